@@ -1,0 +1,228 @@
+//! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
+
+use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
+use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::target::{DirectTest, Number, Target};
+
+use crate::FACTS;
+use crate::regs::*;
+
+const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
+
+/// AAPCS64, section 6.1; x18 is the kernel's shadow call stack.
+pub const ABI: Abi = Abi {
+    regs: TABLE,
+    args: &ARGS,
+    rets: &[X0, X1],
+    exit_rets: &ARGS,
+    sret: X8,
+    hidden: RegSet::of(&[X8]),
+    callee_saved: RegSet::of(&[X19, X20, X21, X22, X23, X24, X25, X26, X27, X28, X29]),
+    caller_saved: RegSet::of(&[
+        X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13, X14, X15, X16, X17, X30,
+    ]),
+    platform: RegSet::of(&[X18]),
+    sp: SP,
+    fp: X29,
+    link: Some(X30),
+    sp_align: 16,
+};
+
+/// `MOV x9, x30` and a `BL` in place of two NOPs (kernel arch/arm64/kernel/ftrace.c).
+pub const SITE: Site = Site {
+    pc: Loc::Reg(X30),
+    parent_ip: Loc::Reg(X9),
+    pushed: 0,
+    ip_offset: 4,
+    scratch: RegSet::of(&[X9, X10, X11, X12, X13, X14, X15, X16, X17, X30]),
+    resume: Some((X9, X30)),
+    lost: RegSet::of(&[X9]),
+    direct: Some(X17),
+};
+
+/// Index of `call-ops` in [`OPTIONS`].
+pub const CALL_OPS: usize = 0;
+/// Index of `frame-records` in [`OPTIONS`].
+pub const FRAME_RECORDS: usize = 1;
+
+/// The options.
+pub const OPTIONS: &[OptionInfo] = &[
+    OptionInfo {
+        name: "call-ops",
+        values: &["on", "off"],
+        about: "op comes from the literal before the function, and may name a direct trampoline",
+        applies: |kind| kind == Kind::Entry(Regs::Args),
+    },
+    OptionInfo {
+        name: "frame-records",
+        values: &["on", "off"],
+        about: "two frame records, without which a stack trace loses two callers",
+        applies: |kind| matches!(kind, Kind::Direct(_)),
+    },
+];
+
+/// Bytes of `struct __arch_ftrace_regs` (kernel arch/arm64/include/asm/ftrace.h).
+const FTRACE_REGS: i32 = 112;
+/// Bytes of `struct pt_regs` (kernel arch/arm64/include/asm/ptrace.h).
+const PT_REGS: i32 = 336;
+/// Offset of `stackframe` in `struct pt_regs`.
+const STACKFRAME: i32 = 304;
+const RECORD: i32 = 16;
+
+const FREGS: [&str; 9] =
+    ["FREGS_X0", "FREGS_X1", "FREGS_X2", "FREGS_X3", "FREGS_X4", "FREGS_X5", "FREGS_X6", "FREGS_X7", "FREGS_X8"];
+const MEMBERS: [&str; 31] = [
+    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16",
+    "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30",
+];
+const S: [&str; 31] = [
+    "S_X0", "S_X1", "S_X2", "S_X3", "S_X4", "S_X5", "S_X6", "S_X7", "S_X8", "S_X9", "S_X10", "S_X11", "S_X12",
+    "S_X13", "S_X14", "S_X15", "S_X16", "S_X17", "S_X18", "S_X19", "S_X20", "S_X21", "S_X22", "S_X23", "S_X24",
+    "S_X25", "S_X26", "S_X27", "S_X28", "S_FP", "S_LR",
+];
+
+/// `struct __arch_ftrace_regs`; what does not apply is not filled.
+fn ftrace_regs(content: impl Fn(&str) -> (Content, Back)) -> Vec<Field> {
+    let tail = [
+        ("FREGS_DIRECT_TRAMP", "direct_tramp", 72),
+        ("FREGS_FP", "fp", 80),
+        ("FREGS_LR", "lr", 88),
+        ("FREGS_SP", "sp", 96),
+        ("FREGS_PC", "pc", 104),
+    ];
+    let registers = FREGS.iter().zip(MEMBERS).enumerate().map(|(i, (&symbol, member))| (symbol, member, 8 * i as i32));
+    registers
+        .chain(tail)
+        .map(|(symbol, member, offset)| {
+            let (content, back) = content(member);
+            field(symbol, member, offset, content, back)
+        })
+        .collect()
+}
+
+fn args_frame(call_ops: bool) -> FrameLayout {
+    let fields = ftrace_regs(|member| match member {
+        "direct_tramp" if call_ops => (Content::Direct, Back::Written),
+        "direct_tramp" => (Content::Unfilled, Back::Ignored),
+        "fp" => (Content::Reg(X29), Back::Written),
+        "lr" => (Content::ParentIp, Back::Written),
+        "sp" => (Content::SiteSp, Back::Ignored),
+        "pc" => (Content::Pc, Back::Written),
+        x => (ABI.find(x).map_or(Content::Unfilled, Content::Reg), Back::Written),
+    });
+    let records = records(FTRACE_REGS + RECORD, FTRACE_REGS);
+    frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS + 2 * RECORD, fields, records)
+}
+
+fn all_frame() -> FrameLayout {
+    let mut fields: Vec<Field> = S
+        .iter()
+        .zip(MEMBERS)
+        .enumerate()
+        .map(|(i, (&symbol, member))| {
+            let reg = Reg(i as u8);
+            let (content, back) = match reg {
+                X30 => (Content::ParentIp, Back::Written),
+                // The site put parent_ip there, and pc leaves through it; x18 is not ours to load.
+                X9 | X18 => (Content::Reg(reg), Back::Ignored),
+                _ => (Content::Reg(reg), Back::Written),
+            };
+            field(symbol, member, 8 * i as i32, content, back)
+        })
+        .collect();
+    // There is no reading PSTATE outside an exception: what cannot be known is not made up.
+    let unfilled = |symbol, member, offset| field(symbol, member, offset, Content::Unfilled, Back::Ignored);
+    fields.extend([
+        field("S_SP", "sp", 248, Content::SiteSp, Back::Ignored),
+        field("S_PC", "pc", 256, Content::Pc, Back::Written),
+        unfilled("S_PSTATE", "pstate", 264),
+        unfilled("S_ORIG_X0", "orig_x0", 272),
+        unfilled("S_SYSCALLNO", "syscallno", 280),
+        unfilled("S_SDEI_TTBR1", "sdei_ttbr1", 288),
+        unfilled("S_PMR", "pmr_save", 296),
+        unfilled("S_LOCKDEP_HARDIRQS", "lockdep_hardirqs", 320),
+        unfilled("S_EXIT_RCU", "exit_rcu", 328),
+    ]);
+    frame("struct pt_regs", PT_REGS, PT_REGS + RECORD, fields, records(PT_REGS, STACKFRAME))
+}
+
+fn exit_frame() -> FrameLayout {
+    let fields = ftrace_regs(|member| match (member, ABI.find(member)) {
+        ("fp", _) => (Content::Reg(X29), Back::Ignored),
+        (_, Some(reg)) if reg != X8 => (Content::Reg(reg), Back::Written),
+        _ => (Content::Unfilled, Back::Ignored),
+    });
+    frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS, fields, Vec::new())
+}
+
+fn direct_frame(args: usize, frame_records: bool) -> FrameLayout {
+    const SYMBOLS: [&str; 9] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7", "RESULT"];
+    let mut fields: Vec<Field> = ARGS[..args]
+        .iter()
+        .zip(SYMBOLS)
+        .enumerate()
+        .map(|(i, (&reg, symbol))| field(symbol, "", 8 * i as i32, Content::Reg(reg), Back::Written))
+        .collect();
+    let saved = 8 * args as i32;
+    fields.push(field(SYMBOLS[8], "", saved, Content::Reg(X8), Back::Written));
+    let above = (saved + 8 + 15) & !15;
+    let recorded = |symbol, offset, content| Field {
+        in_record: frame_records,
+        ..field(symbol, "", offset, content, Back::Written)
+    };
+    let (records, size) = if frame_records {
+        let parent = above + RECORD;
+        fields.push(recorded("SITE_PC", above + 8, Content::Pc));
+        fields.push(recorded("SITE_FP", parent, Content::Reg(X29)));
+        fields.push(recorded("SITE_LR", parent + 8, Content::ParentIp));
+        (records(parent, above), above + 2 * RECORD)
+    } else {
+        fields.push(recorded("SITE_LR", above, Content::ParentIp));
+        fields.push(recorded("SITE_PC", above + 8, Content::Pc));
+        (Vec::new(), above + RECORD)
+    };
+    frame("", 0, size, fields, records)
+}
+
+/// The record of the traced function's caller, then that of the traced function.
+fn records(parent: i32, pc: i32) -> Vec<Record> {
+    vec![
+        Record { symbol: "RECORD_LR", offset: parent, ret: Content::ParentIp },
+        Record { symbol: "RECORD_PC", offset: pc, ret: Content::Pc },
+    ]
+}
+
+fn frame(c_struct: &'static str, c_size: i32, size: i32, fields: Vec<Field>, records: Vec<Record>) -> FrameLayout {
+    FrameLayout { c_struct, c_size, size_symbol: "FRAME_SIZE", size, fields, records, pushed: false }
+}
+
+/// Resolve the options.
+pub fn target(choices: Choices) -> Target {
+    let call_ops = choices.get(CALL_OPS) == 0;
+    let frame_records = choices.get(FRAME_RECORDS) == 0;
+    Target {
+        facts: &FACTS,
+        choices,
+        profile: codegen::target::PROFILES[0],
+        prologue: Vec::new(),
+        e_flags: 0,
+        attributes: None,
+        landing_pad: true,
+        op_from_site: call_ops,
+        pushes_flags: false,
+        realign: None,
+        marks_regs: false,
+        direct_test: DirectTest::BeforeSite,
+        stack_align: 16,
+        numbers: vec![
+            Number { symbol: "FTRACE_OPS_FUNC", value: 0 },
+            Number { symbol: "FTRACE_OPS_DIRECT_CALL", value: 208 },
+        ],
+        args_frame: args_frame(call_ops),
+        all_frame: all_frame(),
+        exit_frame: exit_frame(),
+        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(n, frame_records)).collect(),
+        no_frame: FrameLayout::empty(),
+    }
+}

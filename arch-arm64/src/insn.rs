@@ -1,0 +1,141 @@
+//! The instructions: one row each, with GNU text, bytes and effects side by side.
+
+use std::fmt;
+
+use codegen::abi::Reg;
+use codegen::code::{CodeBuf, Ref};
+use codegen::error::{Error, Result};
+use codegen::isa::{Effects, Flow, Names, SpEffect};
+use codegen::listing::{Local, Off, Sym};
+use dynasm::dynasm;
+use dynasmrt::DynasmApi;
+
+use crate::regs::*;
+use crate::reloc;
+
+/// An instruction. Offsets are relative to `sp` unless the name says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
+pub enum Insn {
+    BtiC,
+    /// `reg` 31 is xzr.
+    Str { src: Reg, at: Off },
+    Stp { a: Reg, b: Reg, at: Off },
+    Ldr { dst: Reg, at: Off },
+    Ldp { a: Reg, b: Reg, at: Off },
+    LdrReg { dst: Reg, base: Reg, at: Off },
+    LdurReg { dst: Reg, base: Reg, at: i32 },
+    Mov { dst: Reg, src: Reg },
+    MovFromSp { dst: Reg },
+    AddSp { dst: Reg, imm: Off },
+    SubSp { imm: Off },
+    Sub { dst: Reg, src: Reg, imm: u32 },
+    AlignDown { dst: Reg, src: Reg },
+    Adrp { dst: Reg, sym: Sym },
+    LdrLo12 { dst: Reg, base: Reg, sym: Sym },
+    Cbnz { reg: Reg, to: Local },
+    Bl { sym: Sym },
+    Blr { reg: Reg },
+    Br { reg: Reg },
+    Ret { reg: Reg },
+}
+
+macro_rules! rows {
+    ($w:ident $names:ident $out:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
+        /// The instruction as GNU as reads it.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn text(insn: Insn, $names: &Names, $w: &mut dyn fmt::Write) -> fmt::Result {
+            use Insn::*;
+            match insn { $($pattern => $text,)* }
+        }
+
+        /// The instruction's bytes.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn encode(insn: Insn, $out: &mut CodeBuf) -> Result<()> {
+            use Insn::*;
+            match insn { $($pattern => $encode,)* }
+            Ok(())
+        }
+
+        /// What the instruction does.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn effects(insn: Insn) -> Effects {
+            use Insn::*;
+            match insn { $($pattern => $effects,)* }
+        }
+    };
+}
+
+// One row, one instruction: kept in columns, so rustfmt stays out.
+#[rustfmt::skip]
+rows! { w names out;
+    // Not `bti c`: GNU as takes that only for ARMv8.5 and later, while the hint is a NOP before.
+    BtiC => w.write_str("hint\t#34"),
+        { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::PLAIN;
+    Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.off(at)),
+        { let (r, d) = (src.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [sp, d]) }, Effects::store(src, at.value);
+    Stp { a, b, at } => write!(w, "stp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
+        { let (a, b, d) = (a.0, b.0, scaled(at.value, 504)? as i32); dynasm!(out ; .arch aarch64 ; stp X(a), X(b), [sp, d]) }, Effects::store2(a, b, at.value);
+    Ldr { dst, at } => write!(w, "ldr\t{}, [sp, #{}]", name(dst), names.off(at)),
+        { let (r, d) = (dst.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [sp, d]) }, Effects::load(dst, at.value);
+    Ldp { a, b, at } => write!(w, "ldp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
+        { let (a, b, d) = (a.0, b.0, scaled(at.value, 504)? as i32); dynasm!(out ; .arch aarch64 ; ldp X(a), X(b), [sp, d]) }, Effects::load2(a, b, at.value);
+    LdrReg { dst, base, at } => write!(w, "ldr\t{}, [{}, #{}]", name(dst), name(base), names.off(at)),
+        { let (r, b, d) = (dst.0, base.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b), d]) }, Effects { loads: 1, ..Effects::PLAIN };
+    LdurReg { dst, base, at } => write!(w, "ldur\t{}, [{}, #{at}]", name(dst), name(base)),
+        { let (r, b, d) = (dst.0, base.0, ranged(at, -256, 255)?); dynasm!(out ; .arch aarch64 ; ldur X(r), [XSP(b), d]) }, Effects { loads: 1, ..Effects::PLAIN };
+    Mov { dst, src } => write!(w, "mov\t{}, {}", name(dst), name(src)),
+        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::PLAIN;
+    MovFromSp { dst } => write!(w, "mov\t{}, sp", name(dst)),
+        { let d = dst.0; dynasm!(out ; .arch aarch64 ; mov XSP(d), sp) }, Effects::sp(SpEffect::CopyTo(dst, 0));
+    AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name(dst), names.off(imm)),
+        { let (d, i) = (dst.0, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), sp, i) }, Effects::sp(add_sp(dst, imm.value));
+    SubSp { imm } => write!(w, "sub\tsp, sp, #{}", names.off(imm)),
+        { let i = ranged(imm.value, 0, 4095)? as u32; dynasm!(out ; .arch aarch64 ; sub sp, sp, i) }, Effects::sp(SpEffect::Move(-imm.value));
+    Sub { dst, src, imm } => write!(w, "sub\t{}, {}, #{imm}", name(dst), name(src)),
+        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; sub XSP(d), XSP(s), imm) }, Effects::PLAIN;
+    AlignDown { dst, src } => write!(w, "and\t{}, {}, #-8", name(dst), name(src)),
+        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; and XSP(d), X(s), 0xffff_ffff_ffff_fff8) }, Effects::PLAIN;
+    Adrp { dst, sym } => write!(w, "adrp\t{}, {}", name(dst), names.sym(sym)),
+        { out.push_u32(ADRP | u32::from(dst.0)); out.fixup(4, reloc::ADR_PREL_PG_HI21, Ref::Symbol(sym), 0) }, Effects::PLAIN;
+    LdrLo12 { dst, base, sym } => write!(w, "ldr\t{}, [{}, :lo12:{}]", name(dst), name(base), names.sym(sym)),
+        { let (r, b) = (dst.0, base.0); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b)]); out.fixup(4, reloc::LDST64_ABS_LO12_NC, Ref::Symbol(sym), 0) }, Effects { loads: 1, ..Effects::PLAIN };
+    Cbnz { reg, to } => write!(w, "cbnz\t{}, {}", name(reg), names.local(to)),
+        { let r = reg.0; dynasm!(out ; .arch aarch64 ; cbnz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    Bl { sym } => write!(w, "bl\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch aarch64 ; bl 0); out.fixup(4, reloc::CALL26, Ref::Symbol(sym), 0) }, Effects::flow(Flow::Call);
+    Blr { reg } => write!(w, "blr\t{}", name(reg)),
+        { let r = reg.0; dynasm!(out ; .arch aarch64 ; blr X(r)) }, Effects::flow(Flow::Call);
+    Br { reg } => write!(w, "br\t{}", name(reg)),
+        { let r = reg.0; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave);
+    Ret { reg } => if reg == X30 { w.write_str("ret") } else { write!(w, "ret\t{}", name(reg)) },
+        { let r = reg.0; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave);
+}
+
+/// dynasm has no relocation for ADRP, and its label form is off by a page.
+const ADRP: u32 = 0x9000_0000;
+
+/// Register 31 is xzr where a value is stored or loaded.
+pub const XZR: Reg = SP;
+
+fn name(reg: Reg) -> &'static str {
+    if reg == XZR { "xzr" } else { TABLE.get(reg.0 as usize).map_or("?", |r| r.name) }
+}
+
+fn add_sp(dst: Reg, imm: i32) -> SpEffect {
+    if dst == SP { SpEffect::Move(imm) } else { SpEffect::CopyTo(dst, imm) }
+}
+
+fn ranged(value: i32, least: i32, most: i32) -> Result<i32> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::new(format!("offset {value} does not fit its instruction; valid: {least} to {most}")))
+}
+
+fn scaled(value: i32, most: i32) -> Result<u32> {
+    if value % 8 != 0 {
+        return Err(Error::new(format!("offset {value} is not a multiple of 8")));
+    }
+    ranged(value, 0, most).map(|v| v as u32)
+}

@@ -1,0 +1,128 @@
+//! The arm64 backend.
+
+pub mod abi;
+pub mod emu;
+pub mod insn;
+pub mod lower;
+pub mod regs;
+pub mod reloc;
+pub mod site;
+
+use std::fmt;
+
+use codegen::code::CodeBuf;
+use codegen::error::{Error, Result};
+use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
+use codegen::listing::Lower;
+use codegen::machine::Machine;
+use codegen::plan::{Inner, Step};
+use codegen::spec::{Choices, Kind};
+use codegen::target::{Cie, Facts, Target};
+
+/// arm64.
+pub struct Arm64;
+
+/// What is true under every choice.
+pub const FACTS: Facts = Facts {
+    name: "arm64",
+    aliases: &["aarch64"],
+    machine: 183,
+    comment: "//",
+    function_type: "%function",
+    progbits: "%progbits",
+    reg_prefix: "",
+    assembler: "aarch64-linux-gnu-as",
+    align: 8,
+    fill: (&[0x1f, 0x20, 0x03, 0xd5], ""),
+    options: abi::OPTIONS,
+    abi: abi::ABI,
+    site: abi::SITE,
+    site_text: "Reached from a patched function entry, which executed MOV x9, x30 and BL: x30 = pc, the address after \
+                the site; x9 = parent_ip, the return address of the traced function.",
+    exit_text: "Reached by the RET of a traced function whose x30 was replaced; its result is in x0-x7.",
+    flags: "nzcv",
+    inner: &[Inner::Call],
+    mapping: "$x",
+    lengths: None,
+    cie: Cie {
+        version: 1,
+        column: LINK,
+        code_align: 4,
+        data_align: -8,
+        // DW_CFA_def_cfa sp, 0
+        initial: &[0x0c, 31, 0],
+        cfa_offset: 0,
+        pcrel32: reloc::PREL32,
+    },
+};
+
+/// The DWARF column of x30, and that of PC (AADWARF64, section 4.1).
+const LINK: u16 = 30;
+const PC: u16 = 32;
+
+impl Isa for Arm64 {
+    type Insn = insn::Insn;
+    const FACTS: &'static Facts = &FACTS;
+    const MACHINE: &'static Machine = &emu::MACHINE;
+
+    fn target(choices: Choices) -> Target {
+        abi::target(choices)
+    }
+
+    fn cfi_entry(kind: Kind) -> CfiEntry {
+        match kind {
+            Kind::Stub | Kind::StubGraph => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false },
+            Kind::Return => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: true },
+            // The site moved the function's x30 to x9 and put its own return address into x30.
+            _ => CfiEntry {
+                column: PC,
+                cfa_offset: 0,
+                moved: &[(PC, regs::X30), (LINK, regs::X9)],
+                undefined: false,
+            },
+        }
+    }
+
+    fn lower(step: Step, cx: &mut Lower<Self::Insn>) {
+        lower::lower(step, cx);
+    }
+
+    fn encode(insn: Self::Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
+        insn::encode(insn, out)
+    }
+
+    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        insn::text(insn, names, out)
+    }
+
+    fn effects(insn: Self::Insn) -> Effects {
+        insn::effects(insn)
+    }
+
+    fn patch_local(_r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let words = (target as i64 - at as i64) / 4;
+        let Some(field) = code.get_mut(at..at + 4).filter(|_| (-(1 << 18)..1 << 18).contains(&words)) else {
+            return Err(Error::new(format!("CBNZ reaches 1 MiB either way, its label is {} bytes away", words * 4)));
+        };
+        let imm19 = (words as u32 & 0x7_ffff) << 5;
+        let word = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
+        field.copy_from_slice(&(word | imm19).to_le_bytes());
+        Ok(false)
+    }
+
+    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        reloc::relocate(rel, field)
+    }
+
+    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        site::site_ip(entry, word)
+    }
+
+    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
+        site::patch_site(ip, state, has_op)
+    }
+
+    fn patch_call(slot: u64, target: u64) -> Result<Write> {
+        site::patch_call(slot, target)
+    }
+}

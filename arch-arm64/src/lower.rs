@@ -1,0 +1,197 @@
+//! Step to instructions: one arm per step.
+
+use codegen::abi::Reg;
+use codegen::frame::{Back, Content};
+use codegen::listing::{Local, Lower, Name, Off};
+use codegen::plan::{Callee, Step, Value, Way};
+use codegen::spec::Kind;
+
+use crate::abi::{ABI, SITE};
+use crate::insn::{Insn, XZR};
+use crate::regs::*;
+
+/// Where pc and parent_ip arrive.
+const PC: Reg = X30;
+const PARENT: Reg = X9;
+/// Where they leave when the traced function goes on.
+const RESUME: Reg = X9;
+const LINK: Reg = X30;
+/// SP of the site on its way to memory.
+const TEMP: Reg = X10;
+/// The op, once loaded from the site's literal.
+const OP: Reg = X11;
+/// A direct trampoline: BTI c accepts BR through x16 or x17 only.
+const DIRECT: Reg = X17;
+
+/// Append the instructions of `step`.
+pub fn lower(step: Step, cx: &mut Lower<Insn>) {
+    match step {
+        Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+        Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
+        Step::LoadOp => {
+            cx.insn(Insn::AlignDown { dst: OP, src: PC });
+            cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
+        }
+        Step::BranchIfEarlyDirect => {
+            let at = cx.number("FTRACE_OPS_DIRECT_CALL");
+            cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
+            cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::EarlyDirect) });
+        }
+        Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {}
+        Step::Alloc => {
+            cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
+            cx.depth += cx.frame.size;
+        }
+        Step::Record(n) => record(n as usize, cx),
+        Step::Save => save(cx),
+        Step::Arg(n, value) => argument(n as usize, value, cx),
+        Step::Call(callee) => call(callee, cx),
+        Step::TakeResult => cx.noted(Insn::Mov { dst: LINK, src: X0 }, "where the function returns to"),
+        Step::RestoreSite(way) => restore_site(way, cx),
+        Step::Restore => {
+            let written = |field: &codegen::frame::Field| match (field.content, field.back) {
+                (Content::Reg(reg), Back::Written) if !field.in_record => Some(reg),
+                _ => None,
+            };
+            pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
+        }
+        Step::BranchIfDirect => {
+            load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
+            cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
+        }
+        Step::Free(_) => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
+        Step::Leave(way) => leave(way, cx),
+    }
+}
+
+fn record(n: usize, cx: &mut Lower<Insn>) {
+    let (ret, note) = match cx.frame.records[n].ret {
+        Content::ParentIp => (PARENT, "parent_ip"),
+        _ => (PC, "pc"),
+    };
+    cx.noted(Insn::Stp { a: X29, b: ret, at: cx.record(n, 0) }, note);
+    cx.insn(Insn::AddSp { dst: X29, imm: cx.record(n, 0) });
+}
+
+fn save(cx: &mut Lower<Insn>) {
+    let site_sp = cx.frame.find(Content::SiteSp);
+    // A full save wants TEMP's own value in memory before SP's passes through it.
+    let temp_is_free = cx.frame.find(Content::Reg(TEMP)).is_none();
+    if site_sp.is_some() && temp_is_free {
+        cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
+    }
+    let saved = |field: &codegen::frame::Field| {
+        if field.in_record {
+            return None;
+        }
+        match field.content {
+            Content::Reg(reg) => Some(reg),
+            Content::Pc => Some(PC),
+            Content::ParentIp => Some(PARENT),
+            Content::SiteSp => temp_is_free.then_some(TEMP),
+            Content::Direct => Some(XZR),
+            Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => None,
+        }
+    };
+    pairs(saved, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
+    if let (Some(i), false) = (site_sp, temp_is_free) {
+        cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
+        cx.insn(Insn::Str { src: TEMP, at: cx.field(i) });
+    }
+}
+
+/// Emit `two` for neighbouring slots and `one` for the others.
+fn pairs(
+    register: impl Fn(&codegen::frame::Field) -> Option<Reg>,
+    cx: &mut Lower<Insn>,
+    two: impl Fn(Reg, Reg, Off) -> Insn,
+    one: impl Fn(Reg, Off) -> Insn,
+) {
+    let mut i = 0;
+    while let Some(field) = cx.frame.fields.get(i) {
+        let next = cx.frame.fields.get(i + 1).filter(|n| n.offset == field.offset + 8);
+        match (register(field), next.and_then(&register)) {
+            (Some(a), Some(b)) if field.offset <= 504 => {
+                cx.insn(two(a, b, cx.field(i)));
+                i += 1;
+            }
+            (Some(a), _) => cx.insn(one(a, cx.field(i))),
+            (None, _) => {}
+        }
+        i += 1;
+    }
+}
+
+fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
+    let dst = ABI.args[n];
+    match value {
+        Value::Ip => {
+            cx.noted(Insn::Sub { dst, src: PC, imm: SITE.ip_offset as u32 }, "ip: the site's BL");
+        }
+        Value::ParentIp => cx.noted(Insn::Mov { dst, src: PARENT }, "parent_ip"),
+        Value::Op if cx.target.op_from_site && cx.spec.kind == Kind::Entry(codegen::spec::Regs::Args) => {
+            cx.noted(Insn::Mov { dst, src: OP }, "op");
+        }
+        Value::Op => {
+            let sym = cx.symbol("function_trace_op");
+            cx.insn(Insn::Adrp { dst, sym });
+            cx.noted(Insn::LdrLo12 { dst, base: dst, sym }, "op");
+        }
+        Value::Fregs => cx.noted(Insn::MovFromSp { dst }, "fregs"),
+        Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
+    }
+}
+
+fn call(callee: Callee, cx: &mut Lower<Insn>) {
+    let name = match callee {
+        Callee::OpFunc => {
+            let at = cx.number("FTRACE_OPS_FUNC");
+            cx.noted(Insn::LdrReg { dst: X4, base: X2, at }, "op->func");
+            cx.noted(Insn::Blr { reg: X4 }, "func");
+            return;
+        }
+        Callee::Patchable => "ftrace_stub",
+        Callee::ExitHandler => "ftrace_return_to_handler",
+        Callee::Named => cx.spec.callee,
+    };
+    let sym = cx.symbol(name);
+    let note = if callee == Callee::Patchable { "func: this word is patched at run time" } else { "" };
+    cx.noted(Insn::Bl { sym }, note);
+}
+
+fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
+    if let Some(i) = cx.frame.find(content) {
+        cx.noted(Insn::Ldr { dst, at: cx.field(i) }, note);
+    }
+}
+
+fn restore_site(way: Way, cx: &mut Lower<Insn>) {
+    if way == Way::Direct {
+        load(Content::ParentIp, PARENT, "parent_ip, as func left it", cx);
+        load(Content::Pc, PC, "pc, as func left it", cx);
+        return;
+    }
+    load(Content::Pc, RESUME, "pc", cx);
+    match cx.frame.records.first() {
+        // {x29, parent_ip} lie side by side in the caller's record.
+        Some(_) if cx.frame.fields.iter().any(|f| f.in_record) => {
+            let at = Off { value: cx.frame.records[0].offset, name: Name::Record(0) };
+            cx.noted(Insn::Ldp { a: X29, b: LINK, at }, "parent_ip");
+        }
+        _ => load(Content::ParentIp, LINK, "parent_ip", cx),
+    }
+}
+
+fn leave(way: Way, cx: &mut Lower<Insn>) {
+    match (way, cx.spec.kind) {
+        (Way::Function, Kind::StubDirect) => {
+            cx.noted(Insn::Mov { dst: TEMP, src: PC }, "pc");
+            cx.noted(Insn::Mov { dst: LINK, src: PARENT }, "parent_ip");
+            cx.insn(Insn::Ret { reg: TEMP });
+        }
+        (Way::Function, _) => cx.noted(Insn::Ret { reg: RESUME }, "into the traced function"),
+        (Way::Direct | Way::EarlyDirect, _) => cx.noted(Insn::Br { reg: DIRECT }, "to the direct trampoline"),
+        (Way::Parent, _) => cx.noted(Insn::Ret { reg: LINK }, "to the parent"),
+        (Way::Caller, _) => cx.insn(Insn::Ret { reg: LINK }),
+    }
+}

@@ -1,0 +1,59 @@
+//! The register table: name, DWARF number (AADWARF64, section 4.1), emulator number.
+
+use codegen::abi::{Reg, RegInfo};
+use codegen::machine::EmuReg;
+
+macro_rules! registers {
+    ($($index:literal $constant:ident $name:literal $emu:literal;)*) => {
+        $(#[doc = concat!("`", $name, "`")] pub const $constant: Reg = Reg($index);)*
+        /// The table; the order is that of the instruction encoding and of DWARF.
+        pub const TABLE: &[RegInfo] = &[$(RegInfo { name: $name, dwarf: $index, emu: $emu }),*];
+    };
+}
+
+registers! {
+    0 X0 "x0" 199;
+    1 X1 "x1" 200;
+    2 X2 "x2" 201;
+    3 X3 "x3" 202;
+    4 X4 "x4" 203;
+    5 X5 "x5" 204;
+    6 X6 "x6" 205;
+    7 X7 "x7" 206;
+    8 X8 "x8" 207;
+    9 X9 "x9" 208;
+    10 X10 "x10" 209;
+    11 X11 "x11" 210;
+    12 X12 "x12" 211;
+    13 X13 "x13" 212;
+    14 X14 "x14" 213;
+    15 X15 "x15" 214;
+    16 X16 "x16" 215;
+    17 X17 "x17" 216;
+    18 X18 "x18" 217;
+    19 X19 "x19" 218;
+    20 X20 "x20" 219;
+    21 X21 "x21" 220;
+    22 X22 "x22" 221;
+    23 X23 "x23" 222;
+    24 X24 "x24" 223;
+    25 X25 "x25" 224;
+    26 X26 "x26" 225;
+    27 X27 "x27" 226;
+    28 X28 "x28" 227;
+    29 X29 "x29" 1;
+    30 X30 "x30" 2;
+    31 SP "sp" 4;
+}
+
+macro_rules! vectors {
+    ($($name:literal $emu:literal),*) => { &[$(EmuReg { name: $name, id: $emu }),*] };
+}
+
+/// The vector registers: 128 bits each.
+pub const VECTORS: &[EmuReg] = vectors![
+    "v0" 228, "v1" 229, "v2" 230, "v3" 231, "v4" 232, "v5" 233, "v6" 234, "v7" 235, "v8" 236, "v9" 237, "v10" 238,
+    "v11" 239, "v12" 240, "v13" 241, "v14" 242, "v15" 243, "v16" 244, "v17" 245, "v18" 246, "v19" 247, "v20" 248,
+    "v21" 249, "v22" 250, "v23" 251, "v24" 252, "v25" 253, "v26" 254, "v27" 255, "v28" 256, "v29" 257, "v30" 258,
+    "v31" 259
+];

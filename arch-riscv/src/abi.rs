@@ -1,0 +1,266 @@
+//! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
+
+use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::frame::{Back, Content, Field, FrameLayout, field};
+use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::target::{DirectTest, Target};
+
+use crate::FACTS;
+use crate::regs::*;
+
+const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
+
+/// RISC-V psABI, "Integer Register Convention".
+pub const ABI: Abi = Abi {
+    regs: TABLE,
+    args: &ARGS,
+    rets: &[A0, A1],
+    exit_rets: &[A0, A1],
+    sret: A0,
+    hidden: RegSet::EMPTY,
+    callee_saved: RegSet::of(&[S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11]),
+    caller_saved: RegSet::of(&[RA, T0, T1, T2, A0, A1, A2, A3, A4, A5, A6, A7, T3, T4, T5, T6]),
+    platform: RegSet::of(&[GP, TP]),
+    sp: SP,
+    fp: S0,
+    link: Some(RA),
+    sp_align: 16,
+};
+
+/// `AUIPC t0` and `JALR t0` in place of 8 bytes of NOPs (kernel arch/riscv/kernel/ftrace.c).
+pub const SITE: Site = Site {
+    pc: Loc::Reg(T0),
+    parent_ip: Loc::Reg(RA),
+    pushed: 0,
+    ip_offset: 8,
+    scratch: RegSet::of(&[T0, T1, T2, T3, T4, T5, T6]),
+    resume: None,
+    lost: RegSet::of(&[T0, T1]),
+    direct: Some(T1),
+};
+
+/// Index of `fp-test` in [`OPTIONS`].
+pub const FP_TEST: usize = 0;
+/// Index of `rvc` in [`OPTIONS`].
+pub const RVC: usize = 1;
+/// Index of `abi` in [`OPTIONS`].
+pub const FLOAT_ABI: usize = 2;
+
+/// The options.
+pub const OPTIONS: &[OptionInfo] = &[
+    OptionInfo {
+        name: "fp-test",
+        values: &["off", "on"],
+        about: "save and restore s0, as HAVE_FUNCTION_GRAPH_FP_TEST wants it",
+        applies: |kind| kind == Kind::Entry(Regs::Args),
+    },
+    OptionInfo {
+        name: "rvc",
+        values: &["on", "off"],
+        about: "compressed instructions; the 8-byte call slot stays 8 bytes",
+        applies: |_| true,
+    },
+    OptionInfo {
+        name: "abi",
+        values: &["lp64", "lp64d"],
+        about: "float ABI in e_flags: soft for kernels, double for user code",
+        applies: |_| true,
+    },
+];
+
+/// `struct __arch_ftrace_regs` is 104 bytes (kernel arch/riscv/include/asm/ftrace.h), its frame a multiple of 16.
+const FTRACE_REGS: i32 = 104;
+const FTRACE_REGS_FRAME: i32 = 112;
+/// Bytes of `struct pt_regs` (kernel arch/riscv/include/asm/ptrace.h).
+const PT_REGS: i32 = 288;
+
+fn ftrace_regs(content: impl Fn(&str) -> (Content, Back)) -> Vec<Field> {
+    const MEMBERS: [(&str, &str); 13] = [
+        ("FREGS_EPC", "epc"),
+        ("FREGS_RA", "ra"),
+        ("FREGS_SP", "sp"),
+        ("FREGS_S0", "s0"),
+        ("FREGS_T1", "t1"),
+        ("FREGS_A0", "a0"),
+        ("FREGS_A1", "a1"),
+        ("FREGS_A2", "a2"),
+        ("FREGS_A3", "a3"),
+        ("FREGS_A4", "a4"),
+        ("FREGS_A5", "a5"),
+        ("FREGS_A6", "a6"),
+        ("FREGS_A7", "a7"),
+    ];
+    words(&MEMBERS, content)
+}
+
+fn words(members: &[(&'static str, &'static str)], content: impl Fn(&str) -> (Content, Back)) -> Vec<Field> {
+    members
+        .iter()
+        .enumerate()
+        .map(|(i, &(symbol, member))| {
+            let (content, back) = content(member);
+            field(symbol, member, 8 * i as i32, content, back)
+        })
+        .collect()
+}
+
+fn register(member: &str) -> Content {
+    ABI.find(member).map_or(Content::Unfilled, Content::Reg)
+}
+
+fn args_frame(fp_test: bool) -> FrameLayout {
+    let fields = ftrace_regs(|member| match member {
+        "epc" => (Content::Pc, Back::Written),
+        "ra" => (Content::ParentIp, Back::Written),
+        "sp" => (Content::SiteSp, Back::Ignored),
+        "s0" if !fp_test => (Content::Unfilled, Back::Ignored),
+        "t1" => (Content::Direct, Back::Written),
+        _ => (register(member), Back::Written),
+    });
+    frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
+}
+
+fn all_frame() -> FrameLayout {
+    const MEMBERS: [(&str, &str); 36] = [
+        ("PT_EPC", "epc"),
+        ("PT_RA", "ra"),
+        ("PT_SP", "sp"),
+        ("PT_GP", "gp"),
+        ("PT_TP", "tp"),
+        ("PT_T0", "t0"),
+        ("PT_T1", "t1"),
+        ("PT_T2", "t2"),
+        ("PT_S0", "s0"),
+        ("PT_S1", "s1"),
+        ("PT_A0", "a0"),
+        ("PT_A1", "a1"),
+        ("PT_A2", "a2"),
+        ("PT_A3", "a3"),
+        ("PT_A4", "a4"),
+        ("PT_A5", "a5"),
+        ("PT_A6", "a6"),
+        ("PT_A7", "a7"),
+        ("PT_S2", "s2"),
+        ("PT_S3", "s3"),
+        ("PT_S4", "s4"),
+        ("PT_S5", "s5"),
+        ("PT_S6", "s6"),
+        ("PT_S7", "s7"),
+        ("PT_S8", "s8"),
+        ("PT_S9", "s9"),
+        ("PT_S10", "s10"),
+        ("PT_S11", "s11"),
+        ("PT_T3", "t3"),
+        ("PT_T4", "t4"),
+        ("PT_T5", "t5"),
+        ("PT_T6", "t6"),
+        ("PT_STATUS", "status"),
+        ("PT_BADADDR", "badaddr"),
+        ("PT_CAUSE", "cause"),
+        ("PT_ORIG_A0", "orig_a0"),
+    ];
+    let fields = words(&MEMBERS, |member| match member {
+        "epc" => (Content::Pc, Back::Written),
+        "ra" => (Content::ParentIp, Back::Written),
+        "sp" => (Content::SiteSp, Back::Ignored),
+        "t1" => (Content::Direct, Back::Written),
+        // The site put pc into t0; gp and tp are the platform's and not ours to load.
+        "gp" | "tp" | "t0" => (register(member), Back::Ignored),
+        "status" | "badaddr" | "cause" | "orig_a0" => (Content::Unfilled, Back::Ignored),
+        _ => (register(member), Back::Written),
+    });
+    frame("struct pt_regs", PT_REGS, "PT_SIZE", PT_REGS, fields)
+}
+
+fn exit_frame() -> FrameLayout {
+    let fields = ftrace_regs(|member| match member {
+        "s0" | "ra" => (register(member), Back::Ignored),
+        "a0" | "a1" => (register(member), Back::Written),
+        _ => (Content::Unfilled, Back::Ignored),
+    });
+    frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
+}
+
+fn direct_frame(args: usize) -> FrameLayout {
+    const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
+    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
+    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ARGS[i]))).collect();
+    fields.push(slot("SITE_T0", args, Content::Pc));
+    fields.push(slot("SITE_RA", args + 1, Content::ParentIp));
+    let size = (8 * (args as i32 + 2) + 15) & !15;
+    frame("", 0, "FRAME_SIZE", size, fields)
+}
+
+fn frame(
+    c_struct: &'static str,
+    c_size: i32,
+    size_symbol: &'static str,
+    size: i32,
+    fields: Vec<Field>,
+) -> FrameLayout {
+    FrameLayout { c_struct, c_size, size_symbol, size, fields, records: Vec::new(), pushed: false }
+}
+
+const EF_RISCV_RVC: u32 = 1;
+const EF_RISCV_FLOAT_ABI_DOUBLE: u32 = 4;
+const SHT_RISCV_ATTRIBUTES: u32 = 0x7000_0003;
+
+/// The `.riscv.attributes` section with nothing but the architecture string (RISC-V psABI, "Attributes").
+fn attributes(arch: &str) -> Vec<u8> {
+    const TAG_FILE: u8 = 1;
+    const TAG_ARCH: u8 = 5;
+    let mut file = vec![TAG_ARCH];
+    file.extend_from_slice(arch.as_bytes());
+    file.push(0);
+    let file_bytes = file.len() as u32 + 5;
+    let vendor = b"riscv\0";
+    let mut section = vec![b'A'];
+    section.extend_from_slice(&(file_bytes + 4 + vendor.len() as u32).to_le_bytes());
+    section.extend_from_slice(vendor);
+    section.push(TAG_FILE);
+    section.extend_from_slice(&file_bytes.to_le_bytes());
+    section.extend_from_slice(&file);
+    section
+}
+
+/// Resolve the options.
+pub fn target(choices: Choices) -> Target {
+    let rvc = choices.get(RVC) == 0;
+    let double = choices.get(FLOAT_ABI) == 1;
+    let mut arch = "rv64i2p0".to_owned();
+    let mut e_flags = 0;
+    if double {
+        arch.push_str("_f2p0_d2p0");
+        e_flags |= EF_RISCV_FLOAT_ABI_DOUBLE;
+    }
+    if rvc {
+        arch.push_str("_c2p0");
+        e_flags |= EF_RISCV_RVC;
+    }
+    let option = if rvc { "rvc" } else { "norvc" };
+    Target {
+        facts: &FACTS,
+        choices,
+        profile: codegen::target::PROFILES[0],
+        prologue: vec![
+            format!(".attribute arch, \"{arch}\""),
+            format!(".option {option}"),
+            ".option norelax".to_owned(),
+        ],
+        e_flags,
+        attributes: Some((".riscv.attributes", SHT_RISCV_ATTRIBUTES, attributes(&arch))),
+        landing_pad: false,
+        op_from_site: false,
+        pushes_flags: false,
+        realign: None,
+        marks_regs: false,
+        direct_test: DirectTest::AfterFree,
+        stack_align: 16,
+        numbers: Vec::new(),
+        args_frame: args_frame(choices.get(FP_TEST) == 1),
+        all_frame: all_frame(),
+        exit_frame: exit_frame(),
+        direct_frames: (0..=ARGS.len()).map(direct_frame).collect(),
+        no_frame: FrameLayout::empty(),
+    }
+}

@@ -1,0 +1,136 @@
+//! The instructions: one row each, with GNU text, bytes and effects side by side.
+//!
+//! With the C extension an instruction is encoded in two bytes wherever GNU as does so; the text stays the same.
+
+use std::fmt;
+
+use codegen::abi::Reg;
+use codegen::code::{CodeBuf, Ref};
+use codegen::error::{Error, Result};
+use codegen::isa::{Effects, Flow, Names, SpEffect};
+use codegen::listing::{Local, Off, Sym};
+use dynasm::dynasm;
+use dynasmrt::DynasmApi;
+
+use crate::regs::*;
+use crate::reloc;
+
+/// An instruction. Offsets are relative to `sp` unless the name says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
+pub enum Insn {
+    Sd { src: Reg, at: Off },
+    Ld { dst: Reg, at: Off },
+    Mv { dst: Reg, src: Reg },
+    Addi { dst: Reg, src: Reg, imm: Off },
+    AuipcHi { dst: Reg, sym: Sym },
+    LdLo { dst: Reg },
+    Bnez { reg: Reg, to: Local },
+    Call { sym: Sym },
+    Jr { reg: Reg },
+}
+
+macro_rules! rows {
+    ($w:ident $names:ident $out:ident $rvc:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
+        /// The instruction as GNU as reads it.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn text(insn: Insn, $names: &Names, $w: &mut dyn fmt::Write) -> fmt::Result {
+            use Insn::*;
+            match insn { $($pattern => $text,)* }
+        }
+
+        /// The instruction's bytes.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn encode(insn: Insn, $rvc: bool, $out: &mut CodeBuf) -> Result<()> {
+            use Insn::*;
+            match insn { $($pattern => $encode,)* }
+            Ok(())
+        }
+
+        /// What the instruction does.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn effects(insn: Insn) -> Effects {
+            use Insn::*;
+            match insn { $($pattern => $effects,)* }
+        }
+    };
+}
+
+// One row, one instruction: kept in columns, so rustfmt stays out.
+#[rustfmt::skip]
+rows! { w names out rvc;
+    Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.off(at)),
+        { let (r, d) = (src.0, simm12(at.value)?);
+          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sd X(r), [sp, d]) } }, Effects::store(src, at.value);
+    Ld { dst, at } => write!(w, "ld\t{}, {}(sp)", name(dst), names.off(at)),
+        { let (r, d) = (dst.0, simm12(at.value)?);
+          if rvc && sp_slot(d) && dst != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ldsp X(r), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [sp, d]) } }, Effects::load(dst, at.value);
+    Mv { dst, src } => write!(w, "mv\t{}, {}", name(dst), name(src)),
+        { let (d, s) = (dst.0, src.0);
+          if rvc && dst != ZERO && src != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), 0) } }, Effects::sp(mv_sp(dst, src));
+    Addi { dst, src, imm } => write!(w, "addi\t{}, {}, {}", name(dst), name(src), names.off(imm)),
+        { addi(dst, src, imm.value, rvc, out)? }, Effects::sp(addi_sp(dst, src, imm.value));
+    AuipcHi { dst, sym } => write!(w, "auipc\t{}, %pcrel_hi({})", name(dst), names.sym(sym)),
+        { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc X(r), 0);
+          out.fixup(4, reloc::PCREL_HI20, Ref::Symbol(sym), 0) }, Effects::PLAIN;
+    LdLo { dst } => write!(w, "ld\t{}, %pcrel_lo({})({})", name(dst), names.local(Local::Anchor), name(dst)),
+        { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(r), 0]);
+          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) }, Effects { loads: 1, ..Effects::PLAIN };
+    Bnez { reg, to } => write!(w, "bnez\t{}, {}", name(reg), names.local(to)),
+        { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(r), zero, 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    Call { sym } => write!(w, "call\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc ra, 0 ; jalr ra, ra, 0);
+          out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) }, Effects::flow(Flow::Call);
+    Jr { reg } => if reg == RA { w.write_str("ret") } else { write!(w, "jr\t{}", name(reg)) },
+        { let r = reg.0;
+          if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave);
+}
+
+fn name(reg: Reg) -> &'static str {
+    TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
+}
+
+fn mv_sp(dst: Reg, src: Reg) -> SpEffect {
+    if src == SP { SpEffect::CopyTo(dst, 0) } else { SpEffect::None }
+}
+
+fn addi_sp(dst: Reg, src: Reg, imm: i32) -> SpEffect {
+    match (dst, src) {
+        (SP, SP) => SpEffect::Move(imm),
+        (_, SP) => SpEffect::CopyTo(dst, imm),
+        _ => SpEffect::None,
+    }
+}
+
+/// C.LDSP and C.SDSP hold multiples of 8 below 512.
+fn sp_slot(at: i32) -> bool {
+    (0..512).contains(&at) && at % 8 == 0
+}
+
+fn simm12(value: i32) -> Result<i32> {
+    if (-2048..2048).contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::new(format!("offset {value} does not fit its instruction; valid: -2048 to 2047")))
+}
+
+/// C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from SP: GNU as tries them in this order.
+fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()> {
+    let (d, s, imm) = (dst.0, src.0, simm12(imm)?);
+    let compact = (8..16).contains(&d);
+    if rvc && compact && src == SP && imm % 4 == 0 && (4..1024).contains(&imm) {
+        dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi4spn X(d), sp, imm as u32);
+    } else if rvc && dst == src && dst != ZERO && imm != 0 && (-32..32).contains(&imm) {
+        dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi X(d), imm);
+    } else if rvc && dst == SP && src == SP && imm != 0 && imm % 16 == 0 && (-512..512).contains(&imm) {
+        dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi16sp sp, imm);
+    } else {
+        dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), imm);
+    }
+    Ok(())
+}

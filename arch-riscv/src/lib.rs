@@ -1,0 +1,137 @@
+//! The riscv64 backend.
+
+pub mod abi;
+pub mod emu;
+pub mod insn;
+pub mod lower;
+pub mod regs;
+pub mod reloc;
+pub mod site;
+
+use std::fmt;
+
+use codegen::cfi::LengthRelocs;
+use codegen::code::CodeBuf;
+use codegen::error::{Error, Result};
+use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
+use codegen::listing::Lower;
+use codegen::machine::Machine;
+use codegen::plan::{Inner, Step};
+use codegen::spec::{Choices, Kind};
+use codegen::target::{Cie, Facts, Target};
+
+/// riscv64.
+pub struct Riscv64;
+
+/// What is true under every choice.
+pub const FACTS: Facts = Facts {
+    name: "riscv64",
+    aliases: &["riscv", "rv64"],
+    machine: 243,
+    comment: "#",
+    function_type: "@function",
+    progbits: "@progbits",
+    reg_prefix: "",
+    assembler: "riscv64-linux-gnu-as",
+    align: 4,
+    fill: (&[0x01, 0x00], ""),
+    options: abi::OPTIONS,
+    abi: abi::ABI,
+    site: abi::SITE,
+    site_text: "Reached from a patched function entry, which executed AUIPC t0 and JALR t0: t0 = pc, the address after \
+                the site; ra = parent_ip, the return address of the traced function.",
+    exit_text: "Reached by the RET of a traced function whose ra was replaced; its result is in a0, a1.",
+    flags: "",
+    inner: &[Inner::Call],
+    mapping: "$x",
+    lengths: Some(&LengthRelocs {
+        range: (reloc::ADD32, reloc::SUB32),
+        advance: [
+            (reloc::SET6, reloc::SUB6),
+            (reloc::SET8, reloc::SUB8),
+            (reloc::SET16, reloc::SUB16),
+        ],
+    }),
+    cie: Cie {
+        version: 3,
+        column: LINK,
+        code_align: 1,
+        data_align: -4,
+        // DW_CFA_def_cfa_register sp
+        initial: &[0x0d, 2],
+        cfa_offset: 0,
+        pcrel32: reloc::PCREL32,
+    },
+};
+
+/// The DWARF columns of ra and t0 (RISC-V psABI, "DWARF Register Numbers").
+const LINK: u16 = 1;
+const T0: u16 = 5;
+
+impl Isa for Riscv64 {
+    type Insn = insn::Insn;
+    const FACTS: &'static Facts = &FACTS;
+    const MACHINE: &'static Machine = &emu::MACHINE;
+
+    fn target(choices: Choices) -> Target {
+        abi::target(choices)
+    }
+
+    fn cfi_entry(kind: Kind) -> CfiEntry {
+        let column = if matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
+        CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind == Kind::Return }
+    }
+
+    fn lower(step: Step, cx: &mut Lower<Self::Insn>) {
+        lower::lower(step, cx);
+    }
+
+    fn encode(insn: Self::Insn, target: &Target, out: &mut CodeBuf) -> Result<()> {
+        insn::encode(insn, target.choices.get(abi::RVC) == 0, out)
+    }
+
+    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        insn::text(insn, names, out)
+    }
+
+    fn effects(insn: Self::Insn) -> Effects {
+        insn::effects(insn)
+    }
+
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        if r_type != reloc::BRANCH {
+            return Ok(true);
+        }
+        let distance = target as i64 - at as i64;
+        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
+        let Some(field) = code.get_mut(at..at + 4) else {
+            return Err(Error::new(format!("a branch lies outside the code, {distance} bytes from its label")));
+        };
+        reloc::relocate(&rel, field)?;
+        Ok(true)
+    }
+
+    fn opaque_after(r_type: u32) -> bool {
+        matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20)
+    }
+
+    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        reloc::relocate(rel, field)
+    }
+
+    fn refers_to_high(r_type: u32) -> bool {
+        reloc::refers_to_high(r_type)
+    }
+
+    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        site::site_ip(entry, word)
+    }
+
+    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
+        site::patch_site(ip, state, has_op)
+    }
+
+    fn patch_call(slot: u64, target: u64) -> Result<Write> {
+        site::patch_call(slot, target)
+    }
+}

@@ -1,0 +1,117 @@
+//! Step to instructions: one arm per step.
+
+use codegen::abi::Reg;
+use codegen::frame::{Back, Content};
+use codegen::listing::{Local, Lower, Off};
+use codegen::plan::{Callee, Step, Value, Way};
+
+use crate::abi::{ABI, SITE};
+use crate::insn::Insn;
+use crate::regs::*;
+
+/// Where pc and parent_ip arrive and leave.
+const PC: Reg = T0;
+const PARENT: Reg = RA;
+/// SP of the site on its way to memory. A full save stores it before.
+const TEMP: Reg = T1;
+/// A direct trampoline.
+const DIRECT: Reg = T1;
+/// The parent's address: neither link register, so that the return-address stack is left alone, and x7, for which
+/// Zicfilp wants no landing pad.
+const PARENT_JUMP: Reg = T2;
+
+/// Append the instructions of `step`.
+pub fn lower(step: Step, cx: &mut Lower<Insn>) {
+    match step {
+        Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+        Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
+        Step::MarkRegs | Step::Record(_) | Step::Realign | Step::Unalign => {}
+        Step::Alloc => {
+            let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
+            cx.insn(Insn::Addi { dst: SP, src: SP, imm });
+            cx.depth += cx.frame.size;
+        }
+        Step::Save => save(cx),
+        Step::Arg(n, value) => argument(n as usize, value, cx),
+        Step::Call(callee) => {
+            let (name, note) = match callee {
+                Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 8 bytes are patched at run time"),
+                Callee::ExitHandler => ("ftrace_return_to_handler", ""),
+                Callee::Named => (cx.spec.callee, ""),
+            };
+            let sym = cx.symbol(name);
+            cx.noted(Insn::Call { sym }, note);
+        }
+        Step::TakeResult => {
+            cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
+            cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
+        }
+        Step::RestoreSite(_) => {
+            load(Content::Pc, PC, "pc", cx);
+            load(Content::ParentIp, PARENT, "parent_ip", cx);
+            load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
+        }
+        Step::Restore => {
+            for i in 0..cx.frame.fields.len() {
+                let field = cx.frame.fields[i];
+                if let (Content::Reg(dst), Back::Written) = (field.content, field.back) {
+                    cx.insn(Insn::Ld { dst, at: cx.field(i) });
+                }
+            }
+        }
+        Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(Way::Direct) }),
+        Step::Free(_) => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
+        Step::Leave(way) => {
+            let (reg, note) = match way {
+                Way::Function => (PC, "into the traced function"),
+                Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
+                Way::Parent => (PARENT_JUMP, "to the parent"),
+                Way::Caller => (RA, ""),
+            };
+            cx.noted(Insn::Jr { reg }, note);
+        }
+    }
+}
+
+fn save(cx: &mut Lower<Insn>) {
+    for i in 0..cx.frame.fields.len() {
+        let at = cx.field(i);
+        let (src, note) = match cx.frame.fields[i].content {
+            Content::Reg(reg) => (reg, ""),
+            Content::Pc => (PC, "pc"),
+            Content::ParentIp => (PARENT, "parent_ip"),
+            Content::Direct => (ZERO, "no direct trampoline yet"),
+            Content::SiteSp => {
+                cx.insn(Insn::Addi { dst: TEMP, src: SP, imm: cx.frame_size(0) });
+                (TEMP, "sp at the site")
+            }
+            Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => continue,
+        };
+        cx.noted(Insn::Sd { src, at }, note);
+    }
+}
+
+fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
+    let dst = ABI.args[n];
+    match value {
+        Value::Ip => {
+            let imm = Off::bare(-SITE.ip_offset);
+            cx.noted(Insn::Addi { dst, src: PC, imm }, "ip: first word of the site");
+        }
+        Value::ParentIp => cx.noted(Insn::Mv { dst, src: PARENT }, "parent_ip"),
+        Value::Op => {
+            let sym = cx.symbol("function_trace_op");
+            cx.local(Local::Anchor);
+            cx.insn(Insn::AuipcHi { dst, sym });
+            cx.noted(Insn::LdLo { dst }, "op");
+        }
+        Value::Fregs => cx.noted(Insn::Mv { dst, src: SP }, "fregs"),
+        Value::Argument(i) => cx.insn(Insn::Mv { dst, src: ABI.args[i as usize] }),
+    }
+}
+
+fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
+    if let Some(i) = cx.frame.find(content) {
+        cx.noted(Insn::Ld { dst, at: cx.field(i) }, note);
+    }
+}

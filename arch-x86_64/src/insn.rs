@@ -1,0 +1,236 @@
+//! The instructions: one row each, with GNU text, bytes and effects side by side.
+//!
+//! Rows name their registers statically: dynasm with run-time x86 registers emits a redundant REX prefix and always a
+//! 32-bit displacement, which is not what GNU as emits.
+
+use std::fmt;
+
+use codegen::abi::Reg;
+use codegen::code::{CodeBuf, Ref};
+use codegen::error::{Error, Result};
+use codegen::isa::{Effects, Flow, Names, SpEffect};
+use codegen::listing::{Local, Off, Sym};
+use dynasm::dynasm;
+use dynasmrt::DynasmApi;
+
+use crate::reloc;
+use crate::regs::*;
+
+/// An instruction. Displacements are relative to `rsp` unless the name says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
+pub enum Insn {
+    Endbr64,
+    Pushfq,
+    Popfq,
+    Ret,
+    Int3,
+    Push { reg: Reg },
+    Pop { reg: Reg },
+    Mov { dst: Reg, src: Reg },
+    Store { src: Reg, at: Off },
+    StoreImm { imm: i32, at: Off },
+    Load { dst: Reg, at: Off },
+    LoadSym { dst: Reg, sym: Sym },
+    Lea { dst: Reg, at: Off },
+    LeaSpFromBp { at: Off },
+    SubSp { imm: Off },
+    AddSp { imm: Off },
+    AndSp { imm: i8 },
+    SubDi { imm: i8 },
+    TestAx,
+    Jnz { to: Local },
+    Call { sym: Sym },
+    CallLocal { to: Local },
+}
+
+/// One dynasm row for each of the sixteen registers.
+macro_rules! each {
+    ($reg:expr, $out:ident, |$r:ident| $($row:tt)*) => {
+        each!(@ $reg, $out, $r, { $($row)* }
+            0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi,
+            8 r8, 9 r9, 10 r10, 11 r11, 12 r12, 13 r13, 14 r14, 15 r15)
+    };
+    (@ $reg:expr, $out:ident, $r:ident, $row:tt $($n:literal $name:ident),*) => {
+        match $reg.0 { $($n => each!(! $out, $r, $name, $row),)* _ => {} }
+    };
+    (! $out:ident, $r:ident, $name:ident, { push }) => { dynasm!($out ; .arch x64 ; push $name) };
+    (! $out:ident, $r:ident, $name:ident, { pop }) => { dynasm!($out ; .arch x64 ; pop $name) };
+    (! $out:ident, $r:ident, $name:ident, { store }) => { dynasm!($out ; .arch x64 ; mov [rsp], $name) };
+    (! $out:ident, $r:ident, $name:ident, { store8 $d:ident }) => { dynasm!($out ; .arch x64 ; mov [BYTE rsp + $d], $name) };
+    (! $out:ident, $r:ident, $name:ident, { store32 $d:ident }) => { dynasm!($out ; .arch x64 ; mov [DWORD rsp + $d], $name) };
+    (! $out:ident, $r:ident, $name:ident, { load }) => { dynasm!($out ; .arch x64 ; mov $name, [rsp]) };
+    (! $out:ident, $r:ident, $name:ident, { load8 $d:ident }) => { dynasm!($out ; .arch x64 ; mov $name, [BYTE rsp + $d]) };
+    (! $out:ident, $r:ident, $name:ident, { load32 $d:ident }) => { dynasm!($out ; .arch x64 ; mov $name, [DWORD rsp + $d]) };
+    (! $out:ident, $r:ident, $name:ident, { lea }) => { dynasm!($out ; .arch x64 ; lea $name, [rsp]) };
+    (! $out:ident, $r:ident, $name:ident, { lea8 $d:ident }) => { dynasm!($out ; .arch x64 ; lea $name, [BYTE rsp + $d]) };
+    (! $out:ident, $r:ident, $name:ident, { lea32 $d:ident }) => { dynasm!($out ; .arch x64 ; lea $name, [DWORD rsp + $d]) };
+    (! $out:ident, $r:ident, $name:ident, { mov $src:ident }) => {
+        match $src.0 {
+            0 => dynasm!($out ; .arch x64 ; mov $name, rax),
+            1 => dynasm!($out ; .arch x64 ; mov $name, rcx),
+            2 => dynasm!($out ; .arch x64 ; mov $name, rdx),
+            3 => dynasm!($out ; .arch x64 ; mov $name, rbx),
+            4 => dynasm!($out ; .arch x64 ; mov $name, rsp),
+            5 => dynasm!($out ; .arch x64 ; mov $name, rbp),
+            6 => dynasm!($out ; .arch x64 ; mov $name, rsi),
+            7 => dynasm!($out ; .arch x64 ; mov $name, rdi),
+            8 => dynasm!($out ; .arch x64 ; mov $name, r8),
+            9 => dynasm!($out ; .arch x64 ; mov $name, r9),
+            10 => dynasm!($out ; .arch x64 ; mov $name, r10),
+            11 => dynasm!($out ; .arch x64 ; mov $name, r11),
+            12 => dynasm!($out ; .arch x64 ; mov $name, r12),
+            13 => dynasm!($out ; .arch x64 ; mov $name, r13),
+            14 => dynasm!($out ; .arch x64 ; mov $name, r14),
+            15 => dynasm!($out ; .arch x64 ; mov $name, r15),
+            _ => {}
+        }
+    };
+}
+
+/// The shortest of the three forms of `disp(%rsp)`, as GNU as chooses it.
+macro_rules! by_size {
+    ($reg:expr, $out:ident, $disp:expr, $none:ident $byte:ident $dword:ident) => {{
+        let disp: i32 = $disp;
+        if disp == 0 {
+            each!($reg, $out, |r| $none)
+        } else if let Ok(disp) = i8::try_from(disp) {
+            each!($reg, $out, |r| $byte disp)
+        } else {
+            each!($reg, $out, |r| $dword disp)
+        }
+    }};
+}
+
+macro_rules! rows {
+    ($w:ident $names:ident $out:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
+        /// The instruction as GNU as reads it.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn text(insn: Insn, $names: &Names, $w: &mut dyn fmt::Write) -> fmt::Result {
+            use Insn::*;
+            match insn { $($pattern => $text,)* }
+        }
+
+        /// The instruction's bytes.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn encode(insn: Insn, $out: &mut CodeBuf) -> Result<()> {
+            use Insn::*;
+            match insn { $($pattern => $encode,)* }
+            Ok(())
+        }
+
+        /// What the instruction does.
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        pub fn effects(insn: Insn) -> Effects {
+            use Insn::*;
+            match insn { $($pattern => $effects,)* }
+        }
+    };
+}
+
+// One row, one instruction: kept in columns, so rustfmt stays out.
+#[rustfmt::skip]
+rows! { w names out;
+    Endbr64 => w.write_str("endbr64"),
+        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfa]) }, Effects::PLAIN;
+    Pushfq => w.write_str("pushfq"),
+        { dynasm!(out ; .arch x64 ; pushfq) }, Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::PLAIN };
+    Popfq => w.write_str("popfq"),
+        { dynasm!(out ; .arch x64 ; popfq) }, Effects { sp: SpEffect::Move(8), loads: 1, ..Effects::PLAIN };
+    Ret => w.write_str("ret"),
+        { dynasm!(out ; .arch x64 ; ret) }, Effects { loads: 1, ..Effects::flow(Flow::Leave) };
+    Int3 => w.write_str("int3"),
+        { dynasm!(out ; .arch x64 ; int3) }, Effects::flow(Flow::Trap);
+    Push { reg } => write!(w, "push\t%{}", name(reg)),
+        { each!(reg, out, |r| push) }, Effects { sp: SpEffect::Move(-8), ..Effects::store(reg, 0) };
+    Pop { reg } => write!(w, "pop\t%{}", name(reg)),
+        { each!(reg, out, |r| pop) }, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) };
+    Mov { dst, src } => write!(w, "mov\t%{}, %{}", name(src), name(dst)),
+        { each!(dst, out, |r| mov src) }, Effects::sp(mov_sp(dst, src));
+    Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.off(at)),
+        { by_size!(src, out, at.value, store store8 store32) }, Effects::store(src, at.value);
+    StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.off(at)),
+        { store_imm(out, at.value, imm) }, Effects { stores: 1, ..Effects::PLAIN };
+    Load { dst, at } => write!(w, "mov\t{}(%rsp), %{}", names.off(at), name(dst)),
+        { by_size!(dst, out, at.value, load load8 load32) }, Effects::load(dst, at.value);
+    LoadSym { dst, sym } => write!(w, "mov\t{}(%rip), %{}", names.sym(sym), name(dst)),
+        { load_sym(out, dst)?; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects { loads: 1, ..Effects::PLAIN };
+    Lea { dst, at } => write!(w, "lea\t{}(%rsp), %{}", names.off(at), name(dst)),
+        { by_size!(dst, out, at.value, lea lea8 lea32) }, Effects::sp(lea_sp(dst, at.value));
+    LeaSpFromBp { at } => write!(w, "lea\t{}(%rbp), %rsp", names.off(at)),
+        { lea_sp_from_bp(out, at.value) }, Effects::sp(SpEffect::CopyFrom(RBP, at.value));
+    SubSp { imm } => write!(w, "sub\t${}, %rsp", names.off(imm)),
+        { arithmetic_sp(out, imm.value, Arithmetic::Sub) }, Effects::sp(SpEffect::Move(-imm.value));
+    AddSp { imm } => write!(w, "add\t${}, %rsp", names.off(imm)),
+        { arithmetic_sp(out, imm.value, Arithmetic::Add) }, Effects::sp(SpEffect::Move(imm.value));
+    AndSp { imm } => write!(w, "and\t${imm}, %rsp"),
+        { dynasm!(out ; .arch x64 ; and rsp, BYTE imm) }, Effects::sp(SpEffect::Realign);
+    SubDi { imm } => write!(w, "sub\t${imm}, %rdi"),
+        { dynasm!(out ; .arch x64 ; sub rdi, BYTE imm) }, Effects::PLAIN;
+    TestAx => w.write_str("test\t%rax, %rax"),
+        { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
+    Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    Call { sym } => write!(w, "call\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
+    CallLocal { to } => write!(w, "call\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)) };
+}
+
+/// A local 8-bit displacement; never leaves the assembler.
+pub const REL8: u32 = u32::MAX;
+/// A local 32-bit displacement; never leaves the assembler.
+pub const REL32: u32 = u32::MAX - 1;
+
+enum Arithmetic {
+    Add,
+    Sub,
+}
+
+fn name(reg: Reg) -> &'static str {
+    TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
+}
+
+fn mov_sp(dst: Reg, src: Reg) -> SpEffect {
+    match (dst, src) {
+        (RSP, from) => SpEffect::CopyFrom(from, 0),
+        (to, RSP) => SpEffect::CopyTo(to, 0),
+        _ => SpEffect::None,
+    }
+}
+
+fn lea_sp(dst: Reg, at: i32) -> SpEffect {
+    if dst == RSP { SpEffect::Move(at) } else { SpEffect::CopyTo(dst, at) }
+}
+
+fn store_imm(out: &mut CodeBuf, at: i32, imm: i32) {
+    match i8::try_from(at) {
+        Ok(0) => dynasm!(out ; .arch x64 ; mov QWORD [rsp], imm),
+        Ok(at) => dynasm!(out ; .arch x64 ; mov QWORD [BYTE rsp + at], imm),
+        Err(_) => dynasm!(out ; .arch x64 ; mov QWORD [DWORD rsp + at], imm),
+    }
+}
+
+fn lea_sp_from_bp(out: &mut CodeBuf, at: i32) {
+    match i8::try_from(at) {
+        Ok(at) => dynasm!(out ; .arch x64 ; lea rsp, [BYTE rbp + at]),
+        Err(_) => dynasm!(out ; .arch x64 ; lea rsp, [DWORD rbp + at]),
+    }
+}
+
+fn arithmetic_sp(out: &mut CodeBuf, imm: i32, what: Arithmetic) {
+    match (what, i8::try_from(imm)) {
+        (Arithmetic::Add, Ok(imm)) => dynasm!(out ; .arch x64 ; add rsp, BYTE imm),
+        (Arithmetic::Add, Err(_)) => dynasm!(out ; .arch x64 ; add rsp, DWORD imm),
+        (Arithmetic::Sub, Ok(imm)) => dynasm!(out ; .arch x64 ; sub rsp, BYTE imm),
+        (Arithmetic::Sub, Err(_)) => dynasm!(out ; .arch x64 ; sub rsp, DWORD imm),
+    }
+}
+
+fn load_sym(out: &mut CodeBuf, dst: Reg) -> Result<()> {
+    match dst {
+        RDX => dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8b, 0x15, 0, 0, 0, 0]),
+        _ => return Err(Error::new(format!("mov sym(%rip), %{}: only %rdx has a row", name(dst)))),
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The x86-64 backend.
+
+pub mod abi;
+pub mod emu;
+pub mod insn;
+pub mod lower;
+pub mod regs;
+pub mod reloc;
+pub mod site;
+
+use std::fmt;
+
+use codegen::code::CodeBuf;
+use codegen::error::{Error, Result};
+use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
+use codegen::listing::Lower;
+use codegen::machine::Machine;
+use codegen::plan::{Inner, Step};
+use codegen::spec::{Choices, Kind};
+use codegen::target::{Cie, Facts, Target};
+
+/// x86-64.
+pub struct X86_64;
+
+/// What is true under every choice.
+pub const FACTS: Facts = Facts {
+    name: "x86_64",
+    aliases: &["x86", "x86-64", "amd64"],
+    machine: 62,
+    comment: "#",
+    function_type: "@function",
+    progbits: "@progbits",
+    reg_prefix: "%",
+    assembler: "x86_64-linux-gnu-as",
+    align: 16,
+    fill: (&[0xcc], ", 0xcc"),
+    options: abi::OPTIONS,
+    abi: abi::ABI,
+    site: abi::SITE,
+    site_text: "Reached from a patched function entry, which executed CALL: (%rsp) = pc, the address after the site; \
+                8(%rsp) = parent_ip, the return address of the traced function.",
+    exit_text: "Reached by the RET of a traced function whose return address was replaced; its result is in rax, rdx.",
+    flags: "rflags",
+    inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End],
+    mapping: "",
+    lengths: None,
+    cie: Cie {
+        version: 1,
+        column: RETURN_ADDRESS,
+        code_align: 1,
+        data_align: -8,
+        // DW_CFA_def_cfa rsp, 8; DW_CFA_offset rip at CFA-8
+        initial: &[0x0c, 7, 8, 0x90, 1],
+        cfa_offset: 8,
+        pcrel32: reloc::PC32,
+    },
+};
+
+/// The DWARF column of the return address (psABI, figure 3.36).
+const RETURN_ADDRESS: u16 = 16;
+
+impl Isa for X86_64 {
+    type Insn = insn::Insn;
+    const FACTS: &'static Facts = &FACTS;
+    const MACHINE: &'static Machine = &emu::MACHINE;
+
+    fn target(choices: Choices) -> Target {
+        abi::target(choices)
+    }
+
+    fn cfi_entry(kind: Kind) -> CfiEntry {
+        let undefined = kind == Kind::Return;
+        CfiEntry { column: RETURN_ADDRESS, cfa_offset: if undefined { 0 } else { 8 }, moved: &[], undefined }
+    }
+
+    fn lower(step: Step, cx: &mut Lower<Self::Insn>) {
+        lower::lower(step, cx);
+    }
+
+    fn encode(insn: Self::Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
+        insn::encode(insn, out)
+    }
+
+    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        insn::text(insn, names, out)
+    }
+
+    fn effects(insn: Self::Insn) -> Effects {
+        insn::effects(insn)
+    }
+
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let size = if r_type == insn::REL8 { 1 } else { 4 };
+        let distance = target as i64 - (at + size) as i64;
+        let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
+        let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
+            return Err(Error::new(format!("a branch reaches {reach} bytes forward, its label is {distance} away")));
+        };
+        field.copy_from_slice(&distance.to_le_bytes()[..size]);
+        Ok(false)
+    }
+
+    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        reloc::relocate(rel, field)
+    }
+
+    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        site::site_ip(entry, word)
+    }
+
+    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
+        site::patch_site(ip, state, has_op)
+    }
+
+    fn patch_call(slot: u64, target: u64) -> Result<Write> {
+        site::patch_call(slot, target)
+    }
+}

@@ -1,0 +1,237 @@
+//! Step to instructions: one arm per step.
+
+use codegen::abi::Reg;
+use codegen::frame::{Back, Content};
+use codegen::listing::{Local, Lower, Name, Off};
+use codegen::plan::{Callee, Inner, Step, Value, Way};
+use codegen::spec::Kind;
+
+use crate::abi::{ABI, SITE};
+use crate::insn::Insn;
+use crate::regs::*;
+
+/// The registers in which pc, parent_ip and everything else pass on their way to memory: argument registers of the
+/// callback, which are saved before they are used.
+const PC: Reg = RDI;
+const PARENT: Reg = RSI;
+const TEMP: Reg = RCX;
+/// Free after the callback until it is restored, which is last.
+const AFTER: Reg = RAX;
+
+/// Append the instructions of `step`.
+pub fn lower(step: Step, cx: &mut Lower<Insn>) {
+    match step {
+        Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+        Step::LandingPad => cx.insn(Insn::Endbr64),
+        Step::LoadOp | Step::BranchIfEarlyDirect => {}
+        Step::PushFlags => {
+            cx.insn(Insn::Pushfq);
+            cx.depth += 8;
+        }
+        Step::Alloc => {
+            if !cx.frame.pushed {
+                cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
+                cx.depth += cx.frame.size;
+            }
+        }
+        Step::Record(n) => record(n as usize, cx),
+        Step::Save => save(cx),
+        Step::MarkRegs => {
+            cx.noted(Insn::Lea { dst: RBP, at: Off::bare(1) }, "marks the frame as pt_regs");
+            cx.anchor = Some(Off::bare(1));
+        }
+        Step::Arg(n, value) => argument(n as usize, value, cx),
+        Step::Realign => {
+            if cx.anchor.is_none() {
+                cx.insn(Insn::Mov { dst: RBP, src: RSP });
+                cx.anchor = Some(Off::bare(0));
+            }
+            cx.insn(Insn::AndSp { imm: -16 });
+        }
+        Step::Unalign => match cx.anchor {
+            Some(Off { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
+            Some(Off { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Off::bare(-value) }),
+            Some(Off { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Off { value: -value, name } }),
+        },
+        Step::Call(callee) => {
+            let (name, note) = match callee {
+                Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 5 bytes are patched at run time"),
+                Callee::ExitHandler => ("ftrace_return_to_handler", ""),
+                Callee::Named => (cx.spec.callee, ""),
+            };
+            let sym = cx.symbol(name);
+            cx.noted(Insn::Call { sym }, note);
+        }
+        Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
+        Step::RestoreSite(way) => restore_site(way, cx),
+        Step::Restore => restore(cx),
+        Step::BranchIfDirect => {
+            load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
+            cx.insn(Insn::TestAx);
+            cx.inner(Inner::Jmp);
+            cx.insn(Insn::Jnz { to: Local::Path(Way::Direct) });
+        }
+        Step::Free(way) => {
+            if cx.frame.pushed {
+                cx.insn(Insn::Pop { reg: RBP });
+            } else {
+                // On the direct path the flags were moved down into the frame's last word.
+                let keep = if way == Way::Direct { 8 } else { 0 };
+                cx.insn(Insn::AddSp { imm: cx.frame_size(-keep) });
+            }
+        }
+        Step::PopFlags => cx.insn(Insn::Popfq),
+        Step::Leave(way) => leave(way, cx),
+    }
+}
+
+/// What the calls of site and caller pushed, relative to SP now.
+fn pushed(offset: i32, cx: &Lower<Insn>) -> Off {
+    cx.frame_size(cx.depth - cx.frame.size + offset)
+}
+
+fn record(n: usize, cx: &mut Lower<Insn>) {
+    if cx.frame.pushed {
+        // pc lies where the site's call pushed it: the record is complete with rbp below it.
+        cx.insn(Insn::Push { reg: RBP });
+        cx.insn(Insn::Mov { dst: RBP, src: RSP });
+        cx.depth += 8;
+        cx.anchor = Some(Off { value: cx.frame.records[n].offset, name: Name::Record(n as u8) });
+        return;
+    }
+    let (source, note) = match cx.frame.records[n].ret {
+        Content::ParentIp => (PARENT, "parent_ip"),
+        _ => (PC, "pc"),
+    };
+    if source == PARENT {
+        cx.noted(Insn::Load { dst: PARENT, at: pushed(8, cx) }, "parent_ip");
+    }
+    cx.insn(Insn::Store { src: RBP, at: cx.record(n, 0) });
+    cx.noted(Insn::Store { src: source, at: cx.record(n, 8) }, note);
+    cx.insn(Insn::Lea { dst: RBP, at: cx.record(n, 0) });
+    cx.anchor = Some(cx.record(n, 0));
+}
+
+fn save(cx: &mut Lower<Insn>) {
+    if cx.frame.pushed {
+        for i in (0..cx.frame.fields.len()).rev() {
+            if let Content::Reg(reg) = cx.frame.fields[i].content {
+                cx.insn(Insn::Push { reg });
+                cx.depth += 8;
+            }
+        }
+        return;
+    }
+    // Registers first: the others pass through registers that must be safe by then.
+    for i in 0..cx.frame.fields.len() {
+        if let Content::Reg(src) = cx.frame.fields[i].content {
+            cx.insn(Insn::Store { src, at: cx.field(i) });
+        }
+    }
+    for i in 0..cx.frame.fields.len() {
+        let at = cx.field(i);
+        match cx.frame.fields[i].content {
+            Content::Reg(_) | Content::ParentIp | Content::Unfilled => {}
+            Content::Direct => cx.noted(Insn::StoreImm { imm: 0, at }, "no direct trampoline yet"),
+            Content::Const(imm) => cx.insn(Insn::StoreImm { imm, at }),
+            Content::Pc => {
+                cx.noted(Insn::Load { dst: PC, at: pushed(0, cx) }, "pc");
+                cx.insn(Insn::Store { src: PC, at });
+                cx.pc_loaded = true;
+            }
+            Content::Flags => {
+                cx.insn(Insn::Load { dst: TEMP, at: cx.frame_size(0) });
+                cx.insn(Insn::Store { src: TEMP, at });
+            }
+            Content::SiteSp => {
+                cx.noted(Insn::Lea { dst: TEMP, at: pushed(SITE.pushed, cx) }, "sp at the site: address of parent_ip");
+                cx.insn(Insn::Store { src: TEMP, at });
+            }
+            Content::ExitSp => {
+                cx.insn(Insn::Lea { dst: TEMP, at: pushed(0, cx) });
+                cx.insn(Insn::Store { src: TEMP, at });
+            }
+        }
+    }
+}
+
+fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
+    let dst = ABI.args[n];
+    match value {
+        Value::Ip => {
+            if !cx.pc_loaded {
+                cx.insn(Insn::Load { dst: PC, at: Off::bare(cx.depth) });
+            }
+            cx.noted(Insn::SubDi { imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
+        }
+        Value::ParentIp => {
+            let loaded = cx.frame.records.iter().any(|r| r.ret == Content::ParentIp);
+            if !loaded {
+                cx.noted(Insn::Load { dst, at: pushed(8, cx) }, "parent_ip");
+            }
+        }
+        Value::Op => {
+            let sym = cx.symbol("function_trace_op");
+            cx.noted(Insn::LoadSym { dst, sym }, "op");
+        }
+        Value::Fregs => cx.noted(Insn::Mov { dst, src: RSP }, "fregs"),
+        Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
+    }
+}
+
+fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
+    if let Some(i) = cx.frame.find(content) {
+        cx.noted(Insn::Load { dst, at: cx.field(i) }, note);
+    }
+}
+
+fn restore_site(way: Way, cx: &mut Lower<Insn>) {
+    if cx.frame.pushed {
+        return;
+    }
+    if way == Way::Direct {
+        // The target takes the place of the flags, to be reached by RET; the flags go one word down.
+        cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(0) }, "direct trampoline");
+        load(Content::Flags, AFTER, "", cx);
+        cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(-8) }, "flags");
+        return;
+    }
+    if cx.frame.find(Content::Flags).is_some() {
+        load(Content::Flags, AFTER, "flags", cx);
+        cx.insn(Insn::Store { src: AFTER, at: cx.frame_size(0) });
+    }
+    load(Content::Pc, AFTER, "pc, as func left it", cx);
+    cx.insn(Insn::Store { src: AFTER, at: pushed(0, cx) });
+}
+
+fn restore(cx: &mut Lower<Insn>) {
+    for i in 0..cx.frame.fields.len() {
+        let field = cx.frame.fields[i];
+        if let (Content::Reg(dst), Back::Written) = (field.content, field.back) {
+            cx.insn(if cx.frame.pushed { Insn::Pop { reg: dst } } else { Insn::Load { dst, at: cx.field(i) } });
+        }
+    }
+}
+
+fn leave(way: Way, cx: &mut Lower<Insn>) {
+    match (way, cx.spec.kind) {
+        (Way::Direct, _) => {
+            // RET needs a call to pair with; LEA drops that call's slot without touching the flags.
+            cx.insn(Insn::CallLocal { to: Local::Rebalance });
+            cx.insn(Insn::Int3);
+            cx.local(Local::Rebalance);
+            cx.insn(Insn::Lea { dst: RSP, at: Off::bare(8) });
+            cx.noted(Insn::Ret, "to the direct trampoline");
+        }
+        (Way::Parent, _) => {
+            // A return, not an indirect jump: the parent has no landing pad. The call is its pair.
+            cx.insn(Insn::CallLocal { to: Local::Rebalance });
+            cx.insn(Insn::Int3);
+            cx.local(Local::Rebalance);
+            cx.insn(Insn::Store { src: PC, at: Off::bare(0) });
+            cx.noted(Insn::Ret, "to the parent");
+        }
+        (Way::Function, Kind::Entry(_)) => cx.noted(Insn::Ret, "into the traced function"),
+        _ => cx.insn(Insn::Ret),
+    }
+}

@@ -1,0 +1,147 @@
+//! Registers, register sets, and the conventions by which code is entered and left.
+
+use std::fmt;
+
+/// A general register: an index into [`Abi::regs`] of its architecture.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Reg(pub u8);
+
+/// A set of general registers of one architecture.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct RegSet(u64);
+
+impl RegSet {
+    /// The empty set.
+    pub const EMPTY: RegSet = RegSet(0);
+
+    /// The set of the registers listed.
+    pub const fn of(regs: &[Reg]) -> RegSet {
+        let (mut bits, mut i) = (0, 0);
+        while i < regs.len() {
+            bits |= 1 << regs[i].0;
+            i += 1;
+        }
+        RegSet(bits)
+    }
+
+    /// Is `reg` in the set?
+    pub const fn contains(self, reg: Reg) -> bool {
+        self.0 >> reg.0 & 1 == 1
+    }
+
+    /// The registers of either set.
+    pub const fn union(self, other: RegSet) -> RegSet {
+        RegSet(self.0 | other.0)
+    }
+
+    /// The registers of this set that are not in `other`.
+    pub const fn minus(self, other: RegSet) -> RegSet {
+        RegSet(self.0 & !other.0)
+    }
+
+    /// The registers, lowest index first.
+    pub fn iter(self) -> impl Iterator<Item = Reg> {
+        (0..64).map(Reg).filter(move |&r| self.contains(r))
+    }
+}
+
+impl fmt::Debug for RegSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|r| r.0)).finish()
+    }
+}
+
+/// One row of an architecture's register table.
+#[derive(Debug)]
+pub struct RegInfo {
+    /// The name in the architecture's manual, without an assembler's prefix.
+    pub name: &'static str,
+    /// The register's number in the DWARF mapping of the psABI.
+    pub dwarf: u16,
+    /// The register's number in Unicorn's C header of this architecture.
+    pub emu: i32,
+}
+
+/// Where a value is when a trampoline's first instruction executes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loc {
+    /// In a register.
+    Reg(Reg),
+    /// In memory, this many bytes above SP.
+    Stack(i32),
+}
+
+/// The psABI of an architecture as kernel C uses it.
+#[derive(Debug)]
+pub struct Abi {
+    /// The register table; a [`Reg`] is an index into it.
+    pub regs: &'static [RegInfo],
+    /// Integer argument registers, in order.
+    pub args: &'static [Reg],
+    /// Integer result registers, in order.
+    pub rets: &'static [Reg],
+    /// Registers that may carry an integer result to the exit handler: what its `fregs` shows and gives back.
+    pub exit_rets: &'static [Reg],
+    /// The register that holds the address of a result returned in memory.
+    pub sret: Reg,
+    /// Registers that a call may use besides those for arguments: result address, number of vector arguments.
+    pub hidden: RegSet,
+    /// Registers that a C function must leave as it found them.
+    pub callee_saved: RegSet,
+    /// Registers that a C function may overwrite.
+    pub caller_saved: RegSet,
+    /// Registers that no code here may touch (gp, tp, x18), so they hold what the platform put there.
+    pub platform: RegSet,
+    /// The stack pointer.
+    pub sp: Reg,
+    /// The frame pointer.
+    pub fp: Reg,
+    /// The link register; `None` where a call pushes its return address.
+    pub link: Option<Reg>,
+    /// Bytes to which the psABI aligns SP at a call.
+    pub sp_align: u32,
+}
+
+impl Abi {
+    /// The register's name.
+    pub fn name(&self, reg: Reg) -> &'static str {
+        self.regs.get(reg.0 as usize).map_or("?", |r| r.name)
+    }
+
+    /// The register called `name`.
+    pub fn find(&self, name: &str) -> Option<Reg> {
+        self.regs.iter().position(|r| r.name == name).map(|i| Reg(i as u8))
+    }
+
+    /// The result address where it is not an argument register: a direct-call trampoline keeps it for every function.
+    pub fn hidden_for_direct(&self) -> RegSet {
+        RegSet::of(&[self.sret]).minus(RegSet::of(self.args))
+    }
+
+    /// The names of the registers of `set`, joined by blanks.
+    pub fn names(&self, set: RegSet) -> String {
+        set.iter().map(|r| self.name(r)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// How a patched function entry reaches a trampoline.
+#[derive(Debug)]
+pub struct Site {
+    /// The address in the traced function after the site: where the function goes on.
+    pub pc: Loc,
+    /// The return address of the traced function into its caller.
+    pub parent_ip: Loc,
+    /// Bytes that the site's call pushed: SP at the site minus SP at the trampoline's entry.
+    pub pushed: i32,
+    /// `pc` minus the address that a callback gets as `ip`.
+    pub ip_offset: i32,
+    /// Registers that the site itself overwrites or that are free at a function's entry.
+    pub scratch: RegSet,
+    /// The registers that return the traced function into itself and to its parent when a trampoline resumes it,
+    /// where they are not those of entry: arm64 swaps `x9` and `x30`.
+    pub resume: Option<(Reg, Reg)>,
+    /// Registers that even a full save cannot give back to the traced function: they carry it there.
+    pub lost: RegSet,
+    /// The register that holds a direct trampoline's address on the way there.
+    pub direct: Option<Reg>,
+}

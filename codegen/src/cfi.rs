@@ -1,0 +1,431 @@
+//! Call frame information, derived from what the listing's instructions do to SP and to saved registers.
+//!
+//! The tables are encoded as GNU as encodes the `.cfi_*` directives of the text, so that both ways to an object give
+//! the same bytes. (gimli's writer pads entries differently and knows no RISC-V difference relocations; gimli reads
+//! the result in the tests instead.)
+
+use crate::abi::Reg;
+use crate::code::{Reloc, RelocTarget};
+use crate::isa::{CfiEntry, Effects, Flow, SpEffect};
+use crate::listing::Local;
+use crate::target::Target;
+
+/// One rule, in the terms of DWARF 5, section 6.4.2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CfiOp {
+    /// CFA = the same register plus this.
+    DefCfaOffset(i32),
+    /// CFA = this register plus this.
+    DefCfa(Reg, i32),
+    /// CFA = this register plus the same offset.
+    DefCfaRegister(Reg),
+    /// The column was saved at CFA plus this.
+    Offset(u16, i32),
+    /// The column's value is in a register.
+    Register(u16, Reg),
+    /// The column has its value again.
+    Restore(u16),
+    /// The same, where the first rule of the column was another one.
+    SameValue(u16),
+    /// The column's value cannot be told.
+    Undefined(u16),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Register(Reg),
+    Saved(i32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Column {
+    number: u16,
+    /// The register that the column names, if it is one of ours.
+    home: Option<Reg>,
+    place: Place,
+}
+
+const COLUMNS: usize = 20;
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// The register from which CFA is computed, and CFA minus it.
+    cfa: (Reg, i32),
+    /// CFA minus SP while SP is known.
+    sp: i32,
+    columns: [Option<Column>; COLUMNS],
+}
+
+/// Follows a listing and says which rules change where.
+pub(crate) struct Tracker {
+    sp_reg: Reg,
+    state: State,
+    moved: &'static [(u16, Reg)],
+    at_branch: [Option<State>; Local::COUNT],
+    copies: Option<(Reg, i32)>,
+    reachable: bool,
+    /// Rules that change after the line just seen.
+    pub ops: Vec<CfiOp>,
+}
+
+/// The rules that hold before the first instruction, besides those of a C function.
+pub(crate) fn entry_ops(entry: &CfiEntry, target: &Target) -> Vec<CfiOp> {
+    let mut ops = Vec::new();
+    if entry.cfa_offset != target.facts.cie.cfa_offset {
+        ops.push(CfiOp::DefCfaOffset(entry.cfa_offset));
+    }
+    ops.extend(entry.moved.iter().map(|&(column, reg)| CfiOp::Register(column, reg)));
+    if entry.undefined {
+        ops.push(CfiOp::Undefined(entry.column));
+    }
+    ops
+}
+
+impl Tracker {
+    pub(crate) fn new(entry: &CfiEntry, target: &Target) -> Tracker {
+        let abi = &target.facts.abi;
+        let mut columns = [None; COLUMNS];
+        let moved_home = |reg: Reg| abi.regs.get(reg.0 as usize).map_or(0, |r| r.dwarf);
+        let link = abi.link.filter(|_| !entry.undefined);
+        let own = abi.callee_saved.iter().chain(link).filter(|r| *r != abi.sp).map(|r| Column {
+            number: moved_home(r),
+            home: Some(r),
+            place: Place::Register(r),
+        });
+        let mut used = 0;
+        for column in own {
+            columns[used] = Some(column);
+            used += 1;
+        }
+        for &(number, reg) in entry.moved {
+            let home = abi.regs.iter().position(|r| r.dwarf == number).map(|i| Reg(i as u8));
+            let column = Column { number, home, place: Place::Register(reg) };
+            match columns.iter_mut().flatten().find(|c| c.number == number) {
+                Some(known) => *known = column,
+                None => {
+                    columns[used] = Some(column);
+                    used += 1;
+                }
+            }
+        }
+        if let crate::abi::Loc::Reg(pc) = target.facts.site.pc
+            && moved_home(pc) == entry.column
+            && !columns.iter().flatten().any(|c| c.number == entry.column)
+            && !entry.undefined
+        {
+            columns[used] =
+                Some(Column { number: entry.column, home: Some(pc), place: Place::Register(pc) });
+        }
+        let state = State { cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns };
+        Tracker {
+            sp_reg: abi.sp,
+            state,
+            moved: entry.moved,
+            at_branch: [None; Local::COUNT],
+            copies: None,
+            reachable: true,
+            ops: Vec::new(),
+        }
+    }
+
+    fn set_cfa(&mut self, cfa: (Reg, i32)) {
+        let old = self.state.cfa;
+        if old == cfa {
+            return;
+        }
+        self.ops.push(match (old.0 == cfa.0, old.1 == cfa.1) {
+            (true, _) => CfiOp::DefCfaOffset(cfa.1),
+            (false, true) => CfiOp::DefCfaRegister(cfa.0),
+            (false, false) => CfiOp::DefCfa(cfa.0, cfa.1),
+        });
+        self.state.cfa = cfa;
+    }
+
+    fn place(&mut self, i: usize, place: Place) {
+        let Some(column) = &mut self.state.columns[i] else { return };
+        if column.place == place {
+            return;
+        }
+        column.place = place;
+        let number = column.number;
+        self.ops.push(match place {
+            Place::Saved(offset) => CfiOp::Offset(number, offset),
+            Place::Register(reg) if Some(reg) != column.home => CfiOp::Register(number, reg),
+            Place::Register(_) if self.moved.iter().any(|m| m.0 == number) => CfiOp::SameValue(number),
+            Place::Register(_) => CfiOp::Restore(number),
+        });
+    }
+
+    /// A label: the rules are those of the branch that leads here.
+    pub(crate) fn at_label(&mut self, local: Local) {
+        if self.reachable {
+            return;
+        }
+        if let Some(there) = self.at_branch[local.index()] {
+            self.set_cfa(there.cfa);
+            self.state.sp = there.sp;
+            for i in 0..COLUMNS {
+                if let Some(column) = there.columns[i] {
+                    self.place(i, column.place);
+                }
+            }
+        }
+        self.reachable = true;
+    }
+
+    /// An instruction has executed.
+    pub(crate) fn after(&mut self, effects: &Effects) {
+        let before_sp = self.state.sp;
+        match effects.sp {
+            SpEffect::None => {}
+            SpEffect::Move(by) => {
+                self.state.sp -= by;
+                if self.state.cfa.0 == self.sp_reg {
+                    self.set_cfa((self.sp_reg, self.state.sp));
+                }
+            }
+            SpEffect::CopyTo(reg, add) => self.copies = Some((reg, self.state.sp - add)),
+            SpEffect::Realign => {
+                if let Some((reg, distance)) = self.copies {
+                    self.set_cfa((reg, distance));
+                }
+            }
+            SpEffect::CopyFrom(_, add) => {
+                if let Some((_, distance)) = self.copies {
+                    self.state.sp = distance - add;
+                    self.set_cfa((self.sp_reg, self.state.sp));
+                }
+            }
+        }
+        for &(reg, at) in effects.store.iter().flatten() {
+            let offset = at - self.state.sp;
+            let holder = |c: &Column| c.place == Place::Register(reg);
+            if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(holder)) {
+                self.place(i, Place::Saved(offset));
+            }
+        }
+        for &(reg, at) in effects.load.iter().flatten() {
+            let offset = at - before_sp;
+            let saved = |c: &Column| c.place == Place::Saved(offset);
+            if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(saved)) {
+                self.place(i, Place::Register(reg));
+            }
+        }
+        match effects.flow {
+            Flow::Branch(local) | Flow::Jump(local) => {
+                self.at_branch[local.index()].get_or_insert(self.state);
+                self.reachable = matches!(effects.flow, Flow::Branch(_));
+            }
+            Flow::Leave | Flow::Trap => self.reachable = false,
+            Flow::Next | Flow::Call => {}
+        }
+    }
+}
+
+/// Relocation types for lengths that the linker may change (RISC-V): (add or set, subtract).
+#[derive(Debug)]
+pub struct LengthRelocs {
+    /// For the 32-bit length of an FDE.
+    pub range: (u32, u32),
+    /// For advances of 6, 8 and 16 bits.
+    pub advance: [(u32, u32); 3],
+}
+
+/// What one CIE serves: column, CFA offset, undefined return address, moved columns.
+type CieKey = (u16, i32, bool, &'static [(u16, Reg)]);
+
+/// An `.eh_frame` section under construction.
+#[derive(Default, Debug)]
+pub struct EhFrame {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The relocations.
+    pub relocs: Vec<Reloc>,
+    cies: Vec<(CieKey, u32)>,
+    fde: u32,
+    start: u32,
+    last: u32,
+    opaque: bool,
+}
+
+const DW_CFA_ADVANCE_LOC: u8 = 0x40;
+const DW_CFA_OFFSET: u8 = 0x80;
+const DW_CFA_RESTORE: u8 = 0xc0;
+const DW_CFA_ADVANCE_LOC1: u8 = 0x02;
+const DW_CFA_ADVANCE_LOC2: u8 = 0x03;
+const DW_CFA_OFFSET_EXTENDED: u8 = 0x05;
+const DW_CFA_UNDEFINED: u8 = 0x07;
+const DW_CFA_SAME_VALUE: u8 = 0x08;
+const DW_CFA_REGISTER: u8 = 0x09;
+const DW_CFA_DEF_CFA: u8 = 0x0c;
+const DW_CFA_DEF_CFA_REGISTER: u8 = 0x0d;
+const DW_CFA_DEF_CFA_OFFSET: u8 = 0x0e;
+/// DW_EH_PE_pcrel | DW_EH_PE_sdata4.
+const POINTER_ENCODING: u8 = 0x1b;
+
+impl EhFrame {
+    fn uleb(&mut self, mut value: u32) {
+        loop {
+            let more = value > 0x7f;
+            self.bytes.push(value as u8 & 0x7f | (more as u8) << 7);
+            value >>= 7;
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn encode(&mut self, op: CfiOp, target: &Target) {
+        let abi = &target.facts.abi;
+        let dwarf = |reg: Reg| u32::from(abi.regs.get(reg.0 as usize).map_or(0, |r| r.dwarf));
+        match op {
+            CfiOp::DefCfaOffset(offset) => {
+                self.bytes.push(DW_CFA_DEF_CFA_OFFSET);
+                self.uleb(offset as u32);
+            }
+            CfiOp::DefCfa(reg, offset) => {
+                self.bytes.push(DW_CFA_DEF_CFA);
+                self.uleb(dwarf(reg));
+                self.uleb(offset as u32);
+            }
+            CfiOp::DefCfaRegister(reg) => {
+                self.bytes.push(DW_CFA_DEF_CFA_REGISTER);
+                self.uleb(dwarf(reg));
+            }
+            CfiOp::Offset(column, offset) => {
+                let factored = (offset / i32::from(target.facts.cie.data_align)) as u32;
+                if column < 64 {
+                    self.bytes.push(DW_CFA_OFFSET | column as u8);
+                } else {
+                    self.bytes.push(DW_CFA_OFFSET_EXTENDED);
+                    self.uleb(u32::from(column));
+                }
+                self.uleb(factored);
+            }
+            CfiOp::Register(column, reg) => {
+                self.bytes.push(DW_CFA_REGISTER);
+                self.uleb(u32::from(column));
+                self.uleb(dwarf(reg));
+            }
+            CfiOp::Restore(column) => self.bytes.push(DW_CFA_RESTORE | column as u8),
+            CfiOp::SameValue(column) => {
+                self.bytes.push(DW_CFA_SAME_VALUE);
+                self.uleb(u32::from(column));
+            }
+            CfiOp::Undefined(column) => {
+                self.bytes.push(DW_CFA_UNDEFINED);
+                self.uleb(u32::from(column));
+            }
+        }
+    }
+
+    fn put32(&mut self, at: u32, value: u32) {
+        let at = at as usize;
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Pad the entry at `start` to a multiple of `align` and store its length.
+    fn seal(&mut self, start: u32, align: usize) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
+        self.put32(start, self.bytes.len() as u32 - start - 4);
+    }
+
+    /// Begin the entry of a trampoline at this offset, with a CIE before it if none fits.
+    pub(crate) fn open(&mut self, start: u32, entry: &CfiEntry, target: &Target) {
+        let cie = &target.facts.cie;
+        let key = (entry.column, entry.cfa_offset, entry.undefined, entry.moved);
+        let known = self.cies.iter().find(|(k, _)| *k == key).map(|&(_, at)| at);
+        let cie_at = known.unwrap_or_else(|| {
+            let at = self.bytes.len() as u32;
+            self.bytes.extend_from_slice(&[0; 8]);
+            self.bytes.extend_from_slice(&[cie.version, b'z', b'R', 0, cie.code_align, cie.data_align as u8 & 0x7f]);
+            self.bytes.extend_from_slice(&[entry.column as u8, 1, POINTER_ENCODING]);
+            self.bytes.extend_from_slice(cie.initial);
+            for op in entry_ops(entry, target) {
+                self.encode(op, target);
+            }
+            self.seal(at, 4);
+            self.cies.push((key, at));
+            at
+        });
+        self.fde = self.bytes.len() as u32;
+        self.start = start;
+        self.last = start;
+        self.opaque = false;
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&(self.fde + 4 - cie_at).to_le_bytes());
+        let text = RelocTarget::Text;
+        self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to: text, addend: i64::from(start) });
+        self.bytes.extend_from_slice(&[0; 9]);
+    }
+
+    /// From here on the distance to earlier addresses is the linker's to know.
+    pub(crate) fn opaque(&mut self) {
+        self.opaque = true;
+    }
+
+    /// These rules hold from `offset` on. `ops` is emptied.
+    pub(crate) fn rules(&mut self, offset: u32, ops: &mut Vec<CfiOp>, target: &Target) {
+        if ops.is_empty() {
+            return;
+        }
+        if offset != self.last {
+            self.advance(offset, target);
+        }
+        for op in ops.drain(..) {
+            self.encode(op, target);
+        }
+    }
+
+    fn advance(&mut self, offset: u32, target: &Target) {
+        let delta = (offset - self.last) / u32::from(target.facts.cie.code_align);
+        let lengths = target.facts.lengths.filter(|_| self.opaque);
+        let size = if delta < 0x40 { 0 } else { 1 + (delta > 0xff) as usize };
+        let shown = if lengths.is_some() { 0 } else { delta };
+        match size {
+            0 => self.bytes.push(DW_CFA_ADVANCE_LOC | shown as u8),
+            1 => self.bytes.extend_from_slice(&[DW_CFA_ADVANCE_LOC1, shown as u8]),
+            _ => {
+                self.bytes.push(DW_CFA_ADVANCE_LOC2);
+                self.bytes.extend_from_slice(&(shown as u16).to_le_bytes());
+            }
+        }
+        if let Some(lengths) = lengths {
+            let at = self.bytes.len() as u32 - [1, 1, 2][size];
+            let (set, sub) = lengths.advance[size];
+            self.difference(at, set, sub, offset, self.last);
+        }
+        self.last = offset;
+        self.opaque = false;
+    }
+
+    fn difference(&mut self, at: u32, plus: u32, minus: u32, to: u32, from: u32) {
+        let text = RelocTarget::Text;
+        self.relocs.push(Reloc { at, r_type: plus, to: text, addend: i64::from(to) });
+        self.relocs.push(Reloc { at, r_type: minus, to: text, addend: i64::from(from) });
+    }
+
+    /// End the entry.
+    pub(crate) fn close(&mut self, end: u32, target: &Target) {
+        let at = self.fde + 12;
+        match target.facts.lengths {
+            None => self.put32(at, end - self.start),
+            Some(lengths) => {
+                // GNU as orders them by the field, before those of the rules.
+                let after = self.relocs.iter().rposition(|r| r.at == self.fde + 8).map_or(0, |i| i + 1);
+                let rules = self.relocs.split_off(after);
+                let (add, sub) = lengths.range;
+                self.difference(at, add, sub, end, self.start);
+                self.relocs.extend(rules);
+            }
+        }
+        self.seal(self.fde, 4);
+    }
+
+    /// End the section: GNU as lets the last entry fill it up to its alignment.
+    pub(crate) fn finish(&mut self) {
+        if !self.bytes.is_empty() {
+            self.seal(self.fde, 8);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Listing to code: bytes, fixups, symbols, relocations and unwind tables, in one pass.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use dynasmrt::{AssemblyOffset, DynasmApi};
+
+use crate::cfi::{EhFrame, Tracker};
+use crate::error::Result;
+use crate::isa::Isa;
+use crate::listing::{Line, Listing, Local, Sym};
+use crate::spec::Spec;
+use crate::target::Target;
+
+/// What a fixup refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ref {
+    /// A symbol of the listing.
+    Symbol(Sym),
+    /// A label of the same trampoline.
+    Local(Local),
+}
+
+/// A field to be filled in once addresses are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixup {
+    /// Offset of the relocated field in the buffer.
+    pub at: usize,
+    /// ELF relocation type.
+    pub r_type: u32,
+    /// What it refers to.
+    pub to: Ref,
+    /// What is added to it.
+    pub addend: i64,
+}
+
+/// Where instructions are encoded to. dynasm writes into it.
+#[derive(Default, Debug)]
+pub struct CodeBuf {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The fixups of the trampoline being encoded.
+    pub fixups: Vec<Fixup>,
+}
+
+impl CodeBuf {
+    /// The field `back` bytes before the end refers to `to`.
+    pub fn fixup(&mut self, back: usize, r_type: u32, to: Ref, addend: i64) {
+        self.fixups.push(Fixup { at: self.bytes.len() - back, r_type, to, addend });
+    }
+}
+
+impl Extend<u8> for CodeBuf {
+    fn extend<T: IntoIterator<Item = u8>>(&mut self, iter: T) {
+        self.bytes.extend(iter);
+    }
+}
+
+impl<'a> Extend<&'a u8> for CodeBuf {
+    #[inline]
+    fn extend<T: IntoIterator<Item = &'a u8>>(&mut self, iter: T) {
+        self.bytes.extend(iter);
+    }
+}
+
+impl DynasmApi for CodeBuf {
+    fn offset(&self) -> AssemblyOffset {
+        AssemblyOffset(self.bytes.len())
+    }
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    fn align(&mut self, alignment: usize, with: u8) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(alignment), with);
+    }
+}
+
+/// What a relocation refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RelocTarget {
+    /// External or global symbol number `n` of [`Assembly::globals`].
+    Global(u32),
+    /// Local symbol number `n` of [`Assembly::locals`].
+    Local(u32),
+    /// The start of `.text`.
+    Text,
+}
+
+/// A relocation of the assembly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reloc {
+    /// Offset in its section.
+    pub at: u32,
+    /// ELF relocation type.
+    pub r_type: u32,
+    /// What it refers to.
+    pub to: RelocTarget,
+    /// What is added.
+    pub addend: i64,
+}
+
+/// A symbol that is defined here, or only referred to.
+#[derive(Clone, Debug)]
+pub struct Symbol {
+    name: Range<u32>,
+    /// Offset in `.text`; `None` if it is not defined here.
+    pub offset: Option<u32>,
+    /// Bytes, for functions.
+    pub size: u32,
+    /// A function, as opposed to a label.
+    pub function: bool,
+}
+
+/// Code of any number of trampolines, with all that an object file needs.
+#[derive(Default, Debug)]
+pub struct Assembly {
+    code: CodeBuf,
+    names: String,
+    index: HashMap<Box<str>, u32>,
+    /// Relocations of `.text`, by offset.
+    pub relocs: Vec<Reloc>,
+    /// Symbols with global binding, in the order of their first mention.
+    pub globals: Vec<Symbol>,
+    /// Labels that relocations need.
+    pub locals: Vec<Symbol>,
+    /// The unwind table.
+    pub eh_frame: EhFrame,
+    listed: Vec<u32>,
+}
+
+impl Assembly {
+    /// The bytes of `.text`.
+    pub fn text(&self) -> &[u8] {
+        &self.code.bytes
+    }
+
+    /// A symbol's name.
+    pub fn name(&self, symbol: &Symbol) -> &str {
+        &self.names[symbol.name.start as usize..symbol.name.end as usize]
+    }
+
+    fn intern(&mut self, parts: &[&str]) -> Range<u32> {
+        let start = self.names.len() as u32;
+        parts.iter().for_each(|p| self.names.push_str(p));
+        start..self.names.len() as u32
+    }
+
+    fn global(&mut self, name: &str) -> u32 {
+        if let Some(&i) = self.index.get(name) {
+            return i;
+        }
+        let range = self.intern(&[name]);
+        let i = self.globals.len() as u32;
+        self.globals.push(Symbol { name: range, offset: None, size: 0, function: false });
+        self.index.insert(name.into(), i);
+        i
+    }
+
+    fn define(&mut self, name: &str, offset: usize, size: usize, function: bool) -> Result<()> {
+        let i = self.global(name) as usize;
+        let symbol = &mut self.globals[i];
+        if symbol.offset.is_some() {
+            return Err(crate::error::Error::new(format!(
+                "symbol {name} is defined twice; give one of the trampolines another name with --name"
+            )));
+        }
+        (symbol.offset, symbol.size, symbol.function) = (Some(offset as u32), size as u32, function);
+        Ok(())
+    }
+
+    /// Append one trampoline.
+    pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
+        let (align, fill) = (target.facts.align as usize, target.facts.fill.0);
+        while self.code.bytes.len() % align != 0 {
+            self.code.bytes.extend_from_slice(fill);
+        }
+        let start = self.code.bytes.len();
+        let mut labels = [usize::MAX; Local::COUNT];
+        let entry = I::cfi_entry(spec.kind);
+        let mut tracker = Tracker::new(&entry, target);
+        self.code.fixups.clear();
+        self.eh_frame.open(start as u32, &entry, target);
+        let mut opaque_from = 0;
+        for line in &listing.lines {
+            match *line {
+                Line::Insn(insn, _) => {
+                    I::encode(insn, target, &mut self.code)?;
+                    if self.code.fixups.len() > opaque_from {
+                        opaque_from = self.code.fixups.len();
+                        if self.code.fixups.last().is_some_and(|f| I::opaque_after(f.r_type)) {
+                            self.eh_frame.opaque();
+                        }
+                    }
+                    tracker.after(&I::effects(insn));
+                }
+                Line::Local(local) => {
+                    labels[local.index()] = self.code.bytes.len();
+                    tracker.at_label(local);
+                }
+                Line::Inner(inner) => {
+                    self.define(inner.symbol(spec.kind), self.code.bytes.len(), 0, false)?;
+                }
+                Line::Block(..) => {}
+            }
+            self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
+        }
+        let end = self.code.bytes.len();
+        self.eh_frame.close(end as u32, target);
+        self.define(spec.name, start, end - start, true)?;
+        self.resolve::<I>(spec, listing, &labels)
+    }
+
+    fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[usize]) -> Result<()> {
+        self.listed.clear();
+        for name in &listing.symbols {
+            let i = self.global(name);
+            self.listed.push(i);
+        }
+        let mut local_symbols = [u32::MAX; Local::COUNT];
+        for i in 0..self.code.fixups.len() {
+            let Fixup { at, r_type, to, addend } = self.code.fixups[i];
+            let to = match to {
+                Ref::Symbol(sym) => RelocTarget::Global(self.listed[sym.0 as usize]),
+                Ref::Local(local) => {
+                    let label = labels[local.index()];
+                    debug_assert_ne!(label, usize::MAX, "lowering forgot a label");
+                    if !I::patch_local(r_type, &mut self.code.bytes, at, label)? {
+                        continue;
+                    }
+                    let known = local_symbols[local.index()];
+                    RelocTarget::Local(if known != u32::MAX {
+                        known
+                    } else {
+                        let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
+                        self.locals.push(Symbol { name, offset: Some(label as u32), size: 0, function: false });
+                        local_symbols[local.index()] = self.locals.len() as u32 - 1;
+                        local_symbols[local.index()]
+                    })
+                }
+            };
+            self.relocs.push(Reloc { at: at as u32, r_type, to, addend });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.eh_frame.finish();
+    }
+}

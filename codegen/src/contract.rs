@@ -1,0 +1,286 @@
+//! What a trampoline promises: derived from the spec and the conventions, never from the plan or the listing.
+//!
+//! The emulator judges by it, the text above each function states it, the manifest carries it.
+
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+use crate::abi::{Loc, Reg, RegSet};
+use crate::error::Result;
+use crate::frame::{Back, Content, FrameLayout};
+use crate::spec::{Kind, Regs, Spec};
+use crate::target::Target;
+
+/// The promise of one trampoline.
+#[derive(Clone, Debug)]
+pub struct Contract {
+    /// The architecture's name.
+    pub arch: &'static str,
+    /// The symbol.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// The symbol that it calls; empty if none.
+    pub callee: String,
+    /// The frame, by field.
+    pub frame: FrameLayout,
+    /// General registers that have their value again when the traced function goes on.
+    pub kept: RegSet,
+    /// General registers that may have any value then.
+    pub clobbered: RegSet,
+    /// The flags have their value again.
+    pub flags_kept: bool,
+    /// A callback may choose a direct trampoline.
+    pub direct: bool,
+    /// The `ftrace_ops` may name a direct trampoline.
+    pub early_direct: bool,
+    /// Bytes to which SP is aligned at the call.
+    pub stack_align: u32,
+    /// That alignment holds whatever the site's stack was.
+    pub realigned: bool,
+    names: &'static [crate::abi::RegInfo],
+    /// What a field holds, in words, for the manifest.
+    words: Vec<String>,
+}
+
+impl Contract {
+    /// The contract of `spec`.
+    ///
+    /// # Errors
+    /// More arguments than the architecture has registers.
+    pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
+        let (abi, site) = (&target.facts.abi, &target.facts.site);
+        let frame = target.frame(spec.kind)?.clone();
+        let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
+        let sp = RegSet::of(&[abi.sp]);
+        let c_rules = abi.callee_saved.union(abi.platform);
+        let kept = match spec.kind {
+            Kind::Entry(Regs::Args) => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
+            Kind::Entry(Regs::All) => all.minus(site.lost),
+            Kind::Return => c_rules.union(RegSet::of(abi.exit_rets)),
+            Kind::Direct(d) => {
+                let result_address = abi.hidden_for_direct();
+                c_rules.union(RegSet::of(&abi.args[..d.args as usize])).union(result_address)
+            }
+            Kind::Stub | Kind::StubGraph => all,
+            Kind::StubDirect => all.minus(site.scratch),
+        };
+        // These carry the way back itself; what is in them afterwards is the site's convention, not a promise.
+        let way: Vec<Reg> = match (spec.kind, site.pc, site.parent_ip) {
+            (Kind::Stub | Kind::StubGraph, ..) => Vec::new(),
+            (_, pc, parent) => [pc, parent].into_iter().filter_map(|l| if let Loc::Reg(r) = l { Some(r) } else { None }).collect(),
+        };
+        let kept = kept.minus(sp).minus(RegSet::of(&way));
+        let callee = match spec.kind {
+            Kind::Entry(_) => "ftrace_stub".to_owned(),
+            Kind::Return => "ftrace_return_to_handler".to_owned(),
+            Kind::Direct(_) => spec.callee.to_owned(),
+            _ => String::new(),
+        };
+        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
+        let words = frame.fields.iter().map(|f| words(f.content, target)).collect();
+        Ok(Contract {
+            arch: target.facts.name,
+            name: spec.name.to_owned(),
+            kind: spec.kind,
+            callee,
+            frame,
+            kept,
+            clobbered: all.minus(kept).minus(sp).minus(RegSet::of(&way)),
+            flags_kept: target.pushes_flags && spec.kind == Kind::Entry(Regs::All),
+            direct,
+            early_direct: target.op_from_site && spec.kind == Kind::Entry(Regs::Args),
+            stack_align: target.stack_align,
+            realigned: target.realign.is_some(),
+            names: abi.regs,
+            words,
+        })
+    }
+
+    fn reg_names(&self, set: RegSet) -> Vec<&'static str> {
+        set.iter().filter_map(|r| self.names.get(r.0 as usize)).map(|r| r.name).collect()
+    }
+
+    /// The contract in sentences, for a comment above the function.
+    pub fn sentences(&self, target: &Target) -> Vec<String> {
+        let facts = target.facts;
+        let join = |set: RegSet| ranges(&self.reg_names(set));
+        let kept_beyond_c = self.kept.minus(facts.abi.callee_saved).minus(facts.abi.platform);
+        let mut text = Vec::new();
+        match self.kind {
+            Kind::Stub | Kind::StubGraph => {
+                text.push("A C function that does nothing: what a call slot calls until a callback is attached.".into());
+                return text;
+            }
+            Kind::StubDirect => {
+                text.push(facts.site_text.to_owned());
+                text.push("Goes straight back into the traced function. Everything live is kept.".into());
+                return text;
+            }
+            Kind::Entry(_) => {
+                text.push(facts.site_text.to_owned());
+                text.push("Calls func(ip, parent_ip, op, fregs), which must use general registers only.".into());
+                let mut written: Vec<&str> = Vec::new();
+                let back = |c: Content| self.frame.fields.iter().find(|f| f.content == c && f.back == Back::Written);
+                written.extend(back(Content::Pc).map(|f| f.member));
+                written.extend(back(Content::ParentIp).map(|f| f.member));
+                written.extend(back(Content::Flags).map(|f| f.member));
+                let registers = RegSet::of(
+                    &self
+                        .frame
+                        .fields
+                        .iter()
+                        .filter_map(|f| match f.content {
+                            Content::Reg(r) if f.back == Back::Written => Some(r),
+                            _ => None,
+                        })
+                        .collect::<Vec<_>>(),
+                );
+                text.push(format!(
+                    "What func stores to {} and to the slots of {} takes effect.",
+                    written.join(", "),
+                    join(registers)
+                ));
+                if let Some(cell) = self.frame.fields.iter().find(|f| f.content == Content::Direct) {
+                    text.push(if self.direct {
+                        format!(
+                            "An address stored to {} sends us to that direct trampoline, as if the site had called it.",
+                            cell.member
+                        )
+                    } else {
+                        format!("A store to {} has no effect here.", cell.member)
+                    });
+                }
+                if self.early_direct {
+                    text.push("If op->direct_call is set, we go there at once with everything as at the site.".into());
+                }
+            }
+            Kind::Return => {
+                text.push(facts.exit_text.to_owned());
+                text.push("Calls ftrace_return_to_handler(fregs), which returns the address to go on at.".into());
+                text.push("What a handler stores to the result registers' slots takes effect.".into());
+            }
+            Kind::Direct(d) => {
+                text.push(facts.site_text.to_owned());
+                let args = match (d.ip, d.args) {
+                    (false, 0) => "without arguments".to_owned(),
+                    (false, n) => format!("with the traced function's first {n} argument registers"),
+                    (true, 0) => "with the traced function's ip".to_owned(),
+                    (true, n) => format!("with the traced function's ip, then its first {n} argument registers"),
+                };
+                text.push(format!("Calls {} {args}.", self.callee));
+                text.push("It must use general registers only; its result is ignored.".into());
+            }
+        }
+        text.push(format!("Kept: {}, and what C keeps ({}).", join(kept_beyond_c), join(facts.abi.callee_saved)));
+        let flags = match (facts.flags.is_empty(), self.flags_kept) {
+            (true, _) => String::new(),
+            (false, true) => format!(" {} kept.", facts.flags),
+            (false, false) => format!(" {} not kept.", facts.flags),
+        };
+        text.push(format!("Clobbered: {}.{flags}", or_none(&join(self.clobbered))));
+        let site = if self.realigned { "whatever the site had" } else { "if the site's was" };
+        let size = self.frame.size + if self.flags_kept { 8 } else { 0 };
+        text.push(format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align));
+        text
+    }
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "nothing" } else { text }
+}
+
+fn words(content: Content, target: &Target) -> String {
+    let abi = &target.facts.abi;
+    match content {
+        Content::Reg(r) => abi.name(r).to_owned(),
+        Content::Pc => "address where the traced function goes on".into(),
+        Content::ParentIp => "return address of the traced function".into(),
+        Content::SiteSp => "sp at the site".into(),
+        Content::ExitSp => "sp when the return arrived".into(),
+        Content::Flags => "flags".into(),
+        Content::Const(n) => format!("{n:#x}"),
+        Content::Direct => "0; a direct trampoline's address stored here is honoured".into(),
+        Content::Unfilled => "not filled".into(),
+    }
+}
+
+/// `x0 x1 x2 x8` as `x0-x2 x8`.
+fn ranges(names: &[&str]) -> String {
+    let split = |n: &str| {
+        let at = n.find(|c: char| c.is_ascii_digit())?;
+        Some((n[..at].to_owned(), n[at..].parse::<u32>().ok()?))
+    };
+    let mut out: Vec<String> = Vec::new();
+    let mut run: Option<(String, u32, u32)> = None;
+    let flush = |run: &mut Option<(String, u32, u32)>, out: &mut Vec<String>| {
+        if let Some((p, a, b)) = run.take() {
+            match b - a {
+                0 => out.push(format!("{p}{a}")),
+                1 => out.extend([format!("{p}{a}"), format!("{p}{b}")]),
+                _ => out.push(format!("{p}{a}-{p}{b}")),
+            }
+        }
+    };
+    for name in names {
+        match (split(name), &mut run) {
+            (Some((p, n)), Some((q, _, b))) if p == *q && n == *b + 1 => *b = n,
+            (Some((p, n)), _) => {
+                flush(&mut run, &mut out);
+                run = Some((p, n, n));
+            }
+            (None, _) => {
+                flush(&mut run, &mut out);
+                out.push((*name).to_owned());
+            }
+        }
+    }
+    flush(&mut run, &mut out);
+    out.join(" ")
+}
+
+impl Serialize for Contract {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct FieldOut<'a> {
+            symbol: &'a str,
+            member: &'a str,
+            offset: i32,
+            holds: &'a str,
+            filled: bool,
+            stores_take_effect: bool,
+        }
+        let fields: Vec<FieldOut> = self
+            .frame
+            .fields
+            .iter()
+            .zip(&self.words)
+            .map(|(f, holds)| FieldOut {
+                symbol: f.symbol,
+                member: f.member,
+                offset: f.offset,
+                holds,
+                filled: f.content != Content::Unfilled,
+                stores_take_effect: f.back == Back::Written,
+            })
+            .collect();
+        let unfilled: Vec<&str> =
+            self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
+        let mut s = serializer.serialize_struct("Contract", 14)?;
+        s.serialize_field("calls", &self.callee)?;
+        s.serialize_field("handler", "general registers only")?;
+        s.serialize_field("kept", &self.reg_names(self.kept))?;
+        s.serialize_field("clobbered", &self.reg_names(self.clobbered))?;
+        s.serialize_field("flags_kept", &self.flags_kept)?;
+        s.serialize_field("direct", &self.direct)?;
+        s.serialize_field("early_direct", &self.early_direct)?;
+        s.serialize_field("stack_align", &self.stack_align)?;
+        s.serialize_field("stack_realigned", &self.realigned)?;
+        s.serialize_field("frame_struct", self.frame.c_struct)?;
+        s.serialize_field("frame_struct_bytes", &self.frame.c_size)?;
+        s.serialize_field("frame_bytes", &self.frame.size)?;
+        s.serialize_field("frame", &fields)?;
+        s.serialize_field("not_filled", &unfilled)?;
+        s.end()
+    }
+}

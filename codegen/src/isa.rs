@@ -1,0 +1,415 @@
+//! What an architecture provides ([`Isa`], static, with its own instruction type) and what the rest of the world
+//! sees of it ([`Backend`], object safe). An architecture implements `Isa`; `Backend` follows.
+
+use std::fmt;
+
+use crate::abi::Reg;
+use crate::code::{Assembly, CodeBuf};
+use crate::cost::Cost;
+use crate::error::Result;
+use crate::frame::FrameLayout;
+use crate::listing::{Listing, Local, Lower, Name, Off, Sym};
+use crate::machine::Machine;
+use crate::plan::{Plan, Step};
+use crate::spec::{Choices, Kind, Spec};
+use crate::target::{Facts, Number, Target};
+use crate::text::TextListing;
+
+/// What an instruction does to SP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpEffect {
+    /// Nothing.
+    None,
+    /// SP moves by this many bytes.
+    Move(i32),
+    /// A register becomes SP plus this.
+    CopyTo(Reg, i32),
+    /// SP becomes a register plus this.
+    CopyFrom(Reg, i32),
+    /// SP is rounded down: no longer known relative to entry.
+    Realign,
+}
+
+/// Where control goes after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// To the next line.
+    Next,
+    /// To the next line or to a label.
+    Branch(Local),
+    /// To a function that returns to the next line.
+    Call,
+    /// To a label.
+    Jump(Local),
+    /// Out of the trampoline.
+    Leave,
+    /// Nowhere: it stops speculation.
+    Trap,
+}
+
+/// What an instruction does, as far as CFI and cost need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Effects {
+    /// Effect on SP.
+    pub sp: SpEffect,
+    /// Registers stored to the stack: (register, bytes above SP as it is after the instruction).
+    pub store: [Option<(Reg, i32)>; 2],
+    /// Registers loaded from the stack: (register, bytes above SP as it is before the instruction).
+    pub load: [Option<(Reg, i32)>; 2],
+    /// 8-byte memory slots read, including a return's pop.
+    pub loads: u8,
+    /// 8-byte memory slots written, including a call's push.
+    pub stores: u8,
+    /// Where control goes.
+    pub flow: Flow,
+}
+
+impl Effects {
+    /// An instruction that touches registers only and goes on.
+    pub const PLAIN: Effects =
+        Effects { sp: SpEffect::None, store: [None; 2], load: [None; 2], loads: 0, stores: 0, flow: Flow::Next };
+
+    /// The same with another flow.
+    pub const fn flow(flow: Flow) -> Effects {
+        Effects { flow, ..Effects::PLAIN }
+    }
+
+    /// The same with another effect on SP.
+    pub const fn sp(sp: SpEffect) -> Effects {
+        Effects { sp, ..Effects::PLAIN }
+    }
+
+    /// A store of one register to the stack.
+    pub const fn store(reg: Reg, at: i32) -> Effects {
+        Effects { store: [Some((reg, at)), None], stores: 1, ..Effects::PLAIN }
+    }
+
+    /// A load of one register from the stack.
+    pub const fn load(reg: Reg, at: i32) -> Effects {
+        Effects { load: [Some((reg, at)), None], loads: 1, ..Effects::PLAIN }
+    }
+
+    /// A store of two registers to adjacent slots.
+    pub const fn store2(a: Reg, b: Reg, at: i32) -> Effects {
+        Effects { store: [Some((a, at)), Some((b, at + 8))], stores: 2, ..Effects::PLAIN }
+    }
+
+    /// A load of two registers from adjacent slots.
+    pub const fn load2(a: Reg, b: Reg, at: i32) -> Effects {
+        Effects { load: [Some((a, at)), Some((b, at + 8))], loads: 2, ..Effects::PLAIN }
+    }
+}
+
+/// How unwinding starts at a trampoline's first instruction, where it differs from a C function's.
+#[derive(Clone, Copy, Debug)]
+pub struct CfiEntry {
+    /// The column of the return address.
+    pub column: u16,
+    /// CFA minus SP at entry.
+    pub cfa_offset: i32,
+    /// Columns whose value is in another register at entry: (column, register).
+    pub moved: &'static [(u16, Reg)],
+    /// The return address cannot be told.
+    pub undefined: bool,
+}
+
+/// The names that an instruction's text needs.
+pub struct Names<'n> {
+    /// The frame's slots and size.
+    pub frame: &'n FrameLayout,
+    /// The profile's numbers.
+    pub numbers: &'n [Number],
+    /// The symbols of the listing.
+    pub symbols: &'n [&'n str],
+    /// The trampoline's name, for local labels.
+    pub function: &'n str,
+}
+
+/// A relocation to apply while linking.
+#[derive(Debug)]
+pub struct Relocation {
+    /// The ELF relocation type.
+    pub r_type: u32,
+    /// Address of the field.
+    pub place: u64,
+    /// Symbol plus addend. For a low part that refers to its high part's instruction, the address computed there.
+    pub value: u64,
+    /// The address of the instruction with the high part, where there is one.
+    pub high: u64,
+}
+
+/// What a patched site does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SiteState {
+    /// Nothing.
+    Disabled,
+    /// Goes to a trampoline; `op` is the `ftrace_ops` for sites that carry it.
+    Enabled {
+        /// Address of the trampoline.
+        target: u64,
+        /// Address of the `ftrace_ops`.
+        op: u64,
+    },
+}
+
+/// Bytes to write at an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// Address of the first byte.
+    pub at: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// An instruction set. One unit struct per architecture implements it.
+pub trait Isa: Sync + 'static {
+    /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
+    type Insn: Copy + fmt::Debug + 'static;
+
+    /// What is true under every choice.
+    const FACTS: &'static Facts;
+
+    /// What an emulator must know.
+    const MACHINE: &'static Machine;
+
+    /// Resolve options into a target.
+    fn target(choices: Choices) -> Target;
+
+    /// How unwinding starts at this kind of trampoline.
+    fn cfi_entry(kind: Kind) -> CfiEntry;
+
+    /// Append the instructions of one step. A step without an arm here cannot be generated for this architecture.
+    fn lower(step: Step, cx: &mut Lower<Self::Insn>);
+
+    /// Append the instruction's bytes and fixups.
+    ///
+    /// # Errors
+    /// An operand that the instruction cannot hold.
+    fn encode(insn: Self::Insn, target: &Target, out: &mut CodeBuf) -> Result<()>;
+
+    /// Write the instruction as GNU as reads it.
+    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// What the instruction does.
+    fn effects(insn: Self::Insn) -> Effects;
+
+    /// Put the distance to a label of the same trampoline into the instruction at `at`. Returns whether GNU as
+    /// leaves a relocation there all the same.
+    ///
+    /// # Errors
+    /// The label is out of the instruction's reach.
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool>;
+
+    /// After this fixup, GNU as no longer knows the distance between two addresses at assembly time.
+    fn opaque_after(_r_type: u32) -> bool {
+        false
+    }
+
+    /// Apply a relocation to the bytes at its place.
+    ///
+    /// # Errors
+    /// An unknown type, or a value out of the field's range.
+    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()>;
+
+    /// Is `value` of this relocation type the address of another relocated instruction (`%pcrel_lo`)?
+    fn refers_to_high(_r_type: u32) -> bool {
+        false
+    }
+
+    /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`).
+    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
+
+    /// The bytes that put a site into a state, as the kernel writes them. `has_op` says that the function was
+    /// compiled with room for `op` before its entry.
+    ///
+    /// # Errors
+    /// The trampoline is out of reach.
+    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
+
+    /// The bytes that make a patchable call slot call `target`.
+    ///
+    /// # Errors
+    /// The target is out of reach.
+    fn patch_call(slot: u64, target: u64) -> Result<Write>;
+}
+
+/// An architecture as the rest of the world sees it. Nobody implements it by hand.
+pub trait Backend: Sync {
+    /// What is true under every choice.
+    fn facts(&self) -> &'static Facts;
+    /// What an emulator must know.
+    fn machine(&self) -> &'static Machine;
+    /// Resolve options into a target.
+    fn target(&self, choices: Choices) -> Target;
+    /// Generate trampolines, one after the other, into one assembly.
+    ///
+    /// # Errors
+    /// What planning and encoding refuse; the message names the trampoline.
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
+    /// Generate one trampoline as text with offsets and bytes.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing>;
+    /// What one trampoline costs.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost>;
+    /// See [`Isa::relocate`].
+    ///
+    /// # Errors
+    /// As there.
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()>;
+    /// See [`Isa::refers_to_high`].
+    fn refers_to_high(&self, r_type: u32) -> bool;
+    /// See [`Isa::site_ip`].
+    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
+    /// See [`Isa::patch_site`].
+    ///
+    /// # Errors
+    /// As there.
+    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
+    /// See [`Isa::patch_call`].
+    ///
+    /// # Errors
+    /// As there.
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write>;
+}
+
+/// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
+pub(crate) fn generate<'a, I: Isa>(
+    spec: &Spec<'a>,
+    target: &Target,
+    plan: &mut Plan,
+    listing: &mut Listing<'a, I::Insn>,
+) -> Result<()> {
+    plan.make(spec, target)?;
+    listing.lines.clear();
+    listing.symbols.clear();
+    let frame = target.frame(spec.kind)?;
+    let mut cx = Lower { target, spec, frame, listing, depth: 0, anchor: None, pc_loaded: false };
+    for &step in &plan.steps {
+        match step {
+            Step::Block(role, heading) => cx.listing.lines.push(crate::listing::Line::Block(role, heading)),
+            Step::Inner(inner) => cx.inner(inner),
+            Step::Path(way) => cx.local(Local::Path(way)),
+            _ => I::lower(step, &mut cx),
+        }
+    }
+    Ok(())
+}
+
+impl<I: Isa> Backend for I {
+    fn facts(&self) -> &'static Facts {
+        I::FACTS
+    }
+
+    fn machine(&self) -> &'static Machine {
+        I::MACHINE
+    }
+
+    fn target(&self, choices: Choices) -> Target {
+        I::target(choices)
+    }
+
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
+        let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
+        for spec in specs {
+            generate::<I>(spec, target, &mut plan, &mut listing)
+                .and_then(|()| assembly.add::<I>(spec, target, &listing))
+                .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
+        }
+        assembly.finish();
+        Ok(assembly)
+    }
+
+    fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing> {
+        let (mut plan, mut listing) = (Plan::default(), Listing::default());
+        generate::<I>(spec, target, &mut plan, &mut listing)?;
+        crate::text::render::<I>(spec, target, &plan, &listing)
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+
+    fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost> {
+        let (mut plan, mut listing) = (Plan::default(), Listing::default());
+        generate::<I>(spec, target, &mut plan, &mut listing)?;
+        crate::cost::cost::<I>(spec, target, &listing)
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        I::relocate(rel, field)
+    }
+
+    fn refers_to_high(&self, r_type: u32) -> bool {
+        I::refers_to_high(r_type)
+    }
+
+    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        I::site_ip(entry, word)
+    }
+
+    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
+        I::patch_site(ip, state, has_op)
+    }
+
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
+        I::patch_call(slot, target)
+    }
+}
+
+impl Names<'_> {
+    /// An offset as text: a name, a name and a number, or a number.
+    pub fn off(&self, off: Off) -> OffText<'_> {
+        let named = match off.name {
+            Name::None => None,
+            Name::Field(i) => self.frame.fields.get(i as usize).map(|f| (f.symbol, f.offset)),
+            Name::Record(i) => self.frame.records.get(i as usize).map(|r| (r.symbol, r.offset)),
+            Name::FrameSize => Some((self.frame.size_symbol, self.frame.size)),
+            Name::Number(i) => self.numbers.get(i as usize).map(|n| (n.symbol, n.value)),
+        };
+        OffText { value: off.value, named }
+    }
+
+    /// A symbol's name.
+    pub fn sym(&self, sym: Sym) -> &str {
+        self.symbols.get(sym.0 as usize).copied().unwrap_or("?")
+    }
+
+    /// A local label's name.
+    pub fn local(&self, local: Local) -> LocalText<'_> {
+        LocalText { function: self.function, local }
+    }
+}
+
+/// Prints an [`Off`].
+pub struct OffText<'n> {
+    value: i32,
+    named: Option<(&'n str, i32)>,
+}
+
+impl fmt::Display for OffText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.named {
+            None => write!(f, "{}", self.value),
+            Some((name, base)) if base == self.value => f.write_str(name),
+            Some((name, base)) if base < self.value => write!(f, "{name} + {}", self.value - base),
+            // A negated name: what brings SP down by the frame.
+            Some((name, base)) if base == -self.value => write!(f, "-{name}"),
+            Some((name, base)) => write!(f, "{name} - {}", base - self.value),
+        }
+    }
+}
+
+/// Prints a local label.
+pub struct LocalText<'n> {
+    function: &'n str,
+    local: Local,
+}
+
+impl fmt::Display for LocalText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ".L{}_{}", self.function, self.local.suffix())
+    }
+}

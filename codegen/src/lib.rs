@@ -1,0 +1,23 @@
+//! From a spec to code: the part of tramptool that knows no instruction set.
+//!
+//! In running order: a [`spec::Spec`] (what is asked for) and a [`target::Target`] (an architecture with its options)
+//! become a [`plan::Plan`] (what happens to which slot), which an [`isa::Isa`] lowers to a [`listing::Listing`] of its
+//! own instructions. From the listing come text ([`text`]), bytes and relocations ([`code`]), unwind tables ([`cfi`])
+//! and cost ([`cost`]); [`obj`] writes an object, [`link`] links objects. The [`contract`] comes from the spec alone.
+
+pub mod abi;
+pub mod cfi;
+pub mod code;
+pub mod contract;
+pub mod cost;
+pub mod error;
+pub mod frame;
+pub mod isa;
+pub mod link;
+pub mod listing;
+pub mod machine;
+pub mod obj;
+pub mod plan;
+pub mod spec;
+pub mod target;
+pub mod text;

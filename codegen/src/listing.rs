@@ -1,0 +1,182 @@
+//! The listing: the one source of truth. Text, bytes, relocations, CFI, cost and contract text come from it.
+
+use crate::frame::FrameLayout;
+use crate::plan::{Inner, Role, Way};
+use crate::spec::Spec;
+use crate::target::{Number, Target};
+
+/// A symbol that instructions refer to: an index into [`Listing::symbols`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sym(pub u8);
+
+/// A label inside one trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Local {
+    /// Where a way out begins.
+    Path(Way),
+    /// The instruction that a second one refers to (RISC-V `%pcrel_lo`).
+    Anchor,
+    /// The instruction after a call that only pushes its own address.
+    Rebalance,
+}
+
+impl Local {
+    /// The label's suffix in the text.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Local::Path(Way::EarlyDirect) => "direct_early",
+            Local::Path(Way::Direct) => "direct",
+            Local::Path(_) => "out",
+            Local::Anchor => "op",
+            Local::Rebalance => "rebalance",
+        }
+    }
+
+    /// A small number for each label.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Local::Path(Way::EarlyDirect) => 0,
+            Local::Path(Way::Direct) => 1,
+            Local::Path(_) => 2,
+            Local::Anchor => 3,
+            Local::Rebalance => 4,
+        }
+    }
+
+    pub(crate) const COUNT: usize = 5;
+}
+
+/// The name behind a number in the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name {
+    /// None: the number is printed.
+    None,
+    /// Slot number `n` of the frame layout.
+    Field(u8),
+    /// Frame record number `n` of the layout.
+    Record(u8),
+    /// The size of the frame.
+    FrameSize,
+    /// Number `n` of the profile.
+    Number(u8),
+}
+
+/// A number with the name under which it is printed: `FREGS_SP`, `FREGS_FRAME + 8`, `-16`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Off {
+    /// What is encoded.
+    pub value: i32,
+    /// What it is relative to in the text.
+    pub name: Name,
+}
+
+impl Off {
+    /// A bare number.
+    pub const fn bare(value: i32) -> Off {
+        Off { value, name: Name::None }
+    }
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug)]
+pub enum Line<I> {
+    /// An instruction and what its value is to the C side.
+    Insn(I, &'static str),
+    /// A label inside the trampoline.
+    Local(Local),
+    /// A global label that the kernel's C code knows.
+    Inner(Inner),
+    /// The beginning of a block, with a heading or an empty one.
+    Block(Role, &'static str),
+}
+
+/// The instructions of one trampoline, with labels and notes.
+#[derive(Clone, Debug)]
+pub struct Listing<'a, I> {
+    /// In order of emission.
+    pub lines: Vec<Line<I>>,
+    /// The symbols that they refer to.
+    pub symbols: Vec<&'a str>,
+}
+
+impl<I> Default for Listing<'_, I> {
+    fn default() -> Self {
+        Listing { lines: Vec::new(), symbols: Vec::new() }
+    }
+}
+
+/// What lowering works on: the listing so far, the target, and how far SP and the frame are.
+pub struct Lower<'t, 'a, 'l, I> {
+    /// Options and layouts.
+    pub target: &'t Target,
+    /// What is generated.
+    pub spec: &'t Spec<'a>,
+    /// The frame of this trampoline.
+    pub frame: &'t FrameLayout,
+    /// The listing to append to.
+    pub listing: &'l mut Listing<'a, I>,
+    /// Bytes that SP is below its value at entry.
+    pub depth: i32,
+    /// Frame pointer minus SP, once the frame pointer has been pointed into the frame.
+    pub anchor: Option<Off>,
+    /// The argument register for pc holds it already.
+    pub pc_loaded: bool,
+}
+
+impl<'a, I> Lower<'_, 'a, '_, I> {
+    /// Append an instruction.
+    pub fn insn(&mut self, insn: I) {
+        self.noted(insn, "");
+    }
+
+    /// Append an instruction and say what its value is to the C side.
+    pub fn noted(&mut self, insn: I, note: &'static str) {
+        self.listing.lines.push(Line::Insn(insn, note));
+    }
+
+    /// Append a label.
+    pub fn local(&mut self, local: Local) {
+        self.listing.lines.push(Line::Local(local));
+    }
+
+    /// Append a label that the kernel's C code knows, where this architecture's C code does.
+    pub fn inner(&mut self, inner: Inner) {
+        if self.target.facts.inner.contains(&inner) {
+            self.listing.lines.push(Line::Inner(inner));
+        }
+    }
+
+    /// Refer to a symbol.
+    pub fn symbol(&mut self, name: &'a str) -> Sym {
+        let symbols = &mut self.listing.symbols;
+        let i = symbols.iter().position(|s| *s == name).unwrap_or_else(|| {
+            symbols.push(name);
+            symbols.len() - 1
+        });
+        Sym(i as u8)
+    }
+
+    /// The offset of slot `i`.
+    pub fn field(&self, i: usize) -> Off {
+        Off { value: self.frame.fields[i].offset, name: Name::Field(i as u8) }
+    }
+
+    /// The offset of frame record `i`, plus `add`.
+    pub fn record(&self, i: usize, add: i32) -> Off {
+        Off { value: self.frame.records[i].offset + add, name: Name::Record(i as u8) }
+    }
+
+    /// The size of the frame, plus `add`.
+    pub fn frame_size(&self, add: i32) -> Off {
+        Off { value: self.frame.size + add, name: Name::FrameSize }
+    }
+
+    /// A number of the profile.
+    pub fn number(&self, symbol: &str) -> Off {
+        let numbers: &[Number] = &self.target.numbers;
+        match numbers.iter().position(|n| n.symbol == symbol) {
+            Some(i) => Off { value: numbers[i].value, name: Name::Number(i as u8) },
+            None => Off::bare(0),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What an emulator must know of an architecture, as data. The numbers are Unicorn's (unicorn.h, x86.h, arm64.h,
+//! riscv.h); a test of `emu-tests` compares each with the engine's own name for it.
+
+use crate::abi::RegSet;
+
+/// A register by name and by the emulator's number.
+#[derive(Clone, Copy, Debug)]
+pub struct EmuReg {
+    /// The manual's name.
+    pub name: &'static str,
+    /// The emulator's number.
+    pub id: i32,
+}
+
+/// An architecture as an emulator sees it.
+#[derive(Debug)]
+pub struct Machine {
+    /// `uc_arch`.
+    pub arch: i32,
+    /// `uc_mode`.
+    pub mode: i32,
+    /// CPU model number.
+    pub cpu_model: i32,
+    /// Registers to write before anything runs, in this order.
+    pub init: &'static [(i32, u64)],
+    /// The program counter.
+    pub pc: i32,
+    /// The flags register, if there is one, and the bits of it that arithmetic sets.
+    pub flags: Option<(EmuReg, u64)>,
+    /// Control and status words that code must leave alone.
+    pub control: &'static [EmuReg],
+    /// Vector or floating-point registers.
+    pub vectors: &'static [EmuReg],
+    /// Bytes of one of them.
+    pub vector_bytes: usize,
+    /// Indices of the vector registers that carry arguments.
+    pub vector_args: &'static [u8],
+    /// Indices of the vector registers that carry results.
+    pub vector_rets: &'static [u8],
+    /// Indices of the vector registers that a C function must leave as it found them (arm64: their low 64 bits).
+    pub vector_callee_saved: &'static [u8],
+    /// General registers that a test may not fill with random values, besides SP.
+    pub reserved: RegSet,
+    /// An instruction that stops speculation and is never executed.
+    pub trap: &'static [u8],
+    /// Alignment of instructions in bytes.
+    pub insn_align: u64,
+    /// The relocation-free byte pattern of an indirect-branch landing pad; empty if there is none.
+    pub landing_pad: &'static [u8],
+}

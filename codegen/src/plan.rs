@@ -1,0 +1,341 @@
+//! Spec to plan: what a trampoline does, step by step, without a word about instructions.
+//!
+//! The order of the steps is the same on every architecture, except where [`Target`] says that a register is free
+//! earlier or later ([`DirectTest`]).
+
+use crate::error::Result;
+use crate::frame::Content;
+use crate::spec::{Kind, Regs, Spec};
+use crate::target::{DirectTest, Target};
+
+/// What a step is for. `diff` compares plans role by role.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Landing pad, and what happens before there is a frame.
+    Entry,
+    /// Stack allocation and frame records.
+    Frame,
+    /// State of the traced function into the frame.
+    Saves,
+    /// Arguments of the callback.
+    Arguments,
+    /// The call.
+    Call,
+    /// State back out of the frame.
+    Restores,
+    /// The way to a direct trampoline.
+    Dispatch,
+    /// The way out.
+    Exit,
+}
+
+impl Role {
+    /// All roles, in the order of execution.
+    pub const ALL: [Role; 8] = [
+        Role::Entry,
+        Role::Frame,
+        Role::Saves,
+        Role::Arguments,
+        Role::Call,
+        Role::Restores,
+        Role::Dispatch,
+        Role::Exit,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Entry => "entry",
+            Role::Frame => "frame",
+            Role::Saves => "saves",
+            Role::Arguments => "argument set-up",
+            Role::Call => "call",
+            Role::Restores => "restores",
+            Role::Dispatch => "dispatch",
+            Role::Exit => "exit",
+        }
+    }
+}
+
+/// An argument of the callback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// First byte of the patched instruction.
+    Ip,
+    /// Return address of the traced function.
+    ParentIp,
+    /// The `ftrace_ops`.
+    Op,
+    /// Address of the frame.
+    Fregs,
+    /// The traced function's own argument with this number.
+    Argument(u8),
+}
+
+/// What is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Callee {
+    /// The patchable slot that calls `ftrace_stub` until a callback is attached.
+    Patchable,
+    /// The function in the `ftrace_ops`.
+    OpFunc,
+    /// `ftrace_return_to_handler`.
+    ExitHandler,
+    /// The function named in the spec.
+    Named,
+}
+
+/// Which way a piece of the exit belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Back into the traced function.
+    Function,
+    /// To the direct trampoline that a callback chose.
+    Direct,
+    /// To the direct trampoline of the `ftrace_ops`, before anything is saved.
+    EarlyDirect,
+    /// To the traced function's parent.
+    Parent,
+    /// To the caller, as a C function returns.
+    Caller,
+}
+
+/// A label that the kernel's C code knows by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inner {
+    /// On the instruction that loads the global op pointer.
+    OpPtr,
+    /// On the patchable call.
+    Call,
+    /// On the branch to the direct path.
+    Jmp,
+    /// After the last byte that a per-ops copy takes.
+    End,
+}
+
+impl Inner {
+    /// The kernel's name for this label of this kind of trampoline.
+    pub fn symbol(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Inner::OpPtr, Kind::Entry(Regs::All)) => "ftrace_regs_caller_op_ptr",
+            (Inner::OpPtr, _) => "ftrace_caller_op_ptr",
+            (Inner::Call, Kind::Entry(Regs::All)) => "ftrace_regs_call",
+            (Inner::Call, _) => "ftrace_call",
+            (Inner::Jmp, _) => "ftrace_regs_caller_jmp",
+            (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
+            (Inner::End, _) => "ftrace_caller_end",
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// From here on, this is what the steps are for; the text is a heading, or empty.
+    Block(Role, &'static str),
+    /// A place that an indirect branch may reach.
+    LandingPad,
+    /// Load `op` from the literal before the traced function.
+    LoadOp,
+    /// If `op` has a direct-call target, go there at once.
+    BranchIfEarlyDirect,
+    /// Push the flags.
+    PushFlags,
+    /// Allocate the frame.
+    Alloc,
+    /// Link frame record number `n` of the layout.
+    Record(u8),
+    /// Store every slot of the layout that is not part of a record.
+    Save,
+    /// Point the frame pointer at pt_regs, marked as such.
+    MarkRegs,
+    /// Put a value into argument register `n`.
+    Arg(u8, Value),
+    /// Align SP, keeping a way back.
+    Realign,
+    /// Undo [`Step::Realign`].
+    Unalign,
+    /// A label that the kernel knows.
+    Inner(Inner),
+    /// Call it.
+    Call(Callee),
+    /// Take the address to resume at from the exit handler.
+    TakeResult,
+    /// Bring pc, parent_ip and flags where this way out wants them.
+    RestoreSite(Way),
+    /// Load every register slot to which stores take effect.
+    Restore,
+    /// Load the direct-call cell and branch if it is set.
+    BranchIfDirect,
+    /// Release the frame, on this way out.
+    Free(Way),
+    /// Pop the flags.
+    PopFlags,
+    /// The place that a branch on this way goes to.
+    Path(Way),
+    /// Leave.
+    Leave(Way),
+}
+
+/// The steps of one trampoline.
+#[derive(Clone, Default, Debug)]
+pub struct Plan {
+    /// In order of emission.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Plan `spec` into `self`, replacing what was there; buffers are reused.
+    ///
+    /// # Errors
+    /// More arguments than the architecture has registers.
+    pub fn make(&mut self, spec: &Spec, target: &Target) -> Result<()> {
+        self.steps.clear();
+        target.frame(spec.kind)?;
+        match spec.kind {
+            Kind::Stub | Kind::StubGraph => self.stub(target, Way::Caller),
+            Kind::StubDirect => self.stub(target, Way::Function),
+            Kind::Entry(regs) => self.entry(regs, target),
+            Kind::Return => self.exit(target),
+            Kind::Direct(direct) => self.direct(direct, target),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, steps: &[Step]) {
+        self.steps.extend_from_slice(steps);
+    }
+
+    fn landing_pad(&mut self, target: &Target) {
+        self.push(&[Step::Block(Role::Entry, "")]);
+        if target.landing_pad {
+            self.push(&[Step::LandingPad]);
+        }
+    }
+
+    fn stub(&mut self, target: &Target, way: Way) {
+        self.landing_pad(target);
+        self.push(&[Step::Leave(way)]);
+    }
+
+    fn entry(&mut self, regs: Regs, target: &Target) {
+        let frame = if regs == Regs::All { &target.all_frame } else { &target.args_frame };
+        let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].back == crate::frame::Back::Written);
+        let early = target.op_from_site && regs == Regs::Args;
+        let flags = target.pushes_flags && regs == Regs::All;
+
+        self.landing_pad(target);
+        if early {
+            self.push(&[Step::LoadOp, Step::BranchIfEarlyDirect]);
+        }
+        self.push(&[Step::Block(Role::Frame, "")]);
+        if flags {
+            self.push(&[Step::PushFlags]);
+        }
+        self.push(&[Step::Alloc, Step::Block(Role::Saves, "the function's state at the site -> fregs"), Step::Save]);
+        if !frame.records.is_empty() {
+            self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
+            self.push(&[Step::Record(0), Step::Record(1)][..frame.records.len()]);
+        }
+
+        self.push(&[Step::Block(Role::Arguments, "func(ip, parent_ip, op, fregs)")]);
+        self.push(&[Step::Arg(0, Value::Ip), Step::Arg(1, Value::ParentIp)]);
+        if !early {
+            self.push(&[Step::Inner(Inner::OpPtr)]);
+        }
+        self.push(&[Step::Arg(2, Value::Op), Step::Arg(3, Value::Fregs)]);
+        if target.marks_regs && regs == Regs::All {
+            self.push(&[Step::MarkRegs]);
+        }
+        self.call(target, if early { Callee::OpFunc } else { Callee::Patchable });
+
+        let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
+        let end = [Step::Inner(Inner::End), Step::Leave(Way::Function)];
+        let direct = Step::Block(Role::Dispatch, "to the direct trampoline, with everything as the site left it");
+        self.push(&[back]);
+        if !has_direct {
+            self.push(&[Step::RestoreSite(Way::Function), Step::Restore, Step::Block(Role::Exit, "")]);
+            self.push(&[Step::Free(Way::Function)]);
+            if flags {
+                self.push(&[Step::PopFlags]);
+            }
+            self.push(&end);
+        } else {
+            match target.direct_test {
+                DirectTest::BeforeRestore => {
+                    self.push(&[Step::RestoreSite(Way::Function), Step::BranchIfDirect, Step::Restore]);
+                    self.push(&[Step::Block(Role::Exit, ""), Step::Free(Way::Function), Step::PopFlags]);
+                    self.push(&end);
+                    self.push(&[direct, Step::Path(Way::Direct), Step::RestoreSite(Way::Direct), Step::Restore]);
+                    self.push(&[Step::Free(Way::Direct), Step::PopFlags, Step::Leave(Way::Direct)]);
+                }
+                DirectTest::BeforeSite => {
+                    self.push(&[Step::Restore, Step::BranchIfDirect, Step::Block(Role::Exit, "")]);
+                    self.push(&[Step::RestoreSite(Way::Function), Step::Free(Way::Function)]);
+                    self.push(&end);
+                    self.push(&[direct, Step::Path(Way::Direct), Step::RestoreSite(Way::Direct)]);
+                    self.push(&[Step::Free(Way::Direct), Step::Leave(Way::Direct)]);
+                }
+                DirectTest::AfterFree => {
+                    self.push(&[Step::RestoreSite(Way::Function), Step::Restore, Step::Block(Role::Exit, "")]);
+                    self.push(&[Step::Free(Way::Function), Step::BranchIfDirect]);
+                    self.push(&end);
+                    self.push(&[direct, Step::Path(Way::Direct), Step::Leave(Way::Direct)]);
+                }
+            }
+        }
+        if early {
+            self.push(&[
+                Step::Block(Role::Dispatch, "op has a direct trampoline: there at once, nothing was touched"),
+                Step::Path(Way::EarlyDirect),
+                Step::Leave(Way::EarlyDirect),
+            ]);
+        }
+    }
+
+    fn exit(&mut self, target: &Target) {
+        self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
+        self.push(&[Step::Block(Role::Saves, "the function's results -> fregs"), Step::Save]);
+        self.push(&[Step::Block(Role::Arguments, ""), Step::Arg(0, Value::Fregs)]);
+        self.call(target, Callee::ExitHandler);
+        self.push(&[Step::Block(Role::Exit, ""), Step::TakeResult]);
+        self.push(&[Step::Block(Role::Restores, "fregs -> the function's results, as the handlers left them")]);
+        self.push(&[Step::Restore, Step::Block(Role::Exit, "")]);
+        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Parent)]);
+    }
+
+    fn direct(&mut self, direct: crate::spec::Direct, target: &Target) {
+        let frame = &target.direct_frames[direct.args as usize];
+        self.landing_pad(target);
+        self.push(&[Step::Block(Role::Frame, "")]);
+        self.push(&[Step::Alloc]);
+        self.push(&[Step::Record(0), Step::Record(1)][..frame.records.len()]);
+        self.push(&[Step::Block(Role::Saves, ""), Step::Save]);
+        if direct.ip {
+            self.push(&[Step::Block(Role::Arguments, "ip first, then the function's own arguments")]);
+            for n in (0..direct.args).rev() {
+                self.push(&[Step::Arg(n + 1, Value::Argument(n))]);
+            }
+            self.push(&[Step::Arg(0, Value::Ip)]);
+        }
+        self.call(target, Callee::Named);
+        self.push(&[Step::Block(Role::Restores, ""), Step::Restore]);
+        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
+        self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
+    }
+
+    fn call(&mut self, target: &Target, callee: Callee) {
+        let realign = target.realign.is_some();
+        self.push(&[Step::Block(Role::Call, "")]);
+        if realign {
+            self.push(&[Step::Realign]);
+        }
+        if callee == Callee::Patchable {
+            self.push(&[Step::Inner(Inner::Call)]);
+        }
+        self.push(&[Step::Call(callee)]);
+        if realign {
+            self.push(&[Step::Unalign]);
+        }
+    }
+}

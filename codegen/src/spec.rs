@@ -1,0 +1,165 @@
+//! What is asked for: a trampoline, and the choices under which it is generated.
+
+use crate::error::{Error, Result};
+
+/// The kinds of trampoline. Kernel 6.12 is the source of each kind's contract.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// `ftrace_stub`: the callback that does nothing.
+    Stub,
+    /// `ftrace_stub_graph`: the same under a second name, because kCFI gives it another type.
+    StubGraph,
+    /// `ftrace_stub_direct_tramp`: the smallest correct direct-call trampoline.
+    StubDirect,
+    /// `ftrace_caller` or `ftrace_regs_caller`: calls `func(ip, parent_ip, op, fregs)`.
+    Entry(Regs),
+    /// `return_to_handler`: entered by a return that a callback redirected.
+    Return,
+    /// A direct-call trampoline: calls one named function with the traced function's arguments.
+    Direct(Direct),
+}
+
+/// How much of the machine an entry trampoline shows to its callback.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Regs {
+    /// The argument registers and what redirection needs.
+    Args,
+    /// A full `struct pt_regs`.
+    All,
+}
+
+/// What a direct-call trampoline passes on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Direct {
+    /// Argument registers of the traced function that are kept and passed on.
+    pub args: u8,
+    /// Pass the function's ip before them.
+    pub ip: bool,
+}
+
+/// The trampolines that need no parameter, in the order in which `--all` emits them.
+pub const NAMED: &[Kind] = &[
+    Kind::Stub,
+    Kind::StubGraph,
+    Kind::StubDirect,
+    Kind::Entry(Regs::Args),
+    Kind::Entry(Regs::All),
+    Kind::Return,
+];
+
+impl Kind {
+    /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Kind::Stub => "ftrace_stub",
+            Kind::StubGraph => "ftrace_stub_graph",
+            Kind::StubDirect => "ftrace_stub_direct_tramp",
+            Kind::Entry(Regs::Args) => "ftrace_caller",
+            Kind::Entry(Regs::All) => "ftrace_regs_caller",
+            Kind::Return => "return_to_handler",
+            Kind::Direct(_) => "direct",
+        }
+    }
+
+    /// One line on what it is.
+    pub fn about(self) -> &'static str {
+        match self {
+            Kind::Stub => "callback that does nothing",
+            Kind::StubGraph => "graph callback that does nothing",
+            Kind::StubDirect => "direct-call trampoline that does nothing",
+            Kind::Entry(Regs::Args) => "calls func(ip, parent_ip, op, fregs) with the argument registers",
+            Kind::Entry(Regs::All) => "calls func(ip, parent_ip, op, fregs) with a full struct pt_regs",
+            Kind::Return => "calls ftrace_return_to_handler(fregs) when a traced function returns",
+            Kind::Direct(_) => "calls one C function with the traced function's arguments",
+        }
+    }
+
+    /// The kind whose [`symbol`](Kind::symbol) is `name`.
+    pub fn named(name: &str) -> Option<Kind> {
+        NAMED.iter().copied().find(|k| k.symbol() == name)
+    }
+}
+
+/// One trampoline to generate.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec<'a> {
+    /// The symbol to define.
+    pub name: &'a str,
+    /// What it does.
+    pub kind: Kind,
+    /// The C function that a direct-call trampoline calls.
+    pub callee: &'a str,
+}
+
+impl<'a> Spec<'a> {
+    /// A trampoline under the kernel's own name.
+    pub fn named(kind: Kind) -> Spec<'a> {
+        Spec { name: kind.symbol(), kind, callee: "" }
+    }
+
+    /// A direct-call trampoline.
+    pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
+        Spec { name, kind: Kind::Direct(direct), callee }
+    }
+}
+
+/// An option that an architecture offers. Index in the architecture's table = index in [`Choices`].
+#[derive(Debug)]
+pub struct OptionInfo {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// The values, default first.
+    pub values: &'static [&'static str],
+    /// What it changes, in a few words.
+    pub about: &'static str,
+    /// The trampolines whose code it can change.
+    pub applies: fn(Kind) -> bool,
+}
+
+/// One value for each option of an architecture: an index into [`OptionInfo::values`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Choices([u8; Choices::MAX]);
+
+impl Choices {
+    /// The most options that an architecture can have.
+    pub const MAX: usize = 8;
+
+    /// The index of the value chosen for option `option`; 0 is the default.
+    pub fn get(self, option: usize) -> usize {
+        self.0[option] as usize
+    }
+
+    /// Choose value number `value` for option number `option`.
+    pub fn with(mut self, option: usize, value: usize) -> Choices {
+        self.0[option] = value as u8;
+        self
+    }
+
+    /// Choose by name; the error lists what would be valid.
+    pub fn set(&mut self, arch: &str, options: &[OptionInfo], name: &str, value: &str) -> Result<()> {
+        let Some(i) = options.iter().position(|o| o.name == name) else {
+            return Err(Error::unknown(&format!("option of {arch}"), name, options.iter().map(|o| o.name)));
+        };
+        let Some(v) = options[i].values.iter().position(|&v| v == value) else {
+            return Err(Error::unknown(&format!("value for {name} of {arch}"), value, options[i].values.iter().copied()));
+        };
+        *self = self.with(i, v);
+        Ok(())
+    }
+
+    /// `name=value` for every option, joined by blanks.
+    pub fn describe(self, options: &[OptionInfo]) -> String {
+        let named: Vec<String> =
+            options.iter().enumerate().map(|(i, o)| format!("{}={}", o.name, o.values[self.get(i)])).collect();
+        named.join(" ")
+    }
+
+    /// Every combination of the values of those options for which `vary` holds; the others keep their default.
+    pub fn all(options: &[OptionInfo], vary: impl Fn(&OptionInfo) -> bool) -> Vec<Choices> {
+        let mut all = vec![Choices::default()];
+        for (i, option) in options.iter().enumerate().filter(|(_, o)| vary(o)) {
+            all = (0..option.values.len()).flat_map(|v| all.iter().map(move |c| c.with(i, v))).collect();
+        }
+        all
+    }
+}

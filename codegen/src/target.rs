@@ -1,0 +1,222 @@
+//! One architecture under one set of choices: everything that planning and lowering may depend on.
+
+use crate::abi::{Abi, Site};
+use crate::error::{Error, Result};
+use crate::frame::FrameLayout;
+use crate::spec::{Choices, Kind, OptionInfo, Regs};
+
+/// The profiles that can be named.
+pub const PROFILES: &[&str] = &["linux-6.12"];
+
+/// What is true of an architecture under every choice.
+#[derive(Debug)]
+pub struct Facts {
+    /// The name in files and reports.
+    pub name: &'static str,
+    /// Other names that people use: the kernel's, uname's, LLVM's.
+    pub aliases: &'static [&'static str],
+    /// `e_machine`.
+    pub machine: u16,
+    /// What starts a comment in GNU as.
+    pub comment: &'static str,
+    /// What marks a symbol as a function for GNU as: `@function` or `%function`.
+    pub function_type: &'static str,
+    /// What marks the note section's type for GNU as.
+    pub progbits: &'static str,
+    /// What stands before a register's name in GNU as.
+    pub reg_prefix: &'static str,
+    /// The GNU assembler for this architecture, as Debian calls it.
+    pub assembler: &'static str,
+    /// Bytes to which a trampoline's start is aligned.
+    pub align: u32,
+    /// What fills the space before an aligned start, as GNU as has it, and the operand that asks for it.
+    pub fill: (&'static [u8], &'static str),
+    /// The options that it offers.
+    pub options: &'static [OptionInfo],
+    /// Registers and conventions.
+    pub abi: Abi,
+    /// How a patched site arrives.
+    pub site: Site,
+    /// What the patched site executed, for the contract's text.
+    pub site_text: &'static str,
+    /// How the exit trampoline is entered, for the contract's text.
+    pub exit_text: &'static str,
+    /// Flag registers that a full save keeps; empty where the architecture has none.
+    pub flags: &'static str,
+    /// The global inner labels that the kernel C code of this architecture knows.
+    pub inner: &'static [crate::plan::Inner],
+    /// The symbol that marks code for disassemblers; empty if the psABI has none.
+    pub mapping: &'static str,
+    /// Relocations for lengths in unwind tables, where the linker may change them.
+    pub lengths: Option<&'static crate::cfi::LengthRelocs>,
+    /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
+    pub cie: Cie,
+}
+
+/// The parts of a CIE that GNU as fixes for each architecture.
+#[derive(Debug)]
+pub struct Cie {
+    /// Version number.
+    pub version: u8,
+    /// The return address column of a C function.
+    pub column: u16,
+    /// Code alignment factor.
+    pub code_align: u8,
+    /// Data alignment factor.
+    pub data_align: i8,
+    /// The rules before the first instruction, as encoded bytes: CFA, and return address where a call pushes it.
+    pub initial: &'static [u8],
+    /// CFA minus SP at a function's entry.
+    pub cfa_offset: i32,
+    /// Relocation type of an FDE's start.
+    pub pcrel32: u32,
+}
+
+/// Where a free register for testing the direct-call cell is found on the way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectTest {
+    /// Before the restores, in an argument register; each path restores by itself.
+    BeforeRestore,
+    /// After the restores, before pc and parent_ip go to the registers that this way out wants.
+    BeforeSite,
+    /// After the frame is gone.
+    AfterFree,
+}
+
+/// A number that depends on the kernel's configuration, under the name that the assembly text gives it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// The symbol.
+    pub symbol: &'static str,
+    /// The value, in bytes.
+    pub value: i32,
+}
+
+/// An architecture with its options and profile resolved.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The architecture.
+    pub facts: &'static Facts,
+    /// The options chosen.
+    pub choices: Choices,
+    /// The kernel profile.
+    pub profile: &'static str,
+    /// Directives that a `.S` begins with.
+    pub prologue: Vec<String>,
+    /// `e_flags`.
+    pub e_flags: u32,
+    /// `.riscv.attributes` or the like: section name, type and bytes.
+    pub attributes: Option<(&'static str, u32, Vec<u8>)>,
+    /// Trampolines that something may branch to indirectly begin with a landing pad.
+    pub landing_pad: bool,
+    /// `op` comes from the literal before the traced function, and may carry a direct-call target.
+    pub op_from_site: bool,
+    /// `ftrace_regs_caller` pushes the flags before its frame.
+    pub pushes_flags: bool,
+    /// The stack is realigned around the callback to this many bytes, whatever the site had.
+    pub realign: Option<u32>,
+    /// The frame pointer during a full save is the address of pt_regs with bit 0 set.
+    pub marks_regs: bool,
+    /// Where the direct-call cell is tested.
+    pub direct_test: DirectTest,
+    /// The alignment of SP that a callback may rely on, if the site's own stack was aligned for the kernel.
+    pub stack_align: u32,
+    /// Numbers of the profile.
+    pub numbers: Vec<Number>,
+    /// Frame of `ftrace_caller`.
+    pub args_frame: FrameLayout,
+    /// Frame of `ftrace_regs_caller`.
+    pub all_frame: FrameLayout,
+    /// Frame of `return_to_handler`.
+    pub exit_frame: FrameLayout,
+    /// Frames of direct-call trampolines, by number of argument registers.
+    pub direct_frames: Vec<FrameLayout>,
+    /// The frame of a trampoline without one.
+    pub no_frame: FrameLayout,
+}
+
+impl Target {
+    /// The frame of this kind of trampoline.
+    pub fn frame(&self, kind: Kind) -> Result<&FrameLayout> {
+        Ok(match kind {
+            Kind::Stub | Kind::StubGraph | Kind::StubDirect => &self.no_frame,
+            Kind::Entry(Regs::Args) => &self.args_frame,
+            Kind::Entry(Regs::All) => &self.all_frame,
+            Kind::Return => &self.exit_frame,
+            Kind::Direct(d) => {
+                let room = self.facts.abi.args.len() as u8;
+                let most = room - d.ip as u8;
+                if d.args > most {
+                    let what = if d.ip { "argument registers beside --ip" } else { "argument registers" };
+                    return Err(Error::new(format!(
+                        "direct on {}: {} {what} asked for; valid: 0 to {most}",
+                        self.facts.name, d.args
+                    )));
+                }
+                &self.direct_frames[d.args as usize]
+            }
+        })
+    }
+
+    /// The value of a number of the profile.
+    pub fn number(&self, symbol: &str) -> i32 {
+        self.numbers.iter().find(|n| n.symbol == symbol).map_or(0, |n| n.value)
+    }
+
+    /// Give a number or a frame offset of the profile another value.
+    ///
+    /// # Errors
+    /// An unknown symbol (the message lists those that exist), or a value that would let two slots overlap.
+    pub fn set_number(&mut self, symbol: &str, value: i32) -> Result<()> {
+        if let Some(n) = self.numbers.iter_mut().find(|n| n.symbol == symbol) {
+            n.value = value;
+            return Ok(());
+        }
+        let frames = [&mut self.args_frame, &mut self.all_frame, &mut self.exit_frame];
+        let mut found = false;
+        for frame in frames {
+            let Some(i) = frame.fields.iter().position(|f| f.symbol == symbol && !f.member.is_empty()) else {
+                continue;
+            };
+            found = true;
+            if value < 0 || value % 8 != 0 || value > frame.c_size - 8 {
+                return Err(Error::new(format!(
+                    "{symbol}={value} on {}: valid: a multiple of 8 from 0 to {} ({} has {} bytes)",
+                    self.facts.name,
+                    frame.c_size - 8,
+                    frame.c_struct,
+                    frame.c_size
+                )));
+            }
+            frame.fields[i].offset = value;
+        }
+        if found {
+            return Ok(());
+        }
+        Err(Error::unknown(&format!("number of profile {}", self.profile), symbol, self.symbols()))
+    }
+
+    /// Two slots of one frame at the same offset: the error names them.
+    pub fn check_frames(&mut self) -> Result<()> {
+        for frame in [&mut self.args_frame, &mut self.all_frame, &mut self.exit_frame] {
+            frame.fields.sort_by_key(|f| f.offset);
+            if let Some(w) = frame.fields.windows(2).find(|w| w[0].offset == w[1].offset) {
+                return Err(Error::new(format!(
+                    "{} and {} on {} are both at {}: give each slot an offset of its own",
+                    w[0].symbol, w[1].symbol, self.facts.name, w[0].offset
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of all numbers that [`set_number`](Target::set_number) knows.
+    pub fn symbols(&self) -> Vec<&'static str> {
+        let frames = [&self.args_frame, &self.all_frame, &self.exit_frame];
+        let fields = frames.iter().flat_map(|f| f.fields.iter().filter(|f| !f.member.is_empty()).map(|f| f.symbol));
+        let mut all: Vec<&str> = self.numbers.iter().map(|n| n.symbol).chain(fields).collect();
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|s| seen.insert(*s));
+        all
+    }
+}

@@ -1,0 +1,132 @@
+//! The `.S` file.
+
+use askama::Template;
+use codegen::error::{Error, Result};
+use codegen::target::Target;
+use codegen::text::{LineKind, TextLine, TextListing};
+
+/// Where the text of a contract breaks.
+const WIDTH: usize = 100;
+/// Where right-hand comments start, if the instruction leaves room: a column, with tabs of 8.
+const NOTE_COLUMN: usize = 40;
+
+#[derive(Template)]
+#[template(path = "listing.S")]
+struct Asm<'a> {
+    c: &'a str,
+    version: &'a str,
+    title: String,
+    profile: &'a str,
+    options: String,
+    assembler: &'a str,
+    stem: &'a str,
+    prologue: &'a [String],
+    align: u32,
+    fill: &'a str,
+    function_type: &'a str,
+    progbits: &'a str,
+    functions: Vec<Function<'a>>,
+}
+
+struct Function<'a> {
+    name: &'a str,
+    declaration: String,
+    consts: &'a [(String, i32)],
+    contract: Vec<String>,
+    cfi_entry: &'a [String],
+    lines: Vec<String>,
+}
+
+/// Render trampolines as one file that GNU as accepts as it stands.
+///
+/// # Errors
+/// The template engine's; there is no input that causes one.
+pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<String> {
+    let facts = target.facts;
+    let functions = listings
+        .iter()
+        .map(|listing| Function {
+            name: &listing.name,
+            declaration: format!("void {}(void)", listing.name),
+            consts: &listing.consts,
+            contract: listing.contract.sentences(target).iter().flat_map(|s| wrap(s)).collect(),
+            cfi_entry: &listing.cfi_entry,
+            lines: lines(&listing.lines, facts.comment),
+        })
+        .collect();
+    let title = match listings {
+        [one] => format!("{} {}", facts.name, one.name),
+        _ => format!("{}, {} trampolines", facts.name, listings.len()),
+    };
+    let asm = Asm {
+        c: facts.comment,
+        version: env!("CARGO_PKG_VERSION"),
+        title,
+        profile: target.profile,
+        options: target.choices.describe(facts.options),
+        assembler: facts.assembler,
+        stem,
+        prologue: &target.prologue,
+        align: facts.align,
+        fill: facts.fill.1,
+        function_type: facts.function_type,
+        progbits: facts.progbits,
+        functions,
+    };
+    asm.render().map_err(|e| Error::new(format!("listing.S: {e}")))
+}
+
+fn wrap(sentence: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("  {word}")),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn lines(lines: &[TextLine], comment: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for (i, line) in lines.iter().enumerate() {
+        match line.kind {
+            LineKind::Insn => out.push(instruction(&line.text, line.note, comment)),
+            LineKind::Cfi => out.push(format!("\t{}", line.text)),
+            LineKind::Label => out.push(format!("{}:", line.text)),
+            LineKind::Global => out.extend([format!("\t.globl\t{0}", line.text), format!("{}:", line.text)]),
+            LineKind::Heading => {
+                if i > 0 {
+                    out.push(String::new());
+                }
+                if !line.text.is_empty() {
+                    out.push(format!("\t{comment} {}", line.text));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// `\tmnemonic\toperands`, with the note at its column.
+fn instruction(text: &str, note: &str, comment: &str) -> String {
+    let mut line = format!("\t{text}");
+    if !note.is_empty() {
+        let mut width = line.chars().fold(0, |at, c| if c == '\t' { (at / 8 + 1) * 8 } else { at + 1 });
+        loop {
+            line.push('\t');
+            width = (width / 8 + 1) * 8;
+            if width >= NOTE_COLUMN {
+                break;
+            }
+        }
+        line.push_str(comment);
+        line.push(' ');
+        line.push_str(note);
+    }
+    line
+}

@@ -1,0 +1,7 @@
+//! The text around the instruction lines. No template here contains a mnemonic: lines arrive finished.
+
+mod asm;
+mod show;
+
+pub use asm::asm;
+pub use show::show;

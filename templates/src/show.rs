@@ -1,0 +1,130 @@
+//! The annotated listing: addresses, bytes, the frame as a picture, the cost.
+
+use askama::Template;
+use codegen::contract::Contract;
+use codegen::cost::Cost;
+use codegen::error::{Error, Result};
+use codegen::frame::{Back, Content};
+use codegen::target::Target;
+use codegen::text::{LineKind, TextListing};
+
+const NOTE_COLUMN: usize = 66;
+
+#[derive(Template)]
+#[template(path = "show.txt")]
+struct Show {
+    title: String,
+    contract: Vec<String>,
+    lines: Vec<String>,
+    picture: Vec<String>,
+    cost: Vec<String>,
+}
+
+/// Render one trampoline for reading.
+///
+/// # Errors
+/// The template engine's; there is no input that causes one.
+pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<String> {
+    let facts = target.facts;
+    let lines = listing
+        .lines
+        .iter()
+        .enumerate()
+        .filter_map(|(i, line)| match line.kind {
+            LineKind::Insn => {
+                let bytes: Vec<String> = line.bytes.iter().map(|b| format!("{b:02x}")).collect();
+                let text = line.text.replacen('\t', " ", 1);
+                let text = text.split_once(' ').map_or(text.clone(), |(m, o)| format!("{m:<7} {o}"));
+                let left = format!("{:5x}  {:<24} {text}", line.offset, bytes.join(" "));
+                Some(if line.note.is_empty() {
+                    left
+                } else {
+                    format!("{left:<NOTE_COLUMN$} {} {}", facts.comment, line.note)
+                })
+            }
+            LineKind::Cfi => None,
+            LineKind::Label | LineKind::Global => Some(format!("       {}:", line.text)),
+            LineKind::Heading if line.text.is_empty() => (i > 0).then(String::new),
+            LineKind::Heading => Some(format!("\n       {} {}", facts.comment, line.text)),
+        })
+        .collect();
+    let mut paths = Vec::new();
+    for p in &cost.paths {
+        paths.push(format!(
+            "       {:<13} {:>3} instructions executed, {:>2} loads, {:>2} stores",
+            p.path, p.executed, p.loads, p.stores
+        ));
+    }
+    let mut text = vec![format!(
+        "cost   {} bytes, {} instructions, {} bytes of stack",
+        cost.bytes, cost.instructions, cost.stack
+    )];
+    text.extend(paths);
+    let show = Show {
+        title: format!(
+            "{} {}, profile {}, {}",
+            facts.name,
+            listing.name,
+            target.profile,
+            target.choices.describe(facts.options)
+        ),
+        contract: listing.contract.sentences(target),
+        lines,
+        picture: picture(&listing.contract, target),
+        cost: text,
+    };
+    show.render().map_err(|e| Error::new(format!("show.txt: {e}")))
+}
+
+/// The frame, highest address first.
+fn picture(contract: &Contract, target: &Target) -> Vec<String> {
+    let frame = &contract.frame;
+    if frame.size == 0 {
+        return Vec::new();
+    }
+    let abi = &target.facts.abi;
+    let mut rows: Vec<(i32, String, &str)> = Vec::new();
+    let mut covered = vec![false; (frame.size / 8) as usize];
+    let mut cover = |offset: i32| {
+        if let Some(c) = covered.get_mut((offset / 8) as usize) {
+            *c = true;
+        }
+    };
+    for record in &frame.records {
+        let ret = if record.ret == Content::Pc { "pc" } else { "parent_ip" };
+        let site_pushed = frame.pushed;
+        cover(record.offset);
+        cover(record.offset + 8);
+        rows.push((record.offset, format!("{}, {ret}", abi.name(abi.fp)), "frame record"));
+        if site_pushed {
+            rows.push((record.offset + 8, ret.to_owned(), "pushed by the site"));
+        }
+    }
+    for field in frame.fields.iter().filter(|f| !f.in_record) {
+        cover(field.offset);
+        let name = if field.member.is_empty() { field.symbol } else { field.member };
+        let note = match (field.content, field.back) {
+            (Content::Unfilled, _) => "not filled",
+            (Content::Direct, Back::Written) => "0; a direct trampoline's address stored here is honoured",
+            (_, Back::Written) => "written back",
+            (_, Back::Ignored) => "read only",
+        };
+        rows.push((field.offset, name.to_owned(), note));
+    }
+    for (i, _) in covered.iter().enumerate().filter(|(_, c)| !**c) {
+        rows.push((8 * i as i32, "(pad)".to_owned(), ""));
+    }
+    rows.sort_by_key(|r| std::cmp::Reverse(r.0));
+    rows.dedup_by(|a, b| a.0 == b.0 && a.2 == b.2);
+
+    let width = rows.iter().map(|r| r.1.len()).max().unwrap_or(0).max(12);
+    let sp = if frame.c_struct.is_empty() { "sp" } else { "fregs, sp" };
+    let mut out = vec![format!("{:>13} +{}+ {}", "entry sp ->", "-".repeat(width + 2), frame.size)];
+    let last = rows.len() - 1;
+    for (i, (offset, name, note)) in rows.into_iter().enumerate() {
+        let left = if i == last { format!("{sp} ->") } else { String::new() };
+        out.push(format!("{left:>13} | {name:<width$} | {offset:>4}  {note}").trim_end().to_owned());
+    }
+    out.push(format!("{:>13} +{}+", "", "-".repeat(width + 2)));
+    out
+}

@@ -1,0 +1,96 @@
+//! GNU as, given our text, must produce our object: the same section bytes and the same relocations, for every
+//! trampoline, architecture and option. There is no list of exceptions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use codegen::isa::Backend;
+use codegen::obj;
+use codegen::spec::{Choices, Direct, Kind, NAMED, Spec};
+use codegen::target::Target;
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+
+/// Section contents and relocations, with local symbols resolved to section and offset.
+type Picture = BTreeMap<String, (Vec<u8>, Vec<String>)>;
+
+fn picture(bytes: &[u8]) -> Picture {
+    let file = object::File::parse(bytes).expect("an object");
+    let mut sections = Picture::new();
+    for section in file.sections() {
+        let name = section.name().unwrap().to_owned();
+        let linker_only = [".symtab", ".strtab", ".shstrtab"].contains(&name.as_str()) || name.starts_with(".rela");
+        let data = section.data().unwrap();
+        // GNU as always makes these, empty.
+        if linker_only || (data.is_empty() && [".text", ".data", ".bss"].contains(&name.as_str())) {
+            continue;
+        }
+        let relocations = section.relocations().map(|(at, r)| {
+            let to = match r.target() {
+                RelocationTarget::Symbol(index) => {
+                    let symbol = file.symbol_by_index(index).unwrap();
+                    if symbol.is_local() {
+                        let section = file.section_by_index(symbol.section_index().unwrap()).unwrap();
+                        format!("{}+{:#x}", section.name().unwrap(), symbol.address() as i64 + r.addend())
+                    } else {
+                        format!("{} {:+}", symbol.name().unwrap(), r.addend())
+                    }
+                }
+                other => format!("{other:?}"),
+            };
+            format!("{at:#x} {:?} {to}", r.flags())
+        });
+        sections.insert(name, (data.to_vec(), relocations.collect()));
+    }
+    sections
+}
+
+fn symbols(bytes: &[u8]) -> Vec<String> {
+    let file = object::File::parse(bytes).expect("an object");
+    let globals = file.symbols().filter(|s| s.is_global());
+    let mut list: Vec<String> = globals
+        .map(|s| format!("{} {:#x} {} {:?} {}", s.name().unwrap(), s.address(), s.size(), s.kind(), s.is_undefined()))
+        .collect();
+    list.sort();
+    list
+}
+
+fn flags(bytes: &[u8]) -> object::FileFlags {
+    object::File::parse(bytes).expect("an object").flags()
+}
+
+fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
+    let what = format!("{} {} ({})", target.facts.name, specs[0].name, target.choices.describe(target.facts.options));
+    let ours = obj::write(&backend.assemble(specs, target).unwrap(), target).unwrap();
+    let listings: Vec<_> = specs.iter().map(|s| backend.text(s, target).unwrap()).collect();
+    let (source, object) = (dir.join("t.S"), dir.join("t.o"));
+    std::fs::write(&source, templates::asm(&listings, target, "t").unwrap()).unwrap();
+    let run = Command::new(target.facts.assembler).arg("--fatal-warnings").arg(&source).arg("-o").arg(&object).output();
+    let run = run.unwrap_or_else(|e| panic!("{}: {e}: install the binutils for this architecture", target.facts.assembler));
+    assert!(run.status.success(), "{what}: {}", String::from_utf8_lossy(&run.stderr));
+    let theirs = std::fs::read(&object).unwrap();
+    assert_eq!(picture(&ours), picture(&theirs), "{what}: see {}", source.display());
+    assert_eq!(symbols(&ours), symbols(&theirs), "{what}: symbols");
+    assert_eq!(flags(&ours), flags(&theirs), "{what}: e_flags");
+}
+
+#[test]
+fn gnu_as_agrees_on_every_trampoline() {
+    for backend in tramptool::BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        for choices in Choices::all(backend.facts().options, |_| true) {
+            let target = backend.target(choices);
+            for &kind in NAMED {
+                compare(*backend, &target, &[Spec::named(kind)], dir.path());
+            }
+            let named: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).collect();
+            compare(*backend, &target, &named, dir.path());
+            for (args, ip) in (0..=target.facts.abi.args.len() as u8).flat_map(|n| [(n, false), (n, true)]) {
+                let direct = Direct { args, ip };
+                if target.frame(Kind::Direct(direct)).is_ok() {
+                    compare(*backend, &target, &[Spec::direct("my_tramp", direct, "my_func")], dir.path());
+                }
+            }
+        }
+    }
+}

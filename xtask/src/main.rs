@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The repository's own chores: `cargo xtask <verb>`.
+//!
+//! Each verb is a module with a `run` function, and has one row in [`VERBS`].
+
+mod failure;
+mod fixtures;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use failure::Failure;
+
+/// How a verb that ran to its end leaves the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Everything asked for was done, or is as it should be.
+    Good,
+    /// Something is not as it should be; the verb has said what.
+    Bad,
+}
+
+/// One chore.
+struct Verb {
+    /// What to type.
+    name: &'static str,
+    /// The arguments and the purpose, for the usage text.
+    usage: &'static str,
+    /// Does it, with the arguments that follow the name.
+    run: fn(&[String]) -> Result<Outcome, Failure>,
+}
+
+/// All chores.
+const VERBS: &[Verb] = &[Verb {
+    name: "fixtures",
+    usage: "[--check]  compile the objects of emu-tests/fixtures again, or only compare them",
+    run: fixtures::run,
+}];
+
+/// The root of the repository, which is the directory above this package.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_path_buf()
+}
+
+/// The text for someone who typed something else than a verb.
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask <verb>\n");
+    for verb in VERBS {
+        text.push_str(&format!("  {} {}\n", verb.name, verb.usage));
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os()
+        .skip(1)
+        .map(|arg| arg.to_string_lossy().into_owned());
+    let Some(name) = args.next() else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
+        eprint!("error: there is no verb `{name}`\n{}", usage());
+        return ExitCode::from(2);
+    };
+    let rest: Vec<String> = args.collect();
+    match (verb.run)(&rest) {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::from(1),
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
