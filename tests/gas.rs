@@ -69,7 +69,15 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
     let run = run.unwrap_or_else(|e| panic!("{}: {e}: install the binutils for this architecture", target.facts.assembler));
     assert!(run.status.success(), "{what}: {}", String::from_utf8_lossy(&run.stderr));
     let theirs = std::fs::read(&object).unwrap();
-    assert_eq!(picture(&ours), picture(&theirs), "{what}: see {}", source.display());
+    let (ours_by_section, theirs_by_section) = (picture(&ours), picture(&theirs));
+    let names = |p: &Picture| p.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&ours_by_section), names(&theirs_by_section), "{what}: sections");
+    for (name, (bytes, relocations)) in &theirs_by_section {
+        let (our_bytes, our_relocations) = &ours_by_section[name];
+        assert_eq!(our_relocations, relocations, "{what}: relocations of {name} (left: ours)");
+        let differs = our_bytes.iter().zip(bytes).position(|(a, b)| a != b).unwrap_or(bytes.len().min(our_bytes.len()));
+        assert!(our_bytes == bytes, "{what}: {name} differs at {differs:#x}\nours   {our_bytes:02x?}\ntheirs {bytes:02x?}");
+    }
     assert_eq!(symbols(&ours), symbols(&theirs), "{what}: symbols");
     assert_eq!(flags(&ours), flags(&theirs), "{what}: e_flags");
 }

@@ -88,7 +88,7 @@ rows! { w names out;
         { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::PLAIN;
     MovFromSp { dst } => write!(w, "mov\t{}, sp", name(dst)),
         { let d = dst.0; dynasm!(out ; .arch aarch64 ; mov XSP(d), sp) }, Effects::sp(SpEffect::CopyTo(dst, 0));
-    AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name(dst), names.off(imm)),
+    AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name_or_sp(dst), names.off(imm)),
         { let (d, i) = (dst.0, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), sp, i) }, Effects::sp(add_sp(dst, imm.value));
     SubSp { imm } => write!(w, "sub\tsp, sp, #{}", names.off(imm)),
         { let i = ranged(imm.value, 0, 4095)? as u32; dynasm!(out ; .arch aarch64 ; sub sp, sp, i) }, Effects::sp(SpEffect::Move(-imm.value));
@@ -120,6 +120,11 @@ pub const XZR: Reg = SP;
 
 fn name(reg: Reg) -> &'static str {
     if reg == XZR { "xzr" } else { TABLE.get(reg.0 as usize).map_or("?", |r| r.name) }
+}
+
+/// Register 31 is sp where an address is computed.
+fn name_or_sp(reg: Reg) -> &'static str {
+    if reg == SP { "sp" } else { name(reg) }
 }
 
 fn add_sp(dst: Reg, imm: i32) -> SpEffect {

@@ -34,6 +34,7 @@ pub const FACTS: Facts = Facts {
     assembler: "aarch64-linux-gnu-as",
     align: 8,
     fill: (&[0x1f, 0x20, 0x03, 0xd5], ""),
+    fill_end: false,
     options: abi::OPTIONS,
     abi: abi::ABI,
     site: abi::SITE,

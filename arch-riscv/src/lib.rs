@@ -35,6 +35,7 @@ pub const FACTS: Facts = Facts {
     assembler: "riscv64-linux-gnu-as",
     align: 4,
     fill: (&[0x01, 0x00], ""),
+    fill_end: true,
     options: abi::OPTIONS,
     abi: abi::ABI,
     site: abi::SITE,
@@ -112,7 +113,7 @@ impl Isa for Riscv64 {
     }
 
     fn opaque_after(r_type: u32) -> bool {
-        matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20)
+        matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20 | reloc::CALL_PLT)
     }
 
     fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {

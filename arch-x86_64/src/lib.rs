@@ -34,6 +34,7 @@ pub const FACTS: Facts = Facts {
     assembler: "x86_64-linux-gnu-as",
     align: 16,
     fill: (&[0xcc], ", 0xcc"),
+    fill_end: false,
     options: abi::OPTIONS,
     abi: abi::ABI,
     site: abi::SITE,

@@ -231,8 +231,13 @@ pub struct LengthRelocs {
     pub advance: [(u32, u32); 3],
 }
 
-/// What one CIE serves: column, CFA offset, undefined return address, moved columns.
-type CieKey = (u16, i32, bool, &'static [(u16, Reg)]);
+/// A CIE: its return address column, the rules that it begins with besides a C function's, its offset.
+#[derive(Debug)]
+struct CieEntry {
+    column: u16,
+    ops: Vec<CfiOp>,
+    at: u32,
+}
 
 /// An `.eh_frame` section under construction.
 #[derive(Default, Debug)]
@@ -241,7 +246,7 @@ pub struct EhFrame {
     pub bytes: Vec<u8>,
     /// The relocations.
     pub relocs: Vec<Reloc>,
-    cies: Vec<(CieKey, u32)>,
+    cies: Vec<CieEntry>,
     fde: u32,
     start: u32,
     last: u32,
@@ -333,21 +338,27 @@ impl EhFrame {
     /// Begin the entry of a trampoline at this offset, with a CIE before it if none fits.
     pub(crate) fn open(&mut self, start: u32, entry: &CfiEntry, target: &Target) {
         let cie = &target.facts.cie;
-        let key = (entry.column, entry.cfa_offset, entry.undefined, entry.moved);
-        let known = self.cies.iter().find(|(k, _)| *k == key).map(|&(_, at)| at);
-        let cie_at = known.unwrap_or_else(|| {
-            let at = self.bytes.len() as u32;
-            self.bytes.extend_from_slice(&[0; 8]);
-            self.bytes.extend_from_slice(&[cie.version, b'z', b'R', 0, cie.code_align, cie.data_align as u8 & 0x7f]);
-            self.bytes.extend_from_slice(&[entry.column as u8, 1, POINTER_ENCODING]);
-            self.bytes.extend_from_slice(cie.initial);
-            for op in entry_ops(entry, target) {
-                self.encode(op, target);
+        let ops = entry_ops(entry, target);
+        // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
+        let fits = |c: &&CieEntry| c.column == entry.column && ops.starts_with(&c.ops);
+        let (cie_at, shared) = match self.cies.iter().find(fits) {
+            Some(cie) => (cie.at, cie.ops.len()),
+            None => {
+                let at = self.bytes.len() as u32;
+                self.bytes.extend_from_slice(&[0; 8]);
+                self.bytes.extend_from_slice(&[cie.version, b'z', b'R', 0]);
+                self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f]);
+                self.bytes.extend_from_slice(&[entry.column as u8, 1, POINTER_ENCODING]);
+                self.bytes.extend_from_slice(cie.initial);
+                for &op in &ops {
+                    self.encode(op, target);
+                }
+                self.seal(at, 4);
+                let shared = ops.len();
+                self.cies.push(CieEntry { column: entry.column, ops: ops.clone(), at });
+                (at, shared)
             }
-            self.seal(at, 4);
-            self.cies.push((key, at));
-            at
-        });
+        };
         self.fde = self.bytes.len() as u32;
         self.start = start;
         self.last = start;
@@ -357,6 +368,9 @@ impl EhFrame {
         let text = RelocTarget::Text;
         self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to: text, addend: i64::from(start) });
         self.bytes.extend_from_slice(&[0; 9]);
+        for &op in &ops[shared..] {
+            self.encode(op, target);
+        }
     }
 
     /// From here on the distance to earlier addresses is the linker's to know.
@@ -381,13 +395,12 @@ impl EhFrame {
         let delta = (offset - self.last) / u32::from(target.facts.cie.code_align);
         let lengths = target.facts.lengths.filter(|_| self.opaque);
         let size = if delta < 0x40 { 0 } else { 1 + (delta > 0xff) as usize };
-        let shown = if lengths.is_some() { 0 } else { delta };
         match size {
-            0 => self.bytes.push(DW_CFA_ADVANCE_LOC | shown as u8),
-            1 => self.bytes.extend_from_slice(&[DW_CFA_ADVANCE_LOC1, shown as u8]),
+            0 => self.bytes.push(DW_CFA_ADVANCE_LOC | delta as u8),
+            1 => self.bytes.extend_from_slice(&[DW_CFA_ADVANCE_LOC1, delta as u8]),
             _ => {
                 self.bytes.push(DW_CFA_ADVANCE_LOC2);
-                self.bytes.extend_from_slice(&(shown as u16).to_le_bytes());
+                self.bytes.extend_from_slice(&(delta as u16).to_le_bytes());
             }
         }
         if let Some(lengths) = lengths {

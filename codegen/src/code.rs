@@ -173,10 +173,7 @@ impl Assembly {
 
     /// Append one trampoline.
     pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
-        let (align, fill) = (target.facts.align as usize, target.facts.fill.0);
-        while self.code.bytes.len() % align != 0 {
-            self.code.bytes.extend_from_slice(fill);
-        }
+        self.align(target);
         let start = self.code.bytes.len();
         let mut labels = [usize::MAX; Local::COUNT];
         let entry = I::cfi_entry(spec.kind);
@@ -246,7 +243,16 @@ impl Assembly {
         Ok(())
     }
 
-    pub(crate) fn finish(&mut self) {
+    fn align(&mut self, target: &Target) {
+        while self.code.bytes.len() % target.facts.align as usize != 0 {
+            self.code.bytes.extend_from_slice(target.facts.fill.0);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, target: &Target) {
+        if target.facts.fill_end {
+            self.align(target);
+        }
         self.eh_frame.finish();
     }
 }

@@ -320,7 +320,7 @@ impl<I: Isa> Backend for I {
                 .and_then(|()| assembly.add::<I>(spec, target, &listing))
                 .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
         }
-        assembly.finish();
+        assembly.finish(target);
         Ok(assembly)
     }
 

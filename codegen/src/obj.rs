@@ -148,8 +148,8 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
     }
     w.write_strtab()?;
 
-    // A relocation section names the symbol table by index, which all the others precede.
-    let symtab = SectionIndex(1 + sections.iter().map(|s| 1 + u32::from(s.relocs.is_some())).sum::<u32>());
+    // A relocation section names the symbol table by index: all the others and the string table precede it.
+    let symtab = SectionIndex(2 + sections.iter().map(|s| 1 + u32::from(s.relocs.is_some())).sum::<u32>());
     let names: Vec<_> = sections
         .iter()
         .map(|s| (w.add_section_name(s.name), s.relocs.map(|(rela, ..)| w.add_section_name(rela))))
@@ -163,8 +163,8 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
             w.write_relocation_section_header(rela, index, symtab, at, count, true);
         }
     }
-    w.write_symtab_section_header(first_global);
     w.write_strtab_section_header();
+    w.write_symtab_section_header(first_global);
     w.write_shstrtab_section_header();
     let mut headers = Vec::with_capacity(HEADER_BYTES);
     w.write_file_header_to(&mut headers)?;

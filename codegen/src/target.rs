@@ -31,6 +31,8 @@ pub struct Facts {
     pub align: u32,
     /// What fills the space before an aligned start, as GNU as has it, and the operand that asks for it.
     pub fill: (&'static [u8], &'static str),
+    /// GNU as fills a code section up to its alignment.
+    pub fill_end: bool,
     /// The options that it offers.
     pub options: &'static [OptionInfo],
     /// Registers and conventions.

@@ -31,3 +31,4 @@
 	.size	{{ f.name }}, . - {{ f.name }}
 {% endfor %}
 	.section .note.GNU-stack, "", {{ progbits }}
+
