@@ -1,5 +1,7 @@
 //! tramptool: one description of a trampoline becomes text, an object, and a proof by execution.
 
+pub mod suite;
+
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 

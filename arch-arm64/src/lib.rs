@@ -43,6 +43,7 @@ pub const FACTS: Facts = Facts {
     exit_text: "Reached by the RET of a traced function whose x30 was replaced; its result is in x0-x7.",
     flags: "nzcv",
     inner: &[Inner::Call],
+    relocations: ("R_AARCH64_", reloc::NAMES),
     mapping: "$x",
     lengths: None,
     cie: Cie {

@@ -154,3 +154,128 @@ fn half(name: &str, value: u64, field: &mut [u8], index: u32, last: bool) -> Res
     }
     insert(field, rest as i64, 16, 5)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(r_type: u32, place: u64, value: u64, field: &[u8]) -> Result<Vec<u8>> {
+        let mut field = field.to_vec();
+        let rel = Relocation {
+            r_type,
+            place,
+            value,
+            high: 0,
+        };
+        relocate(&rel, &mut field).map(|()| field)
+    }
+
+    /// Instructions from GNU ld 2.40, for the lines
+    ///
+    /// ```text
+    /// .text
+    /// bl f; b f; cbz x0, f; tbz x0, #3, g
+    /// adrp x0, d; add x0, x0, :lo12:d
+    /// ldrb w0, [x0, :lo12:d]; ldrh w0, [x0, :lo12:d]; ldr w0, [x0, :lo12:d]
+    /// ldr x0, [x0, :lo12:d]; ldr q0, [x0, :lo12:d]
+    /// movz x0, #:abs_g0:s; movk x0, #:abs_g0_nc:big; movz x0, #:abs_g1:d; movk x0, #:abs_g1_nc:big
+    /// movz x0, #:abs_g2:big48; movk x0, #:abs_g2_nc:big; movz x0, #:abs_g3:big
+    /// .data
+    /// .skip 0x4b0
+    /// d: .quad f; .word f; .xword f - .; .word f - .
+    /// ```
+    ///
+    /// `ld -Ttext=0x401000 -Tdata=0x40f000 --defsym=f=0x4ff124 --defsym=g=0x3ff128 --defsym=s=0x1234
+    /// --defsym=big=0x123456789abcdef0 --defsym=big48=0xfedc89abcdef -e 0 a.o -o a; objdump -d -s a`; the words
+    /// before are those of a.o.
+    #[test]
+    fn fields_are_those_of_gnu_ld() {
+        let (f, g, d, s) = (0x4f_f124, 0x3f_f128, 0x40_f4b0, 0x1234);
+        let (big, big48) = (0x1234_5678_9abc_def0, 0xfedc_89ab_cdef);
+        let text = [
+            (CALL26, f, 0x9400_0000_u32, 0x9403_f849_u32),
+            (JUMP26, f, 0x1400_0000, 0x1403_f848),
+            (CONDBR19, f, 0xb400_0000, 0xb47f_08e0),
+            (TSTBR14, g, 0x3618_0000, 0x361f_08e0),
+            (ADR_PREL_PG_HI21, d, 0x9000_0000, 0xd000_0060),
+            (ADD_ABS_LO12_NC, d, 0x9100_0000, 0x9112_c000),
+            (LDST8_ABS_LO12_NC, d, 0x3940_0000, 0x3952_c000),
+            (LDST16_ABS_LO12_NC, d, 0x7940_0000, 0x7949_6000),
+            (LDST32_ABS_LO12_NC, d, 0xb940_0000, 0xb944_b000),
+            (LDST64_ABS_LO12_NC, d, 0xf940_0000, 0xf942_5800),
+            (LDST128_ABS_LO12_NC, d, 0x3dc0_0000, 0x3dc1_2c00),
+            (MOVW_UABS_G0, s, 0xd280_0000, 0xd282_4680),
+            (MOVW_UABS_G0_NC, big, 0xf280_0000, 0xf29b_de00),
+            (MOVW_UABS_G1, d, 0xd2a0_0000, 0xd2a0_0800),
+            (MOVW_UABS_G1_NC, big, 0xf2a0_0000, 0xf2b3_5780),
+            (MOVW_UABS_G2, big48, 0xd2c0_0000, 0xd2df_db80),
+            (MOVW_UABS_G2_NC, big, 0xf2c0_0000, 0xf2ca_cf00),
+            (MOVW_UABS_G3, big, 0xd2e0_0000, 0xd2e2_4680),
+        ];
+        for (place, (r_type, value, before, after)) in (0x40_1000..).step_by(4).zip(text) {
+            let got = applied(r_type, place, value, &before.to_le_bytes()).unwrap();
+            assert_eq!(got, after.to_le_bytes(), "type {r_type}");
+            // What the field held before does not matter.
+            let again = applied(r_type, place, value, &after.to_le_bytes()).unwrap();
+            assert_eq!(got, again, "type {r_type}");
+        }
+        let data: &[(u32, u64, &[u8])] = &[
+            (ABS64, d, &[0x24, 0xf1, 0x4f, 0, 0, 0, 0, 0]),
+            (ABS32, d + 8, &[0x24, 0xf1, 0x4f, 0]),
+            (PREL64, d + 12, &[0x68, 0xfc, 0x0e, 0, 0, 0, 0, 0]),
+            (PREL32, d + 20, &[0x60, 0xfc, 0x0e, 0]),
+        ];
+        for &(r_type, place, expected) in data {
+            let zero = vec![0; expected.len()];
+            let got = applied(r_type, place, f, &zero).unwrap();
+            assert_eq!(got, expected, "type {r_type}");
+        }
+    }
+
+    #[test]
+    fn reach_ends_where_the_field_does() {
+        let at = 0x8_0000_0000_u64;
+        for (r_type, reach) in [
+            (CALL26, 128_u64 << 20),
+            (JUMP26, 128 << 20),
+            (CONDBR19, 1 << 20),
+            (TSTBR14, 32 << 10),
+            (ADR_PREL_PG_HI21, 4 << 30),
+        ] {
+            let step = if r_type == ADR_PREL_PG_HI21 { 4096 } else { 4 };
+            let ok = |value| applied(r_type, at, value, &[0; 4]).is_ok();
+            assert!(ok(at + reach - step), "type {r_type}");
+            assert!(!ok(at + reach), "type {r_type}");
+            assert!(ok(at - reach), "type {r_type}");
+            assert!(!ok(at - reach - step), "type {r_type}");
+        }
+        let e = applied(CALL26, at, at + (128 << 20), &[0; 4]).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "CALL26 reaches 128 MiB either way; the target is 134217728 bytes away"
+        );
+        for (r_type, value, valid) in [
+            (CALL26, at + 2, false),
+            (LDST64_ABS_LO12_NC, at + 4, false),
+            (MOVW_UABS_G0, 0x1_0000, false),
+            (MOVW_UABS_G1, 1 << 32, false),
+            (MOVW_UABS_G2, 1 << 48, false),
+            (ABS32, 0xffff_ffff, true),
+            (ABS32, 0xffff_ffff_8000_0000, true),
+            (ABS32, 0x1_0000_0000, false),
+        ] {
+            let got = applied(r_type, at, value, &[0; 4]);
+            assert_eq!(got.is_ok(), valid, "type {r_type}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        for &(r_type, name) in NAMES.iter().filter(|(r_type, _)| *r_type != NONE) {
+            assert!(applied(r_type, 0, 0, &[]).is_err(), "{name}");
+        }
+        assert_eq!(applied(NONE, 0, 1, &[]).unwrap(), []);
+        let e = applied(42, 0, 0, &[0; 8]).unwrap_err().to_string();
+        assert!(e.contains("type 42") && e.contains("CALL26"), "{e}");
+    }
+}

@@ -65,3 +65,75 @@ fn write(at: u64, bytes: &[u8]) -> Write {
         bytes: bytes.to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What GNU as and ld 2.40 make of `mov x9, x30; bl f` with `-Ttext=0x401000 --defsym=f=0x3ff000`.
+    const MOV: [u8; 4] = 0xaa1e_03e9_u32.to_le_bytes();
+    const CALL: [u8; 4] = 0x97ff_f7ff_u32.to_le_bytes();
+
+    #[test]
+    fn sites_are_patched_as_the_kernel_does() {
+        let ip = 0x40_1004;
+        let mov = || write(0x40_1000, &MOV);
+        let on = SiteState::Enabled {
+            target: 0x3f_f000,
+            op: 0x1234,
+        };
+        let writes = patch_site(ip, on, false).unwrap();
+        assert_eq!(writes, [mov(), write(ip, &CALL)]);
+        let writes = patch_site(ip, on, true).unwrap();
+        let op = write(0x40_0ff8, &[0x34, 0x12, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(writes, [op, mov(), write(ip, &CALL)]);
+
+        let nop = || write(ip, &0xd503_201f_u32.to_le_bytes());
+        let writes = patch_site(ip, SiteState::Disabled, false).unwrap();
+        assert_eq!(writes, [mov(), nop()]);
+        let writes = patch_site(ip, SiteState::Disabled, true).unwrap();
+        assert_eq!(writes, [write(0x40_0ff8, &[0; 8]), mov(), nop()]);
+        assert_eq!(patch_call(ip, 0x3f_f000).unwrap(), write(ip, &CALL));
+    }
+
+    #[test]
+    fn room_for_op_is_before_the_function_with_or_without_landing_pad() {
+        // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
+        for ip in [0x40_1004, 0x40_1008] {
+            let writes = patch_site(ip, SiteState::Disabled, true).unwrap();
+            assert_eq!(writes.first(), Some(&write(0x40_0ff8, &[0; 8])));
+        }
+    }
+
+    /// What gcc makes of `-fpatchable-function-entry=2` and `=4,2`, with and without `-mbranch-protection=bti`; the
+    /// words are those of GNU as.
+    #[test]
+    fn the_site_is_the_second_nop_of_the_function() {
+        let (nop, paciasp, ret, entry) = (0xd503_201f, 0xd503_233f, 0xd65f_03c0, 0x40_0ff8);
+        let ip = |words: &[u32]| {
+            let word = |at: u64| words.get((at - entry) as usize / 4).copied();
+            site_ip(entry, &word) - entry
+        };
+        assert_eq!(ip(&[nop, nop, ret]), 4);
+        assert_eq!(ip(&[nop, nop, paciasp, nop, ret]), 4);
+        assert_eq!(ip(&[nop, nop, nop, nop, ret]), 12);
+        for bti in [0xd503_241f, 0xd503_245f, 0xd503_249f, 0xd503_24df] {
+            assert_eq!(ip(&[nop, nop, bti, nop, nop, ret]), 16);
+        }
+        assert_eq!(site_ip(entry, &|_| None), entry + 4);
+    }
+
+    #[test]
+    fn a_target_out_of_reach_is_refused() {
+        let at = 0x1_0000_0000_u64;
+        assert!(patch_call(at, at + (128 << 20) - 4).is_ok());
+        assert!(patch_call(at, at - (128 << 20)).is_ok());
+        assert!(patch_call(at, at - (128 << 20) - 4).is_err());
+        assert!(patch_call(at, at + 2).is_err());
+        let e = patch_call(at, at + (128 << 20)).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "BL reaches 128 MiB either way; the target is 134217728 bytes away"
+        );
+    }
+}

@@ -44,6 +44,7 @@ pub const FACTS: Facts = Facts {
     exit_text: "Reached by the RET of a traced function whose ra was replaced; its result is in a0, a1.",
     flags: "",
     inner: &[Inner::Call],
+    relocations: ("R_RISCV_", reloc::NAMES),
     mapping: "$x",
     lengths: Some(&LengthRelocs {
         range: (reloc::ADD32, reloc::SUB32),

@@ -271,3 +271,168 @@ pub(crate) fn pair(name: &str, distance: u64) -> Result<i64> {
         Err(_) => Err(out_of_reach(name, distance, 32)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(r_type: u32, place: u64, value: u64, field: &[u8]) -> Result<Vec<u8>> {
+        let mut field = field.to_vec();
+        let rel = Relocation {
+            r_type,
+            place,
+            value,
+            high: AUIPC,
+        };
+        relocate(&rel, &mut field).map(|()| field)
+    }
+
+    /// Where the AUIPC is that the low parts below refer to.
+    const AUIPC: u64 = 0x40_1014;
+
+    fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    /// Instructions from GNU ld 2.40, for the lines
+    ///
+    /// ```text
+    /// .option norelax
+    /// .text
+    /// .skip 12
+    /// call f
+    /// 1: auipc a0, %pcrel_hi(d); ld a0, %pcrel_lo(1b)(a0); sd a0, %pcrel_lo(1b)(a0)
+    /// lui a0, %hi(d); addi a0, a0, %lo(d); sw a0, %lo(d)(a0)
+    /// .data
+    /// .skip 0xbb0
+    /// d: .quad f; .word f
+    /// .byte 0x10; .reloc .-1, R_RISCV_ADD8, f
+    /// ```
+    ///
+    /// and so on to 32_PCREL, linked with `ld -Ttext=0x401000 -Tdata=0x40f000 --defsym=f=0x4ff924 -e 0`. Likewise
+    /// the branches, each a `.reloc` on a branch to itself. The bytes before are those of the object, the bytes
+    /// after what `objdump -s` shows.
+    #[test]
+    fn fields_are_those_of_gnu_ld() {
+        let (f, d) = (0x4f_f924, 0x40_fbb0);
+        let text = [
+            (PCREL_HI20, AUIPC, d, 0x0517, 0xf517),
+            (PCREL_LO12_I, AUIPC + 4, d, 0x0005_3503, 0xb9c5_3503),
+            (PCREL_LO12_S, AUIPC + 8, d, 0x00a5_3023, 0xb8a5_3e23),
+            (HI20, AUIPC + 12, d, 0x0537, 0x0041_0537),
+            (LO12_I, AUIPC + 16, d, 0x0005_0513, 0xbb05_0513),
+            (LO12_S, AUIPC + 20, d, 0x00a5_2023, 0xbaa5_2823),
+            (BRANCH, 0x40_1000, 0x40_0246, 0x00b5_0063, 0xa4b5_0363),
+            (BRANCH, 0x40_1004, 0x40_1eba, 0x00b5_0063, 0x6ab5_0be3),
+            (JAL, 0x40_1010, 0x40_0246, 0x006f, 0xa36f_f06f),
+            (JAL, 0x40_1014, f, 0x00ef, 0x111f_e0ef),
+        ];
+        for (r_type, place, value, before, after) in text {
+            let got = applied(r_type, place, value, &words([before])).unwrap();
+            assert_eq!(got, words([after]), "type {r_type} at {place:#x}");
+            // What the field held before does not matter.
+            let again = applied(r_type, place, value, &got).unwrap();
+            assert_eq!(again, got, "type {r_type} at {place:#x}");
+        }
+        let short = [
+            (RVC_BRANCH, 0x40_1008, 0x40_109c, 0xc101_u16, 0xc951_u16),
+            (RVC_BRANCH, 0x40_100a, 0x40_0f44, 0xc101, 0xdd0d),
+            (RVC_JUMP, 0x40_100c, 0x40_0abc, 0xa001, 0xbc45),
+            (RVC_JUMP, 0x40_100e, 0x40_175a, 0xa001, 0xa7b1),
+        ];
+        for (r_type, place, value, before, after) in short {
+            let got = applied(r_type, place, value, &before.to_le_bytes()).unwrap();
+            assert_eq!(got, after.to_le_bytes(), "type {r_type} at {place:#x}");
+            let again = applied(r_type, place, value, &got).unwrap();
+            assert_eq!(again, got, "type {r_type} at {place:#x}");
+        }
+        for r_type in [CALL, CALL_PLT] {
+            let got = applied(r_type, 0x40_100c, f, &words([0x97, 0x80e7])).unwrap();
+            assert_eq!(got, words([0x000f_f097, 0x9180_80e7]), "type {r_type}");
+        }
+        let data: &[(u32, u64, &[u8], &[u8])] = &[
+            (ABS64, d, &[0; 8], &[0x24, 0xf9, 0x4f, 0, 0, 0, 0, 0]),
+            (ABS32, d + 8, &[0; 4], &[0x24, 0xf9, 0x4f, 0]),
+            (ADD8, 0, &[0x10], &[0x34]),
+            (SUB8, 0, &[0x10], &[0xec]),
+            (ADD16, 0, &[0x11; 2], &[0x35, 0x0a]),
+            (SUB16, 0, &[0x11; 2], &[0xed, 0x17]),
+            (ADD32, 0, &[0x11; 4], &[0x35, 0x0a, 0x61, 0x11]),
+            (SUB32, 0, &[0x11; 4], &[0xed, 0x17, 0xc1, 0x10]),
+            (
+                ADD64,
+                0,
+                &[0x11; 8],
+                &[0x35, 0x0a, 0x61, 0x11, 0x11, 0x11, 0x11, 0x11],
+            ),
+            (
+                SUB64,
+                0,
+                &[0x11; 8],
+                &[0xed, 0x17, 0xc1, 0x10, 0x11, 0x11, 0x11, 0x11],
+            ),
+            (SUB6, 0, &[0x90], &[0xac]),
+            (SET6, 0, &[0x90], &[0xa4]),
+            (SET8, 0, &[0x90], &[0x24]),
+            (SET16, 0, &[0x11; 2], &[0x24, 0xf9]),
+            (SET32, 0, &[0x11, 0x11, 0, 0], &[0x24, 0xf9, 0x4f, 0]),
+            (PCREL32, d + 0x33, &[0; 4], &[0x41, 0xfd, 0x0e, 0]),
+        ];
+        for &(r_type, place, before, after) in data {
+            let got = applied(r_type, place, f, before).unwrap();
+            assert_eq!(got, after, "type {r_type}");
+        }
+    }
+
+    #[test]
+    fn reach_ends_where_the_field_does() {
+        let at = 0x8_0000_0000_u64;
+        for (r_type, up, down) in [
+            (BRANCH, (4_u64 << 10) - 2, 4_u64 << 10),
+            (JAL, (1 << 20) - 2, 1 << 20),
+            (RVC_BRANCH, 254, 256),
+            (RVC_JUMP, (2 << 10) - 2, 2 << 10),
+            (CALL, 0x7fff_f7fe, 0x8000_0800),
+            (CALL_PLT, 0x7fff_f7fe, 0x8000_0800),
+            (PCREL_HI20, 0x7fff_f7fe, 0x8000_0800),
+        ] {
+            let ok = |value| applied(r_type, at, value, &[0; 8]).is_ok();
+            assert!(ok(at + up), "type {r_type}");
+            assert!(!ok(at + up + 2), "type {r_type}");
+            assert!(ok(at - down), "type {r_type}");
+            assert!(!ok(at - down - 2), "type {r_type}");
+        }
+        let e = applied(CALL_PLT, at, at + 0x8000_0000, &[0; 8]).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "CALL_PLT reaches 2 GiB either way; the target is 2147483648 bytes away"
+        );
+        for (r_type, value, valid) in [
+            (BRANCH, at + 1, false),
+            (RVC_JUMP, at + 1, false),
+            (HI20, 0x7fff_f7ff, true),
+            (HI20, 0x7fff_f800, false),
+            (HI20, 0xffff_ffff_8000_0000, true),
+            (ABS32, 0xffff_ffff, true),
+            (ABS32, 0xffff_ffff_8000_0000, true),
+            (ABS32, 0x1_0000_0000, false),
+        ] {
+            let got = applied(r_type, at, value, &[0; 4]);
+            assert_eq!(got.is_ok(), valid, "type {r_type}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        for &(r_type, name) in NAMES.iter().filter(|(t, _)| ![NONE, RELAX].contains(t)) {
+            assert!(applied(r_type, AUIPC, AUIPC, &[]).is_err(), "{name}");
+        }
+        // A call whose second instruction is cut off.
+        assert!(applied(CALL, 0, 0, &[0; 7]).is_err());
+        assert_eq!(applied(NONE, 0, 1, &[]).unwrap(), []);
+        let e = applied(ALIGN, 0, 0, &[0; 8]).unwrap_err().to_string();
+        assert!(e.contains("-mno-relax"), "{e}");
+        let e = applied(99, 0, 0, &[0; 8]).unwrap_err().to_string();
+        assert!(e.contains("type 99") && e.contains("CALL_PLT"), "{e}");
+    }
+}

@@ -55,3 +55,50 @@ fn write(at: u64, insns: [u32; 2]) -> Write {
         bytes: insns.iter().flat_map(|i| i.to_le_bytes()).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What GNU as and ld 2.40 make of `1: auipc t0, %pcrel_hi(f); jalr t0, %pcrel_lo(1b)(t0)` at 0x401004 with
+    /// `--defsym=f=0x480ffe`, and of the same with ra at 0x40100c and `f=0x3ff000`.
+    const SITE: [u32; 2] = [0x0008_0297, 0xffa2_82e7];
+    const SLOT: [u32; 2] = [0xffff_e097, 0xff40_80e7];
+
+    #[test]
+    fn sites_are_patched_as_the_kernel_does() {
+        let ip = 0x40_1004;
+        let on = SiteState::Enabled {
+            target: 0x48_0ffe,
+            op: 0x1234,
+        };
+        for has_op in [false, true] {
+            let writes = patch_site(ip, on, has_op).unwrap();
+            assert_eq!(writes, [write(ip, SITE)]);
+            let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
+            assert_eq!(writes, [write(ip, [0x0000_0013, 0x0000_0013])]);
+        }
+        let slot = 0x40_100c;
+        assert_eq!(patch_call(slot, 0x3f_f000).unwrap(), write(slot, SLOT));
+        let bytes = [0x97, 0xe0, 0xff, 0xff, 0xe7, 0x80, 0x40, 0xff];
+        assert_eq!(write(slot, SLOT).bytes, bytes);
+    }
+
+    #[test]
+    fn the_list_holds_the_site_itself() {
+        assert_eq!(site_ip(0x40_1004, &|_| None), 0x40_1004);
+    }
+
+    #[test]
+    fn a_target_out_of_reach_is_refused() {
+        let at = 0x1_0000_0000_u64;
+        assert!(patch_call(at, at + 0x7fff_f7ff).is_ok());
+        assert!(patch_call(at, at - 0x8000_0800).is_ok());
+        assert!(patch_call(at, at - 0x8000_0801).is_err());
+        let e = patch_call(at, at + 0x7fff_f800).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "AUIPC+JALR reaches 2 GiB either way; the target is 2147481600 bytes away"
+        );
+    }
+}

@@ -24,6 +24,7 @@ pub const MACHINE: Machine = Machine {
     vector_callee_saved: &[],
     reserved: RegSet::EMPTY,
     trap: &[0xcc],
-    insn_align: 1,
-    landing_pad: &[0xf3, 0x0f, 0x1e, 0xfa],
+    disassembler: ("x86", "mode64", &[]),
+    e_flags_abi: 0,
+    entry_sp: &[8, 0],
 };

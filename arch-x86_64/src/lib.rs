@@ -43,6 +43,7 @@ pub const FACTS: Facts = Facts {
     exit_text: "Reached by the RET of a traced function whose return address was replaced; its result is in rax, rdx.",
     flags: "rflags",
     inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End],
+    relocations: ("R_X86_64_", reloc::NAMES),
     mapping: "",
     lengths: None,
     cie: Cie {

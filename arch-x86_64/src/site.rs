@@ -45,3 +45,45 @@ fn write(at: u64, bytes: &[u8]) -> Write {
         bytes: bytes.to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What GNU as and ld 2.40 make of `call f` with `-Ttext=0x401004 --defsym=f=0x480000`.
+    const CALL: [u8; 5] = [0xe8, 0xf7, 0xef, 0x07, 0x00];
+
+    #[test]
+    fn sites_are_patched_as_the_kernel_does() {
+        let ip = 0x40_1004;
+        let on = SiteState::Enabled {
+            target: 0x48_0000,
+            op: 0x1234,
+        };
+        for has_op in [false, true] {
+            let writes = patch_site(ip, on, has_op).unwrap();
+            assert_eq!(writes, [write(ip, &CALL)]);
+            let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
+            assert_eq!(writes, [write(ip, &[0x0f, 0x1f, 0x44, 0x00, 0x00])]);
+        }
+        assert_eq!(patch_call(ip, 0x48_0000).unwrap(), write(ip, &CALL));
+    }
+
+    #[test]
+    fn the_list_holds_the_site_itself() {
+        assert_eq!(site_ip(0x40_1004, &|_| None), 0x40_1004);
+    }
+
+    #[test]
+    fn a_target_out_of_reach_is_refused() {
+        let at = 0x1_0000_0000_u64;
+        assert!(patch_call(at, at + 5 + 0x7fff_ffff).is_ok());
+        assert!(patch_call(at, at + 5 - 0x8000_0000).is_ok());
+        assert!(patch_call(at, at + 5 - 0x8000_0001).is_err());
+        let e = patch_call(at, at + 5 + 0x8000_0000).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "call reaches 2 GiB either way; the target is 2147483648 bytes away"
+        );
+    }
+}

@@ -381,12 +381,12 @@ impl Image {
                 found = true;
             }
             if !found {
-                let valid = sites.iter().map(|s| s.function.as_str());
-                return Err(Error::unknown(
-                    "patchable function",
-                    function,
-                    valid.filter(|f| !f.is_empty()),
-                ));
+                let mut valid: Vec<&str> = sites.iter().map(|s| s.function.as_str()).collect();
+                valid.retain(|f| !f.is_empty());
+                if valid.is_empty() {
+                    valid.push("none, for no input lists patchable entries");
+                }
+                return Err(Error::unknown("patchable function", function, valid));
             }
         }
         for (slot, callee) in &options.calls {
@@ -749,7 +749,10 @@ impl<'a> Object<'a> {
             .symbols
             .symbol_section(LE, symbol, SymbolIndex(index))
             .map_err(&fail)?;
-        let refuse = |what: &str| Err(Error::new(format!("{}: symbol {name} {what}", self.name)));
+        let refuse = |what: &str| {
+            let name = name.escape_debug();
+            Err(Error::new(format!("{}: symbol {name} {what}", self.name)))
+        };
         let address = match (section, symbol.st_shndx(LE)) {
             (Some(section), _) => match self.at.get(section.0) {
                 // A section of at most LIMIT bytes may have a symbol outside; no harm is done by wrapping.
@@ -817,8 +820,10 @@ fn section_name<'a>(
     sections: &SectionTable<'a, Header>,
     section: &elf::SectionHeader64<LittleEndian>,
 ) -> Result<&'a str> {
-    let name = sections.section_name(LE, section);
-    utf8(name.map_err(|e| Error::new(e.to_string()))?, "section")
+    let name = sections
+        .section_name(LE, section)
+        .map_err(|e| Error::new(e.to_string()))?;
+    utf8(name, "section")
 }
 
 /// `e_machine` and `e_flags` of the image, if the objects go together.
@@ -1044,7 +1049,8 @@ fn define<'a>(objects: &[Object<'a>]) -> Result<(Vec<Symbol>, HashMap<&'a str, G
                     Some(old) if !old.weak && !weak => {
                         let other = objects.get(old.object).map_or("?", |o| o.name);
                         return Err(Error::new(format!(
-                            "symbol {name} is defined in {other} and in {}; keep one, or make one weak or static",
+                            "symbol {} is defined in {other} and in {}; keep one, or make one weak or static",
+                            name.escape_debug(),
                             file.name
                         )));
                     }
@@ -1062,7 +1068,11 @@ fn define<'a>(objects: &[Object<'a>]) -> Result<(Vec<Symbol>, HashMap<&'a str, G
     });
     all.sort_by_key(|(_, _, s)| !s.local);
     let symbols = all.into_iter().map(|(object, address, s)| Symbol {
-        name: s.name.to_owned(),
+        // The mark of code may name an instruction set, and objdump would keep to it in the objects after this one.
+        name: match s.local && s.name.starts_with("$x") {
+            true => "$x".to_owned(),
+            false => s.name.to_owned(),
+        },
         address,
         size: s.size,
         kind: SymbolKind::of(s.st_type),
@@ -1095,8 +1105,11 @@ impl Job {
         let start = object.at.get(self.section).copied().flatten();
         let offset = self.place.wrapping_sub(start.unwrap_or(0));
         let section = object.section_name(self.section);
-        let symbol = object.symbol(self.symbol).map_or("", |s| s.name);
-        format!("{}: {section}+{offset:#x}: symbol {symbol:?}", object.name)
+        let place = format!("{}: {section}+{offset:#x}", object.name);
+        match object.symbol(self.symbol) {
+            Ok(symbol) => format!("{place}: {}", symbol.name.escape_debug()),
+            Err(_) => place,
+        }
     }
 }
 
@@ -1145,7 +1158,8 @@ fn jobs(objects: &[Object], globals: &HashMap<&str, Global>) -> Result<Vec<Job>>
                             if seen.insert((o, symbol.name)) {
                                 missing.push(format!(
                                     "{} (used by {} at {name}+{offset:#x})",
-                                    symbol.name, object.name
+                                    symbol.name.escape_debug(),
+                                    object.name
                                 ));
                             }
                             continue;
@@ -1247,4 +1261,68 @@ pub fn unknown_type(r_type: u32, names: &[(u32, &str)]) -> Error {
         "relocation type {r_type} is not known here; compile with -fno-pic, without thread-local data; valid: {}",
         valid.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reach_is_that_of_a_signed_field() {
+        for (bits, low, high) in [(8, -128, 127), (26, -(1 << 25), (1 << 25) - 1)] {
+            let reached = |distance: i64| reach("X", distance.cast_unsigned(), bits, 1).is_ok();
+            assert!(reached(low) && reached(0) && reached(high));
+            assert!(!reached(low - 1) && !reached(high + 1));
+        }
+        assert_eq!(reach("X", u64::MAX, 64, 1).unwrap(), -1);
+    }
+
+    #[test]
+    fn errors_tell_reach_and_distance() {
+        for (bits, reach) in [
+            (9, "256 bytes"),
+            (12, "2 KiB"),
+            (28, "128 MiB"),
+            (32, "2 GiB"),
+            (44, "8192 GiB"),
+        ] {
+            assert_eq!(
+                out_of_reach("X", -5, bits).to_string(),
+                format!("X reaches {reach} either way; the target is -5 bytes away")
+            );
+        }
+        let e = reach("X", 6, 28, 4).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "X reaches multiples of 4 bytes; the target is 6 bytes away"
+        );
+    }
+
+    #[test]
+    fn a_field_ends_with_its_section() {
+        assert_eq!(get::<2>(&[1, 2, 3]).unwrap(), [1, 2]);
+        assert!(get::<4>(&[1, 2, 3]).is_err());
+        let mut field = [1, 2, 3];
+        assert!(put(&mut field, &[0; 4]).is_err());
+        assert_eq!(field, [1, 2, 3]);
+        put(&mut field, &[8, 9]).unwrap();
+        assert_eq!(field, [8, 9, 3]);
+    }
+
+    #[test]
+    fn what_is_not_elf_is_refused() {
+        for (bytes, what) in [
+            (&b""[..], "empty"),
+            (b"#!/bin/sh", "not ELF"),
+            (b"\x7fELF", "unknown class"),
+            (b"\x7fELF\x01\x01\x01", "ELF32"),
+            (b"\x7fELF\x02\x02\x01", "big-endian"),
+            (b"\x7fELF\x02\x01\x01", "cut off"),
+        ] {
+            let e = machine(&Input { name: "a.o", bytes }).unwrap_err();
+            assert!(e.to_string().starts_with("a.o: "), "{e}");
+            assert!(e.to_string().contains(what), "{e}");
+            assert!(Image::from_elf(bytes).is_err());
+        }
+    }
 }

@@ -43,8 +43,10 @@ pub struct Machine {
     pub reserved: RegSet,
     /// An instruction that stops speculation and is never executed.
     pub trap: &'static [u8],
-    /// Alignment of instructions in bytes.
-    pub insn_align: u64,
-    /// The relocation-free byte pattern of an indirect-branch landing pad; empty if there is none.
-    pub landing_pad: &'static [u8],
+    /// Capstone's names for architecture, mode and extra modes.
+    pub disassembler: (&'static str, &'static str, &'static [&'static str]),
+    /// Bits of `e_flags` in which two objects must agree to run together.
+    pub e_flags_abi: u32,
+    /// What SP may be modulo 16 at a function's entry.
+    pub entry_sp: &'static [u64],
 }

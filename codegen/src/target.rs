@@ -47,12 +47,22 @@ pub struct Facts {
     pub flags: &'static str,
     /// The global inner labels that the kernel C code of this architecture knows.
     pub inner: &'static [crate::plan::Inner],
+    /// The prefix of the psABI's names of relocation types, and the names of those that are known here.
+    pub relocations: (&'static str, &'static [(u32, &'static str)]),
     /// The symbol that marks code for disassemblers; empty if the psABI has none.
     pub mapping: &'static str,
     /// Relocations for lengths in unwind tables, where the linker may change them.
     pub lengths: Option<&'static crate::cfi::LengthRelocs>,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
+}
+
+impl Facts {
+    /// The psABI's name of a relocation type.
+    pub fn relocation(&self, r_type: u32) -> Option<String> {
+        let (prefix, names) = self.relocations;
+        names.iter().find(|(t, _)| *t == r_type).map(|(_, name)| format!("{prefix}{name}"))
+    }
 }
 
 /// The parts of a CIE that GNU as fixes for each architecture.

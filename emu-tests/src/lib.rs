@@ -1,1 +1,18 @@
-//! TODO
+//! Runs linked trampolines in Unicorn, against functions that a real compiler produced and patched as the kernel
+//! patches them, with a callback that overwrites all it may.
+//!
+//! This crate judges: it sees an object and a [`codegen::contract::Contract`], links, loads and runs. It never calls
+//! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::machine::Machine`].
+
+mod cpu;
+mod disasm;
+mod fixture;
+mod report;
+mod rng;
+mod run;
+mod trace;
+
+pub use cpu::engine_version;
+pub use fixture::{Fixture, Function, functions};
+pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
+pub use run::{Filter, Progress, Suite, check};

@@ -1,0 +1,176 @@
+//! The emulated CPU: registers by the architecture's tables, memory by the image's segments.
+
+use codegen::abi::{Abi, Reg};
+use codegen::error::{Error, Result};
+use codegen::isa::{Backend, Write};
+use codegen::link::Image;
+use codegen::machine::Machine;
+use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error};
+
+use crate::trace::Trace;
+
+/// Top of the stack area; the functions under test start a little below.
+pub(crate) const STACK_TOP: u64 = 0x2000_0000;
+pub(crate) const STACK_SIZE: u64 = 0x1_0000;
+/// Where the function under test returns to, on a page of its own.
+pub(crate) const EXIT: u64 = 0x3000_0000;
+const PAGE: u64 = 0x1000;
+
+/// The version of the engine that runs, as major and minor number.
+pub fn engine_version() -> (u32, u32) {
+    let (mut major, mut minor) = (0, 0);
+    #[allow(unsafe_code, reason = "the binding has no safe way to ask which engine was linked")]
+    // SAFETY: the function writes one number through each pointer, and both live until it returns.
+    unsafe {
+        unicorn_engine::uc_version(&raw mut major, &raw mut minor);
+    }
+    (major, minor)
+}
+
+/// The registers at one moment.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub gpr: [u64; 32],
+    pub flags: u64,
+    pub control: [u64; 2],
+    pub vectors: Vec<[u8; 16]>,
+}
+
+/// What reading and writing registers needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Registers {
+    pub machine: &'static Machine,
+    pub abi: &'static Abi,
+}
+
+type Uc<'a> = Unicorn<'a, Trace>;
+
+fn engine(what: &str, error: uc_error) -> Error {
+    Error::new(format!("emulator: {what}: {error:?}"))
+}
+
+impl Registers {
+    fn id(&self, reg: Reg) -> i32 {
+        self.abi.regs.get(reg.0 as usize).map_or(0, |r| r.emu)
+    }
+
+    pub fn get(&self, uc: &Uc, reg: Reg) -> u64 {
+        uc.reg_read(self.id(reg)).unwrap_or(0)
+    }
+
+    pub fn set(&self, uc: &mut Uc, reg: Reg, value: u64) {
+        if !self.machine.reserved.contains(reg) {
+            // A register of the table exists: the engine's table is compared with ours in a test.
+            let _ = uc.reg_write(self.id(reg), value);
+        }
+    }
+
+    pub fn sp(&self, uc: &Uc) -> u64 {
+        self.get(uc, self.abi.sp)
+    }
+
+    pub fn vector(&self, uc: &Uc, i: usize) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let id = self.machine.vectors[i].id;
+        if self.machine.vector_bytes == 8 {
+            bytes[..8].copy_from_slice(&uc.reg_read(id).unwrap_or(0).to_le_bytes());
+        } else if let Ok(value) = uc.reg_read_long(id) {
+            let n = value.len().min(16);
+            bytes[..n].copy_from_slice(&value[..n]);
+        }
+        bytes
+    }
+
+    pub fn set_vector(&self, uc: &mut Uc, i: usize, value: &[u8; 16]) {
+        let id = self.machine.vectors[i].id;
+        let _ = if self.machine.vector_bytes == 8 {
+            let mut low = [0; 8];
+            low.copy_from_slice(&value[..8]);
+            uc.reg_write(id, u64::from_le_bytes(low))
+        } else {
+            uc.reg_write_long(id, value)
+        };
+    }
+
+    pub fn flags(&self, uc: &Uc) -> u64 {
+        self.machine.flags.map_or(0, |(reg, _)| uc.reg_read(reg.id).unwrap_or(0))
+    }
+
+    /// Set the bits that arithmetic sets; leave the others.
+    pub fn set_flags(&self, uc: &mut Uc, value: u64) {
+        if let Some((reg, mask)) = self.machine.flags {
+            let old = uc.reg_read(reg.id).unwrap_or(0);
+            let _ = uc.reg_write(reg.id, old & !mask | value & mask);
+        }
+    }
+
+    pub fn snapshot(&self, uc: &Uc) -> Snapshot {
+        let mut all = Snapshot { flags: self.flags(uc), ..Snapshot::default() };
+        for i in 0..self.abi.regs.len().min(32) {
+            all.gpr[i] = self.get(uc, Reg(i as u8));
+        }
+        for (slot, reg) in all.control.iter_mut().zip(self.machine.control) {
+            *slot = uc.reg_read(reg.id).unwrap_or(0);
+        }
+        all.vectors = (0..self.machine.vectors.len()).map(|i| self.vector(uc, i)).collect();
+        all
+    }
+
+    pub fn load(&self, uc: &mut Uc, all: &Snapshot) {
+        for i in 0..self.abi.regs.len().min(32) {
+            self.set(uc, Reg(i as u8), all.gpr[i]);
+        }
+        for (i, value) in all.vectors.iter().enumerate() {
+            self.set_vector(uc, i, value);
+        }
+        for (value, reg) in all.control.iter().zip(self.machine.control) {
+            let _ = uc.reg_write(reg.id, *value);
+        }
+        self.set_flags(uc, all.flags);
+    }
+}
+
+/// Memory reads that fail are zero: the caller compares with what it expects there.
+pub(crate) fn word(uc: &Uc, at: u64) -> u64 {
+    let mut bytes = [0; 8];
+    match uc.mem_read(at, &mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => 0,
+    }
+}
+
+pub(crate) fn put_word(uc: &mut Uc, at: u64, value: u64) -> bool {
+    uc.mem_write(at, &value.to_le_bytes()).is_ok()
+}
+
+/// Make an engine with the image and a stack in it.
+pub(crate) fn load(backend: &dyn Backend, image: &Image, trace: Trace) -> Result<Uc<'static>> {
+    let machine = backend.machine();
+    let arch = Arch::try_from(machine.arch as usize).map_err(|e| engine("architecture", e))?;
+    let mode = Mode::try_from(machine.mode).map_err(|e| engine("mode", e))?;
+    let mut uc = Unicorn::new_with_data(arch, mode, trace).map_err(|e| engine("open", e))?;
+    uc.ctl_set_cpu_model(machine.cpu_model).map_err(|e| engine("CPU model", e))?;
+    for &(id, value) in machine.init {
+        uc.reg_write(id, value).map_err(|e| engine("control register", e))?;
+    }
+    for segment in &image.segments {
+        let start = segment.address & !(PAGE - 1);
+        let end = (segment.address + segment.mem_size).next_multiple_of(PAGE);
+        // Executable from the start: the engine misses code that becomes executable later.
+        uc.mem_map(start, end - start, Prot::ALL).map_err(|e| engine("map segment", e))?;
+        uc.mem_write(segment.address, &segment.bytes).map_err(|e| engine("load segment", e))?;
+    }
+    uc.mem_map(STACK_TOP - STACK_SIZE, STACK_SIZE, Prot::ALL).map_err(|e| engine("map stack", e))?;
+    uc.mem_map(EXIT, PAGE, Prot::ALL).map_err(|e| engine("map exit page", e))?;
+    Ok(uc)
+}
+
+/// Write code and drop what the engine translated there: it does not notice by itself.
+pub(crate) fn write_code(uc: &mut Uc, writes: &[Write]) -> Result<()> {
+    for write in writes {
+        uc.mem_write(write.at, &write.bytes).map_err(|e| engine("patch", e))?;
+        let end = write.at + write.bytes.len() as u64;
+        uc.ctl_remove_cache(write.at, end).map_err(|e| engine("patch", e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! A foreign decoder: instruction boundaries for coverage, lines for a failure's context.
+
+use capstone::{Arch, Capstone, Endian, ExtraMode, Mode};
+use codegen::error::{Error, Result};
+use codegen::machine::Machine;
+
+/// One decoded instruction.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded {
+    pub at: u64,
+    pub text: String,
+    /// It only stops speculation and is never executed.
+    pub trap: bool,
+}
+
+/// Decode `code` at `base`; a byte that is no instruction ends it.
+pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+    let failed = |what: &str| Error::new(format!("disassembler: {what}"));
+    let (arch, mode, extra) = machine.disassembler;
+    let arch: Arch = arch.parse().map_err(failed)?;
+    let mode: Mode = mode.parse().map_err(failed)?;
+    let extra: Vec<ExtraMode> =
+        extra.iter().map(|e| e.parse()).collect::<std::result::Result<_, _>>().map_err(failed)?;
+    let capstone = Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little))
+        .map_err(|e| failed(&e.to_string()))?;
+    let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;
+    Ok(insns
+        .iter()
+        .map(|i| Decoded {
+            at: i.address(),
+            text: format!("{:<7} {}", i.mnemonic().unwrap_or("?"), i.op_str().unwrap_or("")).trim_end().to_owned(),
+            trap: i.bytes() == machine.trap,
+        })
+        .collect())
+}

@@ -1,0 +1,68 @@
+//! The functions that are traced: objects of our own C, made by `cargo xtask fixtures`, described in
+//! `fixtures/fixtures.toml`.
+
+use codegen::error::{Error, Result};
+use serde::Deserialize;
+
+/// A function of `functions.c`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Function {
+    /// Its symbol.
+    pub name: String,
+    /// Integer argument words, including those on the stack.
+    pub args: usize,
+    /// It returns a struct through memory.
+    #[serde(default)]
+    pub sret: bool,
+    /// Another function with the same signature, to redirect to.
+    pub livepatch: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    function: Vec<Function>,
+}
+
+/// The functions, in the order of the table.
+///
+/// # Errors
+/// The table does not parse.
+pub fn functions() -> Result<Vec<Function>> {
+    let table: Table = toml::from_str(include_str!("../fixtures/fixtures.toml"))
+        .map_err(|e| Error::new(format!("fixtures.toml: {e}")))?;
+    Ok(table.function)
+}
+
+/// An object with the functions, compiled in one way, and the object with the callbacks that links with it.
+#[derive(Debug)]
+pub struct Fixture {
+    /// The architecture's name.
+    pub arch: &'static str,
+    /// How it was compiled.
+    pub variant: &'static str,
+    /// The functions.
+    pub functions: &'static [u8],
+    /// The callbacks.
+    pub callbacks: &'static [u8],
+}
+
+macro_rules! fixtures {
+    ($($arch:literal: $($variant:literal with $callbacks:literal),*;)*) => {
+        /// All fixtures.
+        pub(crate) const FIXTURES: &[Fixture] = &[$($(Fixture {
+            arch: $arch,
+            variant: $variant,
+            functions: include_bytes!(concat!("../fixtures/", $arch, "/", $variant, ".o")),
+            callbacks: include_bytes!(concat!("../fixtures/", $arch, "/", $callbacks, ".o")),
+        }),*),*];
+    };
+}
+
+fixtures! {
+    "x86_64": "plain" with "callbacks", "ibt" with "callbacks", "padding" with "callbacks", "nop" with "callbacks",
+        "stack8" with "callbacks";
+    "arm64": "plain" with "callbacks", "bti" with "callbacks", "callops" with "callbacks",
+        "callops-bti" with "callbacks";
+    "riscv64": "rvc" with "callbacks", "norvc" with "callbacks", "fp" with "callbacks",
+        "rvc-lp64d" with "callbacks-lp64d";
+}

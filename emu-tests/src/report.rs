@@ -1,0 +1,194 @@
+//! Verdicts: arch x trampoline x clause, with what led to them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// A property of `bug-corpus.md`, section 6, as far as it is checked here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[allow(missing_docs, reason = "each variant's meaning is in `about`")]
+pub enum Clause {
+    P1,
+    P2,
+    P3,
+    P5,
+    P6,
+    P7,
+    P8,
+    P9,
+    P10,
+    P11,
+    Coverage,
+}
+
+impl Clause {
+    /// All of them.
+    pub const ALL: [Clause; 11] = [
+        Clause::P1,
+        Clause::P2,
+        Clause::P3,
+        Clause::P5,
+        Clause::P6,
+        Clause::P7,
+        Clause::P8,
+        Clause::P9,
+        Clause::P10,
+        Clause::P11,
+        Clause::Coverage,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clause::P1 => "P1",
+            Clause::P2 => "P2",
+            Clause::P3 => "P3",
+            Clause::P5 => "P5",
+            Clause::P6 => "P6",
+            Clause::P7 => "P7",
+            Clause::P8 => "P8",
+            Clause::P9 => "P9",
+            Clause::P10 => "P10",
+            Clause::P11 => "P11",
+            Clause::Coverage => "coverage",
+        }
+    }
+
+    /// What it demands.
+    pub fn about(self) -> &'static str {
+        match self {
+            Clause::P1 => "argument registers when the traced function goes on",
+            Clause::P2 => "vector registers when the traced function goes on",
+            Clause::P3 => "result registers when the parent goes on",
+            Clause::P5 => "callee-saved and platform registers on every way out",
+            Clause::P6 => "flags where promised, control words always",
+            Clause::P7 => "stack pointer, and memory outside the frame",
+            Clause::P8 => "stack alignment at each call",
+            Clause::P9 => "return address and next hop on every way out",
+            Clause::P10 => "what the callback is given",
+            Clause::P11 => "what the callback decided takes effect",
+            Clause::Coverage => "every instruction was executed",
+        }
+    }
+}
+
+/// The outcome of one clause for one trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It held every time it was checked.
+    Pass,
+    /// It failed.
+    Fail,
+    /// It does not hold, as the contract says with a reason.
+    Deviates,
+    /// It was not checked, for the reason given. Never counted as a pass.
+    Skip,
+}
+
+/// One failed check.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Failure {
+    /// The clause.
+    pub clause: Clause,
+    /// The register, slot or place.
+    pub place: String,
+    /// What should have been there.
+    pub expected: String,
+    /// What was there.
+    pub found: String,
+    /// Where the check was made, as symbol+offset.
+    pub at: String,
+    /// The last instruction that wrote the register, as symbol+offset and text; empty if none did.
+    pub last_writer: String,
+    /// Lines of code around the last writer, or around the place of the check.
+    pub context: Vec<String>,
+    /// The command that runs exactly this case again.
+    pub replay: String,
+}
+
+/// The outcome of one clause.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// The architecture.
+    pub arch: String,
+    /// The symbol.
+    pub trampoline: String,
+    /// `name=value` for every option.
+    pub options: String,
+    /// The clause.
+    pub clause: &'static str,
+    /// The outcome.
+    pub verdict: Verdict,
+    /// Why, if it is not a plain pass.
+    pub reason: String,
+    /// How many single comparisons led to it.
+    pub checks: u64,
+    /// The first failures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+}
+
+/// Counts of verdicts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[allow(missing_docs, reason = "the verdicts' names")]
+pub struct Summary {
+    pub pass: usize,
+    pub fail: usize,
+    pub deviates: usize,
+    pub skip: usize,
+}
+
+/// What became of a register between site and resumption, over all runs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct RegisterFate {
+    /// It had its value again.
+    pub kept: u64,
+    /// It had another one.
+    pub changed: u64,
+    /// The contract promises it.
+    pub promised: bool,
+}
+
+/// The fates of one trampoline's registers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Survival {
+    /// The architecture.
+    pub arch: String,
+    /// The symbol.
+    pub trampoline: String,
+    /// By register.
+    pub registers: BTreeMap<String, RegisterFate>,
+}
+
+/// Everything that a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// The format's version.
+    pub version: u32,
+    /// Counts over `results`.
+    pub summary: Summary,
+    /// The seed of all random values.
+    pub seed: u64,
+    /// The engine and its version.
+    pub engine: String,
+    /// Functions run: each one unpatched, enabled and disabled.
+    pub scenarios: u64,
+    /// One row per arch, trampoline, options and clause.
+    pub results: Vec<Row>,
+    /// Register by register, over all options.
+    pub registers: Vec<Survival>,
+}
+
+impl Report {
+    /// Recount `summary`.
+    pub fn recount(&mut self) {
+        let count = |v| self.results.iter().filter(|r| r.verdict == v).count();
+        self.summary = Summary {
+            pass: count(Verdict::Pass),
+            fail: count(Verdict::Fail),
+            deviates: count(Verdict::Deviates),
+            skip: count(Verdict::Skip),
+        };
+    }
+}

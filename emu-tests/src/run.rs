@@ -1,0 +1,922 @@
+//! Which cases are run, and how: each function unpatched, enabled and disabled, and what must agree.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use codegen::abi::{Loc, RegSet};
+use codegen::contract::Contract;
+use codegen::error::{Error, Result};
+use codegen::isa::{Backend, SiteState, Write};
+use codegen::link::{Image, Input, link};
+use codegen::spec::Kind;
+use rayon::prelude::*;
+use unicorn_engine::{HookType, Unicorn};
+
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
+use crate::disasm::{Decoded, decode};
+use crate::fixture::{FIXTURES, Fixture, Function, functions};
+use crate::report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
+use crate::rng::Rng;
+use crate::trace::{self, CALLBACK, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace};
+
+/// Bytes above SP that hold stack arguments and canaries.
+const ABOVE: u64 = 256;
+/// Bytes for a result returned in memory.
+const RESULT: u64 = 64;
+/// Failures that are kept per row.
+const KEPT_FAILURES: usize = 3;
+
+/// The trampolines of one architecture under one set of options, to be judged.
+pub struct Suite {
+    /// The architecture.
+    pub backend: &'static dyn Backend,
+    /// The object that defines the trampolines.
+    pub object: Vec<u8>,
+    /// Their contracts, one per trampoline.
+    pub contracts: Vec<Contract>,
+    /// `name=value` for every option.
+    pub options: String,
+    /// What makes the command line choose these options again.
+    pub replay: String,
+    /// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
+    pub op_offsets: (u64, u64),
+    /// Notes by symbol and offset, for the lines around a failure.
+    pub notes: BTreeMap<(String, u64), String>,
+}
+
+/// Which cases to run.
+#[derive(Clone, Default, Debug)]
+pub struct Filter {
+    /// Only these trampolines; empty means all.
+    pub trampolines: Vec<String>,
+    /// Only this function.
+    pub function: Option<String>,
+    /// Only this situation.
+    pub situation: Option<String>,
+    /// Only this fixture.
+    pub fixture: Option<String>,
+}
+
+/// Called with the number of finished and of all groups.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// The class of handler.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Handler {
+    /// Overwrites general registers only, as kernel C does.
+    #[default]
+    General,
+    /// Overwrites vector registers too.
+    Any,
+}
+
+/// What the callback does besides overwriting.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Situation {
+    pub args: bool,
+    pub ip: bool,
+    pub direct: bool,
+    pub early: bool,
+    pub parent: bool,
+    pub results: bool,
+    /// No callback is attached: the slot calls this stub.
+    pub stub: Option<Kind>,
+}
+
+impl Situation {
+    fn name(self) -> String {
+        let parts = [
+            (self.args, "args"),
+            (self.ip, "ip"),
+            (self.direct, "direct"),
+            (self.early, "early-direct"),
+            (self.parent, "parent"),
+            (self.results, "results"),
+            (self.stub == Some(Kind::Stub), "stub"),
+            (self.stub == Some(Kind::StubGraph), "stub-graph"),
+        ];
+        let on: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+        if on.is_empty() { "plain".to_owned() } else { on.join("+") }
+    }
+
+    /// The situations that this kind of trampoline can be in.
+    fn all(contract: &Contract) -> Vec<Situation> {
+        let plain = Situation::default();
+        let Kind::Entry(_) = contract.kind else { return vec![plain] };
+        let mut all = Vec::new();
+        for bits in 0..16 {
+            let s = Situation {
+                args: bits & 1 != 0,
+                ip: bits & 2 != 0,
+                direct: bits & 4 != 0,
+                parent: bits & 8 != 0,
+                ..plain
+            };
+            if !s.direct || contract.direct {
+                all.push(s);
+            }
+        }
+        all.push(Situation { parent: true, results: true, ..plain });
+        all.extend([Kind::Stub, Kind::StubGraph].map(|k| Situation { stub: Some(k), ..plain }));
+        if contract.early_direct {
+            all.push(Situation { early: true, ..plain });
+        }
+        all
+    }
+}
+
+/// One run of one function.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Case {
+    /// The trampoline at the site.
+    pub attach: usize,
+    pub function: usize,
+    pub situation: Situation,
+    pub handler: Handler,
+    pub seed: u64,
+    pub sret: bool,
+    /// SP modulo 16 at the function's entry.
+    pub sp: u64,
+    pub new_args: [u64; 8],
+    pub new_results: [u64; 2],
+}
+
+/// What a run leaves behind.
+#[derive(Clone, PartialEq, Debug)]
+struct Outcome {
+    registers: Snapshot,
+    above: Vec<u8>,
+    result: Vec<u8>,
+}
+
+/// A linked image on an engine.
+struct Bench<'s> {
+    suite: &'s Suite,
+    fixture: &'static Fixture,
+    functions: &'s [Function],
+    image: Image,
+    registers: Registers,
+    uc: Unicorn<'static, Trace>,
+    places: trace::Places,
+    scratch: u64,
+    callback: u64,
+    slots: Vec<u64>,
+    op_cell: (u64, u64),
+    ranges: Vec<(u64, u64)>,
+}
+
+/// Run all cases of all suites that pass the filter.
+///
+/// # Errors
+/// An object that does not link with the fixtures, or an engine that does not start; never a failed check.
+pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Report> {
+    let functions = functions()?;
+    validate(suites, filter, &functions)?;
+    let groups: Vec<(usize, &'static Fixture)> = suites
+        .iter()
+        .enumerate()
+        .flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f)))
+        .collect();
+    if groups.is_empty() {
+        return Err(Error::new("no fixture fits these options: see emu-tests/fixtures/fixtures.toml"));
+    }
+    let (done, all) = (AtomicU64::new(0), groups.len() as u64);
+    let parts: Vec<Result<(usize, Part)>> = groups
+        .par_iter()
+        .map(|&(i, fixture)| {
+            let part = Bench::new(&suites[i], fixture, &functions)?.run(filter, seed)?;
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+            Ok((i, part))
+        })
+        .collect();
+    let mut merged: Vec<Part> = suites.iter().map(|s| Part::new(s.contracts.len())).collect();
+    for part in parts {
+        let (i, part) = part?;
+        merged[i].absorb(part);
+    }
+    Ok(report(suites, &merged, filter, seed))
+}
+
+fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {
+    if let Some(wanted) = &filter.function
+        && !functions.iter().any(|f| f.name == *wanted)
+    {
+        return Err(Error::unknown("function", wanted, functions.iter().map(|f| f.name.as_str())));
+    }
+    if let Some(wanted) = &filter.situation {
+        let mut known: Vec<String> = Vec::new();
+        for contract in suites.iter().flat_map(|s| &s.contracts) {
+            for name in Situation::all(contract).into_iter().map(Situation::name) {
+                if !known.contains(&name) {
+                    known.push(name);
+                }
+            }
+        }
+        if !known.contains(wanted) {
+            return Err(Error::unknown("situation", wanted, known.iter().map(String::as_str)));
+        }
+    }
+    if let Some(wanted) = &filter.fixture
+        && !FIXTURES.iter().any(|f| f.variant == wanted)
+    {
+        return Err(Error::unknown("fixture", wanted, FIXTURES.iter().map(|f| f.variant)));
+    }
+    Ok(())
+}
+
+/// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
+/// each function where its trampolines look for one.
+fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
+    let mask = suite.backend.machine().e_flags_abi;
+    let wants_op = suite.contracts.iter().any(|c| c.early_direct);
+    FIXTURES.iter().filter(move |f| {
+        f.arch == suite.backend.facts().name
+            && e_flags(f.functions) & mask == e_flags(&suite.object) & mask
+            && (!wants_op || f.variant.starts_with("callops"))
+            && filter.fixture.as_ref().is_none_or(|v| f.variant == v)
+    })
+}
+
+/// `e_flags` of an ELF64 object; the linker checks the rest.
+fn e_flags(object: &[u8]) -> u32 {
+    object.get(48..52).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// What was found and counted, per trampoline.
+struct Part {
+    findings: Vec<(Finding, Case, String, &'static str)>,
+    checks: Vec<[u64; Clause::ALL.len()]>,
+    fates: Vec<[(u64, u64); 32]>,
+    vectors_lost: Vec<u64>,
+    vector_runs: Vec<u64>,
+    /// Offsets of instructions never executed, by trampoline; `None` until something ran.
+    missed: Vec<Option<Vec<u64>>>,
+    instructions: Vec<usize>,
+    failed: Vec<[u64; Clause::ALL.len()]>,
+    failures: Vec<Vec<Failure>>,
+    scenarios: u64,
+}
+
+impl Part {
+    fn new(n: usize) -> Part {
+        Part {
+            findings: Vec::new(),
+            checks: vec![[0; Clause::ALL.len()]; n],
+            fates: vec![[(0, 0); 32]; n],
+            vectors_lost: vec![0; n],
+            vector_runs: vec![0; n],
+            missed: vec![None; n],
+            instructions: vec![0; n],
+            failed: vec![[0; Clause::ALL.len()]; n],
+            failures: vec![Vec::new(); n],
+            scenarios: 0,
+        }
+    }
+
+    fn absorb(&mut self, other: Part) {
+        for i in 0..self.checks.len() {
+            for c in 0..Clause::ALL.len() {
+                self.checks[i][c] += other.checks[i][c];
+                self.failed[i][c] += other.failed[i][c];
+            }
+            for r in 0..32 {
+                self.fates[i][r].0 += other.fates[i][r].0;
+                self.fates[i][r].1 += other.fates[i][r].1;
+            }
+            self.vectors_lost[i] += other.vectors_lost[i];
+            self.vector_runs[i] += other.vector_runs[i];
+            self.instructions[i] = self.instructions[i].max(other.instructions[i]);
+            self.failures[i].extend(other.failures[i].iter().cloned());
+            self.missed[i] = match (self.missed[i].take(), &other.missed[i]) {
+                (Some(a), Some(b)) => Some(a.into_iter().filter(|o| b.contains(o)).collect()),
+                (a, b) => a.or_else(|| b.clone()),
+            };
+        }
+        self.scenarios += other.scenarios;
+    }
+}
+
+impl<'s> Bench<'s> {
+    fn new(suite: &'s Suite, fixture: &'static Fixture, functions: &'s [Function]) -> Result<Bench<'s>> {
+        let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
+        let inputs = [
+            Input { name: "trampolines", bytes: &suite.object },
+            Input { name: &name("functions.o"), bytes: fixture.functions },
+            Input { name: &name("callbacks.o"), bytes: fixture.callbacks },
+        ];
+        let linked = link(suite.backend, &inputs, &Default::default())?;
+        let image = Image::from_elf(&linked.to_elf()?)?;
+        let address = |symbol: &str| {
+            let found = image.symbol(symbol).map(|s| s.address);
+            found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
+        };
+        let registers = Registers { machine: suite.backend.machine(), abi: &suite.backend.facts().abi };
+
+        let code = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
+        let (base, end) = code.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)));
+        let size = (end - base) as usize;
+        let (mut regions, mut marks) = (vec![trace::ELSEWHERE; size], vec![0u8; size]);
+        let mut fill = |from: u64, len: u64, region: u8| {
+            let at = (from - base) as usize;
+            regions[at..at + len as usize].fill(region);
+        };
+        for f in functions {
+            let symbol = image.symbol(&f.name).ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
+            fill(symbol.address, symbol.size, FUNCTION);
+        }
+        let mut ranges = Vec::new();
+        for (i, contract) in suite.contracts.iter().enumerate() {
+            let symbol = image
+                .symbol(&contract.name)
+                .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
+            fill(symbol.address, symbol.size, TRAMPOLINE + i as u8);
+            marks[(symbol.address - base) as usize] |= ENTRY;
+            ranges.push((symbol.address, symbol.size));
+        }
+        for site in &image.sites {
+            marks[(site.ip - base) as usize] |= SITE;
+        }
+        for (symbol, mark) in
+            [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
+        {
+            marks[(address(symbol)? - base) as usize] |= mark;
+        }
+        let slots = ["ftrace_call", "ftrace_regs_call"].iter().filter_map(|s| image.symbol(s)).map(|s| s.address);
+        let slots = slots.collect();
+        let op = address("ops")?;
+        let places = trace::Places { op, return_to_handler: address("return_to_handler")?, ..Default::default() };
+        let trace = Trace {
+            registers: Some(registers),
+            site: Some(&suite.backend.facts().site),
+            contracts: suite.contracts.clone(),
+            base,
+            regions,
+            marks,
+            visited: vec![false; size],
+            ..Trace::default()
+        };
+        let mut uc = load(suite.backend, &image, trace)?;
+        let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
+        uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
+        let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
+        uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
+            uc.get_data_mut().access(at, size, true);
+            true
+        })
+        .map_err(hook)?;
+        uc.add_mem_hook(HookType::MEM_READ, stack.0, stack.1, |uc, _, at, size, _| {
+            uc.get_data_mut().access(at, size, false);
+            true
+        })
+        .map_err(hook)?;
+        Ok(Bench {
+            suite,
+            fixture,
+            functions,
+            callback: address("callback")?,
+            scratch: address("scratch")?,
+            op_cell: (op + suite.op_offsets.0, op + suite.op_offsets.1),
+            image,
+            registers,
+            uc,
+            places,
+            slots,
+            ranges,
+        })
+    }
+
+    fn address(&self, symbol: &str) -> u64 {
+        self.image.symbol(symbol).map_or(0, |s| s.address)
+    }
+
+    fn run(mut self, filter: &Filter, seed: u64) -> Result<Part> {
+        let mut part = Part::new(self.suite.contracts.len());
+        self.patch_all(SiteState::Disabled, None)?;
+        for attach in 0..self.suite.contracts.len() {
+            let contract = self.suite.contracts[attach].clone();
+            let wanted = filter.trampolines.is_empty()
+                || filter.trampolines.contains(&contract.name)
+                || matches!(contract.kind, Kind::Entry(_));
+            let attachable = matches!(contract.kind, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_));
+            if !attachable || !wanted {
+                continue;
+            }
+            let cases = self.cases(attach, &contract, filter, seed);
+            if cases.is_empty() {
+                continue;
+            }
+            // Unpatched: what must come out. Enabled. Disabled again: as if nothing had been.
+            let mut expected = Vec::with_capacity(cases.len());
+            for case in &cases {
+                expected.push(self.reference(case)?);
+            }
+            let one = matches!(contract.kind, Kind::Direct(_));
+            if !one {
+                self.patch_all(SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op }, None)?;
+            }
+            let mut patched = None;
+            for (case, expected) in cases.iter().zip(&expected) {
+                if one && patched != Some(case.function) {
+                    self.patch_all(SiteState::Disabled, patched)?;
+                    patched = Some(case.function);
+                    let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
+                    self.patch_all(state, patched)?;
+                }
+                self.enabled(case, expected, &mut part)?;
+            }
+            self.patch_all(SiteState::Disabled, None)?;
+            for (case, expected) in cases.iter().zip(&expected) {
+                if case.situation == Situation::default() {
+                    self.disabled(case, expected, &mut part)?;
+                }
+            }
+            part.scenarios += cases.len() as u64;
+        }
+        self.count(&mut part)?;
+        self.explain(&mut part)?;
+        Ok(part)
+    }
+
+    fn cases(&self, attach: usize, contract: &Contract, filter: &Filter, seed: u64) -> Vec<Case> {
+        let abi = self.registers.abi;
+        let mut cases = Vec::new();
+        for (i, f) in self.functions.iter().enumerate() {
+            if filter.function.as_ref().is_some_and(|name| *name != f.name) || f.name.ends_with("_livepatch") {
+                continue;
+            }
+            // A direct-call trampoline is for functions with as many argument registers as it keeps.
+            let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
+            if let Kind::Direct(d) = contract.kind
+                && (d.args as usize != in_registers.min(abi.args.len() - usize::from(d.ip)) || in_registers > 12)
+            {
+                continue;
+            }
+            for situation in Situation::all(contract) {
+                let name = situation.name();
+                if filter.situation.as_ref().is_some_and(|s| *s != name) || (situation.ip && f.livepatch.is_none()) {
+                    continue;
+                }
+                for handler in [Handler::General, Handler::Any] {
+                    for &sp in self.registers.machine.entry_sp {
+                        // A stack that is misaligned for the psABI is for code that says it can live with it.
+                        let case_seed = Rng::new(seed, (i as u64) << 8 | sp).next();
+                        let mut rng = Rng::new(case_seed, 3);
+                        cases.push(Case {
+                            attach,
+                            function: i,
+                            situation,
+                            handler,
+                            seed: case_seed,
+                            sret: f.sret,
+                            sp,
+                            new_args: std::array::from_fn(|_| rng.canary()),
+                            new_results: std::array::from_fn(|_| rng.canary()),
+                        });
+                    }
+                }
+            }
+        }
+        cases
+    }
+
+    /// Registers and stack at the function's entry.
+    fn initial(&self, case: &Case) -> (Snapshot, u64, Vec<u8>) {
+        let (abi, machine) = (self.registers.abi, self.registers.machine);
+        let mut rng = Rng::new(case.seed, 1);
+        let mut all = Snapshot { flags: if case.seed & 1 == 0 { 0 } else { u64::MAX }, ..Snapshot::default() };
+        for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
+            all.gpr[reg.0 as usize] = rng.canary();
+        }
+        all.vectors = machine.vectors.iter().map(|_| rng.vector()).collect();
+        if machine.vector_bytes == 8 {
+            all.vectors.iter_mut().for_each(|v| v[8..].fill(0));
+        }
+        for (slot, reg) in all.control.iter_mut().zip(machine.control) {
+            *slot = self.uc.reg_read(reg.id).unwrap_or(0);
+        }
+        let sp = STACK_TOP - 2 * ABOVE - 16 + case.sp;
+        all.gpr[abi.sp.0 as usize] = sp;
+        let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
+        match abi.link {
+            Some(link) => all.gpr[link.0 as usize] = EXIT,
+            None => above[..8].copy_from_slice(&EXIT.to_le_bytes()),
+        }
+        if case.sret {
+            all.gpr[abi.sret.0 as usize] = self.scratch;
+        }
+        (all, sp, above)
+    }
+
+    fn go(&mut self, case: &Case, start: u64, initial: &Snapshot, sp: u64, above: &[u8], enabled: bool) -> Outcome {
+        self.uc.get_data_mut().places = self.places.clone();
+        self.uc.get_data_mut().begin(case, enabled);
+        self.registers.load(&mut self.uc, initial);
+        let clean = vec![0; (STACK_SIZE / 4) as usize];
+        let _ = self.uc.mem_write(sp - clean.len() as u64, &clean);
+        let _ = self.uc.mem_write(sp, above);
+        let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
+        let ended = self.uc.emu_start(start, EXIT, 0, 0);
+        let pc = self.uc.pc_read().unwrap_or(0);
+        let mut trace = std::mem::take(self.uc.get_data_mut());
+        match ended {
+            Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
+            Ok(()) => trace.stopped(pc, "stopped before the exit"),
+            Err(e) => trace.stopped(pc, &format!("emulator: {e:?}")),
+        }
+        *self.uc.get_data_mut() = trace;
+        let mut outcome = Outcome {
+            registers: self.registers.snapshot(&self.uc),
+            above: vec![0; above.len()],
+            result: vec![0; RESULT as usize],
+        };
+        let _ = self.uc.mem_read(sp, &mut outcome.above);
+        let _ = self.uc.mem_read(self.scratch, &mut outcome.result);
+        outcome
+    }
+
+    /// The same function with the arguments that the callback will substitute, or the function that it redirects to.
+    fn reference(&mut self, case: &Case) -> Result<Outcome> {
+        let (mut initial, sp, above) = self.initial(case);
+        let f = &self.functions[case.function];
+        if case.situation.args {
+            for (&reg, &value) in self.registers.abi.args.iter().zip(&case.new_args) {
+                if !(case.sret && reg == self.registers.abi.sret) {
+                    initial.gpr[reg.0 as usize] = value;
+                }
+            }
+        }
+        let name = match (&f.livepatch, case.situation.ip) {
+            (Some(other), true) => other,
+            _ => &f.name,
+        };
+        let start = self.address(name);
+        let mut outcome = self.go(case, start, &initial, sp, &above, false);
+        if let Some(finding) = self.uc.get_data_mut().findings.pop() {
+            return Err(Error::new(format!(
+                "{}: {} does not run unpatched: {} at {:#x}",
+                self.fixture.variant, name, finding.place, finding.pc
+            )));
+        }
+        if case.situation.results {
+            for (&reg, &value) in self.registers.abi.rets.iter().zip(&case.new_results) {
+                outcome.registers.gpr[reg.0 as usize] = value;
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn enabled(&mut self, case: &Case, expected: &Outcome, part: &mut Part) -> Result<()> {
+        self.prepare(case)?;
+        let (initial, sp, above) = self.initial(case);
+        let start = self.address(&self.functions[case.function].name);
+        let outcome = self.go(case, start, &initial, sp, &above, true);
+        let trace = self.uc.get_data_mut();
+        let seen = trace.sites_seen;
+        let entered = trace.entered;
+        let mut findings = std::mem::take(&mut trace.findings);
+        if findings.is_empty() {
+            self.agree(case, expected, &outcome, entered, &mut findings);
+        }
+        if seen == 0 {
+            findings.push(Finding {
+                clause: Clause::P9,
+                trampoline: case.attach,
+                place: "the site was never reached".into(),
+                register: None,
+                expected: 1,
+                found: 0,
+                pc: start,
+            });
+        }
+        let abi_vectors = case.handler == Handler::Any;
+        if abi_vectors && case.situation.stub.is_none() && !case.situation.early {
+            part.vector_runs[case.attach] += 1;
+        }
+        let function = self.functions[case.function].name.clone();
+        part.findings.extend(findings.into_iter().map(|f| (f, case.clone(), function.clone(), self.fixture.variant)));
+        Ok(())
+    }
+
+    /// Set what is patched or stored before this case runs.
+    fn prepare(&mut self, case: &Case) -> Result<()> {
+        let abi = self.registers.abi;
+        let f = &self.functions[case.function];
+        // Every site is traced, inner functions too, so the direct trampoline is the one that keeps all arguments.
+        let direct = self.suite.contracts.iter().position(|c| {
+            matches!(c.kind, Kind::Direct(d) if d.args as usize == abi.args.len() && !d.ip)
+        });
+        self.places.direct = direct.map_or(0, |i| self.ranges[i].0);
+        self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.address(name));
+        let func = match case.situation.stub {
+            Some(kind) => self.address(kind.symbol()),
+            None => self.callback,
+        };
+        let early = if case.situation.early { self.places.direct } else { 0 };
+        if self.suite.contracts.iter().any(|c| c.early_direct) {
+            put_word(&mut self.uc, self.op_cell.0, func);
+            put_word(&mut self.uc, self.op_cell.1, early);
+        }
+        let writes: Vec<Write> =
+            self.slots.iter().map(|&s| self.suite.backend.patch_call(s, func)).collect::<Result<_>>()?;
+        for write in writes {
+            let mut now = vec![0; write.bytes.len()];
+            let known = self.uc.mem_read(write.at, &mut now).is_ok() && now == write.bytes;
+            if !known {
+                write_code(&mut self.uc, &[write])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enabled against unpatched: everything but what a contract declares clobbered.
+    fn agree(&self, case: &Case, expected: &Outcome, found: &Outcome, entered: u64, findings: &mut Vec<Finding>) {
+        let (abi, site) = (self.registers.abi, &self.suite.backend.facts().site);
+        let mut free = RegSet::EMPTY;
+        for (i, contract) in self.suite.contracts.iter().enumerate() {
+            if entered >> i & 1 == 1 {
+                free = free.union(contract.clobbered);
+            }
+        }
+        for loc in [site.pc, site.parent_ip] {
+            if let Loc::Reg(reg) = loc {
+                free = free.union(RegSet::of(&[reg]));
+            }
+        }
+        let always = RegSet::of(abi.rets).union(abi.callee_saved).union(abi.platform);
+        let free = free.minus(always).union(site.lost);
+        let finding = |clause, place: String, register, expected, found| Finding {
+            clause,
+            trampoline: case.attach,
+            place,
+            register,
+            expected,
+            found,
+            pc: EXIT,
+        };
+        for reg in always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp])).iter() {
+            let (want, have) = (expected.registers.gpr[reg.0 as usize], found.registers.gpr[reg.0 as usize]);
+            if want != have {
+                let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
+                let place = format!("{} after the function, against the unpatched run", abi.name(reg));
+                findings.push(finding(clause, place, Some(reg), want, have));
+            }
+        }
+        let pairs = [(&expected.above, &found.above, "stack"), (&expected.result, &found.result, "result in memory")];
+        for (want, have, what) in pairs {
+            if let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b) {
+                let place = format!("{what}+{i:#x}, against the unpatched run");
+                findings.push(finding(Clause::P7, place, None, u64::from(want[i]), u64::from(have[i])));
+            }
+        }
+    }
+
+    fn disabled(&mut self, case: &Case, expected: &Outcome, part: &mut Part) -> Result<()> {
+        let outcome = self.reference(case)?;
+        if outcome != *expected {
+            let name = self.functions[case.function].name.clone();
+            let finding = Finding {
+                clause: Clause::P9,
+                trampoline: case.attach,
+                place: "disabled again, the function behaves differently".into(),
+                register: None,
+                expected: expected.registers.gpr[self.registers.abi.rets[0].0 as usize],
+                found: outcome.registers.gpr[self.registers.abi.rets[0].0 as usize],
+                pc: EXIT,
+            };
+            part.findings.push((finding, case.clone(), name, self.fixture.variant));
+        }
+        Ok(())
+    }
+
+    /// Patch the site of one function, or all.
+    fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
+        let start = only.map(|i| self.address(&self.functions[i].name));
+        let mut writes = Vec::new();
+        for site in self.image.sites.iter().filter(|s| start.is_none_or(|a| s.start == a)) {
+            writes.extend(self.suite.backend.patch_site(site.ip, state, site.has_op)?);
+        }
+        write_code(&mut self.uc, &writes)
+    }
+
+    /// Counters and coverage.
+    fn count(&mut self, part: &mut Part) -> Result<()> {
+        let trace = self.uc.get_data_mut();
+        let visited = std::mem::take(&mut trace.visited);
+        let base = trace.base;
+        part.checks.clone_from(&trace.checks);
+        part.fates.clone_from(&trace.fates);
+        part.vectors_lost.clone_from(&trace.vectors_lost);
+        let n = self.suite.contracts.len();
+        part.checks.resize(n, [0; Clause::ALL.len()]);
+        part.fates.resize(n, [(0, 0); 32]);
+        part.vectors_lost.resize(n, 0);
+        for i in 0..n {
+            let decoded: Vec<Decoded> = self.decode(i)?.into_iter().filter(|d| !d.trap).collect();
+            let missed: Vec<u64> = decoded
+                .iter()
+                .filter(|d| !visited[(d.at - base) as usize])
+                .map(|d| d.at - self.ranges[i].0)
+                .collect();
+            part.instructions[i] = decoded.len();
+            if missed.len() < decoded.len() {
+                part.missed[i] = Some(missed);
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&self, i: usize) -> Result<Vec<Decoded>> {
+        let (start, size) = self.ranges[i];
+        let code = self.image.bytes(start, size as usize).unwrap_or_default();
+        decode(self.registers.machine, code, start)
+    }
+
+    fn symbolic(&self, pc: u64) -> String {
+        let inside = |s: &&codegen::link::Symbol| s.size > 0 && (s.address..s.address + s.size).contains(&pc);
+        if pc == EXIT {
+            return "the caller".into();
+        }
+        match self.image.symbols.iter().find(inside) {
+            Some(s) => format!("{}+{:#x}", s.name, pc - s.address),
+            None => format!("{pc:#x}"),
+        }
+    }
+
+    /// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
+    fn explain(&mut self, part: &mut Part) -> Result<()> {
+        let findings = std::mem::take(&mut part.findings);
+        for (finding, case, function, fixture) in findings {
+            let t = finding.trampoline;
+            part.failed[t][finding.clause as usize] += 1;
+            if part.failures[t].iter().filter(|f| f.clause == finding.clause).count() >= KEPT_FAILURES {
+                continue;
+            }
+            let writer = match finding.register {
+                Some(reg) => self.last_writer(&case, reg.0 as usize, finding.found)?,
+                None => None,
+            };
+            let around = writer.unwrap_or(finding.pc);
+            let owner = self.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(t);
+            let lines = self.decode(owner)?;
+            let at = lines.iter().position(|d| d.at == around);
+            let text = |d: &Decoded| {
+                let offset = d.at - self.ranges[owner].0;
+                let note = self.suite.notes.get(&(self.suite.contracts[owner].name.clone(), offset));
+                let note = note.map_or(String::new(), |n| format!("  {} {n}", self.suite.backend.facts().comment));
+                let marker = if d.at == around { "=>" } else { "  " };
+                format!("{marker} {offset:4x}  {}{note}", d.text)
+            };
+            let context = match at {
+                Some(i) => lines[i.saturating_sub(3)..(i + 3).min(lines.len())].iter().map(text).collect(),
+                None => Vec::new(),
+            };
+            let last_writer = match (writer, at) {
+                (Some(pc), Some(i)) => format!("{}: {}", self.symbolic(pc), lines[i].text),
+                _ => String::new(),
+            };
+            let situation = case.situation.name();
+            part.failures[t].push(Failure {
+                clause: finding.clause,
+                place: finding.place,
+                expected: format!("{:#x}", finding.expected),
+                found: format!("{:#x}", finding.found),
+                at: self.symbolic(finding.pc),
+                last_writer,
+                context,
+                replay: format!(
+                    "{} --fixture {fixture} --function {function} --situation {situation}",
+                    self.suite.replay.replace("TRAMPOLINE", &self.suite.contracts[case.attach].name)
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// The trampoline instruction that gave a register its final value, if one did.
+    fn last_writer(&mut self, case: &Case, reg: usize, value: u64) -> Result<Option<u64>> {
+        let kind = self.suite.contracts[case.attach].kind;
+        let only = matches!(kind, Kind::Direct(_)).then_some(case.function);
+        let state = SiteState::Enabled { target: self.ranges[case.attach].0, op: self.places.op };
+        self.patch_all(state, only)?;
+        self.uc.get_data_mut().recording = Some(Vec::new());
+        let (initial, sp, above) = self.initial(case);
+        self.prepare(case)?;
+        let start = self.address(&self.functions[case.function].name);
+        self.go(case, start, &initial, sp, &above, true);
+        let recorded = self.uc.get_data_mut().recording.take().unwrap_or_default();
+        self.uc.get_data_mut().findings.clear();
+        self.patch_all(SiteState::Disabled, None)?;
+        let changed = recorded.windows(2).rev().find(|w| w[0].1[reg] != w[1].1[reg] && w[1].1[reg] == value);
+        Ok(changed.map(|w| w[0].0).or_else(|| recorded.last().filter(|r| r.1[reg] != value).map(|r| r.0)))
+    }
+}
+
+fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Report {
+    let mut results = Vec::new();
+    let mut registers: BTreeMap<(usize, String), Survival> = BTreeMap::new();
+    for (suite, part) in suites.iter().zip(parts) {
+        for (i, contract) in suite.contracts.iter().enumerate() {
+            let shown = filter.trampolines.is_empty() || filter.trampolines.contains(&contract.name);
+            if !shown {
+                continue;
+            }
+            for clause in Clause::ALL {
+                results.push(row(suite, part, contract, i, clause, filter));
+            }
+            let abi = &suite.backend.facts().abi;
+            let key = (order_of(suites, suite), contract.name.clone());
+            let survival = registers.entry(key).or_insert_with(|| Survival {
+                arch: suite.backend.facts().name.to_owned(),
+                trampoline: contract.name.clone(),
+                registers: BTreeMap::new(),
+            });
+            for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
+                let (kept, changed) = part.fates[i][reg.0 as usize];
+                let fate: &mut RegisterFate = survival.registers.entry(abi.name(reg).to_owned()).or_default();
+                fate.kept += kept;
+                fate.changed += changed;
+                fate.promised = contract.kept.contains(reg);
+            }
+        }
+    }
+    let (major, minor) = crate::engine_version();
+    let mut report = Report {
+        version: 1,
+        summary: Summary::default(),
+        seed,
+        engine: format!("Unicorn {major}.{minor}"),
+        scenarios: parts.iter().map(|p| p.scenarios).sum(),
+        results,
+        registers: registers.into_values().collect(),
+    };
+    report.recount();
+    report
+}
+
+/// The first suite of the same architecture.
+fn order_of(suites: &[Suite], suite: &Suite) -> usize {
+    let name = suite.backend.facts().name;
+    suites.iter().position(|s| s.backend.facts().name == name).unwrap_or(0)
+}
+
+fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause, filter: &Filter) -> Row {
+    let c = clause as usize;
+    let (checks, failed) = (part.checks[i][c], part.failed[i][c]);
+    let row = |verdict, reason: String| Row {
+        arch: suite.backend.facts().name.to_owned(),
+        trampoline: contract.name.clone(),
+        options: suite.options.clone(),
+        clause: clause.name(),
+        verdict,
+        reason,
+        checks,
+        failures: part.failures[i].iter().filter(|f| f.clause == clause).take(KEPT_FAILURES).cloned().collect(),
+    };
+    if clause == Clause::Coverage {
+        let total = part.instructions[i];
+        return match &part.missed[i] {
+            None => row(Verdict::Fail, "never executed".into()),
+            Some(missed) if missed.is_empty() => row(Verdict::Pass, format!("{total} of {total} instructions")),
+            Some(_) if filter.function.is_some() || filter.situation.is_some() => {
+                row(Verdict::Skip, "not all cases were run".into())
+            }
+            Some(missed) => {
+                let at: Vec<String> = missed.iter().map(|o| format!("{o:#x}")).collect();
+                let n = total - missed.len();
+                row(Verdict::Fail, format!("{n} of {total} instructions; not executed: {}", at.join(" ")))
+            }
+        };
+    }
+    if failed > 0 {
+        return row(Verdict::Fail, format!("{failed} failures"));
+    }
+    if clause == Clause::P2 && part.vectors_lost[i] > 0 {
+        return row(
+            Verdict::Deviates,
+            "holds for handlers that use general registers only, as the contract says; others lose vector registers"
+                .into(),
+        );
+    }
+    if clause == Clause::P3 && part.vectors_lost[i] > 0 && contract.kind == Kind::Return {
+        return row(
+            Verdict::Deviates,
+            "integer results hold; vector results hold for handlers that use general registers only".into(),
+        );
+    }
+    if checks == 0 {
+        return row(Verdict::Skip, not_applicable(contract, clause).into());
+    }
+    row(Verdict::Pass, String::new())
+}
+
+fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
+    match (contract.kind, clause) {
+        (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
+        (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
+        (Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect, Clause::P3) => "runs before the function: no results yet",
+        (Kind::StubDirect, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
+        (Kind::Direct(_), Clause::P11) => "its callee decides nothing",
+        _ => "nothing of this kind in the cases run",
+    }
+}
+

@@ -1,0 +1,664 @@
+//! What happens while a function runs: the site, the callback, the resumption, each checked where it happens.
+//!
+//! The boundaries are those of `bug-corpus.md`, section 0: T0 the patched instruction, T1 the callback's first
+//! instruction, T3 the resumption, T4 the traced function's return, T5 the exit callback, T6 the parent.
+
+use codegen::abi::{Loc, Reg, RegSet};
+use codegen::contract::Contract;
+use codegen::frame::{Back, Content};
+use codegen::spec::Kind;
+use unicorn_engine::Unicorn;
+
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, put_word, word};
+use crate::report::Clause;
+use crate::rng::Rng;
+use crate::run::{Case, Handler};
+
+type Uc<'a> = Unicorn<'a, Trace>;
+
+/// Instructions after which a run is called a loop.
+const BUDGET: u64 = 200_000;
+/// Bytes below SP that a callback overwrites.
+const SCRIBBLE: u64 = 512;
+
+/// Where an address belongs.
+pub(crate) const ELSEWHERE: u8 = 0;
+pub(crate) const FUNCTION: u8 = 1;
+pub(crate) const TRAMPOLINE: u8 = 2;
+
+/// What an address is, besides.
+pub(crate) const SITE: u8 = 1;
+pub(crate) const CALLBACK: u8 = 2;
+pub(crate) const EXIT_HANDLER: u8 = 4;
+pub(crate) const DIRECT_FUNC: u8 = 8;
+pub(crate) const ENTRY: u8 = 16;
+
+/// A check that failed, before it is put into words.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub clause: Clause,
+    pub trampoline: usize,
+    pub place: String,
+    pub register: Option<Reg>,
+    pub expected: u64,
+    pub found: u64,
+    pub pc: u64,
+}
+
+/// Between a site and the resumption.
+#[derive(Debug)]
+pub(crate) struct Activation {
+    /// State at the site, with what the callback changed put in.
+    expect: Snapshot,
+    sp: u64,
+    pc: u64,
+    parent: u64,
+    /// Where the function must go on, and with which return address.
+    resume: u64,
+    returns_to: u64,
+    kept: RegSet,
+    flags_kept: bool,
+    redirected: bool,
+}
+
+/// A return address that a callback replaced.
+#[derive(Debug)]
+pub(crate) struct Hooked {
+    parent: u64,
+    sp: u64,
+}
+
+/// Between a hooked return and the parent.
+#[derive(Debug)]
+pub(crate) struct Exiting {
+    expect: Snapshot,
+    parent: u64,
+    sp: u64,
+}
+
+/// Addresses that the checks need.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Places {
+    pub op: u64,
+    pub return_to_handler: u64,
+    /// The direct trampoline that a callback or op may choose.
+    pub direct: u64,
+    /// Where a redirected function goes on.
+    pub livepatch: u64,
+}
+
+/// Data of the hooks.
+#[derive(Default)]
+pub(crate) struct Trace {
+    pub registers: Option<Registers>,
+    pub site: Option<&'static codegen::abi::Site>,
+    pub contracts: Vec<Contract>,
+    pub base: u64,
+    pub regions: Vec<u8>,
+    pub marks: Vec<u8>,
+    /// Per byte: an instruction was executed there.
+    pub visited: Vec<bool>,
+    pub places: Places,
+    pub case: Case,
+    pub enabled: bool,
+
+    pub(crate) budget: u64,
+    pub(crate) current: Option<usize>,
+    pub(crate) current_region: u8,
+    pub(crate) activations: Vec<Activation>,
+    pub(crate) hooked: Vec<Hooked>,
+    pub(crate) exiting: Option<Exiting>,
+    pub(crate) callbacks: u32,
+    pub(crate) frame_top: u64,
+    pub(crate) written: Vec<u32>,
+    pub(crate) epoch: u32,
+    pub(crate) lowest_store: Option<u64>,
+    /// Trampolines entered, as bits.
+    pub entered: u64,
+    pub sites_seen: u32,
+    pub checks: Vec<[u64; Clause::ALL.len()]>,
+    pub fates: Vec<[(u64, u64); 32]>,
+    pub vectors_lost: Vec<u64>,
+    pub findings: Vec<Finding>,
+    /// Set for a diagnosis: every instruction in a trampoline with the registers before it.
+    pub recording: Option<Vec<(u64, [u64; 32])>>,
+    /// What the results of the outermost function were changed to.
+    pub results: Option<[u64; 2]>,
+}
+
+impl Trace {
+    /// Forget the last run, keep what was counted.
+    pub fn begin(&mut self, case: &Case, enabled: bool) {
+        self.case = case.clone();
+        self.enabled = enabled;
+        self.budget = BUDGET;
+        self.current = None;
+        self.current_region = ELSEWHERE;
+        self.activations.clear();
+        self.hooked.clear();
+        self.exiting = None;
+        self.callbacks = 0;
+        self.lowest_store = None;
+        self.entered = 0;
+        self.sites_seen = 0;
+        self.results = None;
+        self.written.resize((STACK_SIZE / 8) as usize, 0);
+        let contracts = self.contracts.len();
+        self.checks.resize(contracts, [0; Clause::ALL.len()]);
+        self.fates.resize(contracts, [(0, 0); 32]);
+        self.vectors_lost.resize(contracts, 0);
+    }
+
+    fn place(&self, pc: u64) -> (u8, u8) {
+        let i = pc.wrapping_sub(self.base) as usize;
+        (self.regions.get(i).copied().unwrap_or(ELSEWHERE), self.marks.get(i).copied().unwrap_or(0))
+    }
+
+    fn trampoline(&self) -> usize {
+        self.current.unwrap_or(self.case.attach)
+    }
+
+    fn fail(&mut self, clause: Clause, place: impl Into<String>, register: Option<Reg>, pair: (u64, u64), pc: u64) {
+        let trampoline = self.trampoline();
+        let (expected, found) = pair;
+        self.findings.push(Finding { clause, trampoline, place: place.into(), register, expected, found, pc });
+    }
+
+    fn check(&mut self, clause: Clause, place: impl Into<String>, expected: u64, found: u64, pc: u64) {
+        let trampoline = self.trampoline();
+        if let Some(counts) = self.checks.get_mut(trampoline) {
+            counts[clause as usize] += 1;
+        }
+        if expected != found {
+            self.fail(clause, place, None, (expected, found), pc);
+        }
+    }
+
+    /// The run ended without reaching the exit.
+    pub fn stopped(&mut self, pc: u64, why: &str) {
+        self.fail(Clause::P9, why.to_owned(), None, (EXIT, pc), pc);
+    }
+
+    /// A memory access by an instruction, before it takes effect.
+    pub fn access(&mut self, at: u64, size: usize, is_write: bool) {
+        let Some(i) = at.checked_sub(STACK_TOP - STACK_SIZE).map(|d| (d / 8) as usize) else { return };
+        let slots = i..i + size.div_ceil(8);
+        if is_write {
+            for slot in slots {
+                if let Some(w) = self.written.get_mut(slot) {
+                    *w = self.epoch;
+                }
+            }
+        }
+        if self.current_region < TRAMPOLINE || self.frame_top == 0 {
+            return;
+        }
+        let trampoline = self.trampoline();
+        if let Some(counts) = self.checks.get_mut(trampoline) {
+            counts[Clause::P7 as usize] += 1;
+        }
+        if is_write {
+            if at + size as u64 > self.frame_top {
+                self.fail(Clause::P7, "store above sp at the site", None, (self.frame_top, at), 0);
+            }
+            self.lowest_store = Some(self.lowest_store.map_or(at, |l| l.min(at)));
+        } else if at < self.frame_top && self.written.get(i).is_some_and(|w| *w != self.epoch) {
+            self.fail(Clause::P7, format!("load of a slot never written, {} bytes below sp at the site", self.frame_top - at), None, (0, at), 0);
+        }
+    }
+}
+
+/// The hook on every instruction of the image.
+pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
+    let t = uc.get_data_mut();
+    t.budget = t.budget.saturating_sub(1);
+    if t.budget == 0 {
+        t.stopped(pc, "loop: instruction budget used up");
+        let _ = uc.emu_stop();
+        return;
+    }
+    let i = pc.wrapping_sub(t.base) as usize;
+    if let Some(v) = t.visited.get_mut(i) {
+        *v = true;
+    }
+    let (region, mark) = t.place(pc);
+    let was_inside = t.current.is_some();
+    let event = (was_inside && region == FUNCTION)
+        || (t.enabled && mark != 0)
+        || t.lowest_store.is_some()
+        || (t.recording.is_some() && region >= TRAMPOLINE)
+        || (region >= TRAMPOLINE && t.current != Some((region - TRAMPOLINE) as usize));
+    t.current_region = region;
+    if event {
+        // The data is taken out so that the checks can use the engine; it is put back before anything runs on.
+        let mut trace = std::mem::take(uc.get_data_mut());
+        trace.event(uc, pc, region, mark);
+        *uc.get_data_mut() = trace;
+    }
+}
+
+impl Trace {
+    fn event(&mut self, uc: &mut Uc, pc: u64, region: u8, mark: u8) {
+        let Some(registers) = self.registers else { return };
+        if let Some(low) = self.lowest_store.take() {
+            let sp = registers.sp(uc);
+            if low < sp {
+                self.fail(Clause::P7, "store below sp", None, (sp, low), pc);
+            }
+        }
+        if self.recording.is_some() && region >= TRAMPOLINE {
+            let gpr = registers.snapshot(uc).gpr;
+            self.recording.get_or_insert_default().push((pc, gpr));
+        }
+        if self.enabled && region == FUNCTION && self.current.is_some() {
+            self.resumed(uc, pc);
+        }
+        if self.enabled && mark & SITE != 0 && region == FUNCTION {
+            self.at_site(uc, pc);
+        }
+        if region >= TRAMPOLINE {
+            let index = (region - TRAMPOLINE) as usize;
+            if self.current != Some(index) {
+                self.enter(uc, pc, index, mark);
+            }
+        }
+        if self.enabled && self.current.is_some() {
+            match mark & (CALLBACK | EXIT_HANDLER | DIRECT_FUNC) {
+                CALLBACK => self.callback(uc, pc),
+                EXIT_HANDLER => self.exit_handler(uc, pc),
+                DIRECT_FUNC => self.direct_func(uc, pc),
+                _ => {}
+            }
+        }
+    }
+
+    fn parent_here(&self, uc: &Uc, registers: Registers, sp: u64) -> u64 {
+        match registers.abi.link {
+            Some(link) => registers.get(uc, link),
+            None => word(uc, sp),
+        }
+    }
+
+    /// T0.
+    fn at_site(&mut self, uc: &mut Uc, pc: u64) {
+        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        let expect = registers.snapshot(uc);
+        let sp = registers.sp(uc);
+        let parent = self.parent_here(uc, registers, sp);
+        let resume = pc.wrapping_add(site.ip_offset as u64);
+        self.sites_seen += 1;
+        self.epoch += 1;
+        self.frame_top = sp;
+        self.activations.push(Activation {
+            expect,
+            sp,
+            pc: resume,
+            parent,
+            resume,
+            returns_to: parent,
+            kept: RegSet::EMPTY,
+            flags_kept: true,
+            redirected: false,
+        });
+        self.current = Some(self.case.attach);
+        self.entered |= 1 << self.case.attach;
+        if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(self.case.attach)) {
+            (a.kept, a.flags_kept) = (c.kept, c.flags_kept);
+        }
+    }
+
+    /// The first instruction of a trampoline other than the one before.
+    fn enter(&mut self, uc: &mut Uc, pc: u64, index: usize, mark: u8) {
+        let Some(registers) = self.registers else { return };
+        self.entered |= 1 << index;
+        let kind = self.contracts.get(index).map(|c| c.kind);
+        if kind == Some(Kind::Return) && self.current.is_none() {
+            self.current = Some(index);
+            let expect = registers.snapshot(uc);
+            let sp = registers.sp(uc);
+            self.epoch += 1;
+            self.frame_top = sp;
+            // x86: the return slot that RET popped is below SP now, and the trampoline may use it.
+            let hooked = self.hooked.pop();
+            let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
+            let popped = if registers.abi.link.is_none() { 8 } else { 0 };
+            self.check(Clause::P9, "sp when the hooked return arrived", hooked_sp.wrapping_add(popped), sp, pc);
+            self.exiting = Some(Exiting { expect, parent, sp });
+            return;
+        }
+        if self.activations.is_empty() {
+            // The stubs are C functions too, and may be called as such.
+            return;
+        }
+        if mark & ENTRY == 0 {
+            self.fail(Clause::P9, "jump into the middle of a trampoline", None, (0, pc), pc);
+        }
+        if matches!(kind, Some(Kind::Direct(_) | Kind::StubDirect)) {
+            self.direct_entry(uc, pc);
+            if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(index)) {
+                let both = a.kept.minus(a.kept.minus(c.kept));
+                (a.kept, a.flags_kept) = (both, false);
+            }
+            self.current = Some(index);
+        }
+        // A stub called as the callback stays part of the trampoline that called it.
+    }
+
+    /// A trampoline handed over to a direct trampoline: the state must be that of the site.
+    fn direct_entry(&mut self, uc: &mut Uc, pc: u64) {
+        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        let Some(a) = self.activations.last() else { return };
+        let (resume, parent, sp) = (a.resume, a.returns_to, a.sp);
+        let at = |uc: &Uc, loc: Loc| match loc {
+            Loc::Reg(r) => registers.get(uc, r),
+            Loc::Stack(offset) => word(uc, registers.sp(uc).wrapping_add(offset as u64)),
+        };
+        self.check(Clause::P9, "direct trampoline", self.places.direct, pc, pc);
+        self.check(Clause::P9, "pc for the direct trampoline", resume, at(uc, site.pc), pc);
+        self.check(Clause::P9, "parent_ip for the direct trampoline", parent, at(uc, site.parent_ip), pc);
+        self.check(Clause::P7, "sp", sp.wrapping_sub(site.pushed as u64), registers.sp(uc), pc);
+        self.compare_registers(uc, pc, registers);
+    }
+
+    /// T3.
+    fn resumed(&mut self, uc: &mut Uc, pc: u64) {
+        if self.exiting.is_some() {
+            self.parent_resumed(uc, pc);
+            return;
+        }
+        let Some(registers) = self.registers else { return };
+        let Some(a) = self.activations.last() else { return };
+        let (resume, returns_to, sp, redirected) = (a.resume, a.returns_to, a.sp, a.redirected);
+        self.check(Clause::P9, "pc", resume, pc, pc);
+        let sp_now = registers.sp(uc);
+        self.check(Clause::P7, "sp", sp, sp_now, pc);
+        let parent = self.parent_here(uc, registers, sp_now);
+        self.check(Clause::P9, "return address", returns_to, parent, pc);
+        if redirected || returns_to != self.activations.last().map_or(0, |a| a.parent) {
+            self.check(Clause::P11, "way on", resume, pc, pc);
+        }
+        self.compare_registers(uc, pc, registers);
+        self.activations.pop();
+        self.current = None;
+        self.frame_top = 0;
+    }
+
+    /// Registers now, against those at the site with the callback's changes.
+    fn compare_registers(&mut self, uc: &mut Uc, pc: u64, registers: Registers) {
+        let now = registers.snapshot(uc);
+        let Some(a) = self.activations.last() else { return };
+        let (expect, kept, flags_kept) = (a.expect.clone(), a.kept, a.flags_kept);
+        let args = RegSet::of(registers.abi.args).union(registers.abi.hidden);
+        let t = self.trampoline();
+        for reg in registers.abi.callee_saved.union(registers.abi.caller_saved).union(registers.abi.platform).iter() {
+            let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
+            if let Some(fates) = self.fates.get_mut(t) {
+                let fate = &mut fates[reg.0 as usize];
+                if want == have { fate.0 += 1 } else { fate.1 += 1 }
+            }
+            if kept.contains(reg) {
+                let clause = if args.contains(reg) { Clause::P1 } else { Clause::P5 };
+                self.checks[t][clause as usize] += 1;
+                if want != have {
+                    self.fail(clause, registers.abi.name(reg), Some(reg), (want, have), pc);
+                }
+            }
+        }
+        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.machine.vector_args, pc, registers);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "two states and what to compare of them")]
+    fn compare_state(
+        &mut self,
+        expect: &Snapshot,
+        now: &Snapshot,
+        flags_kept: bool,
+        clause: Clause,
+        carriers: &[u8],
+        pc: u64,
+        registers: Registers,
+    ) {
+        if let Some((reg, mask)) = registers.machine.flags.filter(|_| flags_kept) {
+            self.check(Clause::P6, reg.name, expect.flags & mask, now.flags & mask, pc);
+        }
+        for (i, reg) in registers.machine.control.iter().enumerate() {
+            self.check(Clause::P6, reg.name, expect.control[i], now.control[i], pc);
+        }
+        let low = |v: &[u8; 16]| u64::from_le_bytes(v[..8].try_into().unwrap_or_default());
+        match self.case.handler {
+            Handler::General => {
+                for (i, reg) in registers.machine.vectors.iter().enumerate() {
+                    let same = expect.vectors[i] == now.vectors[i];
+                    let found = if same { low(&expect.vectors[i]) } else { low(&now.vectors[i]) ^ u64::from(!same) };
+                    self.check(clause, reg.name, low(&expect.vectors[i]), found, pc);
+                }
+            }
+            Handler::Any => {
+                let lost = carriers.iter().any(|&i| expect.vectors[i as usize] != now.vectors[i as usize]);
+                let t = self.trampoline();
+                if lost && let Some(n) = self.vectors_lost.get_mut(t) {
+                    *n += 1;
+                }
+            }
+        }
+    }
+
+    /// SP at the first instruction of a called C function.
+    fn check_alignment(&mut self, registers: Registers, sp: u64, pc: u64) {
+        let Some(contract) = self.contracts.get(self.trampoline()) else { return };
+        let align = u64::from(contract.stack_align);
+        let at_call = if registers.abi.link.is_none() { sp.wrapping_add(8) } else { sp };
+        self.check(Clause::P8, format!("sp modulo {align} at the call"), 0, at_call % align, pc);
+    }
+
+    /// T1.
+    fn callback(&mut self, uc: &mut Uc, pc: u64) {
+        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        let sp = registers.sp(uc);
+        self.check_alignment(registers, sp, pc);
+        let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
+        let Some(a) = self.activations.last() else { return };
+        let (parent, resume, site_sp, at) = (a.parent, a.pc, a.sp, a.expect.clone());
+        let arg = |uc: &Uc, i: usize| registers.get(uc, registers.abi.args[i]);
+        self.check(Clause::P10, "ip", resume.wrapping_sub(site.ip_offset as u64), arg(uc, 0), pc);
+        self.check(Clause::P10, "parent_ip", parent, arg(uc, 1), pc);
+        self.check(Clause::P10, "op", self.places.op, arg(uc, 2), pc);
+        let fregs = arg(uc, 3);
+        let inside = fregs >= sp && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
+        self.check(Clause::P10, "fregs lies in the frame", 1, u64::from(inside), pc);
+        for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
+            let want = match field.content {
+                Content::Reg(r) => at.gpr[r.0 as usize],
+                Content::Pc => resume,
+                Content::ParentIp => parent,
+                Content::SiteSp => site_sp,
+                Content::Flags => at.flags,
+                Content::Const(n) => n as u64,
+                Content::Direct => 0,
+                Content::ExitSp | Content::Unfilled => continue,
+            };
+            let found = word(uc, fregs.wrapping_add(field.offset as u64));
+            self.check(Clause::P10, format!("fregs->{}", field.member), want, found, pc);
+        }
+        self.callbacks += 1;
+        self.moves(uc, registers, &contract, fregs);
+        self.poison(uc, registers, 1 + u64::from(self.callbacks));
+    }
+
+    /// What the callback decides. Rewriting and redirecting are for the outermost function only, so that a plain run
+    /// with other arguments, or of the other function, tells what must come out.
+    fn moves(&mut self, uc: &mut Uc, registers: Registers, contract: &Contract, fregs: u64) {
+        let case = self.case.clone();
+        let outermost = self.callbacks == 1;
+        let written = |content: Content| {
+            let found = contract.frame.fields.iter().find(|f| f.content == content && f.back == Back::Written);
+            found.map(|f| fregs.wrapping_add(f.offset as u64))
+        };
+        let places = self.places.clone();
+        let site_sp = self.activations.last().map_or(0, |a| a.sp);
+        let mut stored = Vec::new();
+        let Some(a) = self.activations.last_mut() else { return };
+        if case.situation.args && outermost {
+            for (&reg, &value) in registers.abi.args.iter().zip(&case.new_args) {
+                if let Some(at) = written(Content::Reg(reg))
+                    && !(case.sret && reg == registers.abi.sret)
+                {
+                    stored.push((at, value));
+                    a.expect.gpr[reg.0 as usize] = value;
+                }
+            }
+        }
+        if let (true, true, Some(at)) = (case.situation.ip, outermost, written(Content::Pc)) {
+            stored.push((at, places.livepatch));
+            a.resume = places.livepatch;
+            a.redirected = true;
+        }
+        if let (true, Some(at)) = (case.situation.direct, written(Content::Direct)) {
+            stored.push((at, places.direct));
+        }
+        if case.situation.parent {
+            let cell = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(site_sp));
+            if let Some(at) = cell {
+                stored.push((at, places.return_to_handler));
+                a.returns_to = places.return_to_handler;
+                self.hooked.push(Hooked { parent: a.parent, sp: site_sp });
+            }
+        }
+        for (at, value) in stored {
+            if !put_word(uc, at, value) {
+                self.fail(Clause::P11, "store through fregs", None, (value, at), 0);
+            }
+        }
+    }
+
+    /// Overwrite all that a C function may, and the stack below it.
+    fn poison(&mut self, uc: &mut Uc, registers: Registers, purpose: u64) {
+        let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
+        for reg in registers.abi.caller_saved.iter().filter(|&r| Some(r) != registers.abi.link) {
+            let value = rng.canary();
+            registers.set(uc, reg, value);
+        }
+        let flags = if purpose % 2 == 0 { u64::MAX } else { 0 };
+        registers.set_flags(uc, flags);
+        if self.case.handler == Handler::Any {
+            for i in 0..registers.machine.vectors.len() {
+                let value = rng.vector();
+                if !registers.machine.vector_callee_saved.contains(&(i as u8)) {
+                    registers.set_vector(uc, i, &value);
+                }
+            }
+        }
+        let sp = registers.sp(uc);
+        let below: Vec<u8> = (0..SCRIBBLE / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let _ = uc.mem_write(sp.wrapping_sub(SCRIBBLE), &below);
+    }
+
+    /// The function that a direct trampoline calls.
+    fn direct_func(&mut self, uc: &mut Uc, pc: u64) {
+        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        self.check_alignment(registers, registers.sp(uc), pc);
+        let Some(Kind::Direct(direct)) = self.contracts.get(self.trampoline()).map(|c| c.kind) else { return };
+        let Some(a) = self.activations.last() else { return };
+        let (expect, resume) = (a.expect.clone(), a.resume);
+        let mut slot = 0;
+        if direct.ip {
+            let found = registers.get(uc, registers.abi.args[0]);
+            self.check(Clause::P10, "ip", resume.wrapping_sub(site.ip_offset as u64), found, pc);
+            slot = 1;
+        }
+        for i in 0..direct.args as usize {
+            let want = expect.gpr[registers.abi.args[i].0 as usize];
+            let found = registers.get(uc, registers.abi.args[i + slot]);
+            self.check(Clause::P10, format!("argument {i}"), want, found, pc);
+        }
+        self.poison(uc, registers, 50 + self.callbacks as u64);
+    }
+
+    /// T5.
+    fn exit_handler(&mut self, uc: &mut Uc, pc: u64) {
+        let Some(registers) = self.registers else { return };
+        let sp = registers.sp(uc);
+        self.check_alignment(registers, sp, pc);
+        let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
+        let Some(e) = &self.exiting else { return };
+        let (parent, exit_sp, at) = (e.parent, e.sp, e.expect.clone());
+        let fregs = registers.get(uc, registers.abi.args[0]);
+        let mut written = Vec::new();
+        for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
+            let place = fregs.wrapping_add(field.offset as u64);
+            let want = match field.content {
+                Content::Reg(r) => {
+                    if let (Some(i), Back::Written) = (registers.abi.rets.iter().position(|x| *x == r), field.back) {
+                        written.push((i, r, place));
+                    }
+                    at.gpr[r.0 as usize]
+                }
+                Content::ExitSp => exit_sp,
+                Content::Const(n) => n as u64,
+                _ => continue,
+            };
+            self.check(Clause::P10, format!("fregs->{}", field.member), want, word(uc, place), pc);
+        }
+        if self.case.situation.results && self.hooked.is_empty() {
+            let values = self.case.new_results;
+            for (i, reg, place) in written {
+                let _ = put_word(uc, place, values[i]);
+                if let Some(e) = &mut self.exiting {
+                    e.expect.gpr[reg.0 as usize] = values[i];
+                }
+            }
+            self.results = Some(values);
+        }
+        self.poison(uc, registers, 90 + self.hooked.len() as u64);
+        registers.set(uc, registers.abi.rets[0], parent);
+    }
+
+    /// T6 after a hooked return.
+    fn parent_resumed(&mut self, uc: &mut Uc, pc: u64) {
+        let Some(registers) = self.registers else { return };
+        let Some(e) = self.exiting.take() else { return };
+        self.check(Clause::P9, "pc in the parent", e.parent, pc, pc);
+        self.check(Clause::P7, "sp", e.sp, registers.sp(uc), pc);
+        let now = registers.snapshot(uc);
+        let t = self.trampoline();
+        let rets = RegSet::of(registers.abi.exit_rets);
+        let c_keeps = registers.abi.callee_saved.union(registers.abi.platform);
+        for reg in c_keeps.union(registers.abi.caller_saved).iter() {
+            let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
+            if let Some(fates) = self.fates.get_mut(t) {
+                let fate = &mut fates[reg.0 as usize];
+                if want == have { fate.0 += 1 } else { fate.1 += 1 }
+            }
+            let clause = match (rets.contains(reg), c_keeps.contains(reg)) {
+                (true, _) => Clause::P3,
+                (_, true) => Clause::P5,
+                _ => continue,
+            };
+            self.checks[t][clause as usize] += 1;
+            if want != have {
+                self.fail(clause, registers.abi.name(reg), Some(reg), (want, have), pc);
+            }
+        }
+        if self.case.situation.results {
+            for (i, &reg) in registers.abi.rets.iter().enumerate() {
+                let want = e.expect.gpr[reg.0 as usize];
+                self.check(Clause::P11, format!("result {i}"), want, now.gpr[reg.0 as usize], pc);
+            }
+        }
+        self.compare_state(&e.expect, &now, false, Clause::P3, registers.machine.vector_rets, pc, registers);
+        self.current = None;
+        self.frame_top = 0;
+    }
+
+    /// The run reached the exit page.
+    pub fn finished(&mut self, uc: &mut Uc) {
+        if self.enabled && self.current.is_some() {
+            self.resumed(uc, EXIT);
+        }
+        let (activations, hooked) = (self.activations.len() as u64, self.hooked.len() as u64);
+        if self.enabled {
+            self.check(Clause::P9, "sites entered and not left", 0, activations, EXIT);
+            self.check(Clause::P9, "hooked returns that never came back", 0, hooked, EXIT);
+        }
+    }
+}

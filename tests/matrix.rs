@@ -1,0 +1,25 @@
+//! The whole matrix: every trampoline, architecture and option is run, and every clause holds.
+
+use codegen::spec::Choices;
+use emu_tests::{Filter, Verdict};
+
+#[test]
+fn every_clause_holds_for_every_trampoline() {
+    let mut suites = Vec::new();
+    for backend in tramptool::BACKENDS {
+        for choices in Choices::all(backend.facts().options, |_| true) {
+            suites.push(tramptool::suite::suite(*backend, &backend.target(choices)).unwrap());
+        }
+    }
+    let report = emu_tests::check(&suites, &Filter::default(), 1, &|_, _| {}).unwrap();
+    eprintln!("{:?} {} scenarios", report.summary, report.scenarios);
+    let failed: Vec<_> = report.results.iter().filter(|r| r.verdict == Verdict::Fail).collect();
+    for row in failed.iter().take(40) {
+        eprintln!("{} {} [{}] {}: {}", row.arch, row.trampoline, row.options, row.clause, row.reason);
+        for f in &row.failures {
+            eprintln!("    {} expected {} found {} at {} writer {}\n    {}", f.place, f.expected, f.found, f.at, f.last_writer, f.replay);
+        }
+    }
+    assert!(failed.is_empty(), "{} rows fail", failed.len());
+    assert!(report.summary.pass > 0);
+}
