@@ -14,10 +14,12 @@ fn every_clause_holds_for_every_trampoline() {
     let report = emu_tests::check(&suites, &Filter::default(), 1, &|_, _| {}).unwrap();
     eprintln!("{:?} {} scenarios", report.summary, report.scenarios);
     let failed: Vec<_> = report.results.iter().filter(|r| r.verdict == Verdict::Fail).collect();
-    for row in failed.iter().take(40) {
+    let mut seen = std::collections::BTreeSet::new();
+    for row in failed.iter().filter(|r| seen.insert((r.arch.clone(), r.trampoline.clone(), r.clause))) {
         eprintln!("{} {} [{}] {}: {}", row.arch, row.trampoline, row.options, row.clause, row.reason);
-        for f in &row.failures {
-            eprintln!("    {} expected {} found {} at {} writer {}\n    {}", f.place, f.expected, f.found, f.at, f.last_writer, f.replay);
+        for f in row.failures.iter().take(1) {
+            eprintln!("    {}: expected {}, found {} at {}; {}", f.place, f.expected, f.found, f.at, f.last_writer);
+            eprintln!("    {}", f.replay);
         }
     }
     assert!(failed.is_empty(), "{} rows fail", failed.len());

@@ -150,7 +150,7 @@ fn all_frame() -> FrameLayout {
 fn exit_frame() -> FrameLayout {
     let fields = ftrace_regs(|member| match (member, ABI.find(member)) {
         ("fp", _) => (Content::Reg(X29), Back::Ignored),
-        (_, Some(reg)) if reg != X8 => (Content::Reg(reg), Back::Written),
+        (_, Some(reg)) if ARGS.contains(&reg) => (Content::Reg(reg), Back::Written),
         _ => (Content::Unfilled, Back::Ignored),
     });
     frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS, fields, Vec::new())

@@ -164,8 +164,9 @@ fn all_frame() -> FrameLayout {
         "ra" => (Content::ParentIp, Back::Written),
         "sp" => (Content::SiteSp, Back::Ignored),
         "t1" => (Content::Direct, Back::Written),
-        // The site put pc into t0; gp and tp are the platform's and not ours to load.
-        "gp" | "tp" | "t0" => (register(member), Back::Ignored),
+        // gp and tp are the platform's and not ours to load; the site put pc into t0.
+        "gp" | "tp" => (register(member), Back::Ignored),
+        "t0" => (Content::Pc, Back::Ignored),
         "status" | "badaddr" | "cause" | "orig_a0" => (Content::Unfilled, Back::Ignored),
         _ => (register(member), Back::Written),
     });

@@ -10,6 +10,7 @@ pub mod cfi;
 pub mod code;
 pub mod contract;
 pub mod cost;
+pub mod diff;
 pub mod error;
 pub mod frame;
 pub mod isa;

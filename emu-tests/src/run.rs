@@ -23,6 +23,8 @@ use crate::trace::{self, CALLBACK, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, F
 const ABOVE: u64 = 256;
 /// Bytes for a result returned in memory.
 const RESULT: u64 = 64;
+/// How the functions are called that others are redirected to.
+const LIVEPATCH: &str = "_livepatch";
 /// Failures that are kept per row.
 const KEPT_FAILURES: usize = 3;
 
@@ -333,9 +335,6 @@ impl<'s> Bench<'s> {
             marks[(symbol.address - base) as usize] |= ENTRY;
             ranges.push((symbol.address, symbol.size));
         }
-        for site in &image.sites {
-            marks[(site.ip - base) as usize] |= SITE;
-        }
         for (symbol, mark) in
             [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
         {
@@ -441,13 +440,13 @@ impl<'s> Bench<'s> {
         let abi = self.registers.abi;
         let mut cases = Vec::new();
         for (i, f) in self.functions.iter().enumerate() {
-            if filter.function.as_ref().is_some_and(|name| *name != f.name) || f.name.ends_with("_livepatch") {
+            if filter.function.as_ref().is_some_and(|name| *name != f.name) || f.name.ends_with(LIVEPATCH) {
                 continue;
             }
             // A direct-call trampoline is for functions with as many argument registers as it keeps.
             let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
             if let Kind::Direct(d) = contract.kind
-                && (d.args as usize != in_registers.min(abi.args.len() - usize::from(d.ip)) || in_registers > 12)
+                && d.args as usize != in_registers.min(abi.args.len())
             {
                 continue;
             }
@@ -642,7 +641,11 @@ impl<'s> Bench<'s> {
                 free = free.union(RegSet::of(&[reg]));
             }
         }
-        let always = RegSet::of(abi.rets).union(abi.callee_saved).union(abi.platform);
+        // A result register that the function did not write carries no result.
+        let before = self.initial(case).0;
+        let is_result = |r: &&codegen::abi::Reg| before.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
+        let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).copied().collect();
+        let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
         let free = free.minus(always).union(site.lost);
         let finding = |clause, place: String, register, expected, found| Finding {
             clause,
@@ -692,8 +695,17 @@ impl<'s> Bench<'s> {
     fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
         let start = only.map(|i| self.address(&self.functions[i].name));
         let mut writes = Vec::new();
-        for site in self.image.sites.iter().filter(|s| start.is_none_or(|a| s.start == a)) {
+        let trace = self.uc.get_data_mut();
+        // Functions that others are redirected to stay untraced.
+        let wanted = |s: &&codegen::link::SiteEntry| match start {
+            Some(start) => s.start == start,
+            None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
+        };
+        for site in self.image.sites.iter().filter(wanted) {
             writes.extend(self.suite.backend.patch_site(site.ip, state, site.has_op)?);
+            if let Some(mark) = trace.marks.get_mut((site.ip - trace.base) as usize) {
+                *mark = if state == SiteState::Disabled { *mark & !SITE } else { *mark | SITE };
+            }
         }
         write_code(&mut self.uc, &writes)
     }

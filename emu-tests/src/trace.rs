@@ -227,18 +227,18 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         || (t.enabled && mark != 0)
         || t.lowest_store.is_some()
         || (t.recording.is_some() && region >= TRAMPOLINE)
-        || (region >= TRAMPOLINE && t.current != Some((region - TRAMPOLINE) as usize));
-    t.current_region = region;
+        || (region >= TRAMPOLINE && region != t.current_region);
+    let came_from = std::mem::replace(&mut t.current_region, region);
     if event {
         // The data is taken out so that the checks can use the engine; it is put back before anything runs on.
         let mut trace = std::mem::take(uc.get_data_mut());
-        trace.event(uc, pc, region, mark);
+        trace.event(uc, pc, (came_from, region), mark);
         *uc.get_data_mut() = trace;
     }
 }
 
 impl Trace {
-    fn event(&mut self, uc: &mut Uc, pc: u64, region: u8, mark: u8) {
+    fn event(&mut self, uc: &mut Uc, pc: u64, (came_from, region): (u8, u8), mark: u8) {
         let Some(registers) = self.registers else { return };
         if let Some(low) = self.lowest_store.take() {
             let sp = registers.sp(uc);
@@ -250,15 +250,19 @@ impl Trace {
             let gpr = registers.snapshot(uc).gpr;
             self.recording.get_or_insert_default().push((pc, gpr));
         }
-        if self.enabled && region == FUNCTION && self.current.is_some() {
+        if self.enabled && region == FUNCTION && came_from != FUNCTION && self.current.is_some() {
             self.resumed(uc, pc);
         }
         if self.enabled && mark & SITE != 0 && region == FUNCTION {
             self.at_site(uc, pc);
         }
-        if region >= TRAMPOLINE {
+        if self.enabled && region >= TRAMPOLINE {
             let index = (region - TRAMPOLINE) as usize;
-            if self.current != Some(index) {
+            if self.exiting.is_some() && pc == self.places.return_to_handler {
+                // A tail call was hooked too: its parent is the exit trampoline once more.
+                self.parent_resumed(uc, pc);
+                self.enter(uc, pc, index, mark);
+            } else if region != came_from && self.current != Some(index) {
                 self.enter(uc, pc, index, mark);
             }
         }

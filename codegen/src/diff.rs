@@ -1,0 +1,278 @@
+//! What two trampolines do differently: role by role in words, and line by line.
+
+use std::collections::BTreeMap;
+
+use crate::abi::Reg;
+use crate::frame::{Back, Content, Field};
+use crate::plan::{Callee, Role, Step, Value, Way};
+use crate::spec::Kind;
+use crate::target::Target;
+use crate::text::{LineKind, TextLine, TextListing};
+
+/// One row of two columns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Row<T> {
+    /// The same on both sides.
+    Both(T, T),
+    /// On the left only.
+    Left(T),
+    /// On the right only.
+    Right(T),
+}
+
+/// What the two do in one role.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RoleDiff {
+    /// The role.
+    pub role: Role,
+    /// What they do, in words.
+    pub rows: Vec<Row<String>>,
+}
+
+impl RoleDiff {
+    /// Both do the same.
+    pub fn same(&self) -> bool {
+        self.rows.iter().all(|r| matches!(r, Row::Both(..)))
+    }
+}
+
+/// A trampoline to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// The architecture with its options.
+    pub target: &'a Target,
+    /// The trampoline.
+    pub listing: &'a TextListing,
+}
+
+impl Side<'_> {
+    /// The plan in words, role by role. `names` says whether registers and offsets are named, or only what they
+    /// are for, as it makes sense between architectures.
+    pub fn plan(&self, names: bool) -> Vec<(Role, Vec<String>)> {
+        let mut roles: Vec<(Role, Vec<String>)> = Role::ALL.map(|r| (r, Vec::new())).into();
+        let mut role = Role::Entry;
+        for &step in &self.listing.steps {
+            if let Step::Block(new, _) = step {
+                role = new;
+            }
+            if let Some((_, words)) = roles.iter_mut().find(|(r, _)| *r == role) {
+                self.words(step, names, words);
+            }
+        }
+        roles
+    }
+
+    fn words(&self, step: Step, names: bool, out: &mut Vec<String>) {
+        let contract = &self.listing.contract;
+        let frame = &contract.frame;
+        let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).map_or("", |f| f.member);
+        match step {
+            Step::Block(..) | Step::Path(_) => {}
+            Step::LandingPad => out.push("landing pad".into()),
+            Step::LoadOp => out.push("op = the literal before the function".into()),
+            Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
+            Step::PushFlags => out.push("flags pushed".into()),
+            Step::Alloc => {
+                if frame.size > 0 {
+                    out.push(format!("{} bytes of stack", frame.size));
+                }
+                if !frame.c_struct.is_empty() {
+                    out.push(format!("{} of {} bytes", frame.c_struct, frame.c_size));
+                }
+            }
+            Step::Record(i) => {
+                let ret = frame.records.get(i as usize).map(|r| r.ret);
+                out.push(format!("frame record with {}", if ret == Some(Content::Pc) { "pc" } else { "parent_ip" }));
+            }
+            Step::Save => {
+                let saved = |f: &&Field| !f.in_record && f.content != Content::Unfilled;
+                self.slots(frame.fields.iter().filter(saved), "", names, out);
+            }
+            Step::Restore => {
+                let loaded = |f: &&Field| matches!(f.content, Content::Reg(_)) && f.back == Back::Written;
+                self.slots(frame.fields.iter().filter(loaded), "", names, out);
+            }
+            Step::MarkRegs => out.push("frame pointer = pt_regs, marked".into()),
+            Step::Arg(n, value) => out.push(format!("argument {n} = {}", value_words(value))),
+            Step::Realign => out.push(format!("sp aligned to {} bytes", contract.stack_align)),
+            Step::Unalign => out.push("sp as it was".into()),
+            Step::Inner(inner) => {
+                if self.target.facts.inner.contains(&inner) {
+                    out.push(format!("label {}", inner.symbol(contract.kind)));
+                }
+            }
+            Step::Call(callee) => out.push(match callee {
+                Callee::Patchable => format!("patchable call of {}", contract.callee),
+                Callee::OpFunc => "call of op->func".into(),
+                Callee::ExitHandler | Callee::Named => format!("call of {}", contract.callee),
+            }),
+            Step::TakeResult => out.push("the result is where to go on".into()),
+            Step::RestoreSite(way) => out.push(match way {
+                Way::Direct => "pc and parent_ip as the site left them".into(),
+                _ => "pc and parent_ip from the frame".to_owned(),
+            }),
+            Step::BranchIfDirect => out.push(format!("if {cell} is set: to that direct trampoline")),
+            Step::Free(_) => {
+                if frame.size > 0 {
+                    out.push("frame released".into());
+                }
+            }
+            Step::PopFlags => {
+                if self.target.pushes_flags {
+                    out.push("flags popped".into());
+                }
+            }
+            Step::Leave(way) => out.push(format!("to {}", way_words(way))),
+        }
+    }
+
+    fn slots<'f>(&self, fields: impl Iterator<Item = &'f Field>, verb: &str, names: bool, out: &mut Vec<String>) {
+        if names {
+            out.extend(fields.map(|f| {
+                let slot = if f.member.is_empty() { f.symbol } else { f.member };
+                format!("{verb}{} at {slot} ({})", self.content(f.content, true), f.offset)
+            }));
+            return;
+        }
+        let mut counted: BTreeMap<String, u32> = BTreeMap::new();
+        fields.for_each(|f| *counted.entry(self.content(f.content, false)).or_default() += 1);
+        out.extend(counted.into_iter().map(|(what, n)| match n {
+            1 => format!("{verb}{what}"),
+            _ => format!("{verb}{n} times {what}"),
+        }));
+    }
+
+    fn content(&self, content: Content, names: bool) -> String {
+        match content {
+            Content::Reg(reg) if names => self.target.facts.abi.name(reg).to_owned(),
+            Content::Reg(reg) => self.register(reg),
+            Content::Pc => "pc".into(),
+            Content::ParentIp => "parent_ip".into(),
+            Content::SiteSp => "sp at the site".into(),
+            Content::ExitSp => "sp at the return".into(),
+            Content::Flags => "flags".into(),
+            Content::Const(n) if names => format!("{n:#x}"),
+            Content::Const(_) => "constant".into(),
+            Content::Direct => "0 as the direct-call cell".into(),
+            Content::Unfilled => "nothing".into(),
+        }
+    }
+
+    /// What a register is for.
+    fn register(&self, reg: Reg) -> String {
+        let abi = &self.target.facts.abi;
+        let position = |set: &[Reg]| set.iter().position(|&r| r == reg);
+        let result = if self.listing.contract.kind == Kind::Return { position(abi.exit_rets) } else { None };
+        if let Some(n) = result {
+            format!("result {n}")
+        } else if let Some(n) = position(abi.args) {
+            format!("argument {n}")
+        } else if reg == abi.sret {
+            "result address".into()
+        } else if reg == abi.fp {
+            "frame pointer".into()
+        } else if abi.hidden.contains(reg) {
+            "hidden argument".into()
+        } else if abi.platform.contains(reg) {
+            "platform register".into()
+        } else if abi.callee_saved.contains(reg) {
+            "callee-saved register".into()
+        } else {
+            "scratch register".into()
+        }
+    }
+}
+
+fn value_words(value: Value) -> String {
+    match value {
+        Value::Ip => "ip".into(),
+        Value::ParentIp => "parent_ip".into(),
+        Value::Op => "op".into(),
+        Value::Fregs => "fregs".into(),
+        Value::Argument(n) => format!("the function's argument {n}"),
+    }
+}
+
+fn way_words(way: Way) -> &'static str {
+    match way {
+        Way::Function => "the traced function",
+        Way::Direct => "the direct trampoline",
+        Way::EarlyDirect => "op's direct trampoline",
+        Way::Parent => "the traced function's parent",
+        Way::Caller => "the caller",
+    }
+}
+
+/// The plans of two trampolines, role by role.
+pub fn roles(left: Side, right: Side, names: bool) -> Vec<RoleDiff> {
+    let pairs = left.plan(names).into_iter().zip(right.plan(names));
+    pairs.map(|((role, l), (_, r))| RoleDiff { role, rows: align(l, r, |a, b| a == b) }).collect()
+}
+
+/// The listings line by line, without unwind directives and headings.
+pub fn lines<'a>(left: Side<'a>, right: Side<'a>) -> Vec<Row<&'a TextLine>> {
+    let code = |side: Side<'a>| -> Vec<(&'a TextLine, String)> {
+        // Labels carry the trampoline's name; which name it is makes no difference.
+        let own = format!(".L{}_", side.listing.name);
+        let shown = side.listing.lines.iter().filter(|l| !matches!(l.kind, LineKind::Cfi | LineKind::Heading));
+        shown.map(|l| (l, l.text.replace(&own, ".L"))).collect()
+    };
+    let strip = |row| match row {
+        Row::Both((l, _), (r, _)) => Row::Both(l, r),
+        Row::Left((l, _)) => Row::Left(l),
+        Row::Right((r, _)) => Row::Right(r),
+    };
+    align(code(left), code(right), |a: &(&TextLine, String), b| a.1 == b.1).into_iter().map(strip).collect()
+}
+
+/// A longest common subsequence, as two columns. On a change, the left side comes first.
+fn align<T>(left: Vec<T>, right: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<Row<T>> {
+    let (rows, columns) = (left.len(), right.len());
+    // common[i][j]: the length for left[i..] and right[j..].
+    let mut common = vec![vec![0_u32; columns + 1]; rows + 1];
+    for (i, l) in left.iter().enumerate().rev() {
+        for (j, r) in right.iter().enumerate().rev() {
+            common[i][j] =
+                if same(l, r) { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+        }
+    }
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    let (mut i, mut j) = (0, 0);
+    let mut out = Vec::new();
+    loop {
+        let both = left.peek().zip(right.peek()).map(|(l, r)| same(l, r));
+        match both {
+            Some(true) => {
+                out.extend(left.next().zip(right.next()).map(|(l, r)| Row::Both(l, r)));
+                (i, j) = (i + 1, j + 1);
+            }
+            Some(false) if common[i + 1][j] >= common[i][j + 1] => {
+                out.extend(left.next().map(Row::Left));
+                i += 1;
+            }
+            Some(false) => {
+                out.extend(right.next().map(Row::Right));
+                j += 1;
+            }
+            None => {
+                out.extend(left.map(Row::Left));
+                out.extend(right.map(Row::Right));
+                return out;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_share_what_is_common() {
+        let rows = align(vec![1, 2, 3, 4], vec![2, 5, 4, 6], |a, b| a == b);
+        let expected =
+            [Row::Left(1), Row::Both(2, 2), Row::Left(3), Row::Right(5), Row::Both(4, 4), Row::Right(6)];
+        assert_eq!(rows, expected);
+        assert_eq!(align(Vec::<u8>::new(), Vec::new(), |a, b| a == b), []);
+    }
+}
