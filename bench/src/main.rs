@@ -1,1 +1,30 @@
-fn main() {}
+//! Ratios, measured in one run: the generator against GNU as on the same text, the checker against the bare emulator.
+//!
+//! `bench generate [--format json]` and `bench check [--format json]`; `./x bench` runs both.
+
+#[cfg(feature = "check")]
+mod check;
+mod generate;
+mod table;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let json = args.windows(2).any(|w| w[0] == "--format" && w[1] == "json");
+    let result = match args.first().map(String::as_str) {
+        Some("generate") => generate::run(json),
+        // What `generate` starts to measure memory in a process of its own.
+        Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str)),
+        #[cfg(feature = "check")]
+        Some("check") => check::run(json),
+        other => Err(format!("unknown benchmark '{}'; valid: generate, check", other.unwrap_or(""))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("bench: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -129,6 +129,7 @@ pub struct Assembly {
     /// The unwind table.
     pub eh_frame: EhFrame,
     listed: Vec<u32>,
+    label: String,
 }
 
 impl Assembly {
@@ -198,7 +199,18 @@ impl Assembly {
                     tracker.at_label(local);
                 }
                 Line::Inner(inner) => {
-                    self.define(inner.symbol(spec.kind), self.code.bytes.len(), 0, false)?;
+                    let [name, suffix] = inner.symbol(spec.name, spec.kind);
+                    let at = self.code.bytes.len();
+                    if suffix.is_empty() {
+                        self.define(name, at, 0, false)?;
+                    } else {
+                        self.label.clear();
+                        self.label.push_str(name);
+                        self.label.push_str(suffix);
+                        let label = std::mem::take(&mut self.label);
+                        self.define(&label, at, 0, false)?;
+                        self.label = label;
+                    }
                 }
                 Line::Block(..) => {}
             }

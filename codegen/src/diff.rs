@@ -65,7 +65,8 @@ impl Side<'_> {
     fn words(&self, step: Step, names: bool, out: &mut Vec<String>) {
         let contract = &self.listing.contract;
         let frame = &contract.frame;
-        let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).map_or("", |f| f.member);
+        let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).filter(|_| names);
+        let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
             Step::Block(..) | Step::Path(_) => {}
             Step::LandingPad => out.push("landing pad".into()),
@@ -86,11 +87,11 @@ impl Side<'_> {
             }
             Step::Save => {
                 let saved = |f: &&Field| !f.in_record && f.content != Content::Unfilled;
-                self.slots(frame.fields.iter().filter(saved), "", names, out);
+                self.slots(frame.fields.iter().filter(saved), names, out);
             }
             Step::Restore => {
                 let loaded = |f: &&Field| matches!(f.content, Content::Reg(_)) && f.back == Back::Written;
-                self.slots(frame.fields.iter().filter(loaded), "", names, out);
+                self.slots(frame.fields.iter().filter(loaded), names, out);
             }
             Step::MarkRegs => out.push("frame pointer = pt_regs, marked".into()),
             Step::Arg(n, value) => out.push(format!("argument {n} = {}", value_words(value))),
@@ -98,7 +99,7 @@ impl Side<'_> {
             Step::Unalign => out.push("sp as it was".into()),
             Step::Inner(inner) => {
                 if self.target.facts.inner.contains(&inner) {
-                    out.push(format!("label {}", inner.symbol(contract.kind)));
+                    out.push(format!("label {}", inner.symbol(&contract.name, contract.kind).concat()));
                 }
             }
             Step::Call(callee) => out.push(match callee {
@@ -126,19 +127,19 @@ impl Side<'_> {
         }
     }
 
-    fn slots<'f>(&self, fields: impl Iterator<Item = &'f Field>, verb: &str, names: bool, out: &mut Vec<String>) {
+    fn slots<'f>(&self, fields: impl Iterator<Item = &'f Field>, names: bool, out: &mut Vec<String>) {
         if names {
             out.extend(fields.map(|f| {
                 let slot = if f.member.is_empty() { f.symbol } else { f.member };
-                format!("{verb}{} at {slot} ({})", self.content(f.content, true), f.offset)
+                format!("{} at {slot} ({})", self.content(f.content, true), f.offset)
             }));
             return;
         }
         let mut counted: BTreeMap<String, u32> = BTreeMap::new();
         fields.for_each(|f| *counted.entry(self.content(f.content, false)).or_default() += 1);
         out.extend(counted.into_iter().map(|(what, n)| match n {
-            1 => format!("{verb}{what}"),
-            _ => format!("{verb}{n} times {what}"),
+            1 => what,
+            _ => format!("{n} times {what}"),
         }));
     }
 
@@ -232,8 +233,7 @@ fn align<T>(left: Vec<T>, right: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<R
     let mut common = vec![vec![0_u32; columns + 1]; rows + 1];
     for (i, l) in left.iter().enumerate().rev() {
         for (j, r) in right.iter().enumerate().rev() {
-            common[i][j] =
-                if same(l, r) { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+            common[i][j] = if same(l, r) { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
         }
     }
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
@@ -270,8 +270,7 @@ mod tests {
     #[test]
     fn columns_share_what_is_common() {
         let rows = align(vec![1, 2, 3, 4], vec![2, 5, 4, 6], |a, b| a == b);
-        let expected =
-            [Row::Left(1), Row::Both(2, 2), Row::Left(3), Row::Right(5), Row::Both(4, 4), Row::Right(6)];
+        let expected = [Row::Left(1), Row::Both(2, 2), Row::Left(3), Row::Right(5), Row::Both(4, 4), Row::Right(6)];
         assert_eq!(rows, expected);
         assert_eq!(align(Vec::<u8>::new(), Vec::new(), |a, b| a == b), []);
     }

@@ -114,9 +114,19 @@ pub enum Inner {
 }
 
 impl Inner {
-    /// The kernel's name for this label of this kind of trampoline.
-    pub fn symbol(self, kind: Kind) -> &'static str {
-        match (self, kind) {
+    /// The label's name: the kernel's, for a trampoline under the kernel's name; else the trampoline's and a suffix.
+    /// The name comes in two parts, so that none must be allocated.
+    pub fn symbol<'n>(self, name: &'n str, kind: Kind) -> [&'n str; 2] {
+        if name != kind.symbol() {
+            let suffix = match self {
+                Inner::OpPtr => "_op_ptr",
+                Inner::Call => "_call",
+                Inner::Jmp => "_jmp",
+                Inner::End => "_end",
+            };
+            return [name, suffix];
+        }
+        let kernel = match (self, kind) {
             (Inner::OpPtr, Kind::Entry(Regs::All)) => "ftrace_regs_caller_op_ptr",
             (Inner::OpPtr, _) => "ftrace_caller_op_ptr",
             (Inner::Call, Kind::Entry(Regs::All)) => "ftrace_regs_call",
@@ -124,7 +134,8 @@ impl Inner {
             (Inner::Jmp, _) => "ftrace_regs_caller_jmp",
             (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
             (Inner::End, _) => "ftrace_caller_end",
-        }
+        };
+        [kernel, ""]
     }
 }
 

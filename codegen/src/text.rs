@@ -112,7 +112,7 @@ pub(crate) fn render<I: Isa>(
                 tracker.at_label(local);
                 (LineKind::Label, format!(".L{}_{}", spec.name, local.suffix()), "")
             }
-            Line::Inner(inner) => (LineKind::Global, inner.symbol(spec.kind).to_owned(), ""),
+            Line::Inner(inner) => (LineKind::Global, inner.symbol(spec.name, spec.kind).concat(), ""),
             Line::Block(new, heading) => {
                 role = new;
                 (LineKind::Heading, heading.to_owned(), "")

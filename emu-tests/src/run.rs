@@ -156,6 +156,7 @@ struct Bench<'s> {
     suite: &'s Suite,
     fixture: &'static Fixture,
     functions: &'s [Function],
+    seed: u64,
     image: Image,
     registers: Registers,
     uc: Unicorn<'static, Trace>,
@@ -186,7 +187,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     let parts: Vec<Result<(usize, Part)>> = groups
         .par_iter()
         .map(|&(i, fixture)| {
-            let part = Bench::new(&suites[i], fixture, &functions)?.run(filter, seed)?;
+            let part = Bench::new(&suites[i], fixture, &functions, seed)?.run(filter)?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
             Ok((i, part))
         })
@@ -299,7 +300,7 @@ impl Part {
 }
 
 impl<'s> Bench<'s> {
-    fn new(suite: &'s Suite, fixture: &'static Fixture, functions: &'s [Function]) -> Result<Bench<'s>> {
+    fn new(suite: &'s Suite, fixture: &'static Fixture, functions: &'s [Function], seed: u64) -> Result<Bench<'s>> {
         let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
         let inputs = [
             Input { name: "trampolines", bytes: &suite.object },
@@ -372,6 +373,7 @@ impl<'s> Bench<'s> {
             suite,
             fixture,
             functions,
+            seed,
             callback: address("callback")?,
             scratch: address("scratch")?,
             op_cell: (op + suite.op_offsets.0, op + suite.op_offsets.1),
@@ -388,7 +390,7 @@ impl<'s> Bench<'s> {
         self.image.symbol(symbol).map_or(0, |s| s.address)
     }
 
-    fn run(mut self, filter: &Filter, seed: u64) -> Result<Part> {
+    fn run(mut self, filter: &Filter) -> Result<Part> {
         let mut part = Part::new(self.suite.contracts.len());
         self.patch_all(SiteState::Disabled, None)?;
         for attach in 0..self.suite.contracts.len() {
@@ -400,7 +402,7 @@ impl<'s> Bench<'s> {
             if !attachable || !wanted {
                 continue;
             }
-            let cases = self.cases(attach, &contract, filter, seed);
+            let cases = self.cases(attach, &contract, filter);
             if cases.is_empty() {
                 continue;
             }
@@ -436,7 +438,7 @@ impl<'s> Bench<'s> {
         Ok(part)
     }
 
-    fn cases(&self, attach: usize, contract: &Contract, filter: &Filter, seed: u64) -> Vec<Case> {
+    fn cases(&self, attach: usize, contract: &Contract, filter: &Filter) -> Vec<Case> {
         let abi = self.registers.abi;
         let mut cases = Vec::new();
         for (i, f) in self.functions.iter().enumerate() {
@@ -458,7 +460,7 @@ impl<'s> Bench<'s> {
                 for handler in [Handler::General, Handler::Any] {
                     for &sp in self.registers.machine.entry_sp {
                         // A stack that is misaligned for the psABI is for code that says it can live with it.
-                        let case_seed = Rng::new(seed, (i as u64) << 8 | sp).next();
+                        let case_seed = Rng::new(self.seed, (i as u64) << 8 | sp).next();
                         let mut rng = Rng::new(case_seed, 3);
                         cases.push(Case {
                             attach,
@@ -796,8 +798,9 @@ impl<'s> Bench<'s> {
                 last_writer,
                 context,
                 replay: format!(
-                    "{} --fixture {fixture} --function {function} --situation {situation}",
-                    self.suite.replay.replace("TRAMPOLINE", &self.suite.contracts[case.attach].name)
+                    "{} --fixture {fixture} --function {function} --situation {situation} --seed {}",
+                    self.suite.replay.replace("TRAMPOLINE", &self.suite.contracts[case.attach].name),
+                    self.seed
                 ),
             });
         }
@@ -825,7 +828,7 @@ impl<'s> Bench<'s> {
 
 fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Report {
     let mut results = Vec::new();
-    let mut registers: BTreeMap<(usize, String), Survival> = BTreeMap::new();
+    let mut registers: BTreeMap<(usize, usize), Survival> = BTreeMap::new();
     for (suite, part) in suites.iter().zip(parts) {
         for (i, contract) in suite.contracts.iter().enumerate() {
             let shown = filter.trampolines.is_empty() || filter.trampolines.contains(&contract.name);
@@ -836,7 +839,7 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
                 results.push(row(suite, part, contract, i, clause, filter));
             }
             let abi = &suite.backend.facts().abi;
-            let key = (order_of(suites, suite), contract.name.clone());
+            let key = (order_of(suites, suite), i);
             let survival = registers.entry(key).or_insert_with(|| Survival {
                 arch: suite.backend.facts().name.to_owned(),
                 trampoline: contract.name.clone(),

@@ -31,7 +31,7 @@ struct Asm<'a> {
 struct Function<'a> {
     name: &'a str,
     declaration: String,
-    consts: &'a [(String, i32)],
+    consts: Vec<String>,
     contract: Vec<String>,
     cfi_entry: &'a [String],
     lines: Vec<String>,
@@ -48,7 +48,7 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
         .map(|listing| Function {
             name: &listing.name,
             declaration: format!("void {}(void)", listing.name),
-            consts: &listing.consts,
+            consts: consts(listing, facts.comment),
             contract: listing.contract.sentences(target).iter().flat_map(|s| wrap(s)).collect(),
             cfi_entry: &listing.cfi_entry,
             lines: lines(&listing.lines, facts.comment),
@@ -76,7 +76,24 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
     asm.render().map_err(|e| Error::new(format!("listing.S: {e}")))
 }
 
-fn wrap(sentence: &str) -> Vec<String> {
+/// The names of offsets, and which C struct they are in.
+fn consts(listing: &TextListing, comment: &str) -> Vec<String> {
+    let frame = &listing.contract.frame;
+    let in_struct = |name: &str| !frame.c_struct.is_empty() && frame.fields.iter().any(|f| f.symbol == name);
+    let first = listing.consts.iter().position(|(name, _)| in_struct(name));
+    let line = |(i, (name, value)): (usize, &(String, i32))| {
+        let text = format!(".set\t{name}, {value}");
+        let note = match () {
+            () if Some(i) == first => format!("{}, {} bytes", frame.c_struct, frame.c_size),
+            () if name == frame.size_symbol && !frame.c_struct.is_empty() => "with what lies above it".to_owned(),
+            () => String::new(),
+        };
+        instruction(&text, &note, comment)
+    };
+    listing.consts.iter().enumerate().map(line).collect()
+}
+
+pub(crate) fn wrap(sentence: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in sentence.split_whitespace() {
         match lines.last_mut() {
@@ -93,14 +110,15 @@ fn wrap(sentence: &str) -> Vec<String> {
 
 fn lines(lines: &[TextLine], comment: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    for (i, line) in lines.iter().enumerate() {
+    for line in lines {
         match line.kind {
             LineKind::Insn => out.push(instruction(&line.text, line.note, comment)),
             LineKind::Cfi => out.push(format!("\t{}", line.text)),
             LineKind::Label => out.push(format!("{}:", line.text)),
             LineKind::Global => out.extend([format!("\t.globl\t{0}", line.text), format!("{}:", line.text)]),
             LineKind::Heading => {
-                if i > 0 {
+                // Nothing to set apart before the first line.
+                if !out.is_empty() {
                     out.push(String::new());
                 }
                 if !line.text.is_empty() {

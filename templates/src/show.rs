@@ -26,6 +26,8 @@ struct Show {
 /// The template engine's; there is no input that causes one.
 pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<String> {
     let facts = target.facts;
+    // Before the first instruction, which has a blank line above it anyway, there is nothing to set apart.
+    let first = listing.lines.iter().position(|l| l.kind == LineKind::Insn).unwrap_or(0);
     let lines = listing
         .lines
         .iter()
@@ -44,7 +46,8 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<Strin
             }
             LineKind::Cfi => None,
             LineKind::Label | LineKind::Global => Some(format!("       {}:", line.text)),
-            LineKind::Heading if line.text.is_empty() => (i > 0).then(String::new),
+            LineKind::Heading if i < first => None,
+            LineKind::Heading if line.text.is_empty() => Some(String::new()),
             LineKind::Heading => Some(format!("\n       {} {}", facts.comment, line.text)),
         })
         .collect();
@@ -68,7 +71,7 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<Strin
             target.profile,
             target.choices.describe(facts.options)
         ),
-        contract: listing.contract.sentences(target),
+        contract: listing.contract.sentences(target).iter().flat_map(|s| crate::asm::wrap(s)).collect(),
         lines,
         picture: picture(&listing.contract, target),
         cost: text,
@@ -82,7 +85,8 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
     if frame.size == 0 {
         return Vec::new();
     }
-    let abi = &target.facts.abi;
+    let facts = target.facts;
+    let abi = &facts.abi;
     let mut rows: Vec<(i32, String, &str)> = Vec::new();
     let mut covered = vec![false; (frame.size / 8) as usize];
     let mut cover = |offset: i32| {
@@ -114,12 +118,17 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
     for (i, _) in covered.iter().enumerate().filter(|(_, c)| !**c) {
         rows.push((8 * i as i32, "(pad)".to_owned(), ""));
     }
+    let pushed = if contract.flags_kept { 8 } else { 0 };
+    if contract.flags_kept {
+        rows.push((frame.size, facts.flags.to_owned(), "as at the site, pushed first"));
+    }
     rows.sort_by_key(|r| std::cmp::Reverse(r.0));
     rows.dedup_by(|a, b| a.0 == b.0 && a.2 == b.2);
+    let rows = runs(rows);
 
     let width = rows.iter().map(|r| r.1.len()).max().unwrap_or(0).max(12);
     let sp = if frame.c_struct.is_empty() { "sp" } else { "fregs, sp" };
-    let mut out = vec![format!("{:>13} +{}+ {}", "entry sp ->", "-".repeat(width + 2), frame.size)];
+    let mut out = vec![format!("{:>13} +{}+ {}", "entry sp ->", "-".repeat(width + 2), frame.size + pushed)];
     let last = rows.len() - 1;
     for (i, (offset, name, note)) in rows.into_iter().enumerate() {
         let left = if i == last { format!("{sp} ->") } else { String::new() };
@@ -127,4 +136,28 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
     }
     out.push(format!("{:>13} +{}+", "", "-".repeat(width + 2)));
     out
+}
+
+/// Neighbours such as `a7`, `a6`, `a5` that are treated alike become one row, `a7 .. a5`.
+fn runs(rows: Vec<(i32, String, &str)>) -> Vec<(i32, String, &str)> {
+    let numbered = |name: &str| {
+        let at = name.find(|c: char| c.is_ascii_digit())?;
+        Some((name[..at].to_owned(), name[at..].parse::<u32>().ok()?))
+    };
+    let follows = |upper: &str, lower: &str| match (numbered(upper), numbered(lower)) {
+        (Some((p, n)), Some((q, m))) => p == q && n.abs_diff(m) == 1,
+        _ => false,
+    };
+    // Offset of the lowest slot, name of the highest, name of the lowest, note.
+    let mut runs: Vec<(i32, String, String, &str)> = Vec::new();
+    for (offset, name, note) in rows {
+        match runs.last_mut() {
+            Some(run) if run.3 == note && run.0 == offset + 8 && follows(&run.2, &name) => {
+                (run.0, run.2) = (offset, name);
+            }
+            _ => runs.push((offset, name.clone(), name, note)),
+        }
+    }
+    let joined = |first: String, last: String| if first == last { first } else { format!("{first} .. {last}") };
+    runs.into_iter().map(|(offset, first, last, note)| (offset, joined(first, last), note)).collect()
 }

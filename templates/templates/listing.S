@@ -5,8 +5,8 @@
 	{{ line }}
 {%- endfor %}
 {% for f in functions %}
-{% for (name, value) in f.consts -%}
-{{ "\t" }}.set	{{ name }}, {{ value }}
+{% for line in f.consts -%}
+{{ line }}
 {% endfor %}
 {%- if !f.consts.is_empty() %}
 {% endif -%}

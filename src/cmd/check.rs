@@ -1,0 +1,149 @@
+//! `check`: run trampolines in an emulator against their contracts.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use codegen::error::{Error, Result};
+use codegen::spec::{Choices, NAMED};
+use emu_tests::{Filter, Report};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use tramptool::matrix::{Palette, render};
+
+use super::Format;
+use super::output::File;
+use super::request::parse_u64;
+use super::ui::Ui;
+
+/// Arguments of `check`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CheckArgs {
+    /// Trampolines to report on, `direct` for all direct-call trampolines [default: all]
+    #[arg(value_name = "TRAMPOLINE")]
+    pub trampolines: Vec<String>,
+    /// Architecture, or `all`
+    #[arg(long, value_name = "ARCH", default_value = "all")]
+    pub arch: String,
+    /// Fix an option or a number; options that are not fixed are run with every value
+    #[arg(long, value_name = "OPTION=VALUE")]
+    pub set: Vec<String>,
+    /// Seed of everything that is random, decimal or 0x…
+    #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
+    pub seed: u64,
+    /// Run only this traced function
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Run only this situation: plain, args, ip, direct, parent …, joined by +
+    #[arg(long, value_name = "NAME")]
+    pub situation: Option<String>,
+    /// Run only with the functions compiled in this way
+    #[arg(long, value_name = "NAME")]
+    pub fixture: Option<String>,
+    /// How the report is written
+    #[arg(long, value_enum, default_value = "human")]
+    pub format: Format,
+    /// Write the report to a file instead of stdout
+    #[arg(short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Each function is run unpatched, with its site enabled, and with it disabled again; results and machine state must
+agree but for what the contract declares clobbered.
+
+Exit code: 0 all clauses hold, 1 one fails, 2 trouble.
+
+Examples:
+  tramptool check
+  tramptool check ftrace_caller --arch arm64 --set call-ops=off
+  tramptool check ftrace_regs_caller --arch x86_64 --function args6 --situation args+direct --seed 7
+  tramptool check --format json -o report.json";
+
+/// Run the checks.
+///
+/// # Errors
+/// A name that is unknown, or a report that cannot be written; a clause that fails is not an error.
+pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
+    let report = examine(args)?;
+    let text = match args.format {
+        Format::Json => super::output::json(&report)?,
+        Format::Human => {
+            let colour = args.output.is_none() && ui.colour();
+            render(&report, Palette { colour })
+        }
+    };
+    match &args.output {
+        Some(path) => {
+            let file = File { path: path.clone(), bytes: text.into_bytes(), executable: false };
+            super::output::write(&[file])?;
+        }
+        None => ui.out(text)?,
+    }
+    Ok(u8::from(report.summary.fail > 0))
+}
+
+fn examine(args: &CheckArgs) -> Result<Report> {
+    let all = args.arch.eq_ignore_ascii_case("all");
+    let backends = if all { tramptool::BACKENDS.to_vec() } else { vec![tramptool::backend(&args.arch)?] };
+    let settings = args.set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    let mut suites = Vec::new();
+    for backend in backends {
+        let options = backend.facts().options;
+        let fixed = |name: &str| settings.iter().any(|(n, _)| *n == name);
+        for choices in Choices::all(options, |o| !fixed(o.name)) {
+            let named = options.iter().enumerate().map(|(i, o)| (o.name, o.values[choices.get(i)]));
+            let every: Vec<(&str, &str)> = settings.iter().copied().chain(named.filter(|(n, _)| !fixed(n))).collect();
+            let target = super::request::target(backend, &every)?;
+            suites.push(tramptool::suite::suite(backend, &target)?);
+        }
+    }
+    let filter = Filter {
+        trampolines: trampolines(&args.trampolines, &suites)?,
+        function: args.function.clone(),
+        situation: args.situation.clone(),
+        fixture: args.fixture.clone(),
+    };
+    let bar = progress_bar();
+    let report = emu_tests::check(&suites, &filter, args.seed, &|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    report
+}
+
+/// A bar on stderr, if that is a terminal, once the work has taken a second.
+fn progress_bar() -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(4);
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    if std::io::stderr().is_terminal() {
+        let shown = bar.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(1));
+            if !shown.is_finished() {
+                shown.set_draw_target(target);
+            }
+        });
+    }
+    bar
+}
+
+/// Names as the suites have them; `direct` stands for all direct-call trampolines.
+fn trampolines(wanted: &[String], suites: &[emu_tests::Suite]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for name in wanted {
+        let matches = |n: &str| n == name || (name == super::request::DIRECT && n.starts_with("direct_"));
+        let known = suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str());
+        let found: Vec<String> = known.filter(|n| matches(n)).map(str::to_owned).collect();
+        if found.is_empty() {
+            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "…"]);
+            return Err(Error::unknown("trampoline", name, valid));
+        }
+        names.extend(found);
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}

@@ -1,0 +1,68 @@
+//! `completions` and `man`: what follows from the definition of the command line.
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use codegen::error::{Error, Result};
+
+use super::DONE;
+use super::ui::Ui;
+
+/// Arguments of `completions`.
+#[derive(Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  tramptool completions bash > ~/.local/share/bash-completion/completions/tramptool
+  tramptool completions fish > ~/.config/fish/completions/tramptool.fish";
+
+/// Arguments of `man`.
+#[derive(Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub struct ManArgs {
+    /// The command whose page it is [default: that of tramptool itself]
+    command: Option<String>,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  tramptool man | man -l -
+  tramptool man gen > tramptool-gen.1";
+
+/// Print a completion script.
+///
+/// # Errors
+/// Stdout cannot be written to.
+pub fn completions(args: &CompletionsArgs, mut definition: Command, ui: &Ui) -> Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut definition, "tramptool", &mut script);
+    ui.out(script)?;
+    Ok(DONE)
+}
+
+/// Print a man page.
+///
+/// # Errors
+/// There is no such command, or stdout cannot be written to.
+pub fn man(args: &ManArgs, mut definition: Command, ui: &Ui) -> Result<u8> {
+    // Gives the subcommands the names by which man pages are looked up: tramptool-gen.
+    definition.build();
+    let page = match &args.command {
+        None => definition,
+        Some(name) => {
+            let valid = definition.get_subcommands().map(Command::get_name);
+            let found = definition.find_subcommand(name).cloned();
+            found.ok_or_else(|| Error::unknown("command", name, valid))?
+        }
+    };
+    let mut text = Vec::new();
+    Man::new(page).render(&mut text).map_err(|e| Error::new(format!("man page: {e}")))?;
+    ui.out(text)?;
+    Ok(DONE)
+}

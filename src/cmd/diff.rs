@@ -1,0 +1,275 @@
+//! `diff`: what two trampolines do differently.
+
+use std::fmt::Write;
+
+use clap::Args;
+use codegen::cost::Cost;
+use codegen::diff::{Row, Side, lines, roles};
+use codegen::error::{Error, Result};
+use codegen::target::Target;
+use codegen::text::{LineKind, TextLine, TextListing};
+
+use super::DONE;
+use super::request::{self, DIRECT, DirectArgs, parse_u64};
+use super::ui::{Style, Ui};
+
+/// Exit code: the two differ.
+const DIFFERS: u8 = 1;
+
+/// Arguments of `diff`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DiffArgs {
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE…]
+    left: String,
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE…]
+    right: String,
+}
+
+const EXAMPLES: &str = "\
+A direct-call trampoline is written ARCH:direct,args=N,call=SYMBOL[,name=SYMBOL][,ip].
+On one architecture instructions and registers are compared, across architectures the plans.
+Exit code: 0 the same, 1 different, 2 trouble.
+
+Examples:
+  tramptool diff x86_64:ftrace_caller x86_64:ftrace_caller,unwinder=fp
+  tramptool diff riscv64:ftrace_caller arm64:ftrace_caller,call-ops=off
+  tramptool diff arm64:direct,args=2,call=f arm64:direct,args=2,call=f,ip";
+
+/// One side of the comparison.
+struct Subject {
+    title: String,
+    target: Target,
+    listing: TextListing,
+    cost: Cost,
+}
+
+/// Compare.
+///
+/// # Errors
+/// One side does not exist or cannot be generated.
+pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
+    let (left, right) = (subject(&args.left)?, subject(&args.right)?);
+    let (l, r) = (left.side(), right.side());
+    let one_arch = left.target.facts.name == right.target.facts.name;
+    let mut out = format!(
+        "{}\n{}\n\n",
+        ui.paint(Style::Left, &format!("- {}", left.title)),
+        ui.paint(Style::Right, &format!("+ {}", right.title))
+    );
+
+    let mut same = true;
+    for role in roles(l, r, one_arch).iter().filter(|role| !role.rows.is_empty()) {
+        same &= role.same();
+        section(role.role.name(), &role.rows, ui, &mut out);
+    }
+    if one_arch {
+        let object = object_rows(&left, &right);
+        if !object.iter().all(|row| matches!(row, Row::Both(..))) {
+            same = false;
+            section("object file", &object, ui, &mut out);
+        }
+    }
+    cost(&left.cost, &right.cost, ui, &mut out);
+    if one_arch {
+        same &= listings(l, r, ui, &mut out);
+    } else {
+        plans(l, r, ui, &mut out);
+    }
+    ui.out(out)?;
+    Ok(if same { DONE } else { DIFFERS })
+}
+
+impl Subject {
+    fn side(&self) -> Side<'_> {
+        Side { target: &self.target, listing: &self.listing }
+    }
+}
+
+/// Read `ARCH:TRAMPOLINE,…`.
+fn subject(text: &str) -> Result<Subject> {
+    let form = "ARCH:TRAMPOLINE[,OPTION=VALUE…], such as x86_64:ftrace_caller,unwinder=fp";
+    let Some((arch, rest)) = text.split_once(':') else {
+        return Err(Error::new(format!("'{text}' names no architecture; valid: {form}")));
+    };
+    let backend = tramptool::backend(arch)?;
+    let mut parts = rest.split(',');
+    let name = parts.next().unwrap_or_default();
+    let mut direct = DirectArgs::default();
+    let mut settings = Vec::new();
+    for part in parts {
+        match part.split_once('=') {
+            None if part == "ip" => direct.ip = true,
+            None => return Err(Error::new(format!("'{part}' in '{text}' has no value; valid: {form}"))),
+            Some(("args", n)) => {
+                let n = parse_u64(n).ok().and_then(|n| u8::try_from(n).ok());
+                direct.args = Some(n.ok_or_else(|| Error::new(format!("'{part}' in '{text}'; valid: args=N")))?);
+            }
+            Some(("call", symbol)) => direct.call = Some(symbol.to_owned()),
+            Some(("name", symbol)) => direct.name = Some(symbol.to_owned()),
+            Some(setting) => settings.push(setting),
+        }
+    }
+    direct.refuse_without(&[name.to_owned()]).map_err(|_| {
+        Error::new(format!(
+            "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},…"
+        ))
+    })?;
+    let target = request::target(backend, &settings)?;
+    let request = request::trampoline(name, &direct, &target)?;
+    let spec = request.spec();
+    let listing = backend.text(&spec, &target)?;
+    let cost = backend.cost(&spec, &target)?;
+    let options = target.choices.describe(target.facts.options);
+    Ok(Subject { title: format!("{} {}, {options}", target.facts.name, listing.name), target, listing, cost })
+}
+
+/// A role's heading and what differs in it.
+fn section(name: &str, rows: &[Row<String>], ui: &Ui, out: &mut String) {
+    let alike = rows.iter().filter(|r| matches!(r, Row::Both(..))).count();
+    let rest = match alike {
+        _ if alike == rows.len() => "same".to_owned(),
+        0 => "nothing alike".to_owned(),
+        n => format!("{n} alike"),
+    };
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(out, "{} {rest}", ui.paint(Style::Heading, &format!("{name}:")));
+    for row in rows {
+        let line = match row {
+            Row::Both(..) => continue,
+            Row::Left(text) => ui.paint(Style::Left, &format!("  - {text}")),
+            Row::Right(text) => ui.paint(Style::Right, &format!("  + {text}")),
+        };
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+/// What is said of the whole object.
+fn object_rows(left: &Subject, right: &Subject) -> Vec<Row<String>> {
+    let mut rows = Vec::new();
+    let facts = |s: &Subject| {
+        let mut all = s.target.prologue.clone();
+        all.push(format!("e_flags {:#x}", s.target.e_flags));
+        all
+    };
+    let (l, r) = (facts(left), facts(right));
+    for (l, r) in l.into_iter().zip(r) {
+        if l == r {
+            rows.push(Row::Both(l, r));
+        } else {
+            rows.extend([Row::Left(l), Row::Right(r)]);
+        }
+    }
+    rows
+}
+
+fn cost(left: &Cost, right: &Cost, ui: &Ui, out: &mut String) {
+    let text = |c: &Cost| {
+        let paths = c.paths.iter().map(|p| format!("{} {}", p.executed, p.path));
+        let paths: Vec<String> = paths.collect();
+        format!("{} bytes, {} of stack, instructions executed: {}", c.bytes, c.stack, paths.join(", "))
+    };
+    let (l, r) = (text(left), text(right));
+    let rows = if l == r { vec![Row::Both(l, r)] } else { vec![Row::Left(l), Row::Right(r)] };
+    section("cost", &rows, ui, out);
+}
+
+/// The listings side by side. Returns whether they are the same to the last byte.
+fn listings(left: Side, right: Side, ui: &Ui, out: &mut String) -> bool {
+    let show = |line: &TextLine| match line.kind {
+        LineKind::Insn => {
+            let (mnemonic, operands) = line.text.split_once('\t').unwrap_or((&line.text, ""));
+            format!("{:4x}  {mnemonic:<7} {operands}", line.offset).trim_end().to_owned()
+        }
+        _ => format!("{}:", line.text),
+    };
+    let rows = lines(left, right);
+    let mut same = left.listing.consts == right.listing.consts;
+    let mut columns = Vec::new();
+    for row in &rows {
+        columns.push(match row {
+            Row::Both(l, r) => {
+                let mark = if l.bytes == r.bytes { ' ' } else { '~' };
+                same &= mark == ' ';
+                (mark, show(l), show(r))
+            }
+            Row::Left(l) => ('<', show(l), String::new()),
+            Row::Right(r) => ('>', String::new(), show(r)),
+        });
+        same &= matches!(row, Row::Both(..));
+    }
+    // The names of offsets hide different values: those are told first.
+    let values = |side: Side| side.listing.consts.iter().map(|(n, v)| format!("{n} = {v}")).collect::<Vec<_>>();
+    let (l, r) = (values(left), values(right));
+    let only = |these: &[String], those: &[String]| -> Vec<String> {
+        these.iter().filter(|v| !those.contains(v)).cloned().collect()
+    };
+    let rows: Vec<Row<String>> =
+        only(&l, &r).into_iter().map(Row::Left).chain(only(&r, &l).into_iter().map(Row::Right)).collect();
+    if !rows.is_empty() {
+        section("offsets", &rows, ui, out);
+    }
+    let legend = "  < left only, > right only, | changed, ~ other bytes\n";
+    let _ = write!(out, "\n{}{}", ui.paint(Style::Heading, "listings"), ui.paint(Style::Quiet, legend));
+    side_by_side(pair_up(columns), ui, out);
+    same
+}
+
+/// A run of `<` with the run of `>` that follows it becomes rows of `|`.
+fn pair_up(rows: Vec<(char, String, String)>) -> Vec<(char, String, String)> {
+    let mut out: Vec<(char, String, String)> = Vec::new();
+    // The first row of `out` that is still without a partner.
+    let mut open = 0;
+    for row in rows {
+        match row.0 {
+            '>' if open < out.len() => {
+                if let Some(partner) = out.get_mut(open) {
+                    (partner.0, partner.2) = ('|', row.2);
+                }
+                open += 1;
+            }
+            '<' => {
+                // A new run after a run of pairs starts here.
+                if out.last().is_none_or(|last| last.0 != '<') {
+                    open = out.len();
+                }
+                out.push(row);
+            }
+            _ => {
+                out.push(row);
+                open = out.len();
+            }
+        }
+    }
+    out
+}
+
+/// The plans side by side, role by role.
+fn plans(left: Side, right: Side, ui: &Ui, out: &mut String) {
+    let _ = writeln!(out, "\n{}", ui.paint(Style::Heading, "plans"));
+    let mut rows = Vec::new();
+    for role in roles(left, right, false).into_iter().filter(|r| !r.rows.is_empty()) {
+        let title = format!("-- {}", role.role.name());
+        rows.push((' ', title.clone(), title));
+        let row = |row| match row {
+            Row::Both(l, r) => (' ', l, r),
+            Row::Left(l) => ('<', l, String::new()),
+            Row::Right(r) => ('>', String::new(), r),
+        };
+        rows.extend(pair_up(role.rows.into_iter().map(row).collect()));
+    }
+    side_by_side(rows, ui, out);
+}
+
+fn side_by_side(rows: Vec<(char, String, String)>, ui: &Ui, out: &mut String) {
+    let width = rows.iter().map(|r| r.1.chars().count()).max().unwrap_or(0);
+    for (mark, left, right) in rows {
+        let pad = " ".repeat(width - left.chars().count());
+        let line = if mark == ' ' {
+            format!("{left}{pad}   {right}")
+        } else {
+            format!("{}{pad} {mark} {}", ui.paint(Style::Left, &left), ui.paint(Style::Right, &right))
+        };
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}

@@ -1,0 +1,151 @@
+//! The commands, and what they share: arguments, output, messages and exit codes.
+
+mod check;
+mod completions;
+mod diff;
+mod generate;
+mod link;
+mod list;
+mod output;
+mod request;
+mod show;
+mod ui;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use codegen::error::Result;
+
+use ui::Ui;
+
+/// Exit code: everything as asked for; of `diff`, both are the same.
+const DONE: u8 = 0;
+/// Exit code of trouble: bad input, or output that could not be written. There is one message on stderr.
+const TROUBLE: u8 = 2;
+
+/// Generate, link and prove the trampolines of function tracing for x86_64, arm64 and riscv64.
+#[derive(Parser)]
+#[command(name = "tramptool", version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Architectures answer to the kernel's, uname's and LLVM's names: x86, amd64, aarch64, riscv …
+Bad input ends with exit code 2 and one message on stderr.
+
+Examples:
+  tramptool list --arch arm64
+  tramptool gen --all --arch riscv64 --emit asm,obj,json -o out
+  tramptool show ftrace_caller --arch x86_64
+  tramptool diff riscv64:ftrace_caller arm64:ftrace_caller";
+
+#[derive(Subcommand)]
+enum Command {
+    /// List architectures, trampolines, options and numbers
+    List(list::ListArgs),
+    /// Generate trampolines: assembly text, object, flat bytes, manifest
+    Gen(generate::GenArgs),
+    /// Link objects into an image at a fixed address, with call sites patched
+    Link(link::LinkArgs),
+    /// Run trampolines in an emulator against their contracts
+    Check(check::CheckArgs),
+    /// Show one trampoline: annotated listing, frame picture, cost
+    Show(show::ShowArgs),
+    /// Show what two trampolines do differently
+    Diff(diff::DiffArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+    /// Print a man page
+    Man(completions::ManArgs),
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For reading.
+    Human,
+    /// For programs.
+    Json,
+}
+
+/// Run what the command line asks for.
+pub fn main() -> ExitCode {
+    let ui = Ui::new();
+    let code = match Cli::try_parse() {
+        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| complain(&e.to_string())),
+        Err(e) => refuse(&e),
+    };
+    ExitCode::from(code)
+}
+
+fn run(command: &Command, ui: &Ui) -> Result<u8> {
+    match command {
+        Command::List(args) => list::run(args, ui),
+        Command::Gen(args) => generate::run(args, ui),
+        Command::Link(args) => link::run(args, ui),
+        Command::Check(args) => check::run(args, ui),
+        Command::Show(args) => show::run(args, ui),
+        Command::Diff(args) => diff::run(args, ui),
+        Command::Completions(args) => completions::completions(args, Cli::command(), ui),
+        Command::Man(args) => completions::man(args, Cli::command(), ui),
+    }
+}
+
+/// Print one line to stderr. That stderr is closed is no reason for another message.
+fn complain(message: &str) -> u8 {
+    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let _ = writeln!(std::io::stderr(), "tramptool: {line}");
+    TROUBLE
+}
+
+/// What clap has to say: help and version as they are, errors as one line.
+fn refuse(error: &clap::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that has gone is not an error.
+            let _ = error.print();
+            DONE
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let definition = Cli::command();
+            let names: Vec<&str> = definition.get_subcommands().map(|c| c.get_name()).collect();
+            complain(&format!("no command given; valid: {}; see `tramptool --help`", names.join(", ")))
+        }
+        _ => complain(&one_line(&error.to_string())),
+    }
+}
+
+/// clap's paragraphs, without the pointer to `--help` that ends them all.
+fn one_line(text: &str) -> String {
+    let text = text.trim_start_matches("error: ");
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("For more information"));
+    let mut out = String::new();
+    for line in lines {
+        if !out.is_empty() {
+            out.push_str(if out.ends_with(':') { " " } else { "; " });
+        }
+        out.push_str(line);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn errors_of_clap_are_one_line() {
+        let text = "error: invalid value 'x' for '--format <FORMAT>'\n  [possible values: human, json]\n\nFor more \
+                    information, try '--help'.\n";
+        assert_eq!(one_line(text), "invalid value 'x' for '--format <FORMAT>'; [possible values: human, json]");
+    }
+}

@@ -1,0 +1,65 @@
+//! Where output goes, and when it has colour.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use codegen::error::{Error, Result};
+
+/// What a command knows of its user.
+pub struct Ui {
+    colour: bool,
+}
+
+/// What a piece of text is, for those that want to see it.
+#[derive(Clone, Copy)]
+pub enum Style {
+    /// A title.
+    Heading,
+    /// What only the first has.
+    Left,
+    /// What only the second has.
+    Right,
+    /// What need not be read.
+    Quiet,
+}
+
+impl Ui {
+    /// Colour is for terminals, and for users who have not said no (<https://no-color.org>).
+    pub fn new() -> Ui {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        Ui { colour: io::stdout().is_terminal() && !refused && !dumb }
+    }
+
+    /// Are there colours on stdout?
+    pub fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// `text`, in its colour if there are colours.
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        if !self.colour || text.is_empty() {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Heading => "1",
+            Style::Left => "31",
+            Style::Right => "32",
+            Style::Quiet => "2",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// Write to stdout.
+    ///
+    /// # Errors
+    /// It cannot be written to. A reader that has seen enough is no error.
+    pub fn out(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        let mut out = io::stdout().lock();
+        match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+                Err(Error::new(format!("cannot write to stdout: {e}; free some space or write to a file")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
