@@ -4,7 +4,7 @@
 //! the same bytes. (gimli's writer pads entries differently and knows no RISC-V difference relocations; gimli reads
 //! the result in the tests instead.)
 
-use crate::abi::Reg;
+use crate::abi::{Reg, RegSet};
 use crate::code::{Reloc, RelocTarget};
 use crate::isa::{CfiEntry, Effects, Flow, SpEffect};
 use crate::listing::Local;
@@ -49,19 +49,25 @@ const COLUMNS: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
 struct State {
+    /// Registers that hold a column's value now; most stores are of others.
+    holders: RegSet,
     /// The register from which CFA is computed, and CFA minus it.
     cfa: (Reg, i32),
     /// CFA minus SP while SP is known.
     sp: i32,
     columns: [Option<Column>; COLUMNS],
+    /// How many columns are saved in the frame; while none is, no load can restore one.
+    saved: u32,
 }
 
 /// Follows a listing and says which rules change where.
+#[derive(Debug)]
 pub(crate) struct Tracker {
     sp_reg: Reg,
+    initial: State,
     state: State,
     moved: &'static [(u16, Reg)],
-    at_branch: [Option<State>; Local::COUNT],
+    at_branch: Vec<(Local, State)>,
     copies: Option<(Reg, i32)>,
     reachable: bool,
     /// Rules that change after the line just seen.
@@ -116,16 +122,31 @@ impl Tracker {
             columns[used] =
                 Some(Column { number: entry.column, home: Some(pc), place: Place::Register(pc) });
         }
-        let state = State { cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns };
+        let holders = columns.iter().flatten().filter_map(|c| match c.place {
+            Place::Register(reg) => Some(reg),
+            Place::Saved(_) => None,
+        });
+        let holders = RegSet::of(&holders.collect::<Vec<_>>());
+        let state = State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0 };
         Tracker {
             sp_reg: abi.sp,
+            initial: state,
             state,
             moved: entry.moved,
-            at_branch: [None; Local::COUNT],
+            at_branch: Vec::new(),
             copies: None,
             reachable: true,
             ops: Vec::new(),
         }
+    }
+
+    /// Begin again, for a trampoline of the same kind.
+    pub(crate) fn restart(&mut self) {
+        self.state = self.initial;
+        self.at_branch.clear();
+        self.copies = None;
+        self.reachable = true;
+        self.ops.clear();
     }
 
     fn set_cfa(&mut self, cfa: (Reg, i32)) {
@@ -146,8 +167,17 @@ impl Tracker {
         if column.place == place {
             return;
         }
-        column.place = place;
+        let old = std::mem::replace(&mut column.place, place);
         let number = column.number;
+        match (old, place) {
+            (Place::Register(reg), _) => self.state.holders = self.state.holders.minus(RegSet::of(&[reg])),
+            (Place::Saved(_), _) => self.state.saved -= 1,
+        }
+        match place {
+            Place::Register(reg) => self.state.holders = self.state.holders.union(RegSet::of(&[reg])),
+            Place::Saved(_) => self.state.saved += 1,
+        }
+        let Some(column) = &self.state.columns[i] else { return };
         self.ops.push(match place {
             Place::Saved(offset) => CfiOp::Offset(number, offset),
             Place::Register(reg) if Some(reg) != column.home => CfiOp::Register(number, reg),
@@ -161,7 +191,8 @@ impl Tracker {
         if self.reachable {
             return;
         }
-        if let Some(there) = self.at_branch[local.index()] {
+        let there = self.at_branch.iter().find(|(to, _)| *to == local).map(|(_, state)| *state);
+        if let Some(there) = there {
             self.set_cfa(there.cfa);
             self.state.sp = there.sp;
             for i in 0..COLUMNS {
@@ -198,6 +229,9 @@ impl Tracker {
             }
         }
         for &(reg, at) in effects.store.iter().flatten() {
+            if !self.state.holders.contains(reg) {
+                continue;
+            }
             let offset = at - self.state.sp;
             let holder = |c: &Column| c.place == Place::Register(reg);
             if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(holder)) {
@@ -205,6 +239,9 @@ impl Tracker {
             }
         }
         for &(reg, at) in effects.load.iter().flatten() {
+            if self.state.saved == 0 {
+                break;
+            }
             let offset = at - before_sp;
             let saved = |c: &Column| c.place == Place::Saved(offset);
             if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(saved)) {
@@ -213,7 +250,9 @@ impl Tracker {
         }
         match effects.flow {
             Flow::Branch(local) | Flow::Jump(local) => {
-                self.at_branch[local.index()].get_or_insert(self.state);
+                if !self.at_branch.iter().any(|(to, _)| *to == local) {
+                    self.at_branch.push((local, self.state));
+                }
                 self.reachable = matches!(effects.flow, Flow::Branch(_));
             }
             Flow::Leave | Flow::Trap => self.reachable = false,

@@ -1,15 +1,17 @@
 //! Listing to code: bytes, fixups, symbols, relocations and unwind tables, in one pass.
 
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::ops::Range;
 
 use dynasmrt::{AssemblyOffset, DynasmApi};
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 
 use crate::cfi::{EhFrame, Tracker};
 use crate::error::Result;
 use crate::isa::Isa;
 use crate::listing::{Line, Listing, Local, Sym};
-use crate::spec::Spec;
+use crate::spec::{Kind, Spec};
 use crate::target::Target;
 
 /// What a fixup refers to.
@@ -119,7 +121,8 @@ pub struct Symbol {
 pub struct Assembly {
     code: CodeBuf,
     names: String,
-    index: HashMap<Box<str>, u32>,
+    /// Numbers of `globals`, by the hash of their names.
+    index: HashTable<u32>,
     /// Relocations of `.text`, by offset.
     pub relocs: Vec<Reloc>,
     /// Symbols with global binding, in the order of their first mention.
@@ -130,6 +133,8 @@ pub struct Assembly {
     pub eh_frame: EhFrame,
     listed: Vec<u32>,
     label: String,
+    /// The follower of the last trampoline: the next is mostly of the same kind.
+    tracker: Option<(Kind, Box<Tracker>)>,
 }
 
 impl Assembly {
@@ -143,20 +148,41 @@ impl Assembly {
         &self.names[symbol.name.start as usize..symbol.name.end as usize]
     }
 
+    /// The names of all symbols, each ended by a NUL, behind an empty one: a string table as ELF has it.
+    pub(crate) fn string_table(&self) -> &str {
+        &self.names
+    }
+
+    /// Offset of a symbol's name in the string table.
+    pub(crate) fn name_offset(&self, symbol: &Symbol) -> u32 {
+        symbol.name.start
+    }
+
     fn intern(&mut self, parts: &[&str]) -> Range<u32> {
+        if self.names.is_empty() {
+            self.names.push('\0');
+        }
         let start = self.names.len() as u32;
         parts.iter().for_each(|p| self.names.push_str(p));
-        start..self.names.len() as u32
+        let end = self.names.len() as u32;
+        self.names.push('\0');
+        start..end
     }
 
     fn global(&mut self, name: &str) -> u32 {
-        if let Some(&i) = self.index.get(name) {
+        let hash = |name: &str| FxBuildHasher.hash_one(name);
+        let (names, globals) = (&self.names, &self.globals);
+        let name_of = |i: u32| {
+            let range = &globals[i as usize].name;
+            &names[range.start as usize..range.end as usize]
+        };
+        if let Some(&i) = self.index.find(hash(name), |&i| name_of(i) == name) {
             return i;
         }
+        let i = globals.len() as u32;
+        self.index.insert_unique(hash(name), i, |&i| hash(name_of(i)));
         let range = self.intern(&[name]);
-        let i = self.globals.len() as u32;
         self.globals.push(Symbol { name: range, offset: None, size: 0, function: false });
-        self.index.insert(name.into(), i);
         i
     }
 
@@ -178,7 +204,13 @@ impl Assembly {
         let start = self.code.bytes.len();
         let mut labels = [usize::MAX; Local::COUNT];
         let entry = I::cfi_entry(spec.kind);
-        let mut tracker = Tracker::new(&entry, target);
+        let mut tracker = match self.tracker.take() {
+            Some((kind, mut tracker)) if kind == spec.kind => {
+                tracker.restart();
+                tracker
+            }
+            _ => Box::new(Tracker::new(&entry, target)),
+        };
         self.code.fixups.clear();
         self.eh_frame.open(start as u32, &entry, target);
         let mut opaque_from = 0;
@@ -214,8 +246,11 @@ impl Assembly {
                 }
                 Line::Block(..) => {}
             }
-            self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
+            if !tracker.ops.is_empty() {
+                self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
+            }
         }
+        self.tracker = Some((spec.kind, tracker));
         let end = self.code.bytes.len();
         self.eh_frame.close(end as u32, target);
         self.define(spec.name, start, end - start, true)?;

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 use crate::target::Target;
 
 const HEADER_BYTES: usize = 64;
+const SYMBOL_BYTES: u64 = 24;
+const RELA_BYTES: usize = 24;
 
 struct Section {
     name: &'static [u8],
@@ -23,9 +25,10 @@ struct Section {
 /// # Errors
 /// The object would not fit the format's 32-bit counts.
 pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(
-        assembly.text().len() + assembly.eh_frame.bytes.len() + 64 * assembly.globals.len() + 4096,
-    );
+    let symbols = assembly.globals.len() + assembly.locals.len();
+    let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len();
+    let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + assembly.string_table().len();
+    let mut bytes = Vec::with_capacity(contents + SYMBOL_BYTES as usize * symbols + RELA_BYTES * relocs + 4096);
     let headers = write_body(assembly, target, &mut bytes).map_err(|e| Error::new(format!("object file: {e}")))?;
     bytes[..headers.len()].copy_from_slice(&headers);
     Ok(bytes)
@@ -119,25 +122,20 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         st_value: 0,
         st_size: 0,
     };
-    let mapping = (!facts.mapping.is_empty()).then(|| w.add_string(facts.mapping.as_bytes()));
-    let mut ids = Vec::with_capacity(assembly.locals.len() + assembly.globals.len());
-    for symbol in assembly.locals.iter().chain(&assembly.globals) {
-        ids.push(w.add_string(assembly.name(symbol).as_bytes()));
-    }
-    w.write_null_symbol();
+    let symtab_offset = w.write_null_symbol();
     w.write_symbol(&local(0, elf::STT_SECTION));
-    if mapping.is_some() {
-        let name = w.string_offset(mapping);
-        w.write_symbol(&local(name, elf::STT_NOTYPE));
+    // The assembly keeps its names as a string table; only the mapping symbol's comes after them.
+    let names = assembly.string_table();
+    if !facts.mapping.is_empty() {
+        w.write_symbol(&local(names.len() as u32, elf::STT_NOTYPE));
     }
-    for (symbol, &id) in assembly.locals.iter().zip(&ids) {
+    for symbol in &assembly.locals {
         let st_value = u64::from(symbol.offset.unwrap_or(0));
-        let name = w.string_offset(Some(id));
-        w.write_symbol(&Sym { st_value, ..local(name, elf::STT_NOTYPE) });
+        w.write_symbol(&Sym { st_value, ..local(assembly.name_offset(symbol), elf::STT_NOTYPE) });
     }
-    for (symbol, &id) in assembly.globals.iter().zip(&ids[assembly.locals.len()..]) {
+    for symbol in &assembly.globals {
         let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
-        let name = w.string_offset(Some(id));
+        let name = assembly.name_offset(symbol);
         w.write_symbol(&Sym {
             section: symbol.offset.and(text_section),
             st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, kind),
@@ -146,10 +144,16 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
             ..local(name, kind)
         });
     }
-    w.write_strtab()?;
+    let symbols = u64::from(first_global) + assembly.globals.len() as u64;
+    let strtab_offset = w.offset();
+    w.write(names.as_bytes());
+    w.write(facts.mapping.as_bytes());
+    w.write(&[0]);
+    let strtab_size = w.offset() - strtab_offset;
 
-    // A relocation section names the symbol table by index: all the others and the string table precede it.
-    let symtab = SectionIndex(2 + sections.iter().map(|s| 1 + u32::from(s.relocs.is_some())).sum::<u32>());
+    // A relocation section names the symbol table by index: all the others precede it, and its strings follow it.
+    let symtab = SectionIndex(1 + sections.iter().map(|s| 1 + u32::from(s.relocs.is_some())).sum::<u32>());
+    let (symtab_name, strtab_name) = (w.add_section_name(b".symtab"), w.add_section_name(b".strtab"));
     let names: Vec<_> = sections
         .iter()
         .map(|s| (w.add_section_name(s.name), s.relocs.map(|(rela, ..)| w.add_section_name(rela))))
@@ -163,8 +167,26 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
             w.write_relocation_section_header(rela, index, symtab, at, count, true);
         }
     }
-    w.write_strtab_section_header();
-    w.write_symtab_section_header(first_global);
+    let sh_name = w.section_name_offset(Some(symtab_name));
+    w.write_section_header(&SectionHeader {
+        sh_name,
+        sh_type: elf::SHT_SYMTAB,
+        sh_offset: symtab_offset,
+        sh_size: symbols * SYMBOL_BYTES,
+        sh_link: symtab.0 + 1,
+        sh_info: first_global,
+        sh_addralign: 8,
+        sh_entsize: SYMBOL_BYTES,
+        ..progbits
+    });
+    let sh_name = w.section_name_offset(Some(strtab_name));
+    w.write_section_header(&SectionHeader {
+        sh_name,
+        sh_type: elf::SHT_STRTAB,
+        sh_offset: strtab_offset,
+        sh_size: strtab_size,
+        ..progbits
+    });
     w.write_shstrtab_section_header();
     let mut headers = Vec::with_capacity(HEADER_BYTES);
     w.write_file_header_to(&mut headers)?;

@@ -29,13 +29,13 @@ pub struct CheckArgs {
     /// Fix an option or a number; options that are not fixed are run with every value
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
-    /// Seed of everything that is random, decimal or 0x…
+    /// Seed of everything that is random, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     pub seed: u64,
     /// Run only this traced function
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
-    /// Run only this situation: plain, args, ip, direct, parent …, joined by +
+    /// Run only this situation: plain, args, ip, direct, parent ..., joined by +
     #[arg(long, value_name = "NAME")]
     pub situation: Option<String>,
     /// Run only with the functions compiled in this way
@@ -138,7 +138,7 @@ fn trampolines(wanted: &[String], suites: &[emu_tests::Suite]) -> Result<Vec<Str
         let known = suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str());
         let found: Vec<String> = known.filter(|n| matches(n)).map(str::to_owned).collect();
         if found.is_empty() {
-            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "…"]);
+            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "..."]);
             return Err(Error::unknown("trampoline", name, valid));
         }
         names.extend(found);

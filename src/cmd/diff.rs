@@ -20,9 +20,9 @@ const DIFFERS: u8 = 1;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
-    /// ARCH:TRAMPOLINE[,OPTION=VALUE…]
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE...]
     left: String,
-    /// ARCH:TRAMPOLINE[,OPTION=VALUE…]
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE...]
     right: String,
 }
 
@@ -86,9 +86,9 @@ impl Subject {
     }
 }
 
-/// Read `ARCH:TRAMPOLINE,…`.
+/// Read `ARCH:TRAMPOLINE,...`.
 fn subject(text: &str) -> Result<Subject> {
-    let form = "ARCH:TRAMPOLINE[,OPTION=VALUE…], such as x86_64:ftrace_caller,unwinder=fp";
+    let form = "ARCH:TRAMPOLINE[,OPTION=VALUE...], such as x86_64:ftrace_caller,unwinder=fp";
     let Some((arch, rest)) = text.split_once(':') else {
         return Err(Error::new(format!("'{text}' names no architecture; valid: {form}")));
     };
@@ -112,7 +112,7 @@ fn subject(text: &str) -> Result<Subject> {
     }
     direct.refuse_without(&[name.to_owned()]).map_err(|_| {
         Error::new(format!(
-            "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},…"
+            "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},..."
         ))
     })?;
     let target = request::target(backend, &settings)?;
@@ -121,7 +121,7 @@ fn subject(text: &str) -> Result<Subject> {
     let listing = backend.text(&spec, &target)?;
     let cost = backend.cost(&spec, &target)?;
     let options = target.choices.describe(target.facts.options);
-    Ok(Subject { title: format!("{} {}, {options}", target.facts.name, listing.name), target, listing, cost })
+    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing, cost })
 }
 
 /// A role's heading and what differs in it.

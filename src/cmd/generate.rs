@@ -32,7 +32,7 @@ pub struct GenArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// What to write, one file each [default: asm]
-    #[arg(long, value_name = "KIND,…", value_enum, value_delimiter = ',')]
+    #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
     /// Directory to write to, or - for stdout [default: . with --emit, - without]
     #[arg(short, value_name = "DIR")]

@@ -34,7 +34,7 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "\
-Architectures answer to the kernel's, uname's and LLVM's names: x86, amd64, aarch64, riscv …
+Architectures answer to the kernel's, uname's and LLVM's names: x86, amd64, aarch64, riscv ...
 Bad input ends with exit code 2 and one message on stderr.
 
 Examples:
@@ -128,7 +128,10 @@ fn one_line(text: &str) -> String {
         if !out.is_empty() {
             out.push_str(if out.ends_with(':') { " " } else { "; " });
         }
-        out.push_str(line);
+        match line.strip_prefix("[possible values: ").and_then(|l| l.strip_suffix(']')) {
+            Some(values) => out.extend(["valid: ", values]),
+            None => out.push_str(line),
+        }
     }
     out
 }
@@ -146,6 +149,6 @@ mod tests {
     fn errors_of_clap_are_one_line() {
         let text = "error: invalid value 'x' for '--format <FORMAT>'\n  [possible values: human, json]\n\nFor more \
                     information, try '--help'.\n";
-        assert_eq!(one_line(text), "invalid value 'x' for '--format <FORMAT>'; [possible values: human, json]");
+        assert_eq!(one_line(text), "invalid value 'x' for '--format <FORMAT>'; valid: human, json");
     }
 }

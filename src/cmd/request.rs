@@ -225,7 +225,7 @@ fn parse_i32(text: &str) -> Result<i32> {
     let value = parse_u64(digits).ok().and_then(|v| i64::try_from(v).ok());
     value
         .and_then(|v| i32::try_from(sign * v).ok())
-        .ok_or_else(|| Error::new(format!("'{text}' is no number; valid: up to {}, decimal or 0x…", i32::MAX)))
+        .ok_or_else(|| Error::new(format!("'{text}' is no number; valid: up to {}, decimal or 0x...", i32::MAX)))
 }
 
 /// A number as people write it: decimal, or hexadecimal after `0x`.
@@ -239,5 +239,5 @@ pub fn parse_u64(text: &str) -> std::result::Result<u64, String> {
     // from_str_radix would take a sign.
     let plain = digits.starts_with(|c: char| c.is_ascii_hexdigit());
     let value = if plain { u64::from_str_radix(digits, radix).ok() } else { None };
-    value.ok_or_else(|| "valid: a 64-bit number, decimal or 0x…".to_owned())
+    value.ok_or_else(|| "valid: a 64-bit number, decimal or 0x...".to_owned())
 }

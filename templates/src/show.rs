@@ -58,10 +58,8 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<Strin
             p.path, p.executed, p.loads, p.stores
         ));
     }
-    let mut text = vec![format!(
-        "cost   {} bytes, {} instructions, {} bytes of stack",
-        cost.bytes, cost.instructions, cost.stack
-    )];
+    let mut text =
+        vec![format!("cost   {} bytes, {} instructions, {} bytes of stack", cost.bytes, cost.instructions, cost.stack)];
     text.extend(paths);
     let show = Show {
         title: format!(
