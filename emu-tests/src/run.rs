@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codegen::abi::{Loc, RegSet};
+use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::frame::{Back, Content};
 use codegen::isa::{Backend, SiteState, Write};
 use codegen::link::{Image, Input, link};
 use codegen::spec::Kind;
 use rayon::prelude::*;
-use unicorn_engine::{HookType, Unicorn};
+use unicorn_engine::{Context, HookType, Unicorn};
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
@@ -21,6 +22,8 @@ use crate::trace::{self, CALLBACK, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, F
 
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
+/// Bytes below SP that hold garbage.
+const BELOW: u64 = 4096;
 /// Bytes for a result returned in memory.
 const RESULT: u64 = 64;
 /// How the functions are called that others are redirected to.
@@ -139,8 +142,21 @@ pub(crate) struct Case {
     pub sret: bool,
     /// SP modulo 16 at the function's entry.
     pub sp: u64,
-    pub new_args: [u64; 8],
+    /// What the callback writes to registers, by register.
+    pub new_registers: [u64; 32],
     pub new_results: [u64; 2],
+}
+
+impl Case {
+    /// The registers that the callback rewrites, with their new values: all to which the contract lets it.
+    pub fn rewritten<'c>(&'c self, contract: &'c Contract, abi: &'c Abi) -> impl Iterator<Item = (Reg, u64)> + 'c {
+        contract.frame.fields.iter().filter_map(move |f| match (f.content, f.back) {
+            (Content::Reg(r), Back::Written) if !(self.sret && r == abi.sret) => {
+                Some((r, self.new_registers[r.0 as usize]))
+            }
+            _ => None,
+        })
+    }
 }
 
 /// What a run leaves behind.
@@ -160,6 +176,8 @@ struct Bench<'s> {
     image: Image,
     registers: Registers,
     uc: Unicorn<'static, Trace>,
+    /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
+    fresh: Context,
     places: trace::Places,
     scratch: u64,
     callback: u64,
@@ -379,6 +397,7 @@ impl<'s> Bench<'s> {
             op_cell: (op + suite.op_offsets.0, op + suite.op_offsets.1),
             image,
             registers,
+            fresh: uc.context_init().map_err(hook)?,
             uc,
             places,
             slots,
@@ -423,7 +442,12 @@ impl<'s> Bench<'s> {
                     let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
                     self.patch_all(state, patched)?;
                 }
-                self.enabled(case, expected, &mut part)?;
+                if !self.enabled(case, expected, &mut part)? {
+                    // A run that went astray may have written anywhere.
+                    self.reload()?;
+                    let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
+                    self.patch_all(state, patched)?;
+                }
             }
             self.patch_all(SiteState::Disabled, None)?;
             for (case, expected) in cases.iter().zip(&expected) {
@@ -470,7 +494,7 @@ impl<'s> Bench<'s> {
                             seed: case_seed,
                             sret: f.sret,
                             sp,
-                            new_args: std::array::from_fn(|_| rng.canary()),
+                            new_registers: std::array::from_fn(|_| rng.canary()),
                             new_results: std::array::from_fn(|_| rng.canary()),
                         });
                     }
@@ -511,9 +535,11 @@ impl<'s> Bench<'s> {
     fn go(&mut self, case: &Case, start: u64, initial: &Snapshot, sp: u64, above: &[u8], enabled: bool) -> Outcome {
         self.uc.get_data_mut().places = self.places.clone();
         self.uc.get_data_mut().begin(case, enabled);
+        let _ = self.uc.context_restore(&self.fresh);
         self.registers.load(&mut self.uc, initial);
-        let clean = vec![0; (STACK_SIZE / 4) as usize];
-        let _ = self.uc.mem_write(sp - clean.len() as u64, &clean);
+        let mut rng = Rng::new(case.seed, 2);
+        let below: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let _ = self.uc.mem_write(sp - BELOW, &below);
         let _ = self.uc.mem_write(sp, above);
         let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
         let ended = self.uc.emu_start(start, EXIT, 0, 0);
@@ -540,10 +566,8 @@ impl<'s> Bench<'s> {
         let (mut initial, sp, above) = self.initial(case);
         let f = &self.functions[case.function];
         if case.situation.args {
-            for (&reg, &value) in self.registers.abi.args.iter().zip(&case.new_args) {
-                if !(case.sret && reg == self.registers.abi.sret) {
-                    initial.gpr[reg.0 as usize] = value;
-                }
+            for (reg, value) in case.rewritten(&self.suite.contracts[case.attach], self.registers.abi) {
+                initial.gpr[reg.0 as usize] = value;
             }
         }
         let name = match (&f.livepatch, case.situation.ip) {
@@ -566,7 +590,20 @@ impl<'s> Bench<'s> {
         Ok(outcome)
     }
 
-    fn enabled(&mut self, case: &Case, expected: &Outcome, part: &mut Part) -> Result<()> {
+    /// Load the image again, as it was linked, with all sites disabled.
+    fn reload(&mut self) -> Result<()> {
+        let whole = |s: &codegen::link::Segment| {
+            let mut bytes = s.bytes.clone();
+            bytes.resize(s.mem_size as usize, 0);
+            Write { at: s.address, bytes }
+        };
+        let writes: Vec<Write> = self.image.segments.iter().map(whole).collect();
+        write_code(&mut self.uc, &writes)?;
+        self.patch_all(SiteState::Disabled, None)
+    }
+
+    /// Run with the site enabled and compare. Returns whether the run came back.
+    fn enabled(&mut self, case: &Case, expected: &Outcome, part: &mut Part) -> Result<bool> {
         self.prepare(case)?;
         let (initial, sp, above) = self.initial(case);
         let start = self.address(&self.functions[case.function].name);
@@ -593,9 +630,10 @@ impl<'s> Bench<'s> {
         if abi_vectors && case.situation.stub.is_none() && !case.situation.early {
             part.vector_runs[case.attach] += 1;
         }
+        let came_back = self.uc.pc_read().is_ok_and(|pc| pc == EXIT);
         let function = self.functions[case.function].name.clone();
         part.findings.extend(findings.into_iter().map(|f| (f, case.clone(), function.clone(), self.fixture.variant)));
-        Ok(())
+        Ok(came_back)
     }
 
     /// Set what is patched or stored before this case runs.
@@ -818,6 +856,9 @@ impl<'s> Bench<'s> {
         self.prepare(case)?;
         let start = self.address(&self.functions[case.function].name);
         self.go(case, start, &initial, sp, &above, true);
+        if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
+            self.reload()?;
+        }
         let recorded = self.uc.get_data_mut().recording.take().unwrap_or_default();
         self.uc.get_data_mut().findings.clear();
         self.patch_all(SiteState::Disabled, None)?;

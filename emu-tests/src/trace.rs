@@ -59,6 +59,8 @@ pub(crate) struct Activation {
     kept: RegSet,
     flags_kept: bool,
     redirected: bool,
+    /// A direct trampoline was entered on the way.
+    dispatched: bool,
 }
 
 /// A return address that a callback replaced.
@@ -303,6 +305,7 @@ impl Trace {
             kept: RegSet::EMPTY,
             flags_kept: true,
             redirected: false,
+            dispatched: false,
         });
         self.current = Some(self.case.attach);
         self.entered |= 1 << self.case.attach;
@@ -330,12 +333,15 @@ impl Trace {
             self.exiting = Some(Exiting { expect, parent, sp });
             return;
         }
-        if self.activations.is_empty() {
-            // The stubs are C functions too, and may be called as such.
+        let situation = self.case.situation;
+        let sent = match kind {
+            Some(Kind::Stub | Kind::StubGraph) => situation.stub.is_some(),
+            Some(Kind::Direct(_) | Kind::StubDirect) => situation.direct || situation.early,
+            _ => false,
+        };
+        if !sent || mark & ENTRY == 0 || self.activations.is_empty() {
+            self.fail(Clause::P9, "a trampoline that nothing sent it to", None, (0, pc), pc);
             return;
-        }
-        if mark & ENTRY == 0 {
-            self.fail(Clause::P9, "jump into the middle of a trampoline", None, (0, pc), pc);
         }
         if matches!(kind, Some(Kind::Direct(_) | Kind::StubDirect)) {
             self.direct_entry(uc, pc);
@@ -351,7 +357,8 @@ impl Trace {
     /// A trampoline handed over to a direct trampoline: the state must be that of the site.
     fn direct_entry(&mut self, uc: &mut Uc, pc: u64) {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
-        let Some(a) = self.activations.last() else { return };
+        let Some(a) = self.activations.last_mut() else { return };
+        a.dispatched = true;
         let (resume, parent, sp) = (a.resume, a.returns_to, a.sp);
         let at = |uc: &Uc, loc: Loc| match loc {
             Loc::Reg(r) => registers.get(uc, r),
@@ -382,6 +389,10 @@ impl Trace {
             self.check(Clause::P11, "way on", resume, pc, pc);
         }
         self.compare_registers(uc, pc, registers);
+        if self.case.situation.direct || self.case.situation.early {
+            let dispatched = self.activations.last().is_some_and(|a| a.dispatched);
+            self.check(Clause::P11, "direct trampoline entered", 1, u64::from(dispatched), pc);
+        }
         self.activations.pop();
         self.current = None;
         self.frame_top = 0;
@@ -481,8 +492,11 @@ impl Trace {
                 Content::Direct => 0,
                 Content::ExitSp | Content::Unfilled => continue,
             };
-            let found = word(uc, fregs.wrapping_add(field.offset as u64));
-            self.check(Clause::P10, format!("fregs->{}", field.member), want, found, pc);
+            let place = fregs.wrapping_add(field.offset as u64);
+            self.check(Clause::P10, format!("fregs->{}", field.member), want, word(uc, place), pc);
+            let slot = place.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
+            let written = self.written.get(slot as usize).is_some_and(|w| *w == self.epoch);
+            self.check(Clause::P10, format!("fregs->{} was written", field.member), 1, u64::from(written), pc);
         }
         self.callbacks += 1;
         self.moves(uc, registers, &contract, fregs);
@@ -503,13 +517,15 @@ impl Trace {
         let mut stored = Vec::new();
         let Some(a) = self.activations.last_mut() else { return };
         if case.situation.args && outermost {
-            for (&reg, &value) in registers.abi.args.iter().zip(&case.new_args) {
-                if let Some(at) = written(Content::Reg(reg))
-                    && !(case.sret && reg == registers.abi.sret)
-                {
+            for (reg, value) in case.rewritten(contract, registers.abi) {
+                if let Some(at) = written(Content::Reg(reg)) {
                     stored.push((at, value));
                     a.expect.gpr[reg.0 as usize] = value;
                 }
+            }
+            if let (Some(at), Some((_, mask))) = (written(Content::Flags), registers.machine.flags) {
+                a.expect.flags ^= mask;
+                stored.push((at, a.expect.flags));
             }
         }
         if let (true, true, Some(at)) = (case.situation.ip, outermost, written(Content::Pc)) {
@@ -623,6 +639,9 @@ impl Trace {
         let Some(e) = self.exiting.take() else { return };
         self.check(Clause::P9, "pc in the parent", e.parent, pc, pc);
         self.check(Clause::P7, "sp", e.sp, registers.sp(uc), pc);
+        if let Some(link) = registers.abi.link {
+            self.check(Clause::P9, "link register in the parent", e.parent, registers.get(uc, link), pc);
+        }
         let now = registers.snapshot(uc);
         let t = self.trampoline();
         let rets = RegSet::of(registers.abi.exit_rets);
