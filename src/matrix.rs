@@ -170,7 +170,13 @@ fn deviations(report: &Report, out: &mut String) -> std::fmt::Result {
 
 fn failures(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Result {
     for row in report.results.iter().filter(|r| r.verdict == Verdict::Fail) {
-        let title = format!("{} {} of {} {}", Palette { colour: false }.verdict(Some(row.verdict), 0), row.clause, row.arch, row.trampoline);
+        let title = format!(
+            "{} {} of {} {}",
+            Palette { colour: false }.verdict(Some(row.verdict), 0),
+            row.clause,
+            row.arch,
+            row.trampoline
+        );
         writeln!(out, "{} ({}): {}", palette.paint("1;31", &title), row.options, row.reason)?;
         for f in &row.failures {
             writeln!(out, "  {}: expected {}, found {}, at {}", f.place, f.expected, f.found, f.at)?;

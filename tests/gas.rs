@@ -66,7 +66,8 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
     let (source, object) = (dir.join("t.S"), dir.join("t.o"));
     std::fs::write(&source, templates::asm(&listings, target, "t").unwrap()).unwrap();
     let run = Command::new(target.facts.assembler).arg("--fatal-warnings").arg(&source).arg("-o").arg(&object).output();
-    let run = run.unwrap_or_else(|e| panic!("{}: {e}: install the binutils for this architecture", target.facts.assembler));
+    let run =
+        run.unwrap_or_else(|e| panic!("{}: {e}: install the binutils for this architecture", target.facts.assembler));
     assert!(run.status.success(), "{what}: {}", String::from_utf8_lossy(&run.stderr));
     let theirs = std::fs::read(&object).unwrap();
     let (ours_by_section, theirs_by_section) = (picture(&ours), picture(&theirs));
@@ -76,7 +77,10 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
         let (our_bytes, our_relocations) = &ours_by_section[name];
         assert_eq!(our_relocations, relocations, "{what}: relocations of {name} (left: ours)");
         let differs = our_bytes.iter().zip(bytes).position(|(a, b)| a != b).unwrap_or(bytes.len().min(our_bytes.len()));
-        assert!(our_bytes == bytes, "{what}: {name} differs at {differs:#x}\nours   {our_bytes:02x?}\ntheirs {bytes:02x?}");
+        assert!(
+            our_bytes == bytes,
+            "{what}: {name} differs at {differs:#x}\nours   {our_bytes:02x?}\ntheirs {bytes:02x?}"
+        );
     }
     assert_eq!(symbols(&ours), symbols(&theirs), "{what}: symbols");
     assert_eq!(flags(&ours), flags(&theirs), "{what}: e_flags");

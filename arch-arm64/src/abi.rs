@@ -19,9 +19,7 @@ pub const ABI: Abi = Abi {
     sret: X8,
     hidden: RegSet::of(&[X8]),
     callee_saved: RegSet::of(&[X19, X20, X21, X22, X23, X24, X25, X26, X27, X28, X29]),
-    caller_saved: RegSet::of(&[
-        X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13, X14, X15, X16, X17, X30,
-    ]),
+    caller_saved: RegSet::of(&[X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13, X14, X15, X16, X17, X30]),
     platform: RegSet::of(&[X18]),
     sp: SP,
     fp: X29,
@@ -73,13 +71,13 @@ const RECORD: i32 = 16;
 const FREGS: [&str; 9] =
     ["FREGS_X0", "FREGS_X1", "FREGS_X2", "FREGS_X3", "FREGS_X4", "FREGS_X5", "FREGS_X6", "FREGS_X7", "FREGS_X8"];
 const MEMBERS: [&str; 31] = [
-    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16",
-    "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30",
+    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
+    "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30",
 ];
 const S: [&str; 31] = [
-    "S_X0", "S_X1", "S_X2", "S_X3", "S_X4", "S_X5", "S_X6", "S_X7", "S_X8", "S_X9", "S_X10", "S_X11", "S_X12",
-    "S_X13", "S_X14", "S_X15", "S_X16", "S_X17", "S_X18", "S_X19", "S_X20", "S_X21", "S_X22", "S_X23", "S_X24",
-    "S_X25", "S_X26", "S_X27", "S_X28", "S_FP", "S_LR",
+    "S_X0", "S_X1", "S_X2", "S_X3", "S_X4", "S_X5", "S_X6", "S_X7", "S_X8", "S_X9", "S_X10", "S_X11", "S_X12", "S_X13",
+    "S_X14", "S_X15", "S_X16", "S_X17", "S_X18", "S_X19", "S_X20", "S_X21", "S_X22", "S_X23", "S_X24", "S_X25",
+    "S_X26", "S_X27", "S_X28", "S_FP", "S_LR",
 ];
 
 /// `struct __arch_ftrace_regs`; what does not apply is not filled.

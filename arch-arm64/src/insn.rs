@@ -1,5 +1,14 @@
 //! The instructions: one row each, with GNU text, bytes and effects side by side.
 
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::identity_op,
+    clippy::useless_conversion,
+    clippy::precedence,
+    clippy::erasing_op,
+    reason = "what the dynasm macro expands to"
+)]
+
 use std::fmt;
 
 use codegen::abi::Reg;
@@ -19,25 +28,82 @@ use crate::reloc;
 pub enum Insn {
     BtiC,
     /// `reg` 31 is xzr.
-    Str { src: Reg, at: Off },
-    Stp { a: Reg, b: Reg, at: Off },
-    Ldr { dst: Reg, at: Off },
-    Ldp { a: Reg, b: Reg, at: Off },
-    LdrReg { dst: Reg, base: Reg, at: Off },
-    LdurReg { dst: Reg, base: Reg, at: i32 },
-    Mov { dst: Reg, src: Reg },
-    MovFromSp { dst: Reg },
-    AddSp { dst: Reg, imm: Off },
-    SubSp { imm: Off },
-    Sub { dst: Reg, src: Reg, imm: u32 },
-    AlignDown { dst: Reg, src: Reg },
-    Adrp { dst: Reg, sym: Sym },
-    LdrLo12 { dst: Reg, base: Reg, sym: Sym },
-    Cbnz { reg: Reg, to: Local },
-    Bl { sym: Sym },
-    Blr { reg: Reg },
-    Br { reg: Reg },
-    Ret { reg: Reg },
+    Str {
+        src: Reg,
+        at: Off,
+    },
+    Stp {
+        a: Reg,
+        b: Reg,
+        at: Off,
+    },
+    Ldr {
+        dst: Reg,
+        at: Off,
+    },
+    Ldp {
+        a: Reg,
+        b: Reg,
+        at: Off,
+    },
+    LdrReg {
+        dst: Reg,
+        base: Reg,
+        at: Off,
+    },
+    LdurReg {
+        dst: Reg,
+        base: Reg,
+        at: i32,
+    },
+    Mov {
+        dst: Reg,
+        src: Reg,
+    },
+    MovFromSp {
+        dst: Reg,
+    },
+    AddSp {
+        dst: Reg,
+        imm: Off,
+    },
+    SubSp {
+        imm: Off,
+    },
+    Sub {
+        dst: Reg,
+        src: Reg,
+        imm: u32,
+    },
+    AlignDown {
+        dst: Reg,
+        src: Reg,
+    },
+    Adrp {
+        dst: Reg,
+        sym: Sym,
+    },
+    LdrLo12 {
+        dst: Reg,
+        base: Reg,
+        sym: Sym,
+    },
+    Cbnz {
+        reg: Reg,
+        to: Local,
+    },
+    Bl {
+        sym: Sym,
+    },
+    Blr {
+        reg: Reg,
+    },
+    Br {
+        reg: Reg,
+    },
+    Ret {
+        reg: Reg,
+    },
 }
 
 macro_rules! rows {

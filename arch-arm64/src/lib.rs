@@ -76,12 +76,7 @@ impl Isa for Arm64 {
             Kind::Stub | Kind::StubGraph => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false },
             Kind::Return => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: true },
             // The site moved the function's x30 to x9 and put its own return address into x30.
-            _ => CfiEntry {
-                column: PC,
-                cfa_offset: 0,
-                moved: &[(PC, regs::X30), (LINK, regs::X9)],
-                undefined: false,
-            },
+            _ => CfiEntry { column: PC, cfa_offset: 0, moved: &[(PC, regs::X30), (LINK, regs::X9)], undefined: false },
         }
     }
 

@@ -98,9 +98,7 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
         ABS32 => {
             // Signed or unsigned: the ABI allows either reading.
             let signed = i32::try_from(value.cast_signed()).map(i32::cast_unsigned);
-            let value = signed
-                .or_else(|_| value.try_into())
-                .map_err(|_| too_large(name, value))?;
+            let value = signed.or_else(|_| value.try_into()).map_err(|_| too_large(name, value))?;
             put(field, &value.to_le_bytes())
         }
         JUMP26 | CALL26 => insert(field, reach(name, distance, 28, 4)? >> 2, 26, 0),
@@ -161,12 +159,7 @@ mod tests {
 
     fn applied(r_type: u32, place: u64, value: u64, field: &[u8]) -> Result<Vec<u8>> {
         let mut field = field.to_vec();
-        let rel = Relocation {
-            r_type,
-            place,
-            value,
-            high: 0,
-        };
+        let rel = Relocation { r_type, place, value, high: 0 };
         relocate(&rel, &mut field).map(|()| field)
     }
 
@@ -250,10 +243,7 @@ mod tests {
             assert!(!ok(at - reach - step), "type {r_type}");
         }
         let e = applied(CALL26, at, at + (128 << 20), &[0; 4]).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "CALL26 reaches 128 MiB either way; the target is 134217728 bytes away"
-        );
+        assert_eq!(e.to_string(), "CALL26 reaches 128 MiB either way; the target is 134217728 bytes away");
         for (r_type, value, valid) in [
             (CALL26, at + 2, false),
             (LDST64_ABS_LO12_NC, at + 4, false),

@@ -60,10 +60,7 @@ fn call(at: u64, target: u64) -> Result<u32> {
 }
 
 fn write(at: u64, bytes: &[u8]) -> Write {
-    Write {
-        at,
-        bytes: bytes.to_vec(),
-    }
+    Write { at, bytes: bytes.to_vec() }
 }
 
 #[cfg(test)]
@@ -78,10 +75,7 @@ mod tests {
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
         let mov = || write(0x40_1000, &MOV);
-        let on = SiteState::Enabled {
-            target: 0x3f_f000,
-            op: 0x1234,
-        };
+        let on = SiteState::Enabled { target: 0x3f_f000, op: 0x1234 };
         let writes = patch_site(ip, on, false).unwrap();
         assert_eq!(writes, [mov(), write(ip, &CALL)]);
         let writes = patch_site(ip, on, true).unwrap();
@@ -131,9 +125,6 @@ mod tests {
         assert!(patch_call(at, at - (128 << 20) - 4).is_err());
         assert!(patch_call(at, at + 2).is_err());
         let e = patch_call(at, at + (128 << 20)).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "BL reaches 128 MiB either way; the target is 134217728 bytes away"
-        );
+        assert_eq!(e.to_string(), "BL reaches 128 MiB either way; the target is 134217728 bytes away");
     }
 }

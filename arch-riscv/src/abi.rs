@@ -192,13 +192,7 @@ fn direct_frame(args: usize) -> FrameLayout {
     frame("", 0, "FRAME_SIZE", size, fields)
 }
 
-fn frame(
-    c_struct: &'static str,
-    c_size: i32,
-    size_symbol: &'static str,
-    size: i32,
-    fields: Vec<Field>,
-) -> FrameLayout {
+fn frame(c_struct: &'static str, c_size: i32, size_symbol: &'static str, size: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { c_struct, c_size, size_symbol, size, fields, records: Vec::new(), pushed: false }
 }
 

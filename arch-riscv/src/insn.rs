@@ -2,6 +2,15 @@
 //!
 //! With the C extension an instruction is encoded in two bytes wherever GNU as does so; the text stays the same.
 
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::identity_op,
+    clippy::useless_conversion,
+    clippy::precedence,
+    clippy::erasing_op,
+    reason = "what the dynasm macro expands to"
+)]
+
 use std::fmt;
 
 use codegen::abi::Reg;

@@ -48,11 +48,7 @@ pub const FACTS: Facts = Facts {
     mapping: "$x",
     lengths: Some(&LengthRelocs {
         range: (reloc::ADD32, reloc::SUB32),
-        advance: [
-            (reloc::SET6, reloc::SUB6),
-            (reloc::SET8, reloc::SUB8),
-            (reloc::SET16, reloc::SUB16),
-        ],
+        advance: [(reloc::SET6, reloc::SUB6), (reloc::SET8, reloc::SUB8), (reloc::SET16, reloc::SUB16)],
     }),
     cie: Cie {
         version: 3,

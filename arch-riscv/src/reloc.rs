@@ -112,9 +112,7 @@ pub fn refers_to_high(r_type: u32) -> bool {
 /// An unknown type, a value out of the field's range, or a field that is cut off.
 pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
     if rel.r_type == ALIGN {
-        return Err(Error::new(
-            "ALIGN asks the linker to move code, which this one does not; compile with -mno-relax",
-        ));
+        return Err(Error::new("ALIGN asks the linker to move code, which this one does not; compile with -mno-relax"));
     }
     let Some(&(_, name)) = NAMES.iter().find(|(r_type, _)| *r_type == rel.r_type) else {
         return Err(unknown_type(rel.r_type, NAMES));
@@ -126,9 +124,7 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
         ABS32 => {
             // Signed or unsigned: the field does not tell how it is read.
             let signed = i32::try_from(value.cast_signed()).map(i32::cast_unsigned);
-            let value = signed
-                .or_else(|_| value.try_into())
-                .map_err(|_| too_large(name, value))?;
+            let value = signed.or_else(|_| value.try_into()).map_err(|_| too_large(name, value))?;
             put(field, &value.to_le_bytes())
         }
         PCREL32 => {
@@ -156,54 +152,14 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
         LO12_I => insert(field, I, value.cast_signed()),
         LO12_S => insert(field, S, value.cast_signed()),
         // The two halves of a difference may overflow each by itself.
-        ADD8 => put(
-            field,
-            &u8::from_le_bytes(get(field)?)
-                .wrapping_add(value as u8)
-                .to_le_bytes(),
-        ),
-        ADD16 => put(
-            field,
-            &u16::from_le_bytes(get(field)?)
-                .wrapping_add(value as u16)
-                .to_le_bytes(),
-        ),
-        ADD32 => put(
-            field,
-            &u32::from_le_bytes(get(field)?)
-                .wrapping_add(value as u32)
-                .to_le_bytes(),
-        ),
-        ADD64 => put(
-            field,
-            &u64::from_le_bytes(get(field)?)
-                .wrapping_add(value)
-                .to_le_bytes(),
-        ),
-        SUB8 => put(
-            field,
-            &u8::from_le_bytes(get(field)?)
-                .wrapping_sub(value as u8)
-                .to_le_bytes(),
-        ),
-        SUB16 => put(
-            field,
-            &u16::from_le_bytes(get(field)?)
-                .wrapping_sub(value as u16)
-                .to_le_bytes(),
-        ),
-        SUB32 => put(
-            field,
-            &u32::from_le_bytes(get(field)?)
-                .wrapping_sub(value as u32)
-                .to_le_bytes(),
-        ),
-        SUB64 => put(
-            field,
-            &u64::from_le_bytes(get(field)?)
-                .wrapping_sub(value)
-                .to_le_bytes(),
-        ),
+        ADD8 => put(field, &u8::from_le_bytes(get(field)?).wrapping_add(value as u8).to_le_bytes()),
+        ADD16 => put(field, &u16::from_le_bytes(get(field)?).wrapping_add(value as u16).to_le_bytes()),
+        ADD32 => put(field, &u32::from_le_bytes(get(field)?).wrapping_add(value as u32).to_le_bytes()),
+        ADD64 => put(field, &u64::from_le_bytes(get(field)?).wrapping_add(value).to_le_bytes()),
+        SUB8 => put(field, &u8::from_le_bytes(get(field)?).wrapping_sub(value as u8).to_le_bytes()),
+        SUB16 => put(field, &u16::from_le_bytes(get(field)?).wrapping_sub(value as u16).to_le_bytes()),
+        SUB32 => put(field, &u32::from_le_bytes(get(field)?).wrapping_sub(value as u32).to_le_bytes()),
+        SUB64 => put(field, &u64::from_le_bytes(get(field)?).wrapping_sub(value).to_le_bytes()),
         SUB6 => {
             let [old] = get(field)?;
             put(field, &[old & 0xc0 | old.wrapping_sub(value as u8) & 0x3f])
@@ -228,16 +184,7 @@ const B: Format = &[(12, 1, 31), (5, 6, 25), (1, 4, 8), (11, 1, 7)];
 const U: Format = &[(12, 20, 12)];
 const J: Format = &[(20, 1, 31), (1, 10, 21), (11, 1, 20), (12, 8, 12)];
 const CB: Format = &[(8, 1, 12), (3, 2, 10), (6, 2, 5), (1, 2, 3), (5, 1, 2)];
-const CJ: Format = &[
-    (11, 1, 12),
-    (4, 1, 11),
-    (8, 2, 9),
-    (10, 1, 8),
-    (6, 1, 7),
-    (7, 1, 6),
-    (1, 3, 3),
-    (5, 1, 2),
-];
+const CJ: Format = &[(11, 1, 12), (4, 1, 11), (8, 2, 9), (10, 1, 8), (6, 1, 7), (7, 1, 6), (1, 3, 3), (5, 1, 2)];
 
 /// Put `value` into the immediate of an instruction.
 fn spread(mut insn: u32, format: Format, value: i64) -> u32 {
@@ -278,12 +225,7 @@ mod tests {
 
     fn applied(r_type: u32, place: u64, value: u64, field: &[u8]) -> Result<Vec<u8>> {
         let mut field = field.to_vec();
-        let rel = Relocation {
-            r_type,
-            place,
-            value,
-            high: AUIPC,
-        };
+        let rel = Relocation { r_type, place, value, high: AUIPC };
         relocate(&rel, &mut field).map(|()| field)
     }
 
@@ -359,18 +301,8 @@ mod tests {
             (SUB16, 0, &[0x11; 2], &[0xed, 0x17]),
             (ADD32, 0, &[0x11; 4], &[0x35, 0x0a, 0x61, 0x11]),
             (SUB32, 0, &[0x11; 4], &[0xed, 0x17, 0xc1, 0x10]),
-            (
-                ADD64,
-                0,
-                &[0x11; 8],
-                &[0x35, 0x0a, 0x61, 0x11, 0x11, 0x11, 0x11, 0x11],
-            ),
-            (
-                SUB64,
-                0,
-                &[0x11; 8],
-                &[0xed, 0x17, 0xc1, 0x10, 0x11, 0x11, 0x11, 0x11],
-            ),
+            (ADD64, 0, &[0x11; 8], &[0x35, 0x0a, 0x61, 0x11, 0x11, 0x11, 0x11, 0x11]),
+            (SUB64, 0, &[0x11; 8], &[0xed, 0x17, 0xc1, 0x10, 0x11, 0x11, 0x11, 0x11]),
             (SUB6, 0, &[0x90], &[0xac]),
             (SET6, 0, &[0x90], &[0xa4]),
             (SET8, 0, &[0x90], &[0x24]),
@@ -403,10 +335,7 @@ mod tests {
             assert!(!ok(at - down - 2), "type {r_type}");
         }
         let e = applied(CALL_PLT, at, at + 0x8000_0000, &[0; 8]).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "CALL_PLT reaches 2 GiB either way; the target is 2147483648 bytes away"
-        );
+        assert_eq!(e.to_string(), "CALL_PLT reaches 2 GiB either way; the target is 2147483648 bytes away");
         for (r_type, value, valid) in [
             (BRANCH, at + 1, false),
             (RVC_JUMP, at + 1, false),

@@ -50,10 +50,7 @@ fn call(at: u64, target: u64, link: u32) -> Result<[u32; 2]> {
 }
 
 fn write(at: u64, insns: [u32; 2]) -> Write {
-    Write {
-        at,
-        bytes: insns.iter().flat_map(|i| i.to_le_bytes()).collect(),
-    }
+    Write { at, bytes: insns.iter().flat_map(|i| i.to_le_bytes()).collect() }
 }
 
 #[cfg(test)]
@@ -68,10 +65,7 @@ mod tests {
     #[test]
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
-        let on = SiteState::Enabled {
-            target: 0x48_0ffe,
-            op: 0x1234,
-        };
+        let on = SiteState::Enabled { target: 0x48_0ffe, op: 0x1234 };
         for has_op in [false, true] {
             let writes = patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, SITE)]);
@@ -96,9 +90,6 @@ mod tests {
         assert!(patch_call(at, at - 0x8000_0800).is_ok());
         assert!(patch_call(at, at - 0x8000_0801).is_err());
         let e = patch_call(at, at + 0x7fff_f800).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "AUIPC+JALR reaches 2 GiB either way; the target is 2147481600 bytes away"
-        );
+        assert_eq!(e.to_string(), "AUIPC+JALR reaches 2 GiB either way; the target is 2147481600 bytes away");
     }
 }

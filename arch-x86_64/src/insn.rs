@@ -3,6 +3,15 @@
 //! Rows name their registers statically: dynasm with run-time x86 registers emits a redundant REX prefix and always a
 //! 32-bit displacement, which is not what GNU as emits.
 
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::identity_op,
+    clippy::useless_conversion,
+    clippy::precedence,
+    clippy::erasing_op,
+    reason = "what the dynasm macro expands to"
+)]
+
 use std::fmt;
 
 use codegen::abi::Reg;
@@ -13,8 +22,8 @@ use codegen::listing::{Local, Off, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::reloc;
 use crate::regs::*;
+use crate::reloc;
 
 /// An instruction. Displacements are relative to `rsp` unless the name says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,15 +20,8 @@ pub const ABS32S: u32 = 11;
 pub const PC64: u32 = 24;
 
 /// The types known here, as readelf names them after `R_X86_64_`.
-pub const NAMES: &[(u32, &str)] = &[
-    (NONE, "NONE"),
-    (ABS64, "64"),
-    (PC32, "PC32"),
-    (PLT32, "PLT32"),
-    (ABS32, "32"),
-    (ABS32S, "32S"),
-    (PC64, "PC64"),
-];
+pub const NAMES: &[(u32, &str)] =
+    &[(NONE, "NONE"), (ABS64, "64"), (PC32, "PC32"), (PLT32, "PLT32"), (ABS32, "32"), (ABS32S, "32S"), (PC64, "PC64")];
 
 /// Apply a relocation to the bytes at its place.
 ///
@@ -65,12 +58,7 @@ mod tests {
 
     fn applied(r_type: u32, place: u64, value: u64, field: &[u8]) -> Result<Vec<u8>> {
         let mut field = field.to_vec();
-        let rel = Relocation {
-            r_type,
-            place,
-            value,
-            high: 0,
-        };
+        let rel = Relocation { r_type, place, value, high: 0 };
         relocate(&rel, &mut field).map(|()| field)
     }
 
@@ -93,12 +81,7 @@ mod tests {
             (ABS32, 0x40_100d, f, &[0x23, 0x01, 0x40, 0x00]),
             (PC32, 0x40_1013, d - 4, &[0xe9, 0x1f, 0x00, 0x00]),
             (ABS64, d, f, &[0x23, 0x01, 0x40, 0, 0, 0, 0, 0]),
-            (
-                PC64,
-                d + 8,
-                f,
-                &[0x1b, 0xd1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-            ),
+            (PC64, d + 8, f, &[0x1b, 0xd1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
             (PC32, d + 16, f, &[0x13, 0xd1, 0xff, 0xff]),
         ];
         for &(r_type, place, value, expected) in all {
@@ -117,10 +100,7 @@ mod tests {
             assert!(applied(r_type, at, at - 0x8000_0001, &[0; 4]).is_err());
         }
         let e = applied(PLT32, at, at + 0x8000_0000, &[0; 4]).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "PLT32 reaches 2 GiB either way; the target is 2147483648 bytes away"
-        );
+        assert_eq!(e.to_string(), "PLT32 reaches 2 GiB either way; the target is 2147483648 bytes away");
         assert!(applied(ABS32, 0, 0xffff_ffff, &[0; 4]).is_ok());
         assert!(applied(ABS32, 0, 0x1_0000_0000, &[0; 4]).is_err());
         assert!(applied(ABS32S, 0, 0x7fff_ffff, &[0; 4]).is_ok());

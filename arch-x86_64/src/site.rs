@@ -40,10 +40,7 @@ fn call(at: u64, target: u64) -> Result<[u8; 5]> {
 }
 
 fn write(at: u64, bytes: &[u8]) -> Write {
-    Write {
-        at,
-        bytes: bytes.to_vec(),
-    }
+    Write { at, bytes: bytes.to_vec() }
 }
 
 #[cfg(test)]
@@ -56,10 +53,7 @@ mod tests {
     #[test]
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
-        let on = SiteState::Enabled {
-            target: 0x48_0000,
-            op: 0x1234,
-        };
+        let on = SiteState::Enabled { target: 0x48_0000, op: 0x1234 };
         for has_op in [false, true] {
             let writes = patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, &CALL)]);
@@ -81,9 +75,6 @@ mod tests {
         assert!(patch_call(at, at + 5 - 0x8000_0000).is_ok());
         assert!(patch_call(at, at + 5 - 0x8000_0001).is_err());
         let e = patch_call(at, at + 5 + 0x8000_0000).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "call reaches 2 GiB either way; the target is 2147483648 bytes away"
-        );
+        assert_eq!(e.to_string(), "call reaches 2 GiB either way; the target is 2147483648 bytes away");
     }
 }

@@ -80,7 +80,8 @@ pub fn run(json: bool) -> Result<(), String> {
     for backend in BACKENDS {
         let target = backend.target(Choices::default());
         let arch = target.facts.name;
-        let instructions = COUNT as f64 * f64::from(backend.cost(&specs[0], &target).map_err(|e| e.to_string())?.instructions);
+        let instructions =
+            COUNT as f64 * f64::from(backend.cost(&specs[0], &target).map_err(|e| e.to_string())?.instructions);
 
         let listings = specs.iter().map(|s| backend.text(s, &target)).collect::<Result<Vec<_>, _>>();
         let text = templates::asm(&listings.map_err(|e| e.to_string())?, &target, arch).map_err(|e| e.to_string())?;

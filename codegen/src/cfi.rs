@@ -119,8 +119,7 @@ impl Tracker {
             && !columns.iter().flatten().any(|c| c.number == entry.column)
             && !entry.undefined
         {
-            columns[used] =
-                Some(Column { number: entry.column, home: Some(pc), place: Place::Register(pc) });
+            columns[used] = Some(Column { number: entry.column, home: Some(pc), place: Place::Register(pc) });
         }
         let holders = columns.iter().flatten().filter_map(|c| match c.place {
             Place::Register(reg) => Some(reg),

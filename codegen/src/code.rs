@@ -291,7 +291,7 @@ impl Assembly {
     }
 
     fn align(&mut self, target: &Target) {
-        while self.code.bytes.len() % target.facts.align as usize != 0 {
+        while !self.code.bytes.len().is_multiple_of(target.facts.align as usize) {
             self.code.bytes.extend_from_slice(target.facts.fill.0);
         }
     }

@@ -68,7 +68,9 @@ impl Contract {
         // These carry the way back itself; what is in them afterwards is the site's convention, not a promise.
         let way: Vec<Reg> = match (spec.kind, site.pc, site.parent_ip) {
             (Kind::Stub | Kind::StubGraph, ..) => Vec::new(),
-            (_, pc, parent) => [pc, parent].into_iter().filter_map(|l| if let Loc::Reg(r) = l { Some(r) } else { None }).collect(),
+            (_, pc, parent) => {
+                [pc, parent].into_iter().filter_map(|l| if let Loc::Reg(r) = l { Some(r) } else { None }).collect()
+            }
         };
         let kept = kept.minus(sp).minus(RegSet::of(&way));
         let callee = match spec.kind {
@@ -109,7 +111,9 @@ impl Contract {
         let mut text = Vec::new();
         match self.kind {
             Kind::Stub | Kind::StubGraph => {
-                text.push("A C function that does nothing: what a call slot calls until a callback is attached.".into());
+                text.push(
+                    "A C function that does nothing: what a call slot calls until a callback is attached.".into(),
+                );
                 return text;
             }
             Kind::StubDirect => {

@@ -105,12 +105,6 @@ impl FrameLayout {
 }
 
 /// A slot of a C struct: name in assembly, member, offset, content, and whether stores to it take effect.
-pub const fn field(
-    symbol: &'static str,
-    member: &'static str,
-    offset: i32,
-    content: Content,
-    back: Back,
-) -> Field {
+pub const fn field(symbol: &'static str, member: &'static str, offset: i32, content: Content, back: Back) -> Field {
     Field { symbol, member, offset, content, back, in_record: false }
 }

@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use object::elf;
 use object::read::elf::{
-    FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _,
-    SymbolTable,
+    FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
 };
 use object::read::{SectionIndex, SymbolIndex};
 use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, SinglePhaseWriter, Sym};
@@ -61,11 +60,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            base: 0x40_0000,
-            patch: Vec::new(),
-            calls: Vec::new(),
-        }
+        Options { base: 0x40_0000, patch: Vec::new(), calls: Vec::new() }
     }
 }
 
@@ -184,21 +179,11 @@ pub fn machine(input: &Input) -> Result<u16> {
 /// A damaged or foreign file, mixed machines or float ABIs, unresolved or doubly defined symbols, a relocation or a
 /// patched instruction that does not reach, a name in `options` that nothing defines.
 pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Result<Image> {
-    let mut objects = inputs
-        .iter()
-        .map(Object::read)
-        .collect::<Result<Vec<_>>>()?;
+    let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
     let (machine, e_flags) = agree(backend, &objects)?;
     let (segments, sections) = lay_out(&mut objects, options.base)?;
     let (symbols, globals) = define(&objects)?;
-    let mut image = Image {
-        machine,
-        e_flags,
-        segments,
-        sections,
-        symbols,
-        sites: Vec::new(),
-    };
+    let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };
     image.relocate(backend, &objects, &globals)?;
     image.find_sites(backend)?;
     image.patch(backend, options)?;
@@ -208,10 +193,7 @@ pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Resul
 impl Image {
     /// The symbol called `name`. A global one is preferred.
     pub fn symbol(&self, name: &str) -> Option<&Symbol> {
-        self.symbols
-            .iter()
-            .filter(|s| s.name == name)
-            .min_by_key(|s| s.local)
+        self.symbols.iter().filter(|s| s.name == name).min_by_key(|s| s.local)
     }
 
     /// The `len` bytes at `address`, if the image has contents there.
@@ -247,12 +229,7 @@ impl Image {
     }
 
     /// Apply all relocations.
-    fn relocate(
-        &mut self,
-        backend: &dyn Backend,
-        objects: &[Object],
-        globals: &HashMap<&str, Global>,
-    ) -> Result<()> {
+    fn relocate(&mut self, backend: &dyn Backend, objects: &[Object], globals: &HashMap<&str, Global>) -> Result<()> {
         let jobs = jobs(objects, globals)?;
         // A low part names the instruction of its high part, not the target; the target is that instruction's.
         let mut highs = HashMap::new();
@@ -263,20 +240,12 @@ impl Image {
         }
         for job in &jobs {
             let place = || job.place(objects);
-            let mut rel = Relocation {
-                r_type: job.r_type,
-                place: job.place,
-                value: job.value,
-                high: 0,
-            };
+            let mut rel = Relocation { r_type: job.r_type, place: job.place, value: job.value, high: 0 };
             if backend.refers_to_high(job.r_type) {
                 rel.high = job.value;
                 rel.value = *highs.get(&rel.high).ok_or_else(|| {
                     let what = "there is no high part at the label that this low part names";
-                    Error::new(format!(
-                        "{what}; it must be the label of the instruction with %pcrel_hi"
-                    ))
-                    .at(place())
+                    Error::new(format!("{what}; it must be the label of the instruction with %pcrel_hi")).at(place())
                 })?;
             }
             let field = self
@@ -290,11 +259,7 @@ impl Image {
     /// Fill in `sites` from the compiler's list.
     fn find_sites(&mut self, backend: &dyn Backend) -> Result<()> {
         let has = |name| self.sections.iter().any(|s| s.name == name);
-        let list = if has(MCOUNT_LOC) {
-            MCOUNT_LOC
-        } else {
-            PATCHABLE
-        };
+        let list = if has(MCOUNT_LOC) { MCOUNT_LOC } else { PATCHABLE };
         let starts: HashSet<u64> = self.functions().iter().map(|f| f.address).collect();
         let word = |at| Some(u32::from_le_bytes(self.bytes(at, 4)?.try_into().ok()?));
         let mut pairs = Vec::new();
@@ -305,10 +270,7 @@ impl Image {
                 .ok_or_else(|| Error::new(format!("section {list} has no contents")))?;
             let (entries, rest) = bytes.as_chunks();
             if !rest.is_empty() {
-                return Err(Error::new(format!(
-                    "section {list} has {} bytes; valid: a multiple of 8",
-                    bytes.len()
-                )));
+                return Err(Error::new(format!("section {list} has {} bytes; valid: a multiple of 8", bytes.len())));
             }
             for entry in entries.iter().map(|e| u64::from_le_bytes(*e)) {
                 // Only before a function's start is there room for an address. Elsewhere the words at an entry
@@ -329,10 +291,8 @@ impl Image {
         let functions = self.functions();
         let site = |&(entry, ip): &(u64, u64)| {
             let after = functions.partition_point(|f| f.address <= ip);
-            let function = after
-                .checked_sub(1)
-                .and_then(|i| functions.get(i))
-                .filter(|f| f.size == 0 || ip - f.address < f.size);
+            let function =
+                after.checked_sub(1).and_then(|i| functions.get(i)).filter(|f| f.size == 0 || ip - f.address < f.size);
             SiteEntry {
                 ip,
                 function: function.map_or_else(String::new, |f| f.name.clone()),
@@ -359,11 +319,7 @@ impl Image {
         let sites = self.sites.clone();
         let needed = |image: &Image, name: &str, what: &str| {
             let symbol = image.symbol(name).map(|s| s.address);
-            symbol.ok_or_else(|| {
-                Error::new(format!(
-                    "no symbol '{name}' {what}; link the object that defines it"
-                ))
-            })
+            symbol.ok_or_else(|| Error::new(format!("no symbol '{name}' {what}; link the object that defines it")))
         };
         for site in &sites {
             self.put(backend, site, SiteState::Disabled)?;
@@ -371,10 +327,7 @@ impl Image {
         let op = self.symbol("ops").map_or(0, |s| s.address);
         for (function, trampoline) in &options.patch {
             let target = needed(self, trampoline, &format!("for {function} to go to"))?;
-            let starts: Vec<u64> = (self.symbols.iter())
-                .filter(|s| s.name == *function)
-                .map(|s| s.address)
-                .collect();
+            let starts: Vec<u64> = (self.symbols.iter()).filter(|s| s.name == *function).map(|s| s.address).collect();
             let mut found = false;
             for site in sites.iter().filter(|s| starts.contains(&s.start)) {
                 self.put(backend, site, SiteState::Enabled { target, op })?;
@@ -443,9 +396,7 @@ impl Image {
             w.write(&segment.bytes);
         }
         let file_offset = |address: u64| {
-            let program = programs
-                .iter()
-                .rfind(|p| p.p_vaddr <= address && address - p.p_vaddr <= p.p_memsz);
+            let program = programs.iter().rfind(|p| p.p_vaddr <= address && address - p.p_vaddr <= p.p_memsz);
             program.map_or(0, |p| p.p_offset + (address - p.p_vaddr).min(p.p_filesz))
         };
         let mut headers: Vec<SectionHeader> = (self.sections.iter())
@@ -454,11 +405,7 @@ impl Image {
                     let id = w.add_section_name(s.name.as_bytes());
                     w.section_name_offset(Some(id))
                 },
-                sh_type: if s.zeroed {
-                    elf::SHT_NOBITS
-                } else {
-                    elf::SHT_PROGBITS
-                },
+                sh_type: if s.zeroed { elf::SHT_NOBITS } else { elf::SHT_PROGBITS },
                 sh_flags: s.access.section_flags(),
                 sh_addr: s.address,
                 sh_offset: file_offset(s.address),
@@ -497,11 +444,7 @@ impl Image {
 
         w.write_null_symbol();
         for symbol in &self.symbols {
-            let bind = if symbol.local {
-                elf::STB_LOCAL
-            } else {
-                elf::STB_GLOBAL
-            };
+            let bind = if symbol.local { elf::STB_LOCAL } else { elf::STB_GLOBAL };
             // A label at the end of a section belongs to it unless another section begins there.
             let section = (self.sections.iter())
                 .rposition(|s| s.address <= symbol.address && symbol.address - s.address <= s.size);
@@ -538,10 +481,7 @@ impl Image {
     /// # Errors
     /// Not such a file, or a damaged one.
     pub fn from_elf(bytes: &[u8]) -> Result<Image> {
-        let header = header(&Input {
-            name: "image",
-            bytes,
-        })?;
+        let header = header(&Input { name: "image", bytes })?;
         if header.e_type(LE) != elf::ET_EXEC {
             return Err(Error::new(format!(
                 "image: ELF type {}; valid: an executable at fixed addresses (2), as link makes it",
@@ -550,10 +490,7 @@ impl Image {
         }
         let mut segments: Vec<Segment> = Vec::new();
         let mut end = 0;
-        for program in header
-            .program_headers(LE, bytes)
-            .map_err(damaged("image"))?
-        {
+        for program in header.program_headers(LE, bytes).map_err(damaged("image"))? {
             if program.p_type(LE) != elf::PT_LOAD {
                 continue;
             }
@@ -584,12 +521,7 @@ impl Image {
                 (false, true) => Access::Execute,
                 (false, false) => Access::Read,
             };
-            segments.push(Segment {
-                address,
-                bytes: contents.to_vec(),
-                mem_size,
-                access,
-            });
+            segments.push(Segment { address, bytes: contents.to_vec(), mem_size, access });
         }
 
         let table = header.sections(LE, bytes).map_err(damaged("image"))?;
@@ -613,9 +545,7 @@ impl Image {
                 pairs.extend(words.as_chunks().0.iter().map(|[entry, ip]| (*entry, *ip)));
             }
         }
-        let table = table
-            .symbols(LE, bytes, elf::SHT_SYMTAB)
-            .map_err(damaged("image"))?;
+        let table = table.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(damaged("image"))?;
         let mut symbols = Vec::new();
         for symbol in table.iter().skip(1) {
             let name = table.symbol_name(LE, symbol).map_err(damaged("image"))?;
@@ -720,18 +650,9 @@ impl<'a> Object<'a> {
             )));
         }
         let sections = header.sections(LE, bytes).map_err(damaged(name))?;
-        let symbols = sections
-            .symbols(LE, bytes, elf::SHT_SYMTAB)
-            .map_err(damaged(name))?;
+        let symbols = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(damaged(name))?;
         let at = vec![None; sections.len()];
-        Ok(Object {
-            name,
-            bytes,
-            header,
-            sections,
-            symbols,
-            at,
-        })
+        Ok(Object { name, bytes, header, sections, symbols, at })
     }
 
     fn section_name(&self, index: usize) -> &'a str {
@@ -745,10 +666,7 @@ impl<'a> Object<'a> {
         let symbol = self.symbols.symbol(SymbolIndex(index)).map_err(&fail)?;
         let name = self.symbols.symbol_name(LE, symbol).map_err(&fail)?;
         let name = utf8(name, "symbol").map_err(|e| e.at(self.name))?;
-        let section = self
-            .symbols
-            .symbol_section(LE, symbol, SymbolIndex(index))
-            .map_err(&fail)?;
+        let section = self.symbols.symbol_section(LE, symbol, SymbolIndex(index)).map_err(&fail)?;
         let refuse = |what: &str| {
             let name = name.escape_debug();
             Err(Error::new(format!("{}: symbol {name} {what}", self.name)))
@@ -789,9 +707,7 @@ impl<'a> Object<'a> {
 fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
     let wrong = |what: &str| {
         let name = input.name;
-        Err(Error::new(format!(
-            "{name}: {what}; valid: a little-endian ELF64 file"
-        )))
+        Err(Error::new(format!("{name}: {what}; valid: a little-endian ELF64 file")))
     };
     match *input.bytes {
         [0x7f, b'E', b'L', b'F', 2, 1, 1, ..] => {}
@@ -820,9 +736,7 @@ fn section_name<'a>(
     sections: &SectionTable<'a, Header>,
     section: &elf::SectionHeader64<LittleEndian>,
 ) -> Result<&'a str> {
-    let name = sections
-        .section_name(LE, section)
-        .map_err(|e| Error::new(e.to_string()))?;
+    let name = sections.section_name(LE, section).map_err(|e| Error::new(e.to_string()))?;
     utf8(name, "section")
 }
 
@@ -886,9 +800,7 @@ struct Output<'a> {
 /// Give every loaded section an address: same names together, code first, zeroed memory last.
 fn lay_out(objects: &mut [Object], base: u64) -> Result<(Vec<Segment>, Vec<Section>)> {
     if !base.is_multiple_of(PAGE) {
-        return Err(Error::new(format!(
-            "base address {base:#x}; valid: a multiple of {PAGE:#x}"
-        )));
+        return Err(Error::new(format!("base address {base:#x}; valid: a multiple of {PAGE:#x}")));
     }
     let mut outputs = collect(objects)?;
     outputs.sort_by_key(|o| (o.access, o.zeroed));
@@ -899,39 +811,27 @@ fn lay_out(objects: &mut [Object], base: u64) -> Result<(Vec<Segment>, Vec<Secti
         let open = segments.last().is_some_and(|s| s.access == output.access);
         if !open && output.size > 0 {
             end = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
-            segments.push(Segment {
-                address: end,
-                bytes: Vec::new(),
-                mem_size: 0,
-                access: output.access,
-            });
+            segments.push(Segment { address: end, bytes: Vec::new(), mem_size: 0, access: output.access });
         }
-        end = end
-            .checked_next_multiple_of(output.align)
-            .unwrap_or(u64::MAX);
+        end = end.checked_next_multiple_of(output.align).unwrap_or(u64::MAX);
         let start = end;
         for (o, index) in output.parts {
             let Some(object) = objects.get_mut(o) else {
                 continue;
             };
             let fail = damaged(object.name);
-            let section = object
-                .sections
-                .section(SectionIndex(index))
-                .map_err(&fail)?;
+            let section = object.sections.section(SectionIndex(index)).map_err(&fail)?;
             let size = section.sh_size(LE);
             let at = end.checked_next_multiple_of(section.sh_addralign(LE).max(1));
             let room = at.and_then(|at| at.checked_add(size));
-            end = room
-                .filter(|end| end - base <= LIMIT)
-                .ok_or_else(|| {
-                    Error::new(format!(
-                        "{}: section {} of {size} bytes at {start:#x}: an image from {base:#x} may have {} MiB at most",
-                        object.name,
-                        output.name,
-                        LIMIT >> 20
-                    ))
-                })?;
+            end = room.filter(|end| end - base <= LIMIT).ok_or_else(|| {
+                Error::new(format!(
+                    "{}: section {} of {size} bytes at {start:#x}: an image from {base:#x} may have {} MiB at most",
+                    object.name,
+                    output.name,
+                    LIMIT >> 20
+                ))
+            })?;
             let at = end - size;
             if let Some(place) = object.at.get_mut(index) {
                 *place = Some(at);
@@ -969,18 +869,10 @@ fn collect<'a>(objects: &[Object<'a>]) -> Result<Vec<Output<'a>>> {
             let sh_type = section.sh_type(LE);
             let name = section_name(&object.sections, section).map_err(|e| e.at(object.name))?;
             // Notes are for linkers and loaders, not for the code.
-            if !flags.contains(elf::SHF_ALLOC)
-                || sh_type == elf::SHT_NOTE
-                || name.starts_with(".note.")
-            {
+            if !flags.contains(elf::SHF_ALLOC) || sh_type == elf::SHT_NOTE || name.starts_with(".note.") {
                 continue;
             }
-            let refuse = |what: &str| {
-                Err(Error::new(format!(
-                    "{}: section {name} {what}",
-                    object.name
-                )))
-            };
+            let refuse = |what: &str| Err(Error::new(format!("{}: section {name} {what}", object.name)));
             if flags.contains(elf::SHF_TLS) {
                 return refuse("is thread-local, which an image cannot have");
             }
@@ -992,20 +884,9 @@ fn collect<'a>(objects: &[Object<'a>]) -> Result<Vec<Output<'a>>> {
                 return refuse(&format!("has alignment {align}; valid: a power of two"));
             }
             let zeroed = sh_type == elf::SHT_NOBITS;
-            let access = if zeroed {
-                Access::Write
-            } else {
-                Access::of(flags)
-            };
+            let access = if zeroed { Access::Write } else { Access::of(flags) };
             let slot = *known.entry((name, access, zeroed)).or_insert_with(|| {
-                outputs.push(Output {
-                    name,
-                    access,
-                    zeroed,
-                    align: 1,
-                    size: 0,
-                    parts: Vec::new(),
-                });
+                outputs.push(Output { name, access, zeroed, align: 1, size: 0, parts: Vec::new() });
                 outputs.len() - 1
             });
             if let Some(output) = outputs.get_mut(slot) {
@@ -1036,15 +917,9 @@ fn define<'a>(objects: &[Object<'a>]) -> Result<(Vec<Symbol>, HashMap<&'a str, G
             let Some(address) = symbol.address.filter(|_| named) else {
                 continue;
             };
-            let &Definition {
-                name, weak, local, ..
-            } = &symbol;
+            let &Definition { name, weak, local, .. } = &symbol;
             if !local {
-                let new = Global {
-                    object,
-                    address,
-                    weak,
-                };
+                let new = Global { object, address, weak };
                 match globals.get(name) {
                     Some(old) if !old.weak && !weak => {
                         let other = objects.get(old.object).map_or("?", |o| o.name);
@@ -1182,10 +1057,7 @@ fn jobs(objects: &[Object], globals: &HashMap<&str, Global>) -> Result<Vec<Job>>
     if missing.is_empty() {
         return Ok(jobs);
     }
-    Err(Error::new(format!(
-        "undefined: {}; link the objects that define them",
-        missing.join(", ")
-    )))
+    Err(Error::new(format!("undefined: {}; link the objects that define them", missing.join(", "))))
 }
 
 /// The first `N` bytes of a relocated field.
@@ -1193,10 +1065,7 @@ fn jobs(objects: &[Object], globals: &HashMap<&str, Global>) -> Result<Vec<Job>>
 /// # Errors
 /// The section ends before.
 pub fn get<const N: usize>(field: &[u8]) -> Result<[u8; N]> {
-    field
-        .first_chunk()
-        .copied()
-        .ok_or_else(|| cut(field.len(), N))
+    field.first_chunk().copied().ok_or_else(|| cut(field.len(), N))
 }
 
 /// Put `bytes` at the start of a relocated field.
@@ -1205,17 +1074,12 @@ pub fn get<const N: usize>(field: &[u8]) -> Result<[u8; N]> {
 /// The section ends before.
 pub fn put(field: &mut [u8], bytes: &[u8]) -> Result<()> {
     let room = field.len();
-    field
-        .get_mut(..bytes.len())
-        .ok_or_else(|| cut(room, bytes.len()))?
-        .copy_from_slice(bytes);
+    field.get_mut(..bytes.len()).ok_or_else(|| cut(room, bytes.len()))?.copy_from_slice(bytes);
     Ok(())
 }
 
 fn cut(room: usize, needed: usize) -> Error {
-    Error::new(format!(
-        "the section ends {room} bytes after the start of a field of {needed}; the file is damaged"
-    ))
+    Error::new(format!("the section ends {room} bytes after the start of a field of {needed}; the file is damaged"))
 }
 
 /// `distance`, if a signed field of `bits` can hold it and it is a multiple of `align`. `what` is the field's name.
@@ -1279,23 +1143,14 @@ mod tests {
 
     #[test]
     fn errors_tell_reach_and_distance() {
-        for (bits, reach) in [
-            (9, "256 bytes"),
-            (12, "2 KiB"),
-            (28, "128 MiB"),
-            (32, "2 GiB"),
-            (44, "8192 GiB"),
-        ] {
+        for (bits, reach) in [(9, "256 bytes"), (12, "2 KiB"), (28, "128 MiB"), (32, "2 GiB"), (44, "8192 GiB")] {
             assert_eq!(
                 out_of_reach("X", -5, bits).to_string(),
                 format!("X reaches {reach} either way; the target is -5 bytes away")
             );
         }
         let e = reach("X", 6, 28, 4).unwrap_err();
-        assert_eq!(
-            e.to_string(),
-            "X reaches multiples of 4 bytes; the target is 6 bytes away"
-        );
+        assert_eq!(e.to_string(), "X reaches multiples of 4 bytes; the target is 6 bytes away");
     }
 
     #[test]

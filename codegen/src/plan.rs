@@ -116,7 +116,7 @@ pub enum Inner {
 impl Inner {
     /// The label's name: the kernel's, for a trampoline under the kernel's name; else the trampoline's and a suffix.
     /// The name comes in two parts, so that none must be allocated.
-    pub fn symbol<'n>(self, name: &'n str, kind: Kind) -> [&'n str; 2] {
+    pub fn symbol(self, name: &str, kind: Kind) -> [&str; 2] {
         if name != kind.symbol() {
             let suffix = match self {
                 Inner::OpPtr => "_op_ptr",
@@ -231,7 +231,8 @@ impl Plan {
 
     fn entry(&mut self, regs: Regs, target: &Target) {
         let frame = if regs == Regs::All { &target.all_frame } else { &target.args_frame };
-        let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].back == crate::frame::Back::Written);
+        let has_direct =
+            frame.find(Content::Direct).is_some_and(|i| frame.fields[i].back == crate::frame::Back::Written);
         let early = target.op_from_site && regs == Regs::Args;
         let flags = target.pushes_flags && regs == Regs::All;
 

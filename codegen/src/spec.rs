@@ -38,14 +38,8 @@ pub struct Direct {
 }
 
 /// The trampolines that need no parameter, in the order in which `--all` emits them.
-pub const NAMED: &[Kind] = &[
-    Kind::Stub,
-    Kind::StubGraph,
-    Kind::StubDirect,
-    Kind::Entry(Regs::Args),
-    Kind::Entry(Regs::All),
-    Kind::Return,
-];
+pub const NAMED: &[Kind] =
+    &[Kind::Stub, Kind::StubGraph, Kind::StubDirect, Kind::Entry(Regs::Args), Kind::Entry(Regs::All), Kind::Return];
 
 impl Kind {
     /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
@@ -141,7 +135,11 @@ impl Choices {
             return Err(Error::unknown(&format!("option of {arch}"), name, options.iter().map(|o| o.name)));
         };
         let Some(v) = options[i].values.iter().position(|&v| v == value) else {
-            return Err(Error::unknown(&format!("value for {name} of {arch}"), value, options[i].values.iter().copied()));
+            return Err(Error::unknown(
+                &format!("value for {name} of {arch}"),
+                value,
+                options[i].values.iter().copied(),
+            ));
         };
         *self = self.with(i, v);
         Ok(())

@@ -21,8 +21,8 @@ pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<De
     let mode: Mode = mode.parse().map_err(failed)?;
     let extra: Vec<ExtraMode> =
         extra.iter().map(|e| e.parse()).collect::<std::result::Result<_, _>>().map_err(failed)?;
-    let capstone = Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little))
-        .map_err(|e| failed(&e.to_string()))?;
+    let capstone =
+        Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little)).map_err(|e| failed(&e.to_string()))?;
     let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;
     Ok(insns
         .iter()

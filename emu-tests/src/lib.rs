@@ -15,4 +15,4 @@ mod trace;
 pub use cpu::engine_version;
 pub use fixture::{Fixture, Function, functions};
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
-pub use run::{Filter, Progress, Suite, check};
+pub use run::{Filter, Progress, ScenarioCost, Suite, check, measure};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::contract::Contract;
@@ -193,11 +194,8 @@ struct Bench<'s> {
 pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Report> {
     let functions = functions()?;
     validate(suites, filter, &functions)?;
-    let groups: Vec<(usize, &'static Fixture)> = suites
-        .iter()
-        .enumerate()
-        .flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f)))
-        .collect();
+    let groups: Vec<(usize, &'static Fixture)> =
+        suites.iter().enumerate().flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f))).collect();
     if groups.is_empty() {
         return Err(Error::new("no fixture fits these options: see emu-tests/fixtures/fixtures.toml"));
     }
@@ -216,6 +214,67 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
         merged[i].absorb(part);
     }
     Ok(report(suites, &merged, filter, seed))
+}
+
+/// What one scenario costs.
+#[derive(Clone, Copy, Debug)]
+pub struct ScenarioCost {
+    /// Reset, run with all checks, compare.
+    pub scenario: Duration,
+    /// The same instructions in the engine without hooks; the callback is the compiled function that does nothing.
+    pub bare: Duration,
+}
+
+/// Time one scenario of a trampoline on a function, and the engine's share in it.
+///
+/// # Errors
+/// An unknown trampoline or function, or an engine that does not start.
+pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<ScenarioCost> {
+    const RUNS: u32 = 2000;
+    let functions = functions()?;
+    let filter = Filter { function: Some(function.into()), situation: Some("plain".into()), ..Filter::default() };
+    let fixture = fixtures(suite, &filter).next().ok_or_else(|| Error::new("no fixture fits these options"))?;
+    let attach = suite.contracts.iter().position(|c| c.name == trampoline);
+    let attach = attach
+        .ok_or_else(|| Error::unknown("trampoline", trampoline, suite.contracts.iter().map(|c| c.name.as_str())))?;
+    let mut best = ScenarioCost { scenario: Duration::MAX, bare: Duration::MAX };
+    for hooks in [true, false] {
+        let mut bench = Bench::with_hooks(suite, fixture, &functions, 1, hooks)?;
+        let cases = bench.cases(attach, &suite.contracts[attach], &filter);
+        let case = cases
+            .first()
+            .ok_or_else(|| Error::unknown("function", function, functions.iter().map(|f| f.name.as_str())))?;
+        bench.patch_all(SiteState::Disabled, None)?;
+        let expected = bench.reference(case)?;
+        bench.patch_all(SiteState::Enabled { target: bench.ranges[attach].0, op: bench.places.op }, None)?;
+        bench.prepare(case)?;
+        let sp = bench.initial(case).1;
+        let start = bench.address(function);
+        let mut part = Part::new(suite.contracts.len());
+        for _ in 0..5 {
+            let clock = Instant::now();
+            for _ in 0..RUNS {
+                if hooks {
+                    bench.enabled(case, &expected, &mut part)?;
+                } else {
+                    // The least that makes the run come back: SP, and the return address where the psABI has it.
+                    bench.registers.set(&mut bench.uc, bench.registers.abi.sp, sp);
+                    match bench.registers.abi.link {
+                        Some(link) => bench.registers.set(&mut bench.uc, link, EXIT),
+                        None => drop(put_word(&mut bench.uc, sp, EXIT)),
+                    }
+                    let _ = bench.uc.emu_start(start, EXIT, 0, 0);
+                }
+            }
+            let each = clock.elapsed() / RUNS;
+            let best = if hooks { &mut best.scenario } else { &mut best.bare };
+            *best = each.min(*best);
+        }
+        if let Some((finding, ..)) = part.findings.first() {
+            return Err(Error::new(format!("{trampoline} fails {}: {}", finding.clause.name(), finding.place)));
+        }
+    }
+    Ok(best)
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {
@@ -319,6 +378,16 @@ impl Part {
 
 impl<'s> Bench<'s> {
     fn new(suite: &'s Suite, fixture: &'static Fixture, functions: &'s [Function], seed: u64) -> Result<Bench<'s>> {
+        Bench::with_hooks(suite, fixture, functions, seed, true)
+    }
+
+    fn with_hooks(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+        hooks: bool,
+    ) -> Result<Bench<'s>> {
         let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
         let inputs = [
             Input { name: "trampolines", bytes: &suite.object },
@@ -375,18 +444,20 @@ impl<'s> Bench<'s> {
         };
         let mut uc = load(suite.backend, &image, trace)?;
         let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
-        uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
-        let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
-        uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
-            uc.get_data_mut().access(at, size, true);
-            true
-        })
-        .map_err(hook)?;
-        uc.add_mem_hook(HookType::MEM_READ, stack.0, stack.1, |uc, _, at, size, _| {
-            uc.get_data_mut().access(at, size, false);
-            true
-        })
-        .map_err(hook)?;
+        if hooks {
+            uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
+            let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
+            uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
+                uc.get_data_mut().access(at, size, true);
+                true
+            })
+            .map_err(hook)?;
+            uc.add_mem_hook(HookType::MEM_READ, stack.0, stack.1, |uc, _, at, size, _| {
+                uc.get_data_mut().access(at, size, false);
+                true
+            })
+            .map_err(hook)?;
+        }
         Ok(Bench {
             suite,
             fixture,
@@ -641,9 +712,11 @@ impl<'s> Bench<'s> {
         let abi = self.registers.abi;
         let f = &self.functions[case.function];
         // Every site is traced, inner functions too, so the direct trampoline is the one that keeps all arguments.
-        let direct = self.suite.contracts.iter().position(|c| {
-            matches!(c.kind, Kind::Direct(d) if d.args as usize == abi.args.len() && !d.ip)
-        });
+        let direct = self
+            .suite
+            .contracts
+            .iter()
+            .position(|c| matches!(c.kind, Kind::Direct(d) if d.args as usize == abi.args.len() && !d.ip));
         self.places.direct = direct.map_or(0, |i| self.ranges[i].0);
         self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.address(name));
         let func = match case.situation.stub {
@@ -764,11 +837,8 @@ impl<'s> Bench<'s> {
         part.vectors_lost.resize(n, 0);
         for i in 0..n {
             let decoded: Vec<Decoded> = self.decode(i)?.into_iter().filter(|d| !d.trap).collect();
-            let missed: Vec<u64> = decoded
-                .iter()
-                .filter(|d| !visited[(d.at - base) as usize])
-                .map(|d| d.at - self.ranges[i].0)
-                .collect();
+            let missed: Vec<u64> =
+                decoded.iter().filter(|d| !visited[(d.at - base) as usize]).map(|d| d.at - self.ranges[i].0).collect();
             part.instructions[i] = decoded.len();
             if missed.len() < decoded.len() {
                 part.missed[i] = Some(missed);
@@ -975,4 +1045,3 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         _ => "nothing of this kind in the cases run",
     }
 }
-

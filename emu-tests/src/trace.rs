@@ -205,7 +205,13 @@ impl Trace {
             }
             self.lowest_store = Some(self.lowest_store.map_or(at, |l| l.min(at)));
         } else if at < self.frame_top && self.written.get(i).is_some_and(|w| *w != self.epoch) {
-            self.fail(Clause::P7, format!("load of a slot never written, {} bytes below sp at the site", self.frame_top - at), None, (0, at), 0);
+            self.fail(
+                Clause::P7,
+                format!("load of a slot never written, {} bytes below sp at the site", self.frame_top - at),
+                None,
+                (0, at),
+                0,
+            );
         }
     }
 }
@@ -558,7 +564,7 @@ impl Trace {
             let value = rng.canary();
             registers.set(uc, reg, value);
         }
-        let flags = if purpose % 2 == 0 { u64::MAX } else { 0 };
+        let flags = if purpose.is_multiple_of(2) { u64::MAX } else { 0 };
         registers.set_flags(uc, flags);
         if self.case.handler == Handler::Any {
             for i in 0..registers.machine.vectors.len() {

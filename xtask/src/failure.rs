@@ -18,16 +18,8 @@ pub struct Failure {
 
 impl Failure {
     /// A failure at a place that has a name of its own.
-    pub fn new(
-        place: impl Into<String>,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            place: place.into(),
-            what: what.into(),
-            remedy: remedy.into(),
-        }
+    pub fn new(place: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into(), remedy: remedy.into() }
     }
 
     /// A failure at a file or directory.
@@ -38,11 +30,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            place,
-            what,
-            remedy,
-        } = self;
+        let Self { place, what, remedy } = self;
         write!(f, "{place}: {what}\n  remedy: {remedy}")
     }
 }

@@ -112,15 +112,13 @@ fn mode(args: &[String]) -> Result<Mode, Failure> {
 
 /// Reads and judges `fixtures.toml`.
 fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::at(path, error, "restore the file from the repository"))?;
-    let manifest: Manifest = toml::from_str(&text)
-        .map_err(|error| Failure::at(path, error, "correct the file at the line named above"))?;
+    let text =
+        fs::read_to_string(path).map_err(|error| Failure::at(path, error, "restore the file from the repository"))?;
+    let manifest: Manifest =
+        toml::from_str(&text).map_err(|error| Failure::at(path, error, "correct the file at the line named above"))?;
     for object in manifest.arch.iter().flat_map(|arch| &arch.object) {
         for inner in [&object.source, &object.output] {
-            let inside = inner
-                .components()
-                .all(|part| matches!(part, Component::Normal(_)));
+            let inside = inner.components().all(|part| matches!(part, Component::Normal(_)));
             if !inside || inner.as_os_str().is_empty() {
                 return Err(Failure::at(
                     path,
@@ -136,17 +134,10 @@ fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
 /// Why the objects of an architecture cannot be made here as they were made, if so.
 fn reason_to_skip(arch: &Arch) -> Result<Option<String>, Failure> {
     let compiler = &arch.compiler;
-    let output = match Command::new(compiler)
-        .arg("--version")
-        .env("LC_ALL", "C")
-        .output()
-    {
+    let output = match Command::new(compiler).arg("--version").env("LC_ALL", "C").output() {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Some(format!(
-                "{compiler} is not installed (apt-get install {})",
-                arch.package
-            )));
+            return Ok(Some(format!("{compiler} is not installed (apt-get install {})", arch.package)));
         }
         Err(error) => {
             return Err(Failure::new(
@@ -169,13 +160,7 @@ fn reason_to_skip(arch: &Arch) -> Result<Option<String>, Failure> {
 }
 
 /// Compiles one object to `fresh`.
-fn compile(
-    directory: &Path,
-    manifest: &Manifest,
-    arch: &Arch,
-    object: &Object,
-    fresh: &Path,
-) -> Result<(), Failure> {
+fn compile(directory: &Path, manifest: &Manifest, arch: &Arch, object: &Object, fresh: &Path) -> Result<(), Failure> {
     make_parent(fresh)?;
     let mut command = Command::new(&arch.compiler);
     // The working directory and the relative source keep the paths of this machine out of the
@@ -190,12 +175,7 @@ fn compile(
         .arg(&object.source)
         .arg("-o")
         .arg(fresh);
-    for variable in [
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "GCC_EXEC_PREFIX",
-        "COMPILER_PATH",
-    ] {
+    for variable in ["CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"] {
         command.env_remove(variable);
     }
     let output = command.output().map_err(|error| {
@@ -247,13 +227,8 @@ impl std::fmt::Display for Verdict {
 
 /// Compares the fresh object with the committed one, and replaces that if asked to.
 fn settle(mode: Mode, fresh: &Path, committed: &Path) -> Result<Verdict, Failure> {
-    let new = fs::read(fresh).map_err(|error| {
-        Failure::at(
-            fresh,
-            error,
-            "see whether the disk is full, or set TMPDIR to another one",
-        )
-    })?;
+    let new = fs::read(fresh)
+        .map_err(|error| Failure::at(fresh, error, "see whether the disk is full, or set TMPDIR to another one"))?;
     let old = match fs::read(committed) {
         Ok(bytes) => Some(bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -268,8 +243,7 @@ fn settle(mode: Mode, fresh: &Path, committed: &Path) -> Result<Verdict, Failure
         Mode::Check => Ok(Verdict::Differs(how)),
         Mode::Rebuild => {
             make_parent(committed)?;
-            fs::write(committed, &new)
-                .map_err(|error| Failure::at(committed, error, "make the file writable"))?;
+            fs::write(committed, &new).map_err(|error| Failure::at(committed, error, "make the file writable"))?;
             Ok(Verdict::Written)
         }
     }
@@ -283,11 +257,9 @@ fn difference(old: Option<&[u8]>, new: &[u8]) -> Option<String> {
     let offset = old.iter().zip(new).position(|(a, b)| a != b);
     match offset {
         Some(offset) => Some(format!("first at byte {offset:#x}")),
-        None if old.len() != new.len() => Some(format!(
-            "{} bytes in the repository, {} bytes now",
-            old.len(),
-            new.len()
-        )),
+        None if old.len() != new.len() => {
+            Some(format!("{} bytes in the repository, {} bytes now", old.len(), new.len()))
+        }
         None => None,
     }
 }
@@ -297,8 +269,7 @@ fn make_parent(file: &Path) -> Result<(), Failure> {
     let Some(parent) = file.parent() else {
         return Ok(());
     };
-    fs::create_dir_all(parent)
-        .map_err(|error| Failure::at(parent, error, "make the directory above it writable"))
+    fs::create_dir_all(parent).map_err(|error| Failure::at(parent, error, "make the directory above it writable"))
 }
 
 #[cfg(test)]
@@ -316,14 +287,8 @@ mod tests {
     #[test]
     fn differences_are_located() {
         assert_eq!(difference(Some(b"abc"), b"abc"), None);
-        assert_eq!(
-            difference(Some(b"abc"), b"axc").as_deref(),
-            Some("first at byte 0x1")
-        );
-        assert_eq!(
-            difference(Some(b"ab"), b"abc").as_deref(),
-            Some("2 bytes in the repository, 3 bytes now")
-        );
+        assert_eq!(difference(Some(b"abc"), b"axc").as_deref(), Some("first at byte 0x1"));
+        assert_eq!(difference(Some(b"ab"), b"abc").as_deref(), Some("2 bytes in the repository, 3 bytes now"));
         assert!(difference(None, b"abc").is_some());
     }
 
@@ -356,9 +321,7 @@ mod tests {
         };
         assert_eq!(
             reason_to_skip(&arch),
-            Ok(Some(
-                "no-such-compiler-gcc is not installed (apt-get install gcc-no-such)".into()
-            ))
+            Ok(Some("no-such-compiler-gcc is not installed (apt-get install gcc-no-such)".into()))
         );
     }
 }

@@ -53,9 +53,7 @@ fn usage() -> String {
 }
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os()
-        .skip(1)
-        .map(|arg| arg.to_string_lossy().into_owned());
+    let mut args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     let Some(name) = args.next() else {
         eprint!("{}", usage());
         return ExitCode::from(2);
