@@ -3,6 +3,7 @@
 //!
 //! Each verb is a module with a `run` function, and has one row in [`VERBS`].
 
+mod bless;
 mod failure;
 mod fixtures;
 
@@ -31,11 +32,14 @@ struct Verb {
 }
 
 /// All chores.
-const VERBS: &[Verb] = &[Verb {
-    name: "fixtures",
-    usage: "[--check]  compile the objects of emu-tests/fixtures again, or only compare them",
-    run: fixtures::run,
-}];
+const VERBS: &[Verb] = &[
+    Verb { name: "bless", usage: "  write emu-tests/golden again from what is generated now", run: bless::run },
+    Verb {
+        name: "fixtures",
+        usage: "[--check]  compile the objects of emu-tests/fixtures again, or only compare them",
+        run: fixtures::run,
+    },
+];
 
 /// The root of the repository, which is the directory above this package.
 fn root() -> PathBuf {

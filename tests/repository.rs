@@ -1,0 +1,181 @@
+//! Tests of the repository itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use codegen::spec::{Choices, Direct, NAMED, Spec};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path, ending));
+        } else if path.to_string_lossy().ends_with(ending) {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Every mnemonic that the generators print, as the listings show them.
+fn mnemonics() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for backend in tramptool::BACKENDS {
+        for choices in Choices::all(backend.facts().options, |_| true) {
+            let target = backend.target(choices);
+            let direct = Spec::direct("t", Direct { args: 1, ip: true }, "f");
+            for spec in NAMED.iter().map(|&k| Spec::named(k)).chain([direct]) {
+                for line in backend.text(&spec, &target).unwrap().lines {
+                    if line.kind == codegen::text::LineKind::Insn {
+                        all.insert(line.text.split_whitespace().next().unwrap().to_owned());
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn no_mnemonic_in_a_template() {
+    let mnemonics = mnemonics();
+    assert!(mnemonics.contains("stp") && mnemonics.contains("endbr64") && mnemonics.contains("auipc"));
+    for template in files(&root().join("templates/templates"), "") {
+        let text = fs::read_to_string(&template).unwrap();
+        for word in text.split(|c: char| !c.is_alphanumeric()) {
+            assert!(!mnemonics.contains(word), "{}: {word} is an instruction", template.display());
+        }
+    }
+}
+
+#[test]
+fn the_architecture_is_asked_for_in_one_place() {
+    let names = ["x86_64", "arm64", "aarch64", "riscv64", "X86_64", "Arm64", "Riscv64"];
+    let dirs = ["codegen/src", "templates/src", "emu-tests/src", "src"];
+    for file in dirs.iter().flat_map(|d| files(&root().join(d), ".rs")) {
+        // The registry, the fixtures' table, and examples in help texts and tests name architectures as data.
+        let excused = ["src/lib.rs", "emu-tests/src/fixture.rs"].iter().any(|f| file == root().join(f));
+        if excused {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for (i, line) in code.lines().enumerate() {
+            let decides = ["match ", "if ", "=> ", "=="].iter().any(|k| line.contains(k));
+            let named = names.iter().any(|n| line.contains(&format!("\"{n}\"")) || line.contains(&format!("::{n}")));
+            assert!(!(decides && named), "{}:{}: {line}", file.display(), i + 1);
+        }
+    }
+}
+
+#[test]
+fn every_backend_has_the_same_files() {
+    let names = |arch: &str| -> BTreeSet<String> {
+        let all = files(&root().join(arch).join("src"), ".rs");
+        all.iter().map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    };
+    let first = names("arch-x86_64");
+    assert!(first.contains("lower.rs") && first.contains("insn.rs"));
+    for arch in ["arch-arm64", "arch-riscv"] {
+        assert_eq!(names(arch), first, "{arch}");
+    }
+}
+
+#[test]
+fn every_backend_is_in_every_matrix() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for backend in tramptool::BACKENDS {
+        let name = backend.facts().name;
+        assert!(root().join("emu-tests/fixtures").join(name).is_dir(), "{name} has no fixtures");
+        assert!(readme.contains(name), "{name} is not in README.md");
+    }
+}
+
+#[test]
+fn exceptions_carry_their_reason() {
+    let dirs =
+        ["codegen", "arch-x86_64", "arch-arm64", "arch-riscv", "templates", "emu-tests", "src", "xtask", "bench"];
+    let design = fs::read_to_string(root().join("DESIGN.md")).unwrap();
+    for file in dirs.iter().flat_map(|d| files(&root().join(d), ".rs")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for exception in text.split("#[allow(").skip(1).chain(text.split("#![allow(").skip(1)) {
+            assert!(
+                exception.split(")]").next().unwrap().contains("reason"),
+                "{}: allow without reason",
+                file.display()
+            );
+        }
+        let inside = file.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        if text.contains("unsafe {") {
+            assert!(design.contains(&inside), "{inside} has unsafe code that DESIGN.md does not name");
+        }
+    }
+}
+
+/// The golden listings: file name and text.
+fn golden() -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    for backend in tramptool::BACKENDS {
+        let facts = backend.facts();
+        // The defaults, and each option by itself with its other values.
+        let mut sets = vec![(String::from("default"), Choices::default())];
+        for (i, option) in facts.options.iter().enumerate() {
+            let others = (1..option.values.len()).map(|v| (i, v));
+            sets.extend(
+                others.map(|(i, v)| (format!("{}-{}", option.name, option.values[v]), Choices::default().with(i, v))),
+            );
+        }
+        for (set, choices) in sets {
+            let target = backend.target(choices);
+            let direct = Spec::direct("my_tramp", Direct { args: 3, ip: false }, "my_direct_func");
+            let specs: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).chain([direct]).collect();
+            let listings: Vec<_> = specs.iter().map(|s| backend.text(s, &target).unwrap()).collect();
+            let path = root().join("emu-tests/golden").join(facts.name).join(format!("{set}.S"));
+            all.push((path, templates::asm(&listings, &target, facts.name).unwrap()));
+        }
+    }
+    all
+}
+
+#[test]
+fn golden_listings_are_fresh() {
+    let golden = golden();
+    if std::env::var_os("BLESS").is_some() {
+        let _ = fs::remove_dir_all(root().join("emu-tests/golden"));
+        for (path, text) in &golden {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+    for (path, text) in &golden {
+        let blessed = fs::read_to_string(path).unwrap_or_default();
+        assert!(blessed == *text, "{} is stale: run `cargo xtask bless`, and read what changed", path.display());
+    }
+    let known: BTreeSet<&PathBuf> = golden.iter().map(|(p, _)| p).collect();
+    for file in files(&root().join("emu-tests/golden"), "") {
+        assert!(known.contains(&file), "{} belongs to nothing: run `cargo xtask bless`", file.display());
+    }
+}
+
+#[test]
+fn the_readme_shows_what_the_tool_prints() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = [
+        &["list"][..],
+        &["show", "ftrace_stub_direct_tramp", "--arch", "arm64"],
+        &["check", "ftrace_caller", "ftrace_regs_caller", "return_to_handler", "--arch", "x86_64"],
+    ];
+    for args in shown {
+        let run = std::process::Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).output().unwrap();
+        for line in String::from_utf8(run.stdout).unwrap().lines() {
+            assert!(readme.contains(line), "README.md does not show, of `tramptool {}`:\n{line}", args.join(" "));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `docs/adding-a-backend.md`, followed with an imaginary machine: 8 registers, instructions of 4 bytes.
+
+use std::fmt;
+
+use codegen::abi::{Abi, Loc, Reg, RegInfo, RegSet, Site};
+use codegen::code::CodeBuf;
+use codegen::error::{Error, Result};
+use codegen::frame::{Back, Content, FrameLayout, field};
+use codegen::isa::{Backend, CfiEntry, Effects, Flow, Isa, Names, Relocation, SiteState, SpEffect, Write};
+use codegen::listing::{Lower, Off, Sym};
+use codegen::machine::Machine;
+use codegen::plan::Step;
+use codegen::spec::{Choices, Direct, Kind, Spec};
+use codegen::target::{Cie, DirectTest, Facts, Target};
+
+struct Toy;
+
+const R0: Reg = Reg(0);
+const PC: Reg = Reg(4);
+const LINK: Reg = Reg(5);
+const FP: Reg = Reg(6);
+const SP: Reg = Reg(7);
+
+const fn row(name: &'static str, dwarf: u16) -> RegInfo {
+    RegInfo { name, dwarf, emu: 0 }
+}
+
+static REGS: [RegInfo; 8] =
+    [row("r0", 0), row("r1", 1), row("r2", 2), row("r3", 3), row("pc", 4), row("lr", 5), row("fp", 6), row("sp", 7)];
+
+static FACTS: Facts = Facts {
+    name: "toy",
+    aliases: &[],
+    machine: 0xfeed,
+    comment: ";",
+    function_type: "@function",
+    progbits: "@progbits",
+    reg_prefix: "",
+    assembler: "toy-as",
+    align: 4,
+    fill: (&[0, 0, 0, 0], ""),
+    fill_end: false,
+    options: &[],
+    abi: Abi {
+        regs: &REGS,
+        args: &[R0, Reg(1)],
+        rets: &[R0],
+        exit_rets: &[R0],
+        sret: R0,
+        hidden: RegSet::EMPTY,
+        callee_saved: RegSet::of(&[FP]),
+        caller_saved: RegSet::of(&[R0, Reg(1), Reg(2), Reg(3), PC, LINK]),
+        platform: RegSet::EMPTY,
+        sp: SP,
+        fp: FP,
+        link: Some(LINK),
+        sp_align: 8,
+    },
+    site: Site {
+        pc: Loc::Reg(PC),
+        parent_ip: Loc::Reg(LINK),
+        pushed: 0,
+        ip_offset: 4,
+        scratch: RegSet::of(&[Reg(2), Reg(3), PC]),
+        resume: None,
+        lost: RegSet::EMPTY,
+        direct: None,
+    },
+    site_text: "Reached from a patched function entry.",
+    exit_text: "Reached by a return.",
+    flags: "",
+    inner: &[],
+    mapping: "",
+    relocations: ("R_TOY_", &[(1, "CALL")]),
+    lengths: None,
+    cie: Cie {
+        version: 1,
+        column: 5,
+        code_align: 4,
+        data_align: -8,
+        initial: &[0x0c, 7, 0],
+        cfa_offset: 0,
+        pcrel32: 2,
+    },
+};
+
+static MACHINE: Machine = Machine {
+    arch: 0,
+    mode: 0,
+    cpu_model: 0,
+    init: &[],
+    pc: 0,
+    flags: None,
+    control: &[],
+    vectors: &[],
+    vector_bytes: 8,
+    vector_args: &[],
+    vector_rets: &[],
+    vector_callee_saved: &[],
+    reserved: RegSet::EMPTY,
+    trap: &[],
+    disassembler: ("", "", &[]),
+    e_flags_abi: 0,
+    entry_sp: &[0],
+};
+
+#[derive(Clone, Copy, Debug)]
+enum Insn {
+    AddSp(i32),
+    Store(Reg, Off),
+    Load(Reg, Off),
+    Call(Sym),
+    Jump(Reg),
+}
+
+impl Isa for Toy {
+    type Insn = Insn;
+    const FACTS: &'static Facts = &FACTS;
+    const MACHINE: &'static Machine = &MACHINE;
+
+    fn target(choices: Choices) -> Target {
+        let frame = |args: usize| {
+            let mut fields: Vec<_> = (0..args)
+                .map(|i| field(["A0", "A1"][i], "", 8 * i as i32, Content::Reg(Reg(i as u8)), Back::Written))
+                .collect();
+            fields.push(field("PC", "", 8 * args as i32, Content::Pc, Back::Written));
+            fields.push(field("LR", "", 8 * args as i32 + 8, Content::ParentIp, Back::Written));
+            FrameLayout { size: 8 * args as i32 + 16, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
+        };
+        Target {
+            facts: &FACTS,
+            choices,
+            profile: codegen::target::PROFILES[0],
+            prologue: Vec::new(),
+            e_flags: 0,
+            attributes: None,
+            landing_pad: false,
+            op_from_site: false,
+            pushes_flags: false,
+            realign: None,
+            marks_regs: false,
+            direct_test: DirectTest::AfterFree,
+            stack_align: 8,
+            numbers: Vec::new(),
+            args_frame: FrameLayout::empty(),
+            all_frame: FrameLayout::empty(),
+            exit_frame: FrameLayout::empty(),
+            direct_frames: (0..=2).map(frame).collect(),
+            no_frame: FrameLayout::empty(),
+        }
+    }
+
+    fn cfi_entry(_kind: Kind) -> CfiEntry {
+        CfiEntry { column: 5, cfa_offset: 0, moved: &[], undefined: false }
+    }
+
+    fn lower(step: Step, cx: &mut Lower<Insn>) {
+        let source = |content| match content {
+            Content::Reg(reg) => Some(reg),
+            Content::Pc => Some(PC),
+            Content::ParentIp => Some(LINK),
+            _ => None,
+        };
+        match step {
+            Step::Alloc => cx.insn(Insn::AddSp(-cx.frame.size)),
+            Step::Free(_) => cx.insn(Insn::AddSp(cx.frame.size)),
+            Step::Save | Step::Restore => {
+                for i in 0..cx.frame.fields.len() {
+                    if let Some(reg) = source(cx.frame.fields[i].content) {
+                        let at = cx.field(i);
+                        cx.insn(if step == Step::Save { Insn::Store(reg, at) } else { Insn::Load(reg, at) });
+                    }
+                }
+            }
+            Step::Call(_) => {
+                let sym = cx.symbol(cx.spec.callee);
+                cx.noted(Insn::Call(sym), "the callback");
+            }
+            Step::Leave(_) => cx.insn(Insn::Jump(PC)),
+            _ => {}
+        }
+    }
+
+    fn encode(insn: Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
+        let bytes = match insn {
+            Insn::AddSp(by) => [1, by as u8, 0, 0],
+            Insn::Store(reg, at) => [2, reg.0, at.value as u8, 0],
+            Insn::Load(reg, at) => [3, reg.0, at.value as u8, 0],
+            Insn::Call(_) => [4, 0, 0, 0],
+            Insn::Jump(reg) => [5, reg.0, 0, 0],
+        };
+        out.bytes.extend_from_slice(&bytes);
+        if let Insn::Call(sym) = insn {
+            out.fixup(4, 1, codegen::code::Ref::Symbol(sym), 0);
+        }
+        Ok(())
+    }
+
+    fn text(insn: Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        match insn {
+            Insn::AddSp(by) => write!(out, "addsp\t{by}"),
+            Insn::Store(reg, at) => write!(out, "store\tr{}, {}", reg.0, names.off(at)),
+            Insn::Load(reg, at) => write!(out, "load\tr{}, {}", reg.0, names.off(at)),
+            Insn::Call(sym) => write!(out, "call\t{}", names.sym(sym)),
+            Insn::Jump(reg) => write!(out, "jump\tr{}", reg.0),
+        }
+    }
+
+    fn effects(insn: Insn) -> Effects {
+        match insn {
+            Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
+            Insn::Store(reg, at) => Effects::store(reg, at.value),
+            Insn::Load(reg, at) => Effects::load(reg, at.value),
+            Insn::Call(_) => Effects::flow(Flow::Call),
+            Insn::Jump(_) => Effects::flow(Flow::Leave),
+        }
+    }
+
+    fn patch_local(_: u32, _: &mut [u8], _: usize, _: usize) -> Result<bool> {
+        Err(Error::new("toy: no branches"))
+    }
+
+    fn relocate(_: &Relocation, _: &mut [u8]) -> Result<()> {
+        Err(Error::new("toy: no linker"))
+    }
+
+    fn site_ip(entry: u64, _: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        entry
+    }
+
+    fn patch_site(_: u64, _: SiteState, _: bool) -> Result<Vec<Write>> {
+        Ok(Vec::new())
+    }
+
+    fn patch_call(at: u64, _: u64) -> Result<Write> {
+        Ok(Write { at, bytes: Vec::new() })
+    }
+}
+
+#[test]
+fn a_backend_needs_no_more_than_the_page_says() {
+    let target = Toy.target(Choices::default());
+    let spec = Spec::direct("tramp", Direct { args: 2, ip: false }, "callback");
+    let assembly = Toy.assemble(&[spec], &target).unwrap();
+    let expected: &[u8] = &[
+        1, 0xe0, 0, 0, // addsp -32
+        2, 0, 0, 0, 2, 1, 8, 0, 2, 4, 16, 0, 2, 5, 24, 0, // store r0, r1, pc, lr
+        4, 0, 0, 0, // call
+        3, 0, 0, 0, 3, 1, 8, 0, 3, 4, 16, 0, 3, 5, 24, 0, // load
+        1, 32, 0, 0, // addsp 32
+        5, 4, 0, 0, // jump pc
+    ];
+    assert_eq!(assembly.text(), expected);
+    let cost = Toy.cost(&spec, &target).unwrap();
+    assert_eq!((cost.instructions, cost.stack, cost.paths.len()), (12, 32, 1));
+    let listing = Toy.text(&spec, &target).unwrap();
+    assert!(templates::asm(&[listing], &target, "toy").unwrap().contains("store\tr0, A0"));
+    let object = codegen::obj::write(&assembly, &target).unwrap();
+    assert_eq!(u16::from_le_bytes([object[18], object[19]]), 0xfeed);
+    assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ip: false }, "f")], &target).is_err());
+}
+
+/// Everything between backquotes that looks like a file or a function of the trait exists, and no method is missing.
+#[test]
+fn the_page_names_what_exists() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let page = std::fs::read_to_string(format!("{root}/docs/adding-a-backend.md")).unwrap();
+    let isa = std::fs::read_to_string(format!("{root}/codegen/src/isa.rs")).unwrap();
+    let body = isa.split("pub trait Isa").nth(1).unwrap().split("\n}").next().unwrap();
+    let methods: Vec<&str> =
+        body.lines().filter_map(|l| l.trim().strip_prefix("fn ")).map(|l| l.split('(').next().unwrap()).collect();
+    assert!(methods.len() > 8);
+    for method in &methods {
+        assert!(page.contains(&format!("`fn {method}`")), "the page does not mention fn {method}");
+    }
+    for quoted in page.split('`').skip(1).step_by(2) {
+        if let Some(method) = quoted.strip_prefix("fn ") {
+            assert!(methods.contains(&method), "there is no fn {method}");
+        } else if quoted.ends_with(".rs") || quoted.ends_with(".toml") {
+            let anywhere = [String::new(), "arch-riscv/src/".into()]
+                .iter()
+                .any(|d| std::path::Path::new(&format!("{root}/{d}{quoted}")).exists());
+            assert!(anywhere, "there is no file {quoted}");
+        }
+    }
+}
