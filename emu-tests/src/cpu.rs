@@ -1,11 +1,13 @@
 //! The emulated CPU: registers by the architecture's tables, memory by the image's segments.
 
+use std::ffi::c_void;
+
 use codegen::abi::{Abi, Reg};
 use codegen::error::{Error, Result};
 use codegen::isa::{Backend, Write};
 use codegen::link::Image;
 use codegen::machine::Machine;
-use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error};
+use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2};
 
 use crate::trace::Trace;
 
@@ -33,7 +35,7 @@ pub(crate) struct Snapshot {
     pub gpr: [u64; 32],
     pub flags: u64,
     pub control: [u64; 2],
-    pub vectors: Vec<[u8; 16]>,
+    pub vectors: [[u8; 16]; 32],
 }
 
 /// What reading and writing registers needs.
@@ -69,18 +71,6 @@ impl Registers {
         self.get(uc, self.abi.sp)
     }
 
-    pub fn vector(&self, uc: &Uc, i: usize) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let id = self.machine.vectors[i].id;
-        if self.machine.vector_bytes == 8 {
-            bytes[..8].copy_from_slice(&uc.reg_read(id).unwrap_or(0).to_le_bytes());
-        } else if let Ok(value) = uc.reg_read_long(id) {
-            let n = value.len().min(16);
-            bytes[..n].copy_from_slice(&value[..n]);
-        }
-        bytes
-    }
-
     pub fn set_vector(&self, uc: &mut Uc, i: usize, value: &[u8; 16]) {
         let id = self.machine.vectors[i].id;
         let _ = if self.machine.vector_bytes == 8 {
@@ -92,10 +82,6 @@ impl Registers {
         };
     }
 
-    pub fn flags(&self, uc: &Uc) -> u64 {
-        self.machine.flags.map_or(0, |(reg, _)| uc.reg_read(reg.id).unwrap_or(0))
-    }
-
     /// Set the bits that arithmetic sets; leave the others.
     pub fn set_flags(&self, uc: &mut Uc, value: u64) {
         if let Some((reg, mask)) = self.machine.flags {
@@ -104,27 +90,45 @@ impl Registers {
         }
     }
 
+    /// All registers, in one call: a run takes several snapshots.
     pub fn snapshot(&self, uc: &Uc) -> Snapshot {
-        let mut all = Snapshot { flags: self.flags(uc), ..Snapshot::default() };
-        for i in 0..self.abi.regs.len().min(32) {
-            all.gpr[i] = self.get(uc, Reg(i as u8));
+        const MOST: usize = 32 + 1 + 2 + 32;
+        let mut all = Snapshot::default();
+        let (mut ids, mut places, mut sizes) = ([0; MOST], [std::ptr::null_mut::<c_void>(); MOST], [0; MOST]);
+        let mut count = 0;
+        let mut add = |id: i32, place: *mut c_void, size: usize| {
+            (ids[count], places[count], sizes[count]) = (id, place, size);
+            count += 1;
+        };
+        for (reg, slot) in self.abi.regs.iter().zip(&mut all.gpr) {
+            add(reg.emu, std::ptr::from_mut(slot).cast(), 8);
         }
-        for (slot, reg) in all.control.iter_mut().zip(self.machine.control) {
-            *slot = uc.reg_read(reg.id).unwrap_or(0);
+        if let Some((reg, _)) = self.machine.flags {
+            add(reg.id, (&raw mut all.flags).cast(), 8);
         }
-        all.vectors = (0..self.machine.vectors.len()).map(|i| self.vector(uc, i)).collect();
+        for (reg, slot) in self.machine.control.iter().zip(&mut all.control) {
+            add(reg.id, std::ptr::from_mut(slot).cast(), 8);
+        }
+        for (reg, slot) in self.machine.vectors.iter().zip(&mut all.vectors) {
+            add(reg.id, std::ptr::from_mut(slot).cast(), self.machine.vector_bytes);
+        }
+        #[allow(
+            unsafe_code,
+            reason = "the binding's own batch read returns garbage for registers narrower than 64 bits"
+        )]
+        // SAFETY: the first `count` entries of the three arrays are a register, a slot inside `all`, which outlives the
+        // call, and that slot's size; the engine writes at most that many bytes to it.
+        let read = unsafe {
+            uc_reg_read_batch2(uc.get_handle(), ids.as_ptr(), places.as_ptr(), sizes.as_mut_ptr(), count as i32)
+        };
+        debug_assert_eq!(read, uc_error::OK);
         all
     }
 
+    /// Set general registers and flags; the others are part of the engine's fresh state.
     pub fn load(&self, uc: &mut Uc, all: &Snapshot) {
         for i in 0..self.abi.regs.len().min(32) {
             self.set(uc, Reg(i as u8), all.gpr[i]);
-        }
-        for (i, value) in all.vectors.iter().enumerate() {
-            self.set_vector(uc, i, value);
-        }
-        for (value, reg) in all.control.iter().zip(self.machine.control) {
-            let _ = uc.reg_write(reg.id, *value);
         }
         self.set_flags(uc, all.flags);
     }

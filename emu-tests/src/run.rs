@@ -1,6 +1,7 @@
 //! Which cases are run, and how: each function unpatched, enabled and disabled, and what must agree.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -179,6 +180,9 @@ struct Bench<'s> {
     uc: Unicorn<'static, Trace>,
     /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
     fresh: Context,
+    /// Its registers, and garbage for the stack.
+    clean: Snapshot,
+    garbage: Vec<u8>,
     places: trace::Places,
     scratch: u64,
     callback: u64,
@@ -435,7 +439,7 @@ impl<'s> Bench<'s> {
         let trace = Trace {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
-            contracts: suite.contracts.clone(),
+            contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
             base,
             regions,
             marks,
@@ -458,6 +462,11 @@ impl<'s> Bench<'s> {
             })
             .map_err(hook)?;
         }
+        let mut rng = Rng::new(seed, 2);
+        for i in 0..registers.machine.vectors.len() {
+            registers.set_vector(&mut uc, i, &rng.vector());
+        }
+        let fresh = uc.context_init().map_err(hook)?;
         Ok(Bench {
             suite,
             fixture,
@@ -468,7 +477,9 @@ impl<'s> Bench<'s> {
             op_cell: (op + suite.op_offsets.0, op + suite.op_offsets.1),
             image,
             registers,
-            fresh: uc.context_init().map_err(hook)?,
+            clean: registers.snapshot(&uc),
+            fresh,
+            garbage: (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect(),
             uc,
             places,
             slots,
@@ -577,19 +588,14 @@ impl<'s> Bench<'s> {
 
     /// Registers and stack at the function's entry.
     fn initial(&self, case: &Case) -> (Snapshot, u64, Vec<u8>) {
-        let (abi, machine) = (self.registers.abi, self.registers.machine);
+        let abi = self.registers.abi;
         let mut rng = Rng::new(case.seed, 1);
         let mut all = Snapshot { flags: if case.seed & 1 == 0 { 0 } else { u64::MAX }, ..Snapshot::default() };
         for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
             all.gpr[reg.0 as usize] = rng.canary();
         }
-        all.vectors = machine.vectors.iter().map(|_| rng.vector()).collect();
-        if machine.vector_bytes == 8 {
-            all.vectors.iter_mut().for_each(|v| v[8..].fill(0));
-        }
-        for (slot, reg) in all.control.iter_mut().zip(machine.control) {
-            *slot = self.uc.reg_read(reg.id).unwrap_or(0);
-        }
+        all.vectors = self.clean.vectors;
+        all.control = self.clean.control;
         let sp = STACK_TOP - 2 * ABOVE - 16 + case.sp;
         all.gpr[abi.sp.0 as usize] = sp;
         let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
@@ -608,9 +614,7 @@ impl<'s> Bench<'s> {
         self.uc.get_data_mut().begin(case, enabled);
         let _ = self.uc.context_restore(&self.fresh);
         self.registers.load(&mut self.uc, initial);
-        let mut rng = Rng::new(case.seed, 2);
-        let below: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
-        let _ = self.uc.mem_write(sp - BELOW, &below);
+        let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
         let _ = self.uc.mem_write(sp, above);
         let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
         let ended = self.uc.emu_start(start, EXIT, 0, 0);
@@ -702,7 +706,7 @@ impl<'s> Bench<'s> {
             part.vector_runs[case.attach] += 1;
         }
         let came_back = self.uc.pc_read().is_ok_and(|pc| pc == EXIT);
-        let function = self.functions[case.function].name.clone();
+        let function = &self.functions[case.function].name;
         part.findings.extend(findings.into_iter().map(|f| (f, case.clone(), function.clone(), self.fixture.variant)));
         Ok(came_back)
     }

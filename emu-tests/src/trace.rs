@@ -3,6 +3,8 @@
 //! The boundaries are those of `bug-corpus.md`, section 0: T0 the patched instruction, T1 the callback's first
 //! instruction, T3 the resumption, T4 the traced function's return, T5 the exit callback, T6 the parent.
 
+use std::rc::Rc;
+
 use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
@@ -32,6 +34,15 @@ pub(crate) const CALLBACK: u8 = 2;
 pub(crate) const EXIT_HANDLER: u8 = 4;
 pub(crate) const DIRECT_FUNC: u8 = 8;
 pub(crate) const ENTRY: u8 = 16;
+
+/// A name in parts, put together only if a check fails.
+struct Joined<'n>(&'static str, &'n str, &'static str);
+
+impl From<Joined<'_>> for String {
+    fn from(j: Joined) -> String {
+        [j.0, j.1, j.2].concat()
+    }
+}
 
 /// A check that failed, before it is put into words.
 #[derive(Clone, Debug)]
@@ -94,7 +105,7 @@ pub(crate) struct Places {
 pub(crate) struct Trace {
     pub registers: Option<Registers>,
     pub site: Option<&'static codegen::abi::Site>,
-    pub contracts: Vec<Contract>,
+    pub contracts: Vec<Rc<Contract>>,
     pub base: u64,
     pub regions: Vec<u8>,
     pub marks: Vec<u8>,
@@ -233,10 +244,16 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let was_inside = t.current.is_some();
     let event = (was_inside && region == FUNCTION)
         || (t.enabled && mark != 0)
-        || t.lowest_store.is_some()
         || (t.recording.is_some() && region >= TRAMPOLINE)
         || (region >= TRAMPOLINE && region != t.current_region);
     let came_from = std::mem::replace(&mut t.current_region, region);
+    // A store is judged at the next instruction, when SP is what the storing one made it.
+    if let (Some(low), Some(registers)) = (t.lowest_store.take(), t.registers) {
+        let sp = registers.sp(uc);
+        if low < sp {
+            uc.get_data_mut().fail(Clause::P7, "store below sp", None, (sp, low), pc);
+        }
+    }
     if event {
         // The data is taken out so that the checks can use the engine; it is put back before anything runs on.
         let mut trace = std::mem::take(uc.get_data_mut());
@@ -248,12 +265,6 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
 impl Trace {
     fn event(&mut self, uc: &mut Uc, pc: u64, (came_from, region): (u8, u8), mark: u8) {
         let Some(registers) = self.registers else { return };
-        if let Some(low) = self.lowest_store.take() {
-            let sp = registers.sp(uc);
-            if low < sp {
-                self.fail(Clause::P7, "store below sp", None, (sp, low), pc);
-            }
-        }
         if self.recording.is_some() && region >= TRAMPOLINE {
             let gpr = registers.snapshot(uc).gpr;
             self.recording.get_or_insert_default().push((pc, gpr));
@@ -469,7 +480,7 @@ impl Trace {
         let Some(contract) = self.contracts.get(self.trampoline()) else { return };
         let align = u64::from(contract.stack_align);
         let at_call = if registers.abi.link.is_none() { sp.wrapping_add(8) } else { sp };
-        self.check(Clause::P8, format!("sp modulo {align} at the call"), 0, at_call % align, pc);
+        self.check(Clause::P8, "sp modulo the promised alignment, at the call", 0, at_call % align, pc);
     }
 
     /// T1.
@@ -499,10 +510,10 @@ impl Trace {
                 Content::ExitSp | Content::Unfilled => continue,
             };
             let place = fregs.wrapping_add(field.offset as u64);
-            self.check(Clause::P10, format!("fregs->{}", field.member), want, word(uc, place), pc);
+            self.check(Clause::P10, Joined("fregs->", field.member, ""), want, word(uc, place), pc);
             let slot = place.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
             let written = self.written.get(slot as usize).is_some_and(|w| *w == self.epoch);
-            self.check(Clause::P10, format!("fregs->{} was written", field.member), 1, u64::from(written), pc);
+            self.check(Clause::P10, Joined("fregs->", field.member, " was written"), 1, u64::from(written), pc);
         }
         self.callbacks += 1;
         self.moves(uc, registers, &contract, fregs);
@@ -595,7 +606,13 @@ impl Trace {
         for i in 0..direct.args as usize {
             let want = expect.gpr[registers.abi.args[i].0 as usize];
             let found = registers.get(uc, registers.abi.args[i + slot]);
-            self.check(Clause::P10, format!("argument {i}"), want, found, pc);
+            self.check(
+                Clause::P10,
+                Joined("argument in ", registers.abi.name(registers.abi.args[i]), ""),
+                want,
+                found,
+                pc,
+            );
         }
         self.poison(uc, registers, 50 + self.callbacks as u64);
     }
@@ -623,7 +640,7 @@ impl Trace {
                 Content::Const(n) => n as u64,
                 _ => continue,
             };
-            self.check(Clause::P10, format!("fregs->{}", field.member), want, word(uc, place), pc);
+            self.check(Clause::P10, Joined("fregs->", field.member, ""), want, word(uc, place), pc);
         }
         if self.case.situation.results && self.hooked.is_empty() {
             let values = self.case.new_results;
@@ -669,9 +686,15 @@ impl Trace {
             }
         }
         if self.case.situation.results {
-            for (i, &reg) in registers.abi.rets.iter().enumerate() {
+            for &reg in registers.abi.rets {
                 let want = e.expect.gpr[reg.0 as usize];
-                self.check(Clause::P11, format!("result {i}"), want, now.gpr[reg.0 as usize], pc);
+                self.check(
+                    Clause::P11,
+                    Joined("result in ", registers.abi.name(reg), ""),
+                    want,
+                    now.gpr[reg.0 as usize],
+                    pc,
+                );
             }
         }
         self.compare_state(&e.expect, &now, false, Clause::P3, registers.machine.vector_rets, pc, registers);
