@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use codegen::error::{Error, Result};
+use codegen::isa::Backend;
 use codegen::spec::{Choices, NAMED};
 use emu_tests::{Filter, Report};
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -88,8 +89,19 @@ fn examine(args: &CheckArgs) -> Result<Report> {
     let all = args.arch.eq_ignore_ascii_case("all");
     let backends = if all { tramptool::BACKENDS.to_vec() } else { vec![tramptool::backend(&args.arch)?] };
     let settings = args.set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    // Of several architectures, a setting is for those that know it; what none knows is refused below.
+    let knows = |backend: &&dyn Backend, name: &str| {
+        backend.facts().options.iter().any(|o| o.name == name)
+            || backend.target(Choices::default()).symbols().contains(&name)
+    };
     let mut suites = Vec::new();
-    for backend in backends {
+    for backend in &backends {
+        let settings: Vec<(&str, &str)> = settings
+            .iter()
+            .copied()
+            .filter(|(name, _)| knows(backend, name) || !backends.iter().any(|b| knows(b, name)))
+            .collect();
+        let backend = *backend;
         let options = backend.facts().options;
         let fixed = |name: &str| settings.iter().any(|(n, _)| *n == name);
         for choices in Choices::all(options, |o| !fixed(o.name)) {
