@@ -6,7 +6,7 @@
 
 use crate::abi::{Reg, RegSet};
 use crate::code::{Reloc, RelocTarget};
-use crate::isa::{CfiEntry, Effects, Flow, SpEffect};
+use crate::isa::{CfiEntry, Effects, Flow, Moves, SpEffect};
 use crate::listing::Local;
 use crate::target::Target;
 
@@ -75,16 +75,11 @@ pub(crate) struct Tracker {
 }
 
 /// The rules that hold before the first instruction, besides those of a C function.
-pub(crate) fn entry_ops(entry: &CfiEntry, target: &Target) -> Vec<CfiOp> {
-    let mut ops = Vec::new();
-    if entry.cfa_offset != target.facts.cie.cfa_offset {
-        ops.push(CfiOp::DefCfaOffset(entry.cfa_offset));
-    }
-    ops.extend(entry.moved.iter().map(|&(column, reg)| CfiOp::Register(column, reg)));
-    if entry.undefined {
-        ops.push(CfiOp::Undefined(entry.column));
-    }
-    ops
+pub(crate) fn entry_ops(entry: &CfiEntry, target: &Target) -> impl Iterator<Item = CfiOp> {
+    let moved = (entry.cfa_offset != target.facts.cie.cfa_offset).then_some(CfiOp::DefCfaOffset(entry.cfa_offset));
+    let undefined = entry.undefined.then_some(CfiOp::Undefined(entry.column));
+    let elsewhere = entry.moved.iter().map(|&(column, reg)| CfiOp::Register(column, reg));
+    moved.into_iter().chain(elsewhere).chain(undefined)
 }
 
 impl Tracker {
@@ -204,9 +199,59 @@ impl Tracker {
     }
 
     /// An instruction has executed.
+    #[inline]
     pub(crate) fn after(&mut self, effects: &Effects) {
+        let holds = |reg| self.state.holders.contains(reg);
+        let rules_may_change = match effects.moves {
+            Moves::None => false,
+            Moves::Store(slots) => holds(slots.first) || slots.second.is_some_and(holds),
+            Moves::Load(_) => self.state.saved > 0,
+        };
+        let goes_on = matches!(effects.flow, Flow::Next | Flow::Call);
+        if rules_may_change || effects.sp != SpEffect::None || !goes_on {
+            self.follow(effects);
+        }
+    }
+
+    #[inline(never)]
+    fn follow(&mut self, effects: &Effects) {
         let before_sp = self.state.sp;
-        match effects.sp {
+        if effects.sp != SpEffect::None {
+            self.sp_moved(effects.sp);
+        }
+        match effects.moves {
+            Moves::None => {}
+            Moves::Store(slots) => {
+                for (reg, at) in slots.iter() {
+                    self.moved(Place::Register(reg), Place::Saved(at - self.state.sp));
+                }
+            }
+            Moves::Load(slots) => {
+                for (reg, at) in slots.iter() {
+                    self.moved(Place::Saved(at - before_sp), Place::Register(reg));
+                }
+            }
+        }
+        match effects.flow {
+            Flow::Next | Flow::Call => {}
+            Flow::Leave | Flow::Trap => self.reachable = false,
+            Flow::Branch(local) | Flow::Jump(local) => {
+                if !self.at_branch.iter().any(|(to, _)| *to == local) {
+                    self.at_branch.push((local, self.state));
+                }
+                self.reachable = matches!(effects.flow, Flow::Branch(_));
+            }
+        }
+    }
+
+    fn moved(&mut self, from: Place, to: Place) {
+        if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(|c| c.place == from)) {
+            self.place(i, to);
+        }
+    }
+
+    fn sp_moved(&mut self, effect: SpEffect) {
+        match effect {
             SpEffect::None => {}
             SpEffect::Move(by) => {
                 self.state.sp -= by;
@@ -226,36 +271,6 @@ impl Tracker {
                     self.set_cfa((self.sp_reg, self.state.sp));
                 }
             }
-        }
-        for &(reg, at) in effects.store.iter().flatten() {
-            if !self.state.holders.contains(reg) {
-                continue;
-            }
-            let offset = at - self.state.sp;
-            let holder = |c: &Column| c.place == Place::Register(reg);
-            if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(holder)) {
-                self.place(i, Place::Saved(offset));
-            }
-        }
-        for &(reg, at) in effects.load.iter().flatten() {
-            if self.state.saved == 0 {
-                break;
-            }
-            let offset = at - before_sp;
-            let saved = |c: &Column| c.place == Place::Saved(offset);
-            if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(saved)) {
-                self.place(i, Place::Register(reg));
-            }
-        }
-        match effects.flow {
-            Flow::Branch(local) | Flow::Jump(local) => {
-                if !self.at_branch.iter().any(|(to, _)| *to == local) {
-                    self.at_branch.push((local, self.state));
-                }
-                self.reachable = matches!(effects.flow, Flow::Branch(_));
-            }
-            Flow::Leave | Flow::Trap => self.reachable = false,
-            Flow::Next | Flow::Call => {}
         }
     }
 }
@@ -286,6 +301,8 @@ pub struct EhFrame {
     pub relocs: Vec<Reloc>,
     cies: Vec<CieEntry>,
     fde: u32,
+    /// How many relocations there were behind the FDE's own first one.
+    fde_relocs: usize,
     start: u32,
     last: u32,
     opaque: bool,
@@ -376,9 +393,10 @@ impl EhFrame {
     /// Begin the entry of a trampoline at this offset, with a CIE before it if none fits.
     pub(crate) fn open(&mut self, start: u32, entry: &CfiEntry, target: &Target) {
         let cie = &target.facts.cie;
-        let ops = entry_ops(entry, target);
+        let ops = || entry_ops(entry, target);
         // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
-        let fits = |c: &&CieEntry| c.column == entry.column && ops.starts_with(&c.ops);
+        let begins = |rules: &[CfiOp]| ops().zip(rules).filter(|(a, b)| a == *b).count() == rules.len();
+        let fits = |c: &&CieEntry| c.column == entry.column && begins(&c.ops);
         let (cie_at, shared) = match self.cies.iter().find(fits) {
             Some(cie) => (cie.at, cie.ops.len()),
             None => {
@@ -388,12 +406,11 @@ impl EhFrame {
                 self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f]);
                 self.bytes.extend_from_slice(&[entry.column as u8, 1, POINTER_ENCODING]);
                 self.bytes.extend_from_slice(cie.initial);
-                for &op in &ops {
-                    self.encode(op, target);
-                }
+                ops().for_each(|op| self.encode(op, target));
                 self.seal(at, 4);
-                let shared = ops.len();
-                self.cies.push(CieEntry { column: entry.column, ops: ops.clone(), at });
+                let cie = CieEntry { column: entry.column, ops: ops().collect(), at };
+                let shared = cie.ops.len();
+                self.cies.push(cie);
                 (at, shared)
             }
         };
@@ -405,10 +422,9 @@ impl EhFrame {
         self.bytes.extend_from_slice(&(self.fde + 4 - cie_at).to_le_bytes());
         let text = RelocTarget::Text;
         self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to: text, addend: i64::from(start) });
+        self.fde_relocs = self.relocs.len();
         self.bytes.extend_from_slice(&[0; 9]);
-        for &op in &ops[shared..] {
-            self.encode(op, target);
-        }
+        ops().skip(shared).for_each(|op| self.encode(op, target));
     }
 
     /// From here on the distance to earlier addresses is the linker's to know.
@@ -463,11 +479,9 @@ impl EhFrame {
             None => self.put32(at, end - self.start),
             Some(lengths) => {
                 // GNU as orders them by the field, before those of the rules.
-                let after = self.relocs.iter().rposition(|r| r.at == self.fde + 8).map_or(0, |i| i + 1);
-                let rules = self.relocs.split_off(after);
                 let (add, sub) = lengths.range;
                 self.difference(at, add, sub, end, self.start);
-                self.relocs.extend(rules);
+                self.relocs[self.fde_relocs..].rotate_right(2);
             }
         }
         self.seal(self.fde, 4);

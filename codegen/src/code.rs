@@ -59,9 +59,11 @@ impl Extend<u8> for CodeBuf {
 }
 
 impl<'a> Extend<&'a u8> for CodeBuf {
-    #[inline]
+    #[inline(always)]
     fn extend<T: IntoIterator<Item = &'a u8>>(&mut self, iter: T) {
-        self.bytes.extend(iter);
+        for &byte in iter {
+            self.bytes.push(byte);
+        }
     }
 }
 
@@ -73,6 +75,16 @@ impl DynasmApi for CodeBuf {
     #[inline]
     fn push(&mut self, byte: u8) {
         self.bytes.push(byte);
+    }
+
+    #[inline]
+    fn push_i32(&mut self, value: i32) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn push_u32(&mut self, value: u32) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
     fn align(&mut self, alignment: usize, with: u8) {
@@ -121,8 +133,8 @@ pub struct Symbol {
 pub struct Assembly {
     code: CodeBuf,
     names: String,
-    /// Numbers of `globals`, by the hash of their names.
-    index: HashTable<u32>,
+    /// (hash of the name, number) of each of `globals`.
+    index: HashTable<(u64, u32)>,
     /// Relocations of `.text`, by offset.
     pub relocs: Vec<Reloc>,
     /// Symbols with global binding, in the order of their first mention.
@@ -170,17 +182,13 @@ impl Assembly {
     }
 
     fn global(&mut self, name: &str) -> u32 {
-        let hash = |name: &str| FxBuildHasher.hash_one(name);
-        let (names, globals) = (&self.names, &self.globals);
-        let name_of = |i: u32| {
-            let range = &globals[i as usize].name;
-            &names[range.start as usize..range.end as usize]
-        };
-        if let Some(&i) = self.index.find(hash(name), |&i| name_of(i) == name) {
+        let hash = FxBuildHasher.hash_one(name);
+        let same = |&(h, i): &(u64, u32)| h == hash && self.name(&self.globals[i as usize]) == name;
+        if let Some(&(_, i)) = self.index.find(hash, same) {
             return i;
         }
-        let i = globals.len() as u32;
-        self.index.insert_unique(hash(name), i, |&i| hash(name_of(i)));
+        let i = self.globals.len() as u32;
+        self.index.insert_unique(hash, (hash, i), |&(hash, _)| hash);
         let range = self.intern(&[name]);
         self.globals.push(Symbol { name: range, offset: None, size: 0, function: false });
         i
@@ -196,6 +204,21 @@ impl Assembly {
         }
         (symbol.offset, symbol.size, symbol.function) = (Some(offset as u32), size as u32, function);
         Ok(())
+    }
+
+    /// Make room for `count` trampolines like the ones that are here.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        fn grow<T>(vec: &mut Vec<T>, count: usize) {
+            vec.reserve(vec.len() * count);
+        }
+        grow(&mut self.code.bytes, count);
+        grow(&mut self.relocs, count);
+        grow(&mut self.globals, count);
+        grow(&mut self.locals, count);
+        grow(&mut self.eh_frame.bytes, count);
+        grow(&mut self.eh_frame.relocs, count);
+        self.names.reserve(self.names.len() * count);
+        self.index.reserve(self.index.len() * count, |&(hash, _)| hash);
     }
 
     /// Append one trampoline.

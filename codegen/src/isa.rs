@@ -47,15 +47,42 @@ pub enum Flow {
     Trap,
 }
 
+/// One register in a stack slot, or two in adjacent slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// The register in the lower slot.
+    pub first: Reg,
+    /// The register in the next slot.
+    pub second: Option<Reg>,
+    /// Bytes from SP to the lower slot.
+    pub at: i32,
+}
+
+impl Slots {
+    /// Each register with the bytes from SP to its slot.
+    pub fn iter(self) -> impl Iterator<Item = (Reg, i32)> {
+        std::iter::once((self.first, self.at)).chain(self.second.map(|r| (r, self.at + 8)))
+    }
+}
+
+/// The registers that an instruction moves between itself and the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moves {
+    /// None.
+    None,
+    /// To the stack: SP as it is after the instruction.
+    Store(Slots),
+    /// From the stack: SP as it is before the instruction.
+    Load(Slots),
+}
+
 /// What an instruction does, as far as CFI and cost need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Effects {
     /// Effect on SP.
     pub sp: SpEffect,
-    /// Registers stored to the stack: (register, bytes above SP as it is after the instruction).
-    pub store: [Option<(Reg, i32)>; 2],
-    /// Registers loaded from the stack: (register, bytes above SP as it is before the instruction).
-    pub load: [Option<(Reg, i32)>; 2],
+    /// Registers stored to the stack or loaded from it.
+    pub moves: Moves,
     /// 8-byte memory slots read, including a return's pop.
     pub loads: u8,
     /// 8-byte memory slots written, including a call's push.
@@ -67,7 +94,7 @@ pub struct Effects {
 impl Effects {
     /// An instruction that touches registers only and goes on.
     pub const PLAIN: Effects =
-        Effects { sp: SpEffect::None, store: [None; 2], load: [None; 2], loads: 0, stores: 0, flow: Flow::Next };
+        Effects { sp: SpEffect::None, moves: Moves::None, loads: 0, stores: 0, flow: Flow::Next };
 
     /// The same with another flow.
     pub const fn flow(flow: Flow) -> Effects {
@@ -81,22 +108,22 @@ impl Effects {
 
     /// A store of one register to the stack.
     pub const fn store(reg: Reg, at: i32) -> Effects {
-        Effects { store: [Some((reg, at)), None], stores: 1, ..Effects::PLAIN }
+        Effects { moves: Moves::Store(Slots { first: reg, second: None, at }), stores: 1, ..Effects::PLAIN }
     }
 
     /// A load of one register from the stack.
     pub const fn load(reg: Reg, at: i32) -> Effects {
-        Effects { load: [Some((reg, at)), None], loads: 1, ..Effects::PLAIN }
+        Effects { moves: Moves::Load(Slots { first: reg, second: None, at }), loads: 1, ..Effects::PLAIN }
     }
 
     /// A store of two registers to adjacent slots.
     pub const fn store2(a: Reg, b: Reg, at: i32) -> Effects {
-        Effects { store: [Some((a, at)), Some((b, at + 8))], stores: 2, ..Effects::PLAIN }
+        Effects { moves: Moves::Store(Slots { first: a, second: Some(b), at }), stores: 2, ..Effects::PLAIN }
     }
 
     /// A load of two registers from adjacent slots.
     pub const fn load2(a: Reg, b: Reg, at: i32) -> Effects {
-        Effects { load: [Some((a, at)), Some((b, at + 8))], loads: 2, ..Effects::PLAIN }
+        Effects { moves: Moves::Load(Slots { first: a, second: Some(b), at }), loads: 2, ..Effects::PLAIN }
     }
 }
 
@@ -315,10 +342,13 @@ impl<I: Isa> Backend for I {
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
         let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
-        for spec in specs {
+        for (i, spec) in specs.iter().enumerate() {
             generate::<I>(spec, target, &mut plan, &mut listing)
                 .and_then(|()| assembly.add::<I>(spec, target, &listing))
                 .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
+            if i == 0 {
+                assembly.reserve(specs.len());
+            }
         }
         assembly.finish(target);
         Ok(assembly)

@@ -135,7 +135,7 @@ pub(crate) fn render<I: Isa>(
     if entry.column != target.facts.cie.column {
         cfi_entry.push(format!(".cfi_return_column {}", entry.column));
     }
-    cfi_entry.extend(entry_ops(&entry, target).into_iter().map(|op| directive(op, target)));
+    cfi_entry.extend(entry_ops(&entry, target).map(|op| directive(op, target)));
 
     let mut consts: Vec<(String, i32)> = target.numbers.iter().map(|n| (n.symbol.to_owned(), n.value)).collect();
     let used_fields = frame.fields.iter().filter(|f| f.content != Content::Unfilled);
