@@ -6,7 +6,7 @@ use codegen::abi::{Abi, Reg};
 use codegen::error::{Error, Result};
 use codegen::isa::{Backend, Write};
 use codegen::link::Image;
-use codegen::machine::Machine;
+use codegen::machine::{EmuReg, Machine};
 use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2};
 
 use crate::trace::Trace;
@@ -45,7 +45,8 @@ pub(crate) struct Registers {
     pub abi: &'static Abi,
 }
 
-type Uc<'a> = Unicorn<'a, Trace>;
+/// The engine with what its hooks work on. It is taken out while a check uses the engine itself.
+pub(crate) type Uc<'a> = Unicorn<'a, Option<Box<Trace>>>;
 
 fn engine(what: &str, error: uc_error) -> Error {
     Error::new(format!("emulator: {what}: {error:?}"))
@@ -92,6 +93,15 @@ impl Registers {
 
     /// All registers, in one call: a run takes several snapshots.
     pub fn snapshot(&self, uc: &Uc) -> Snapshot {
+        self.read(uc, self.machine.vectors)
+    }
+
+    /// All but the vector registers.
+    pub fn general(&self, uc: &Uc) -> Snapshot {
+        self.read(uc, &[])
+    }
+
+    fn read(&self, uc: &Uc, vectors: &[EmuReg]) -> Snapshot {
         const MOST: usize = 32 + 1 + 2 + 32;
         let mut all = Snapshot::default();
         let (mut ids, mut places, mut sizes) = ([0; MOST], [std::ptr::null_mut::<c_void>(); MOST], [0; MOST]);
@@ -109,7 +119,7 @@ impl Registers {
         for (reg, slot) in self.machine.control.iter().zip(&mut all.control) {
             add(reg.id, std::ptr::from_mut(slot).cast(), 8);
         }
-        for (reg, slot) in self.machine.vectors.iter().zip(&mut all.vectors) {
+        for (reg, slot) in vectors.iter().zip(&mut all.vectors) {
             add(reg.id, std::ptr::from_mut(slot).cast(), self.machine.vector_bytes);
         }
         #[allow(
@@ -143,6 +153,13 @@ pub(crate) fn word(uc: &Uc, at: u64) -> u64 {
     }
 }
 
+/// The words from `at` on; zero where there is no memory, as with [`word`].
+pub(crate) fn words(uc: &Uc, at: u64, bytes: usize) -> Vec<u64> {
+    let mut all = vec![0; bytes];
+    let _ = uc.mem_read(at, &mut all);
+    all.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect()
+}
+
 pub(crate) fn put_word(uc: &mut Uc, at: u64, value: u64) -> bool {
     uc.mem_write(at, &value.to_le_bytes()).is_ok()
 }
@@ -152,7 +169,7 @@ pub(crate) fn load(backend: &dyn Backend, image: &Image, trace: Trace) -> Result
     let machine = backend.machine();
     let arch = Arch::try_from(machine.arch as usize).map_err(|e| engine("architecture", e))?;
     let mode = Mode::try_from(machine.mode).map_err(|e| engine("mode", e))?;
-    let mut uc = Unicorn::new_with_data(arch, mode, trace).map_err(|e| engine("open", e))?;
+    let mut uc = Unicorn::new_with_data(arch, mode, Some(Box::new(trace))).map_err(|e| engine("open", e))?;
     uc.ctl_set_cpu_model(machine.cpu_model).map_err(|e| engine("CPU model", e))?;
     for &(id, value) in machine.init {
         uc.reg_write(id, value).map_err(|e| engine("control register", e))?;
@@ -164,7 +181,7 @@ pub(crate) fn load(backend: &dyn Backend, image: &Image, trace: Trace) -> Result
         uc.mem_map(start, end - start, Prot::ALL).map_err(|e| engine("map segment", e))?;
         uc.mem_write(segment.address, &segment.bytes).map_err(|e| engine("load segment", e))?;
     }
-    uc.mem_map(STACK_TOP - STACK_SIZE, STACK_SIZE, Prot::ALL).map_err(|e| engine("map stack", e))?;
+    uc.mem_map(STACK_TOP - STACK_SIZE, STACK_SIZE, Prot::READ | Prot::WRITE).map_err(|e| engine("map stack", e))?;
     uc.mem_map(EXIT, PAGE, Prot::ALL).map_err(|e| engine("map exit page", e))?;
     Ok(uc)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,16 @@ use codegen::isa::{Backend, SiteState, Write};
 use codegen::link::{Image, Input, link};
 use codegen::spec::Kind;
 use rayon::prelude::*;
-use unicorn_engine::{Context, HookType, Unicorn};
+use unicorn_engine::{Context, HookType};
 
-use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
 use crate::fixture::{FIXTURES, Fixture, Function, functions};
 use crate::report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
 use crate::rng::Rng;
-use crate::trace::{self, CALLBACK, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace};
+use crate::trace::{
+    self, CALLBACK, Cell, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
+};
 
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
@@ -142,11 +145,19 @@ pub(crate) struct Case {
     pub handler: Handler,
     pub seed: u64,
     pub sret: bool,
-    /// SP modulo 16 at the function's entry.
-    pub sp: u64,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
     pub new_results: [u64; 2],
+    /// Registers and stack at the function's entry.
+    pub initial: Initial,
+}
+
+/// Registers, SP, and the stack from there up, when a function is called.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Initial {
+    registers: Snapshot,
+    sp: u64,
+    above: Vec<u8>,
 }
 
 impl Case {
@@ -177,10 +188,14 @@ struct Bench<'s> {
     seed: u64,
     image: Image,
     registers: Registers,
-    uc: Unicorn<'static, Trace>,
+    uc: Uc<'static>,
     /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
     fresh: Context,
-    /// Its registers, and garbage for the stack.
+    /// The last run may have left more behind than the next one sets.
+    dirty: bool,
+    /// The callback in the call slots and in `op`, and the direct trampoline in `op`.
+    prepared: Option<(u64, u64)>,
+    /// Registers of the fresh CPU, and garbage for the stack.
     clean: Snapshot,
     garbage: Vec<u8>,
     places: trace::Places,
@@ -252,7 +267,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
         let expected = bench.reference(case)?;
         bench.patch_all(SiteState::Enabled { target: bench.ranges[attach].0, op: bench.places.op }, None)?;
         bench.prepare(case)?;
-        let sp = bench.initial(case).1;
+        let sp = case.initial.sp;
         let start = bench.address(function);
         let mut part = Part::new(suite.contracts.len());
         for _ in 0..5 {
@@ -328,7 +343,7 @@ fn e_flags(object: &[u8]) -> u32 {
 
 /// What was found and counted, per trampoline.
 struct Part {
-    findings: Vec<(Finding, Case, String, &'static str)>,
+    findings: Vec<(Finding, Arc<Case>, String, &'static str)>,
     checks: Vec<[u64; Clause::ALL.len()]>,
     fates: Vec<[(u64, u64); 32]>,
     vectors_lost: Vec<u64>,
@@ -409,10 +424,10 @@ impl<'s> Bench<'s> {
         let code = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
         let (base, end) = code.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)));
         let size = (end - base) as usize;
-        let (mut regions, mut marks) = (vec![trace::ELSEWHERE; size], vec![0u8; size]);
+        let mut cells = vec![Cell::default(); size];
         let mut fill = |from: u64, len: u64, region: u8| {
             let at = (from - base) as usize;
-            regions[at..at + len as usize].fill(region);
+            cells[at..at + len as usize].iter_mut().for_each(|c| c.region = region);
         };
         for f in functions {
             let symbol = image.symbol(&f.name).ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
@@ -424,26 +439,29 @@ impl<'s> Bench<'s> {
                 .symbol(&contract.name)
                 .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
             fill(symbol.address, symbol.size, TRAMPOLINE + i as u8);
-            marks[(symbol.address - base) as usize] |= ENTRY;
             ranges.push((symbol.address, symbol.size));
+        }
+        for (start, _) in &ranges {
+            cells[(start - base) as usize].marks |= ENTRY;
         }
         for (symbol, mark) in
             [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
         {
-            marks[(address(symbol)? - base) as usize] |= mark;
+            cells[(address(symbol)? - base) as usize].marks |= mark;
         }
         let slots = ["ftrace_call", "ftrace_regs_call"].iter().filter_map(|s| image.symbol(s)).map(|s| s.address);
         let slots = slots.collect();
         let op = address("ops")?;
         let places = trace::Places { op, return_to_handler: address("return_to_handler")?, ..Default::default() };
+        let mut rng = Rng::new(seed, 2);
+        let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
             base,
-            regions,
-            marks,
-            visited: vec![false; size],
+            cells,
+            garbage: garbage.clone(),
             ..Trace::default()
         };
         let mut uc = load(suite.backend, &image, trace)?;
@@ -452,17 +470,14 @@ impl<'s> Bench<'s> {
             uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
             let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
             uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
-                uc.get_data_mut().access(at, size, true);
-                true
+                trace::accessed(uc, at, size, true)
             })
             .map_err(hook)?;
             uc.add_mem_hook(HookType::MEM_READ, stack.0, stack.1, |uc, _, at, size, _| {
-                uc.get_data_mut().access(at, size, false);
-                true
+                trace::accessed(uc, at, size, false)
             })
             .map_err(hook)?;
         }
-        let mut rng = Rng::new(seed, 2);
         for i in 0..registers.machine.vectors.len() {
             registers.set_vector(&mut uc, i, &rng.vector());
         }
@@ -479,12 +494,18 @@ impl<'s> Bench<'s> {
             registers,
             clean: registers.snapshot(&uc),
             fresh,
-            garbage: (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect(),
+            garbage,
+            dirty: true,
+            prepared: None,
             uc,
             places,
             slots,
             ranges,
         })
+    }
+
+    fn trace(&mut self) -> &mut Trace {
+        self.uc.get_data_mut().get_or_insert_default()
     }
 
     fn address(&self, symbol: &str) -> u64 {
@@ -544,7 +565,7 @@ impl<'s> Bench<'s> {
         Ok(part)
     }
 
-    fn cases(&self, attach: usize, contract: &Contract, filter: &Filter) -> Vec<Case> {
+    fn cases(&self, attach: usize, contract: &Contract, filter: &Filter) -> Vec<Arc<Case>> {
         let abi = self.registers.abi;
         let mut cases = Vec::new();
         for (i, f) in self.functions.iter().enumerate() {
@@ -568,17 +589,17 @@ impl<'s> Bench<'s> {
                         // A stack that is misaligned for the psABI is for code that says it can live with it.
                         let case_seed = Rng::new(self.seed, (i as u64) << 8 | sp).next();
                         let mut rng = Rng::new(case_seed, 3);
-                        cases.push(Case {
+                        cases.push(Arc::new(Case {
                             attach,
                             function: i,
                             situation,
                             handler,
                             seed: case_seed,
                             sret: f.sret,
-                            sp,
                             new_registers: std::array::from_fn(|_| rng.canary()),
                             new_results: std::array::from_fn(|_| rng.canary()),
-                        });
+                            initial: self.initial(case_seed, f.sret, sp),
+                        }));
                     }
                 }
             }
@@ -586,59 +607,63 @@ impl<'s> Bench<'s> {
         cases
     }
 
-    /// Registers and stack at the function's entry.
-    fn initial(&self, case: &Case) -> (Snapshot, u64, Vec<u8>) {
+    fn initial(&self, seed: u64, sret: bool, sp_low: u64) -> Initial {
         let abi = self.registers.abi;
-        let mut rng = Rng::new(case.seed, 1);
-        let mut all = Snapshot { flags: if case.seed & 1 == 0 { 0 } else { u64::MAX }, ..Snapshot::default() };
+        let mut rng = Rng::new(seed, 1);
+        let mut all = Snapshot { flags: if seed & 1 == 0 { 0 } else { u64::MAX }, ..self.clean.clone() };
         for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
             all.gpr[reg.0 as usize] = rng.canary();
         }
-        all.vectors = self.clean.vectors;
-        all.control = self.clean.control;
-        let sp = STACK_TOP - 2 * ABOVE - 16 + case.sp;
+        let sp = STACK_TOP - 2 * ABOVE - 16 + sp_low;
         all.gpr[abi.sp.0 as usize] = sp;
         let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
         match abi.link {
             Some(link) => all.gpr[link.0 as usize] = EXIT,
             None => above[..8].copy_from_slice(&EXIT.to_le_bytes()),
         }
-        if case.sret {
+        if sret {
             all.gpr[abi.sret.0 as usize] = self.scratch;
         }
-        (all, sp, above)
+        Initial { registers: all, sp, above }
     }
 
-    fn go(&mut self, case: &Case, start: u64, initial: &Snapshot, sp: u64, above: &[u8], enabled: bool) -> Outcome {
-        self.uc.get_data_mut().places = self.places.clone();
-        self.uc.get_data_mut().begin(case, enabled);
-        let _ = self.uc.context_restore(&self.fresh);
+    fn go(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
+        let Initial { sp, above, .. } = &case.initial;
+        let places = self.places.clone();
+        let trace = self.trace();
+        trace.places = places;
+        trace.begin(case, enabled);
+        if self.dirty {
+            let _ = self.uc.context_restore(&self.fresh);
+        }
         self.registers.load(&mut self.uc, initial);
         let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
-        let _ = self.uc.mem_write(sp, above);
+        let _ = self.uc.mem_write(*sp, above);
         let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
         let ended = self.uc.emu_start(start, EXIT, 0, 0);
         let pc = self.uc.pc_read().unwrap_or(0);
-        let mut trace = std::mem::take(self.uc.get_data_mut());
+        let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
         match ended {
             Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
             Ok(()) => trace.stopped(pc, "stopped before the exit"),
             Err(e) => trace.stopped(pc, &format!("emulator: {e:?}")),
         }
-        *self.uc.get_data_mut() = trace;
+        // Besides general registers and flags, which each run sets, only such a handler or a fault changes any.
+        self.dirty = case.handler == Handler::Any || !trace.findings.is_empty();
+        *self.uc.get_data_mut() = Some(trace);
         let mut outcome = Outcome {
-            registers: self.registers.snapshot(&self.uc),
+            registers: self.registers.general(&self.uc),
             above: vec![0; above.len()],
             result: vec![0; RESULT as usize],
         };
-        let _ = self.uc.mem_read(sp, &mut outcome.above);
+        let _ = self.uc.mem_read(*sp, &mut outcome.above);
         let _ = self.uc.mem_read(self.scratch, &mut outcome.result);
         outcome
     }
 
     /// The same function with the arguments that the callback will substitute, or the function that it redirects to.
-    fn reference(&mut self, case: &Case) -> Result<Outcome> {
-        let (mut initial, sp, above) = self.initial(case);
+    fn reference(&mut self, case: &Arc<Case>) -> Result<Outcome> {
+        let mut initial = case.initial.registers.clone();
         let f = &self.functions[case.function];
         if case.situation.args {
             for (reg, value) in case.rewritten(&self.suite.contracts[case.attach], self.registers.abi) {
@@ -650,8 +675,8 @@ impl<'s> Bench<'s> {
             _ => &f.name,
         };
         let start = self.address(name);
-        let mut outcome = self.go(case, start, &initial, sp, &above, false);
-        if let Some(finding) = self.uc.get_data_mut().findings.pop() {
+        let mut outcome = self.go(case, start, &initial, false);
+        if let Some(finding) = self.trace().findings.pop() {
             return Err(Error::new(format!(
                 "{}: {} does not run unpatched: {} at {:#x}",
                 self.fixture.variant, name, finding.place, finding.pc
@@ -674,16 +699,16 @@ impl<'s> Bench<'s> {
         };
         let writes: Vec<Write> = self.image.segments.iter().map(whole).collect();
         write_code(&mut self.uc, &writes)?;
+        self.prepared = None;
         self.patch_all(SiteState::Disabled, None)
     }
 
     /// Run with the site enabled and compare. Returns whether the run came back.
-    fn enabled(&mut self, case: &Case, expected: &Outcome, part: &mut Part) -> Result<bool> {
+    fn enabled(&mut self, case: &Arc<Case>, expected: &Outcome, part: &mut Part) -> Result<bool> {
         self.prepare(case)?;
-        let (initial, sp, above) = self.initial(case);
         let start = self.address(&self.functions[case.function].name);
-        let outcome = self.go(case, start, &initial, sp, &above, true);
-        let trace = self.uc.get_data_mut();
+        let outcome = self.go(case, start, &case.initial.registers, true);
+        let trace = self.trace();
         let seen = trace.sites_seen;
         let entered = trace.entered;
         let mut findings = std::mem::take(&mut trace.findings);
@@ -728,19 +753,17 @@ impl<'s> Bench<'s> {
             None => self.callback,
         };
         let early = if case.situation.early { self.places.direct } else { 0 };
+        if self.prepared == Some((func, early)) {
+            return Ok(());
+        }
         if self.suite.contracts.iter().any(|c| c.early_direct) {
             put_word(&mut self.uc, self.op_cell.0, func);
             put_word(&mut self.uc, self.op_cell.1, early);
         }
-        let writes: Vec<Write> =
-            self.slots.iter().map(|&s| self.suite.backend.patch_call(s, func)).collect::<Result<_>>()?;
-        for write in writes {
-            let mut now = vec![0; write.bytes.len()];
-            let known = self.uc.mem_read(write.at, &mut now).is_ok() && now == write.bytes;
-            if !known {
-                write_code(&mut self.uc, &[write])?;
-            }
+        for &slot in &self.slots {
+            write_code(&mut self.uc, &[self.suite.backend.patch_call(slot, func)?])?;
         }
+        self.prepared = Some((func, early));
         Ok(())
     }
 
@@ -759,8 +782,8 @@ impl<'s> Bench<'s> {
             }
         }
         // A result register that the function did not write carries no result.
-        let before = self.initial(case).0;
-        let is_result = |r: &&codegen::abi::Reg| before.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
+        let is_result =
+            |r: &&codegen::abi::Reg| case.initial.registers.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
         let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).copied().collect();
         let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
         let free = free.minus(always).union(site.lost);
@@ -783,14 +806,16 @@ impl<'s> Bench<'s> {
         }
         let pairs = [(&expected.above, &found.above, "stack"), (&expected.result, &found.result, "result in memory")];
         for (want, have, what) in pairs {
-            if let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b) {
+            if want != have
+                && let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b)
+            {
                 let place = format!("{what}+{i:#x}, against the unpatched run");
                 findings.push(finding(Clause::P7, place, None, u64::from(want[i]), u64::from(have[i])));
             }
         }
     }
 
-    fn disabled(&mut self, case: &Case, expected: &Outcome, part: &mut Part) -> Result<()> {
+    fn disabled(&mut self, case: &Arc<Case>, expected: &Outcome, part: &mut Part) -> Result<()> {
         let outcome = self.reference(case)?;
         if outcome != *expected {
             let name = self.functions[case.function].name.clone();
@@ -812,7 +837,7 @@ impl<'s> Bench<'s> {
     fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
         let start = only.map(|i| self.address(&self.functions[i].name));
         let mut writes = Vec::new();
-        let trace = self.uc.get_data_mut();
+        let trace = self.uc.get_data_mut().get_or_insert_default();
         // Functions that others are redirected to stay untraced.
         let wanted = |s: &&codegen::link::SiteEntry| match start {
             Some(start) => s.start == start,
@@ -820,8 +845,8 @@ impl<'s> Bench<'s> {
         };
         for site in self.image.sites.iter().filter(wanted) {
             writes.extend(self.suite.backend.patch_site(site.ip, state, site.has_op)?);
-            if let Some(mark) = trace.marks.get_mut((site.ip - trace.base) as usize) {
-                *mark = if state == SiteState::Disabled { *mark & !SITE } else { *mark | SITE };
+            if let Some(cell) = trace.cells.get_mut((site.ip - trace.base) as usize) {
+                cell.marks = if state == SiteState::Disabled { cell.marks & !SITE } else { cell.marks | SITE };
             }
         }
         write_code(&mut self.uc, &writes)
@@ -829,8 +854,8 @@ impl<'s> Bench<'s> {
 
     /// Counters and coverage.
     fn count(&mut self, part: &mut Part) -> Result<()> {
-        let trace = self.uc.get_data_mut();
-        let visited = std::mem::take(&mut trace.visited);
+        let trace = self.trace();
+        let cells = trace.cells.clone();
         let base = trace.base;
         part.checks.clone_from(&trace.checks);
         part.fates.clone_from(&trace.fates);
@@ -841,8 +866,11 @@ impl<'s> Bench<'s> {
         part.vectors_lost.resize(n, 0);
         for i in 0..n {
             let decoded: Vec<Decoded> = self.decode(i)?.into_iter().filter(|d| !d.trap).collect();
-            let missed: Vec<u64> =
-                decoded.iter().filter(|d| !visited[(d.at - base) as usize]).map(|d| d.at - self.ranges[i].0).collect();
+            let missed: Vec<u64> = decoded
+                .iter()
+                .filter(|d| !cells[(d.at - base) as usize].visited)
+                .map(|d| d.at - self.ranges[i].0)
+                .collect();
             part.instructions[i] = decoded.len();
             if missed.len() < decoded.len() {
                 part.missed[i] = Some(missed);
@@ -920,21 +948,20 @@ impl<'s> Bench<'s> {
     }
 
     /// The trampoline instruction that gave a register its final value, if one did.
-    fn last_writer(&mut self, case: &Case, reg: usize, value: u64) -> Result<Option<u64>> {
+    fn last_writer(&mut self, case: &Arc<Case>, reg: usize, value: u64) -> Result<Option<u64>> {
         let kind = self.suite.contracts[case.attach].kind;
         let only = matches!(kind, Kind::Direct(_)).then_some(case.function);
         let state = SiteState::Enabled { target: self.ranges[case.attach].0, op: self.places.op };
         self.patch_all(state, only)?;
-        self.uc.get_data_mut().recording = Some(Vec::new());
-        let (initial, sp, above) = self.initial(case);
+        self.trace().recording = Some(Vec::new());
         self.prepare(case)?;
         let start = self.address(&self.functions[case.function].name);
-        self.go(case, start, &initial, sp, &above, true);
+        self.go(case, start, &case.initial.registers, true);
         if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
             self.reload()?;
         }
-        let recorded = self.uc.get_data_mut().recording.take().unwrap_or_default();
-        self.uc.get_data_mut().findings.clear();
+        let recorded = self.trace().recording.take().unwrap_or_default();
+        self.trace().findings.clear();
         self.patch_all(SiteState::Disabled, None)?;
         let changed = recorded.windows(2).rev().find(|w| w[0].1[reg] != w[1].1[reg] && w[1].1[reg] == value);
         Ok(changed.map(|w| w[0].0).or_else(|| recorded.last().filter(|r| r.1[reg] != value).map(|r| r.0)))

@@ -4,19 +4,17 @@
 //! instruction, T3 the resumption, T4 the traced function's return, T5 the exit callback, T6 the parent.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
 use codegen::spec::Kind;
-use unicorn_engine::Unicorn;
 
-use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, put_word, word};
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
 use crate::report::Clause;
 use crate::rng::Rng;
 use crate::run::{Case, Handler};
-
-type Uc<'a> = Unicorn<'a, Trace>;
 
 /// Instructions after which a run is called a loop.
 const BUDGET: u64 = 200_000;
@@ -34,6 +32,15 @@ pub(crate) const CALLBACK: u8 = 2;
 pub(crate) const EXIT_HANDLER: u8 = 4;
 pub(crate) const DIRECT_FUNC: u8 = 8;
 pub(crate) const ENTRY: u8 = 16;
+
+/// An address of the image.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Cell {
+    pub region: u8,
+    pub marks: u8,
+    /// An instruction was executed here.
+    pub visited: bool,
+}
 
 /// A name in parts, put together only if a check fails.
 struct Joined<'n>(&'static str, &'n str, &'static str);
@@ -107,12 +114,12 @@ pub(crate) struct Trace {
     pub site: Option<&'static codegen::abi::Site>,
     pub contracts: Vec<Rc<Contract>>,
     pub base: u64,
-    pub regions: Vec<u8>,
-    pub marks: Vec<u8>,
-    /// Per byte: an instruction was executed there.
-    pub visited: Vec<bool>,
+    /// What is known of each byte of the image.
+    pub cells: Vec<Cell>,
     pub places: Places,
-    pub case: Case,
+    pub case: Arc<Case>,
+    /// What callbacks overwrite the stack below them with.
+    pub garbage: Vec<u8>,
     pub enabled: bool,
 
     pub(crate) budget: u64,
@@ -141,8 +148,8 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Forget the last run, keep what was counted.
-    pub fn begin(&mut self, case: &Case, enabled: bool) {
-        self.case = case.clone();
+    pub fn begin(&mut self, case: &Arc<Case>, enabled: bool) {
+        self.case = Arc::clone(case);
         self.enabled = enabled;
         self.budget = BUDGET;
         self.current = None;
@@ -160,11 +167,6 @@ impl Trace {
         self.checks.resize(contracts, [0; Clause::ALL.len()]);
         self.fates.resize(contracts, [(0, 0); 32]);
         self.vectors_lost.resize(contracts, 0);
-    }
-
-    fn place(&self, pc: u64) -> (u8, u8) {
-        let i = pc.wrapping_sub(self.base) as usize;
-        (self.regions.get(i).copied().unwrap_or(ELSEWHERE), self.marks.get(i).copied().unwrap_or(0))
     }
 
     fn trampoline(&self) -> usize {
@@ -193,7 +195,7 @@ impl Trace {
     }
 
     /// A memory access by an instruction, before it takes effect.
-    pub fn access(&mut self, at: u64, size: usize, is_write: bool) {
+    fn access(&mut self, at: u64, size: usize, is_write: bool) {
         let Some(i) = at.checked_sub(STACK_TOP - STACK_SIZE).map(|d| (d / 8) as usize) else { return };
         let slots = i..i + size.div_ceil(8);
         if is_write {
@@ -227,38 +229,43 @@ impl Trace {
     }
 }
 
+/// The hook on every access to the stack.
+pub(crate) fn accessed(uc: &mut Uc, at: u64, size: usize, is_write: bool) -> bool {
+    if let Some(trace) = uc.get_data_mut() {
+        trace.access(at, size, is_write);
+    }
+    true
+}
+
 /// The hook on every instruction of the image.
 pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
-    let t = uc.get_data_mut();
+    let Some(t) = uc.get_data_mut() else { return };
     t.budget = t.budget.saturating_sub(1);
     if t.budget == 0 {
         t.stopped(pc, "loop: instruction budget used up");
         let _ = uc.emu_stop();
         return;
     }
-    let i = pc.wrapping_sub(t.base) as usize;
-    if let Some(v) = t.visited.get_mut(i) {
-        *v = true;
-    }
-    let (region, mark) = t.place(pc);
-    let was_inside = t.current.is_some();
-    let event = (was_inside && region == FUNCTION)
+    let mut outside = Cell::default();
+    let cell = t.cells.get_mut(pc.wrapping_sub(t.base) as usize).unwrap_or(&mut outside);
+    cell.visited = true;
+    let (region, mark) = (cell.region, cell.marks);
+    let event = (t.current.is_some() && region == FUNCTION)
         || (t.enabled && mark != 0)
-        || (t.recording.is_some() && region >= TRAMPOLINE)
-        || (region >= TRAMPOLINE && region != t.current_region);
+        || (region >= TRAMPOLINE && (region != t.current_region || t.recording.is_some()));
     let came_from = std::mem::replace(&mut t.current_region, region);
     // A store is judged at the next instruction, when SP is what the storing one made it.
     if let (Some(low), Some(registers)) = (t.lowest_store.take(), t.registers) {
         let sp = registers.sp(uc);
-        if low < sp {
-            uc.get_data_mut().fail(Clause::P7, "store below sp", None, (sp, low), pc);
+        if low < sp
+            && let Some(t) = uc.get_data_mut()
+        {
+            t.fail(Clause::P7, "store below sp", None, (sp, low), pc);
         }
     }
-    if event {
-        // The data is taken out so that the checks can use the engine; it is put back before anything runs on.
-        let mut trace = std::mem::take(uc.get_data_mut());
+    if event && let Some(mut trace) = uc.get_data_mut().take() {
         trace.event(uc, pc, (came_from, region), mark);
-        *uc.get_data_mut() = trace;
+        *uc.get_data_mut() = Some(trace);
     }
 }
 
@@ -498,6 +505,8 @@ impl Trace {
         let fregs = arg(uc, 3);
         let inside = fregs >= sp && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
         self.check(Clause::P10, "fregs lies in the frame", 1, u64::from(inside), pc);
+        let frame = words(uc, fregs, contract.frame.c_size as usize);
+        let held = |offset: i32| frame.get(offset as usize / 8).copied().unwrap_or(0);
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let want = match field.content {
                 Content::Reg(r) => at.gpr[r.0 as usize],
@@ -510,7 +519,7 @@ impl Trace {
                 Content::ExitSp | Content::Unfilled => continue,
             };
             let place = fregs.wrapping_add(field.offset as u64);
-            self.check(Clause::P10, Joined("fregs->", field.member, ""), want, word(uc, place), pc);
+            self.check(Clause::P10, Joined("fregs->", field.member, ""), want, held(field.offset), pc);
             let slot = place.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
             let written = self.written.get(slot as usize).is_some_and(|w| *w == self.epoch);
             self.check(Clause::P10, Joined("fregs->", field.member, " was written"), 1, u64::from(written), pc);
@@ -523,7 +532,7 @@ impl Trace {
     /// What the callback decides. Rewriting and redirecting are for the outermost function only, so that a plain run
     /// with other arguments, or of the other function, tells what must come out.
     fn moves(&mut self, uc: &mut Uc, registers: Registers, contract: &Contract, fregs: u64) {
-        let case = self.case.clone();
+        let case = Arc::clone(&self.case);
         let outermost = self.callbacks == 1;
         let written = |content: Content| {
             let found = contract.frame.fields.iter().find(|f| f.content == content && f.back == Back::Written);
@@ -586,8 +595,10 @@ impl Trace {
             }
         }
         let sp = registers.sp(uc);
-        let below: Vec<u8> = (0..SCRIBBLE / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
-        let _ = uc.mem_write(sp.wrapping_sub(SCRIBBLE), &below);
+        // Another part of the garbage each time: what was there before is not there again.
+        let from = 8 * (purpose as usize % 64 + 1);
+        let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
+        let _ = uc.mem_write(sp.wrapping_sub(SCRIBBLE), below);
     }
 
     /// The function that a direct trampoline calls.
