@@ -11,7 +11,7 @@ use codegen::spec::{Choices, Direct, Kind, NAMED, Spec};
 use codegen::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
-/// Section contents and relocations, with local symbols resolved to section and offset.
+/// Section contents and relocations, with local symbols as section and offset.
 type Picture = BTreeMap<String, (Vec<u8>, Vec<String>)>;
 
 fn picture(bytes: &[u8]) -> Picture {
@@ -31,7 +31,7 @@ fn picture(bytes: &[u8]) -> Picture {
                     let symbol = file.symbol_by_index(index).unwrap();
                     if symbol.is_local() {
                         let section = file.section_by_index(symbol.section_index().unwrap()).unwrap();
-                        format!("{}+{:#x}", section.name().unwrap(), symbol.address() as i64 + r.addend())
+                        format!("{}+{:#x} {:+}", section.name().unwrap(), symbol.address(), r.addend())
                     } else {
                         format!("{} {:+}", symbol.name().unwrap(), r.addend())
                     }

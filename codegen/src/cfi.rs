@@ -299,6 +299,9 @@ pub struct EhFrame {
     pub bytes: Vec<u8>,
     /// The relocations.
     pub relocs: Vec<Reloc>,
+    /// Offsets in `.text` to which lengths refer. As GNU as does, each is a label of its own: GNU ld 2.40 adds the
+    /// addend of a difference's second half where the psABI subtracts it, so both halves must have none.
+    pub labels: Vec<u32>,
     cies: Vec<CieEntry>,
     fde: u32,
     /// How many relocations there were behind the FDE's own first one.
@@ -420,8 +423,11 @@ impl EhFrame {
         self.opaque = false;
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&(self.fde + 4 - cie_at).to_le_bytes());
-        let text = RelocTarget::Text;
-        self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to: text, addend: i64::from(start) });
+        let (to, addend) = match target.facts.lengths {
+            Some(_) => (self.label(start), 0),
+            None => (RelocTarget::Text, i64::from(start)),
+        };
+        self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to, addend });
         self.fde_relocs = self.relocs.len();
         self.bytes.extend_from_slice(&[0; 9]);
         ops().skip(shared).for_each(|op| self.encode(op, target));
@@ -460,16 +466,23 @@ impl EhFrame {
         if let Some(lengths) = lengths {
             let at = self.bytes.len() as u32 - [1, 1, 2][size];
             let (set, sub) = lengths.advance[size];
-            self.difference(at, set, sub, offset, self.last);
+            let (from, to) = (self.label(self.last), self.label(offset));
+            self.difference(at, set, sub, to, from);
         }
         self.last = offset;
         self.opaque = false;
     }
 
-    fn difference(&mut self, at: u32, plus: u32, minus: u32, to: u32, from: u32) {
-        let text = RelocTarget::Text;
-        self.relocs.push(Reloc { at, r_type: plus, to: text, addend: i64::from(to) });
-        self.relocs.push(Reloc { at, r_type: minus, to: text, addend: i64::from(from) });
+    fn label(&mut self, offset: u32) -> RelocTarget {
+        if self.labels.last() != Some(&offset) {
+            self.labels.push(offset);
+        }
+        RelocTarget::Unwind(self.labels.len() as u32 - 1)
+    }
+
+    fn difference(&mut self, at: u32, plus: u32, minus: u32, to: RelocTarget, from: RelocTarget) {
+        self.relocs.push(Reloc { at, r_type: plus, to, addend: 0 });
+        self.relocs.push(Reloc { at, r_type: minus, to: from, addend: 0 });
     }
 
     /// End the entry.
@@ -480,7 +493,9 @@ impl EhFrame {
             Some(lengths) => {
                 // GNU as orders them by the field, before those of the rules.
                 let (add, sub) = lengths.range;
-                self.difference(at, add, sub, end, self.start);
+                let start = self.relocs[self.fde_relocs - 1].to;
+                let end = self.label(end);
+                self.difference(at, add, sub, end, start);
                 self.relocs[self.fde_relocs..].rotate_right(2);
             }
         }

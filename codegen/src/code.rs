@@ -101,6 +101,8 @@ pub enum RelocTarget {
     Local(u32),
     /// The start of `.text`.
     Text,
+    /// Label number `n` of [`EhFrame::labels`].
+    Unwind(u32),
 }
 
 /// A relocation of the assembly.
@@ -217,6 +219,7 @@ impl Assembly {
         grow(&mut self.locals, count);
         grow(&mut self.eh_frame.bytes, count);
         grow(&mut self.eh_frame.relocs, count);
+        grow(&mut self.eh_frame.labels, count);
         self.names.reserve(self.names.len() * count);
         self.index.reserve(self.index.len() * count, |&(hash, _)| hash);
     }

@@ -10,6 +10,9 @@ use crate::code::{Assembly, Reloc, RelocTarget};
 use crate::error::{Error, Result};
 use crate::target::Target;
 
+/// The name of labels that only unwind tables refer to, as GNU as has it.
+const UNWIND_LABEL: &[u8] = b".L0 \0";
+
 const HEADER_BYTES: usize = 64;
 const SYMBOL_BYTES: u64 = 24;
 const RELA_BYTES: usize = 24;
@@ -25,7 +28,7 @@ struct Section {
 /// # Errors
 /// The object would not fit the format's 32-bit counts.
 pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
-    let symbols = assembly.globals.len() + assembly.locals.len();
+    let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len();
     let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len();
     let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + assembly.string_table().len();
     let mut bytes = Vec::with_capacity(contents + SYMBOL_BYTES as usize * symbols + RELA_BYTES * relocs + 4096);
@@ -62,10 +65,12 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
     // Symbol order: null, .text, mapping symbols and local labels, then globals.
     let text_symbol = 1;
     let first_local = text_symbol + 1 + u32::from(!facts.mapping.is_empty());
-    let first_global = first_local + assembly.locals.len() as u32;
+    let first_label = first_local + assembly.locals.len() as u32;
+    let first_global = first_label + assembly.eh_frame.labels.len() as u32;
     let symbol_of = |to: RelocTarget| match to {
         RelocTarget::Text => text_symbol,
         RelocTarget::Local(i) => first_local + i,
+        RelocTarget::Unwind(i) => first_label + i,
         RelocTarget::Global(i) => first_global + i,
     };
     let mut contents =
@@ -133,6 +138,10 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         let st_value = u64::from(symbol.offset.unwrap_or(0));
         w.write_symbol(&Sym { st_value, ..local(assembly.name_offset(symbol), elf::STT_NOTYPE) });
     }
+    let label_name = (names.len() + facts.mapping.len() + 1) as u32;
+    for &offset in &eh.labels {
+        w.write_symbol(&Sym { st_value: u64::from(offset), ..local(label_name, elf::STT_NOTYPE) });
+    }
     for symbol in &assembly.globals {
         let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
         let name = assembly.name_offset(symbol);
@@ -149,6 +158,9 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
     w.write(names.as_bytes());
     w.write(facts.mapping.as_bytes());
     w.write(&[0]);
+    if !eh.labels.is_empty() {
+        w.write(UNWIND_LABEL);
+    }
     let strtab_size = w.offset() - strtab_offset;
 
     // A relocation section names the symbol table by index: all the others precede it, and its strings follow it.

@@ -180,7 +180,7 @@ impl<'r> Generator<'r> {
             symbol: match r.to {
                 RelocTarget::Global(i) => assembly.globals.get(i as usize).map_or("", |s| assembly.name(s)),
                 RelocTarget::Local(i) => assembly.locals.get(i as usize).map_or("", |s| assembly.name(s)),
-                RelocTarget::Text => ".text",
+                RelocTarget::Text | RelocTarget::Unwind(_) => ".text",
             },
             addend: r.addend,
         });
