@@ -1,0 +1,110 @@
+//! The layouts of `struct pt_regs` against the kernel's own headers for programs, as a C compiler lays them out.
+//!
+//! These headers decide every register slot. They do not show what the kernel keeps to itself: the members of
+//! `struct pt_regs` after the registers on arm64 and riscv64, listed below, and `struct ftrace_regs` on both.
+
+use std::process::Command;
+
+use codegen::frame::{Field, FrameLayout};
+use codegen::isa::Backend;
+use codegen::spec::Choices;
+use object::{Object, ObjectSection};
+
+/// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
+struct Header {
+    arch: &'static str,
+    c_struct: &'static str,
+    /// The header's name of a member of `struct pt_regs`.
+    member: fn(&str) -> String,
+    /// The kernel's own members, which come after.
+    private: &'static [&'static str],
+}
+
+const HEADERS: [Header; 3] = [
+    Header {
+        arch: "x86_64",
+        c_struct: "struct pt_regs",
+        member: |name| match name {
+            "flags" => "eflags".to_owned(),
+            "orig_ax" => "orig_rax".to_owned(),
+            "cs" | "ss" => name.to_owned(),
+            _ if name.starts_with('r') => name.to_owned(),
+            _ => format!("r{name}"),
+        },
+        private: &[],
+    },
+    Header {
+        arch: "arm64",
+        c_struct: "struct user_pt_regs",
+        member: |name| match name.strip_prefix('x') {
+            Some(number) => format!("regs[{number}]"),
+            None => name.to_owned(),
+        },
+        private: &["orig_x0", "syscallno", "sdei_ttbr1", "pmr_save", "lockdep_hardirqs", "exit_rcu"],
+    },
+    Header {
+        arch: "riscv64",
+        c_struct: "struct user_regs_struct",
+        member: |name| if name == "epc" { "pc".to_owned() } else { name.to_owned() },
+        private: &["status", "badaddr", "cause", "orig_a0"],
+    },
+];
+
+/// The values of these C expressions, as gcc for this architecture computes them. It refuses a member that is not there.
+fn compute(backend: &dyn Backend, expressions: &[String]) -> Vec<i32> {
+    let compiler = backend.facts().assembler.replace("-as", "-gcc");
+    let dir = tempfile::tempdir().unwrap();
+    let (source, object) = (dir.path().join("t.c"), dir.path().join("t.o"));
+    let values = expressions.join(", ");
+    let text = format!("#include <stddef.h>\n#include <asm/ptrace.h>\nconst unsigned values[] = {{ {values} }};\n");
+    std::fs::write(&source, text).unwrap();
+    let run = Command::new(&compiler).args(["-Werror", "-fno-pic", "-c"]).arg(&source).arg("-o").arg(&object).output();
+    let run = run.unwrap_or_else(|e| panic!("{compiler}: {e}: install gcc for this architecture"));
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{compiler}: is linux-libc-dev for this architecture installed?\n{errors}");
+    let bytes = std::fs::read(&object).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let data = file.section_by_name(".rodata").unwrap().data().unwrap();
+    let values: Vec<i32> = data.as_chunks().0.iter().map(|v| i32::from_le_bytes(*v)).collect();
+    assert_eq!(values.len(), expressions.len());
+    values
+}
+
+/// Every frame that is a `struct pt_regs`, under every set of options.
+fn frames(backend: &dyn Backend) -> Vec<(String, FrameLayout)> {
+    let mut all = Vec::new();
+    for target in Choices::all(backend.facts().options, |_| true).into_iter().map(|c| backend.target(c)) {
+        let what = format!("{} ({})", target.facts.name, target.choices.describe(target.facts.options));
+        let frames = [target.args_frame, target.all_frame, target.exit_frame];
+        all.extend(frames.into_iter().filter(|f| f.c_struct == "struct pt_regs").map(|f| (what.clone(), f)));
+    }
+    all
+}
+
+#[test]
+fn pt_regs_is_laid_out_as_in_the_kernels_headers() {
+    for backend in tramptool::BACKENDS {
+        let header = HEADERS.iter().find(|h| h.arch == backend.facts().name).expect("a header for each architecture");
+        let frames = frames(*backend);
+        assert!(!frames.is_empty(), "{}: no frame is a struct pt_regs", header.arch);
+        for (what, frame) in frames {
+            let members = frame.fields.iter().filter(|f| !f.member.is_empty());
+            let (private, public): (Vec<&Field>, Vec<&Field>) =
+                members.partition(|f| header.private.contains(&f.member));
+            let offset = |f: &&Field| format!("offsetof({}, {})", header.c_struct, (header.member)(f.member));
+            let size = format!("sizeof({})", header.c_struct);
+            let values = compute(*backend, &[vec![size], public.iter().map(offset).collect()].concat());
+            let size = values[0];
+            let theirs: Vec<(&str, i32)> = public.iter().map(|f| f.member).zip(values[1..].iter().copied()).collect();
+            let ours: Vec<(&str, i32)> = public.iter().map(|f| (f.member, f.offset)).collect();
+            assert_eq!(ours, theirs, "{what}: (left: ours)");
+            // Each slot is there once, so the header has no member that we lack.
+            let mut slots: Vec<i32> = theirs.into_iter().map(|(_, offset)| offset).collect();
+            slots.sort_unstable();
+            assert_eq!(slots, (0..size).step_by(8).collect::<Vec<_>>(), "{what}");
+            assert_eq!(private.len(), header.private.len(), "{what}");
+            assert!(private.iter().all(|f| size <= f.offset && f.offset <= frame.c_size - 8), "{what}: {private:?}");
+            assert!(if private.is_empty() { frame.c_size == size } else { frame.c_size > size }, "{what}");
+        }
+    }
+}
