@@ -1,5 +1,6 @@
 //! tramptool: one description of a trampoline becomes text, an object, and a proof by execution.
 
+pub mod contracts;
 pub mod matrix;
 pub mod suite;
 

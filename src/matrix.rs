@@ -62,6 +62,9 @@ fn write(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Resul
         registers(report, arch, palette, out)?;
     }
     legend(report, out)?;
+    if !report.stubs.is_empty() {
+        writeln!(out, "undefined: a function that returns at once stands in for {}\n", report.stubs.join(", "))?;
+    }
     deviations(report, out)?;
     failures(report, palette, out)?;
     let s = report.summary;
@@ -161,8 +164,12 @@ fn deviations(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out, "deviations, as the contracts say")?;
     for clause in unique(deviating.iter().map(|r| r.clause)) {
-        for reason in unique(deviating.iter().filter(|r| r.clause == clause).map(|r| r.reason.as_str())) {
-            writeln!(out, "  {clause:<4} {reason}")?;
+        let rows = || deviating.iter().filter(|r| r.clause == clause);
+        for reason in unique(rows().flat_map(|r| r.reason.lines())) {
+            let whose = unique(rows().filter(|r| r.reason.lines().any(|l| l == reason)).map(|r| r.trampoline.as_str()));
+            // What holds of most is a rule, not a peculiarity of those that happen to be in the report.
+            let whose = if whose.len() > 3 { String::new() } else { format!("{}: ", whose.join(", ")) };
+            writeln!(out, "  {clause:<4} {whose}{reason}")?;
         }
     }
     writeln!(out)

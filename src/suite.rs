@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
+use codegen::plan::Inner;
 use codegen::spec::{Direct, Kind, NAMED, Spec};
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
@@ -31,8 +32,11 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
     let direct = direct_specs(target);
     let named = NAMED.iter().map(|&kind| Spec::named(kind));
     let specs: Vec<Spec> = named.chain(direct.iter().map(|(name, d)| Spec::direct(name, *d, CALLEE))).collect();
-    let object = obj::write(&backend.assemble(&specs, target)?, target)?;
+    let assembly = backend.assemble(&specs, target)?;
+    let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<_>>()?;
+    let defined = |name: &String| assembly.globals.iter().any(|s| assembly.name(s) == name);
+    let slots = specs.iter().map(|s| Inner::Call.symbol(s.name, s.kind).concat()).filter(defined).collect();
     let mut notes = BTreeMap::new();
     for spec in &specs {
         for line in backend.text(spec, target)?.lines {
@@ -45,8 +49,11 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
     let set = options.iter().enumerate().map(|(i, o)| format!(" --set {}={}", o.name, o.values[target.choices.get(i)]));
     Ok(Suite {
         backend,
-        object,
+        objects: vec![("trampolines".to_owned(), object)],
         contracts,
+        deviations: Vec::new(),
+        slots,
+        stubs: false,
         options: target.choices.describe(options),
         replay: format!("tramptool check TRAMPOLINE --arch {}{}", target.facts.name, set.collect::<String>()),
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),

@@ -7,7 +7,7 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 /// Offset in the file, length and relocation-freedom of each instruction of `symbol`.
 fn instructions(suite: &Suite, listing: &codegen::text::TextListing) -> Vec<(usize, usize, String)> {
-    let file = object::File::parse(&*suite.object).unwrap();
+    let file = object::File::parse(&*suite.objects[0].1).unwrap();
     let text = file.section_by_name(".text").unwrap();
     let base = text.file_range().unwrap().0 as usize;
     let symbol = file.symbols().find(|s| s.name() == Ok(listing.name.as_str())).unwrap();
@@ -56,7 +56,7 @@ fn the_checker_notices_every_missing_instruction() {
             let whole = tramptool::suite::suite(*backend, &target).unwrap();
             for (at, len, text) in instructions(&whole, &listing) {
                 let mut suite = tramptool::suite::suite(*backend, &target).unwrap();
-                for (i, byte) in suite.object[at..at + len].iter_mut().enumerate() {
+                for (i, byte) in suite.objects[0].1[at..at + len].iter_mut().enumerate() {
                     *byte = nop[i % nop.len()];
                 }
                 let filter = Filter { function: Some("args3".into()), ..Filter::default() };

@@ -99,6 +99,7 @@ static MACHINE: Machine = Machine {
     vector_callee_saved: &[],
     reserved: RegSet::EMPTY,
     trap: &[],
+    ret: &[],
     disassembler: ("", "", &[]),
     e_flags_abi: 0,
     entry_sp: &[0],

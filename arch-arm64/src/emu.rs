@@ -25,6 +25,7 @@ pub const MACHINE: Machine = Machine {
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],
     reserved: RegSet::EMPTY,
     trap: &[0x00, 0x00, 0x20, 0xd4],
+    ret: &[0xc0, 0x03, 0x5f, 0xd6],
     disassembler: ("arm64", "arm", &[]),
     e_flags_abi: 0,
     entry_sp: &[0],

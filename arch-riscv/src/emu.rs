@@ -24,6 +24,7 @@ pub const MACHINE: Machine = Machine {
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
     reserved: RegSet::of(&[ZERO]),
     trap: &[0x73, 0x00, 0x10, 0x00],
+    ret: &[0x67, 0x80, 0x00, 0x00],
     disassembler: ("riscv", "riscv64", &["riscvc"]),
     e_flags_abi: 6,
     entry_sp: &[0],

@@ -121,6 +121,10 @@ impl Isa for Riscv64 {
         reloc::refers_to_high(r_type)
     }
 
+    fn is_padding(r_type: u32) -> bool {
+        r_type == reloc::ALIGN
+    }
+
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         site::site_ip(entry, word)
     }

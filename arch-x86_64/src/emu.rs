@@ -24,6 +24,7 @@ pub const MACHINE: Machine = Machine {
     vector_callee_saved: &[],
     reserved: RegSet::EMPTY,
     trap: &[0xcc],
+    ret: &[0xc3],
     disassembler: ("x86", "mode64", &[]),
     e_flags_abi: 0,
     entry_sp: &[8, 0],

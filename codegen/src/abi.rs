@@ -71,6 +71,16 @@ pub enum Loc {
     Stack(i32),
 }
 
+impl Loc {
+    /// The register, if it is one.
+    pub fn reg(self) -> Option<Reg> {
+        match self {
+            Loc::Reg(reg) => Some(reg),
+            Loc::Stack(_) => None,
+        }
+    }
+}
+
 /// The psABI of an architecture as kernel C uses it.
 #[derive(Debug)]
 pub struct Abi {

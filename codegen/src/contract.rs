@@ -5,17 +5,17 @@
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-use crate::abi::{Loc, Reg, RegSet};
+use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
 use crate::spec::{Kind, Regs, Spec};
-use crate::target::Target;
+use crate::target::{Facts, Target};
 
 /// The promise of one trampoline.
 #[derive(Clone, Debug)]
 pub struct Contract {
-    /// The architecture's name.
-    pub arch: &'static str,
+    /// The architecture.
+    pub facts: &'static Facts,
     /// The symbol.
     pub name: String,
     /// What it does.
@@ -38,9 +38,33 @@ pub struct Contract {
     pub stack_align: u32,
     /// That alignment holds whatever the site's stack was.
     pub realigned: bool,
-    names: &'static [crate::abi::RegInfo],
-    /// What a field holds, in words, for the manifest.
-    words: Vec<String>,
+}
+
+/// The general registers that a trampoline of this kind promises by the rules of C and ftrace: (those that have their
+/// value again when the traced function goes on, those that may have any). SP and the registers that carry the way
+/// back are in neither: what is in them afterwards is the site's convention.
+pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
+    let (abi, site) = (&facts.abi, &facts.site);
+    let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
+    let c_rules = abi.callee_saved.union(abi.platform);
+    let kept = match kind {
+        Kind::Entry(Regs::Args) => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
+        Kind::Entry(Regs::All) => all.minus(site.lost),
+        Kind::Return => c_rules.union(RegSet::of(abi.exit_rets)),
+        Kind::Direct(d) => {
+            let args = &abi.args[..usize::from(d.args).min(abi.args.len())];
+            c_rules.union(RegSet::of(args)).union(abi.hidden_for_direct())
+        }
+        Kind::Stub | Kind::StubGraph => all,
+        Kind::StubDirect => all.minus(site.scratch),
+    };
+    let way: Vec<Reg> = match kind {
+        Kind::Stub | Kind::StubGraph => Vec::new(),
+        _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
+    };
+    let open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
+    let kept = kept.minus(open);
+    (kept, all.minus(kept).minus(open))
 }
 
 impl Contract {
@@ -49,30 +73,8 @@ impl Contract {
     /// # Errors
     /// More arguments than the architecture has registers.
     pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
-        let (abi, site) = (&target.facts.abi, &target.facts.site);
         let frame = target.frame(spec.kind)?.clone();
-        let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
-        let sp = RegSet::of(&[abi.sp]);
-        let c_rules = abi.callee_saved.union(abi.platform);
-        let kept = match spec.kind {
-            Kind::Entry(Regs::Args) => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
-            Kind::Entry(Regs::All) => all.minus(site.lost),
-            Kind::Return => c_rules.union(RegSet::of(abi.exit_rets)),
-            Kind::Direct(d) => {
-                let result_address = abi.hidden_for_direct();
-                c_rules.union(RegSet::of(&abi.args[..d.args as usize])).union(result_address)
-            }
-            Kind::Stub | Kind::StubGraph => all,
-            Kind::StubDirect => all.minus(site.scratch),
-        };
-        // These carry the way back itself; what is in them afterwards is the site's convention, not a promise.
-        let way: Vec<Reg> = match (spec.kind, site.pc, site.parent_ip) {
-            (Kind::Stub | Kind::StubGraph, ..) => Vec::new(),
-            (_, pc, parent) => {
-                [pc, parent].into_iter().filter_map(|l| if let Loc::Reg(r) = l { Some(r) } else { None }).collect()
-            }
-        };
-        let kept = kept.minus(sp).minus(RegSet::of(&way));
+        let (kept, clobbered) = promised(spec.kind, target.facts);
         let callee = match spec.kind {
             Kind::Entry(_) => "ftrace_stub".to_owned(),
             Kind::Return => "ftrace_return_to_handler".to_owned(),
@@ -80,27 +82,24 @@ impl Contract {
             _ => String::new(),
         };
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
-        let words = frame.fields.iter().map(|f| words(f.content, target)).collect();
         Ok(Contract {
-            arch: target.facts.name,
+            facts: target.facts,
             name: spec.name.to_owned(),
             kind: spec.kind,
             callee,
             frame,
             kept,
-            clobbered: all.minus(kept).minus(sp).minus(RegSet::of(&way)),
+            clobbered,
             flags_kept: target.pushes_flags && spec.kind == Kind::Entry(Regs::All),
             direct,
             early_direct: target.op_from_site && spec.kind == Kind::Entry(Regs::Args),
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
-            names: abi.regs,
-            words,
         })
     }
 
     fn reg_names(&self, set: RegSet) -> Vec<&'static str> {
-        set.iter().filter_map(|r| self.names.get(r.0 as usize)).map(|r| r.name).collect()
+        set.iter().filter_map(|r| self.facts.abi.regs.get(r.0 as usize)).map(|r| r.name).collect()
     }
 
     /// The contract in sentences, for a comment above the function.
@@ -194,8 +193,7 @@ fn or_none(text: &str) -> &str {
     if text.is_empty() { "nothing" } else { text }
 }
 
-fn words(content: Content, target: &Target) -> String {
-    let abi = &target.facts.abi;
+fn words(content: Content, abi: &Abi) -> String {
     match content {
         Content::Reg(r) => abi.name(r).to_owned(),
         Content::Pc => "address where the traced function goes on".into(),
@@ -250,7 +248,7 @@ impl Serialize for Contract {
             symbol: &'a str,
             member: &'a str,
             offset: i32,
-            holds: &'a str,
+            holds: String,
             filled: bool,
             stores_take_effect: bool,
         }
@@ -258,12 +256,11 @@ impl Serialize for Contract {
             .frame
             .fields
             .iter()
-            .zip(&self.words)
-            .map(|(f, holds)| FieldOut {
+            .map(|f| FieldOut {
                 symbol: f.symbol,
                 member: f.member,
                 offset: f.offset,
-                holds,
+                holds: words(f.content, &self.facts.abi),
                 filled: f.content != Content::Unfilled,
                 stores_take_effect: f.back == Back::Written,
             })

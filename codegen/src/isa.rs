@@ -243,6 +243,11 @@ pub trait Isa: Sync + 'static {
         false
     }
 
+    /// Does this relocation type mark padding that a relaxing linker shortens? The code runs with all of it.
+    fn is_padding(_r_type: u32) -> bool {
+        false
+    }
+
     /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`).
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
 
@@ -290,6 +295,8 @@ pub trait Backend: Sync {
     fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()>;
     /// See [`Isa::refers_to_high`].
     fn refers_to_high(&self, r_type: u32) -> bool;
+    /// See [`Isa::is_padding`].
+    fn is_padding(&self, r_type: u32) -> bool;
     /// See [`Isa::site_ip`].
     fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
     /// See [`Isa::patch_site`].
@@ -374,6 +381,10 @@ impl<I: Isa> Backend for I {
 
     fn refers_to_high(&self, r_type: u32) -> bool {
         I::refers_to_high(r_type)
+    }
+
+    fn is_padding(&self, r_type: u32) -> bool {
+        I::is_padding(r_type)
     }
 
     fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {

@@ -47,6 +47,9 @@ pub struct Input<'a> {
     pub bytes: &'a [u8],
 }
 
+/// The section of the functions that stand in for undefined symbols.
+pub const STUBS: &str = ".stubs";
+
 /// How to link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -56,11 +59,16 @@ pub struct Options {
     pub patch: Vec<(String, String)>,
     /// Call slots that call something else than they were assembled with: (label of the slot, function).
     pub calls: Vec<(String, String)>,
+    /// The first so many inputs come before the others: what both define is theirs.
+    pub first: usize,
+    /// For objects that are judged as they are, not built into anything: undefined symbols name functions with these
+    /// bytes, and padding that a relaxing linker would shorten stays.
+    pub stub: Option<&'static [u8]>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { base: 0x40_0000, patch: Vec::new(), calls: Vec::new() }
+        Options { base: 0x40_0000, patch: Vec::new(), calls: Vec::new(), first: 0, stub: None }
     }
 }
 
@@ -181,10 +189,14 @@ pub fn machine(input: &Input) -> Result<u16> {
 pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Result<Image> {
     let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
     let (machine, e_flags) = agree(backend, &objects)?;
-    let (segments, sections) = lay_out(&mut objects, options.base)?;
-    let (symbols, globals) = define(&objects)?;
+    let (mut segments, mut sections) = lay_out(&mut objects, options.base)?;
+    let (mut symbols, mut globals) = define(&objects, options.first)?;
+    if let Some(stub) = options.stub {
+        let missing = undefined(&objects, &globals)?;
+        add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals);
+    }
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };
-    image.relocate(backend, &objects, &globals)?;
+    image.relocate(backend, &objects, &globals, options.stub.is_some())?;
     image.find_sites(backend)?;
     image.patch(backend, options)?;
     Ok(image)
@@ -229,8 +241,15 @@ impl Image {
     }
 
     /// Apply all relocations.
-    fn relocate(&mut self, backend: &dyn Backend, objects: &[Object], globals: &HashMap<&str, Global>) -> Result<()> {
-        let jobs = jobs(objects, globals)?;
+    fn relocate(
+        &mut self,
+        backend: &dyn Backend,
+        objects: &[Object],
+        globals: &HashMap<&str, Global>,
+        keep_padding: bool,
+    ) -> Result<()> {
+        let mut jobs = jobs(objects, globals)?;
+        jobs.retain(|job| !(keep_padding && backend.is_padding(job.r_type)));
         // A low part names the instruction of its high part, not the target; the target is that instruction's.
         let mut highs = HashMap::new();
         for job in &jobs {
@@ -907,7 +926,7 @@ struct Global {
 }
 
 /// The symbols of the image, local ones first, and the global ones by name.
-fn define<'a>(objects: &[Object<'a>]) -> Result<(Vec<Symbol>, HashMap<&'a str, Global>)> {
+fn define<'a>(objects: &[Object<'a>], first: usize) -> Result<(Vec<Symbol>, HashMap<&'a str, Global>)> {
     let mut all = Vec::new();
     let mut globals: HashMap<&str, Global> = HashMap::new();
     for (object, file) in objects.iter().enumerate() {
@@ -921,6 +940,7 @@ fn define<'a>(objects: &[Object<'a>]) -> Result<(Vec<Symbol>, HashMap<&'a str, G
             if !local {
                 let new = Global { object, address, weak };
                 match globals.get(name) {
+                    Some(old) if old.object < first && object >= first => {}
                     Some(old) if !old.weak && !weak => {
                         let other = objects.get(old.object).map_or("?", |o| o.name);
                         return Err(Error::new(format!(
@@ -955,6 +975,51 @@ fn define<'a>(objects: &[Object<'a>]) -> Result<(Vec<Symbol>, HashMap<&'a str, G
         input: Some(object),
     });
     Ok((symbols.collect(), globals))
+}
+
+/// The names of global symbols that an object refers to and none defines.
+fn undefined<'a>(objects: &[Object<'a>], globals: &HashMap<&str, Global>) -> Result<Vec<&'a str>> {
+    let mut missing = Vec::new();
+    for object in objects {
+        for index in 1..object.symbols.len() {
+            let symbol = object.symbol(index)?;
+            let named = !symbol.local && !symbol.weak && !symbol.name.is_empty();
+            if named && symbol.address.is_none() && !globals.contains_key(symbol.name) {
+                missing.push(symbol.name);
+            }
+        }
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    Ok(missing)
+}
+
+/// Define `missing` in a section of its own, behind all others.
+fn add_stubs<'a>(
+    stub: &[u8],
+    missing: &[&'a str],
+    (segments, sections, symbols): (&mut Vec<Segment>, &mut Vec<Section>, &mut Vec<Symbol>),
+    globals: &mut HashMap<&'a str, Global>,
+) {
+    /// Room for a stub, or for data where the name turns out to be of a variable.
+    const ROOM: usize = 64;
+    if missing.is_empty() {
+        return;
+    }
+    let end = segments.iter().map(|s| s.address + s.mem_size).max().unwrap_or(PAGE);
+    let start = end.next_multiple_of(PAGE);
+    let mut bytes = Vec::new();
+    for &name in missing {
+        let address = start + bytes.len() as u64;
+        bytes.extend_from_slice(stub);
+        bytes.resize(bytes.len().next_multiple_of(ROOM), 0);
+        globals.insert(name, Global { object: usize::MAX, address, weak: false });
+        let kind = SymbolKind::NoType;
+        symbols.push(Symbol { name: name.to_owned(), address, size: ROOM as u64, kind, local: false, input: None });
+    }
+    let (size, access) = (bytes.len() as u64, Access::Execute);
+    segments.push(Segment { address: start, bytes, mem_size: size, access });
+    sections.push(Section { name: STUBS.to_owned(), address: start, size, align: PAGE, access, zeroed: false });
 }
 
 /// A relocation with its addresses known.

@@ -43,6 +43,8 @@ pub struct Machine {
     pub reserved: RegSet,
     /// An instruction that stops speculation and is never executed.
     pub trap: &'static [u8],
+    /// A function that returns at once.
+    pub ret: &'static [u8],
     /// Capstone's names for architecture, mode and extra modes.
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
     /// Bits of `e_flags` in which two objects must agree to run together.

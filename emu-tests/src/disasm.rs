@@ -9,8 +9,8 @@ use codegen::machine::Machine;
 pub(crate) struct Decoded {
     pub at: u64,
     pub text: String,
-    /// It only stops speculation and is never executed.
-    pub trap: bool,
+    /// It stops speculation, or fills the space behind the last instruction: never executed.
+    pub filler: bool,
 }
 
 /// Decode `code` at `base`; a byte that is no instruction ends it.
@@ -24,12 +24,14 @@ pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<De
     let capstone =
         Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little)).map_err(|e| failed(&e.to_string()))?;
     let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;
+    let behind = insns.iter().rposition(|i| i.mnemonic() != Some("nop")).map_or(0, |last| last + 1);
     Ok(insns
         .iter()
-        .map(|i| Decoded {
+        .enumerate()
+        .map(|(n, i)| Decoded {
             at: i.address(),
             text: format!("{:<7} {}", i.mnemonic().unwrap_or("?"), i.op_str().unwrap_or("")).trim_end().to_owned(),
-            trap: i.bytes() == machine.trap,
+            filler: n >= behind || i.bytes() == machine.trap,
         })
         .collect())
 }

@@ -7,6 +7,7 @@
 mod cpu;
 mod disasm;
 mod fixture;
+mod foreign;
 mod report;
 mod rng;
 mod run;
@@ -14,5 +15,6 @@ mod trace;
 
 pub use cpu::engine_version;
 pub use fixture::{Fixture, Function, functions};
+pub use foreign::{Foreign, suite as foreign_suite};
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
-pub use run::{Filter, Progress, ScenarioCost, Suite, check, measure};
+pub use run::{Deviation, Filter, Progress, ScenarioCost, Suite, check, measure};

@@ -174,6 +174,9 @@ pub struct Report {
     pub engine: String,
     /// Functions run: each one unpatched, enabled and disabled.
     pub scenarios: u64,
+    /// What the judged objects leave undefined: functions that return at once stood in for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stubs: Vec<String>,
     /// One row per arch, trampoline, options and clause.
     pub results: Vec<Row>,
     /// Register by register, over all options.

@@ -8,7 +8,7 @@ use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::spec::{Choices, NAMED};
-use emu_tests::{Filter, Report};
+use emu_tests::{Filter, Foreign, Report, Suite};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use tramptool::matrix::{Palette, render};
 
@@ -42,6 +42,12 @@ pub struct CheckArgs {
     /// Run only with the functions compiled in this way
     #[arg(long, value_name = "NAME")]
     pub fixture: Option<String>,
+    /// Judge the trampolines of these objects instead of generated ones
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "contract", conflicts_with = "set")]
+    pub object: Vec<PathBuf>,
+    /// What they promise: the name of a contract that comes with the tool, or a file
+    #[arg(long, value_name = "NAME|FILE", requires = "object")]
+    pub contract: Option<String>,
     /// How the report is written
     #[arg(long, value_enum, default_value = "human")]
     pub format: Format,
@@ -60,7 +66,8 @@ Examples:
   tramptool check
   tramptool check ftrace_caller --arch arm64 --set call-ops=off
   tramptool check ftrace_regs_caller --arch x86_64 --function args6 --situation args+direct --seed 7
-  tramptool check --format json -o report.json";
+  tramptool check --format json -o report.json
+  tramptool check --object arch/x86/kernel/ftrace_64.o --contract linux-6.12-x86_64-orc";
 
 /// Run the checks.
 ///
@@ -86,6 +93,50 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
 }
 
 fn examine(args: &CheckArgs) -> Result<Report> {
+    let suites = match &args.contract {
+        Some(contract) => vec![foreign(&args.object, contract)?],
+        None => generated(args)?,
+    };
+    let filter = Filter {
+        trampolines: trampolines(&args.trampolines, &suites)?,
+        function: args.function.clone(),
+        situation: args.situation.clone(),
+        fixture: args.fixture.clone(),
+    };
+    let bar = progress_bar();
+    let report = emu_tests::check(&suites, &filter, args.seed, &|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    report
+}
+
+/// Objects that others made, with their contract.
+fn foreign(objects: &[PathBuf], contract: &str) -> Result<Suite> {
+    let known = tramptool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
+    let text = match known {
+        Some((_, text)) => (*text).to_owned(),
+        None => std::fs::read_to_string(contract).map_err(|e| {
+            let known: Vec<&str> = tramptool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
+            Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
+        })?,
+    };
+    let mut read = Vec::new();
+    let mut command = "tramptool check TRAMPOLINE --object".to_owned();
+    for path in objects {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+        command = format!("{command} {name}");
+        read.push((name, bytes));
+    }
+    command = format!("{command} --contract {contract}");
+    let foreign = Foreign { contract_name: contract, contract: &text, objects: read, command };
+    emu_tests::foreign_suite(foreign, tramptool::BACKENDS)
+}
+
+/// The generated trampolines that the arguments select, under all options that are not fixed.
+fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
     let all = args.arch.eq_ignore_ascii_case("all");
     let backends = if all { tramptool::BACKENDS.to_vec() } else { vec![tramptool::backend(&args.arch)?] };
     let settings = args.set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
@@ -111,19 +162,7 @@ fn examine(args: &CheckArgs) -> Result<Report> {
             suites.push(tramptool::suite::suite(backend, &target)?);
         }
     }
-    let filter = Filter {
-        trampolines: trampolines(&args.trampolines, &suites)?,
-        function: args.function.clone(),
-        situation: args.situation.clone(),
-        fixture: args.fixture.clone(),
-    };
-    let bar = progress_bar();
-    let report = emu_tests::check(&suites, &filter, args.seed, &|done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    report
+    Ok(suites)
 }
 
 /// A bar on stderr, if that is a terminal, once the work has taken a second.

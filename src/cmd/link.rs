@@ -51,7 +51,8 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
         read.push((name, bytes));
     }
     let inputs: Vec<Input> = read.iter().map(|(name, bytes)| Input { name, bytes }).collect();
-    let options = Options { base: args.base, patch: pairs("patch", &args.patch)?, calls: pairs("call", &args.call)? };
+    let (patch, calls) = (pairs("patch", &args.patch)?, pairs("call", &args.call)?);
+    let options = Options { base: args.base, patch, calls, ..Options::default() };
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
     let machine = codegen::link::machine(first)?;

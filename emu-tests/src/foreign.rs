@@ -1,0 +1,311 @@
+//! Trampolines that others wrote: their contract, read from a file. `docs/contracts.md` describes the format.
+
+use std::collections::BTreeMap;
+
+use codegen::abi::RegSet;
+use codegen::contract::{Contract, promised};
+use codegen::error::{Error, Result};
+use codegen::frame::{Back, Content, Field, FrameLayout};
+use codegen::isa::Backend;
+use codegen::spec::{Direct, Kind, Regs};
+use codegen::target::Facts;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::report::Clause;
+use crate::run::{Deviation, Suite};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct FileIn {
+    arch: Spanned<String>,
+    #[serde(rename = "about")]
+    _about: String,
+    #[serde(default)]
+    ftrace_ops: OpsIn,
+    #[serde(default)]
+    frame: BTreeMap<String, FrameIn>,
+    trampoline: Vec<TrampolineIn>,
+}
+
+/// Offsets of members of `struct ftrace_ops`, in bytes.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct OpsIn {
+    func: u64,
+    direct_call: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct FrameIn {
+    r#struct: String,
+    size: i32,
+    field: Vec<FieldIn>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct FieldIn {
+    member: String,
+    offset: Spanned<i32>,
+    holds: Spanned<String>,
+    #[serde(default)]
+    stores: Stores,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum Stores {
+    TakeEffect,
+    #[default]
+    AreIgnored,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct TrampolineIn {
+    symbol: String,
+    kind: KindIn,
+    #[serde(default)]
+    args: Option<Spanned<u8>>,
+    #[serde(default)]
+    ip: bool,
+    #[serde(default)]
+    slot: Option<String>,
+    #[serde(default)]
+    calls: String,
+    #[serde(default)]
+    frame: Option<Spanned<String>>,
+    #[serde(default)]
+    promises: Promise,
+    #[serde(default)]
+    keeps: Vec<Spanned<String>>,
+    #[serde(default)]
+    loses: Vec<Spanned<String>>,
+    #[serde(default)]
+    keeps_flags: bool,
+    #[serde(default)]
+    early_direct: bool,
+    stack_align: Spanned<u32>,
+    #[serde(default)]
+    deviation: Vec<DeviationIn>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum KindIn {
+    Entry,
+    Regs,
+    Direct,
+    Return,
+    Stub,
+    StubGraph,
+    StubDirect,
+}
+
+#[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Promise {
+    #[default]
+    Abi,
+    Transparent,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviationIn {
+    clause: Spanned<String>,
+    place: String,
+    reason: String,
+}
+
+/// Objects with trampolines, and their contract.
+pub struct Foreign<'a> {
+    /// What messages call the contract.
+    pub contract_name: &'a str,
+    /// The contract's text.
+    pub contract: &'a str,
+    /// Names and contents of the objects.
+    pub objects: Vec<(String, Vec<u8>)>,
+    /// The command that checks them again.
+    pub command: String,
+}
+
+/// Read a contract and put the objects before the judge.
+///
+/// # Errors
+/// A contract that does not parse or names what does not exist, with file, line and what would be valid.
+pub fn suite(foreign: Foreign, backends: &[&'static dyn Backend]) -> Result<Suite> {
+    let reader = Reader { name: foreign.contract_name, text: foreign.contract };
+    let file: FileIn = toml::from_str(foreign.contract).map_err(|e| {
+        let message = e.message().replace('\n', " ");
+        reader.at(e.span().map_or(0, |s| s.start), message)
+    })?;
+    let known = |b: &&&'static dyn Backend| b.facts().name == file.arch.get_ref();
+    let backend = *backends.iter().find(known).ok_or_else(|| {
+        let names = backends.iter().map(|b| b.facts().name);
+        reader.at(file.arch.span().start, Error::unknown("architecture", file.arch.get_ref(), names))
+    })?;
+    let facts = backend.facts();
+    let mut contracts = Vec::new();
+    let (mut deviations, mut slots) = (Vec::new(), Vec::new());
+    for (i, trampoline) in file.trampoline.iter().enumerate() {
+        contracts.push(reader.contract(trampoline, &file.frame, facts)?);
+        slots.extend(trampoline.slot.clone());
+        for d in &trampoline.deviation {
+            let clause = Clause::ALL.into_iter().find(|c| c.name() == d.clause.get_ref()).ok_or_else(|| {
+                let names = Clause::ALL.iter().map(|c| c.name());
+                reader.at(d.clause.span().start, Error::unknown("clause", d.clause.get_ref(), names))
+            })?;
+            let (place, reason) = (d.place.clone(), d.reason.clone());
+            deviations.push(Deviation { trampoline: i, clause, place, reason });
+        }
+    }
+    Ok(Suite {
+        backend,
+        objects: foreign.objects,
+        contracts,
+        deviations,
+        slots,
+        stubs: true,
+        options: foreign.contract_name.to_owned(),
+        replay: foreign.command,
+        op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
+        notes: BTreeMap::new(),
+    })
+}
+
+struct Reader<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn at(&self, offset: usize, message: impl std::fmt::Display) -> Error {
+        let line = self.text.get(..offset).unwrap_or(self.text).matches('\n').count() + 1;
+        Error::new(format!("{}:{line}: {message}", self.name))
+    }
+
+    fn contract(
+        &self,
+        t: &TrampolineIn,
+        frames: &BTreeMap<String, FrameIn>,
+        facts: &'static Facts,
+    ) -> Result<Contract> {
+        let most = facts.abi.args.len() as u8;
+        let args = match (&t.args, t.kind) {
+            (Some(n), KindIn::Direct) if *n.get_ref() > most => {
+                return Err(self.at(n.span().start, format!("args = {}; valid: 0 to {most}", n.get_ref())));
+            }
+            (Some(n), KindIn::Direct) => *n.get_ref(),
+            (None, KindIn::Direct) => {
+                let at = t.stack_align.span().start;
+                return Err(self.at(at, format!("{} is of kind direct: give args, 0 to {most}", t.symbol)));
+            }
+            (Some(n), _) => return Err(self.at(n.span().start, "args is for kind direct only")),
+            (None, _) => 0,
+        };
+        let kind = match t.kind {
+            KindIn::Entry => Kind::Entry(Regs::Args),
+            KindIn::Regs => Kind::Entry(Regs::All),
+            KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip }),
+            KindIn::Return => Kind::Return,
+            KindIn::Stub => Kind::Stub,
+            KindIn::StubGraph => Kind::StubGraph,
+            KindIn::StubDirect => Kind::StubDirect,
+        };
+        let align = *t.stack_align.get_ref();
+        if !align.is_power_of_two() || align > 64 {
+            return Err(
+                self.at(t.stack_align.span().start, format!("stack-align = {align}; valid: a power of 2 to 64"))
+            );
+        }
+        let frame = match &t.frame {
+            None => FrameLayout::empty(),
+            Some(name) => match frames.get(name.get_ref()) {
+                Some(frame) => self.frame(frame, facts)?,
+                None => {
+                    let known = frames.keys().map(String::as_str);
+                    return Err(self.at(name.span().start, Error::unknown("frame", name.get_ref(), known)));
+                }
+            },
+        };
+        let (abi_kept, abi_clobbered) = promised(kind, facts);
+        let both = abi_kept.union(abi_clobbered);
+        let base = if t.promises == Promise::Transparent { both } else { abi_kept };
+        let kept = base.union(self.registers(&t.keeps, facts)?).minus(self.registers(&t.loses, facts)?);
+        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
+        Ok(Contract {
+            facts,
+            name: t.symbol.clone(),
+            kind,
+            callee: t.calls.clone(),
+            frame,
+            kept,
+            clobbered: both.minus(kept),
+            flags_kept: t.keeps_flags,
+            direct,
+            early_direct: t.early_direct,
+            stack_align: align,
+            realigned: false,
+        })
+    }
+
+    fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {
+        let mut set = RegSet::EMPTY;
+        for name in names {
+            let reg = facts.abi.find(name.get_ref()).ok_or_else(|| {
+                let known = facts.abi.regs.iter().map(|r| r.name);
+                self.at(name.span().start, Error::unknown("register", name.get_ref(), known))
+            })?;
+            set = set.union(RegSet::of(&[reg]));
+        }
+        Ok(set)
+    }
+
+    fn frame(&self, frame: &FrameIn, facts: &Facts) -> Result<FrameLayout> {
+        let mut fields = Vec::new();
+        for f in &frame.field {
+            let offset = *f.offset.get_ref();
+            if offset < 0 || offset % 8 != 0 || offset.checked_add(8).is_none_or(|end| end > frame.size) {
+                let valid = format!("a multiple of 8 from 0 to {}", frame.size.saturating_sub(8));
+                return Err(self.at(f.offset.span().start, format!("offset = {offset}; valid: {valid}")));
+            }
+            let content = self.content(&f.holds, facts)?;
+            let back = match f.stores {
+                Stores::TakeEffect => Back::Written,
+                Stores::AreIgnored => Back::Ignored,
+            };
+            // A contract is read once and its names are wanted until the program ends.
+            let member = String::leak(f.member.clone());
+            fields.push(Field { symbol: member, member, offset, content, back, in_record: false });
+        }
+        fields.sort_by_key(|f| f.offset);
+        let c_struct = String::leak(frame.r#struct.clone());
+        Ok(FrameLayout { c_struct, c_size: frame.size, size: frame.size, fields, ..FrameLayout::empty() })
+    }
+
+    fn content(&self, holds: &Spanned<String>, facts: &Facts) -> Result<Content> {
+        const WORDS: [(&str, Content); 7] = [
+            ("pc", Content::Pc),
+            ("parent-ip", Content::ParentIp),
+            ("site-sp", Content::SiteSp),
+            ("exit-sp", Content::ExitSp),
+            ("flags", Content::Flags),
+            ("direct", Content::Direct),
+            ("nothing", Content::Unfilled),
+        ];
+        let name = holds.get_ref();
+        if let Some((_, content)) = WORDS.iter().find(|(word, _)| word == name) {
+            return Ok(*content);
+        }
+        let number = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
+        let reg = facts.abi.find(name).map(Content::Reg);
+        reg.or(number.map(Content::Const)).ok_or_else(|| {
+            let known =
+                WORDS.iter().map(|(word, _)| *word).chain(["0x..."]).chain(facts.abi.regs.iter().map(|r| r.name));
+            self.at(holds.span().start, Error::unknown("content", name, known))
+        })
+    }
+}

@@ -1,0 +1,18 @@
+//! The contracts that come with the tool, for trampolines that others wrote.
+
+macro_rules! contracts {
+    ($($name:literal),*) => {
+        /// Name and text of each.
+        pub const CONTRACTS: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../contracts/", $name, ".toml")))),*];
+    };
+}
+
+contracts!(
+    "linux-6.12-x86_64-orc",
+    "linux-6.12-x86_64-fp",
+    "linux-6.12-arm64",
+    "linux-6.12-arm64-call-ops",
+    "linux-6.12-riscv64",
+    "linux-6.12-riscv64-norvc"
+);

@@ -1,0 +1,151 @@
+//! Trampolines that others wrote: text of our own, assembled by GNU as, and the kernel's objects where they were built.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tramptool::contracts::CONTRACTS;
+
+/// A direct-call trampoline that keeps two argument registers.
+const TRAMPOLINE: &str = "
+    .globl  my_tramp
+    .type   my_tramp, @function
+my_tramp:
+    push    %rbp
+    mov     %rsp, %rbp
+    push    %rdi
+    push    %rsi
+    call    my_direct_func
+    call    other_helper
+    pop     %rsi
+    pop     %rdi
+    leave
+    ret
+    .size   my_tramp, . - my_tramp
+";
+
+const CONTRACT: &str = r#"
+arch = "x86_64"
+about = "a direct-call trampoline"
+
+[[trampoline]]
+symbol = "my_tramp"
+kind = "direct"
+args = 2
+calls = "direct_func"
+stack-align = 8
+"#;
+
+struct Case {
+    dir: tempfile::TempDir,
+}
+
+impl Case {
+    fn new(text: &str, contract: &str) -> Case {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("t.S"), text.replace("my_direct_func", "direct_func")).unwrap();
+        std::fs::write(dir.path().join("t.toml"), contract).unwrap();
+        let run = Command::new("x86_64-linux-gnu-as").args(["t.S", "-o", "t.o"]).current_dir(&dir).output().unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        Case { dir }
+    }
+
+    fn check(&self) -> (Option<i32>, String, String) {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+        text(tool.args(["check", "--object", "t.o", "--contract", "t.toml"]).current_dir(&self.dir).output().unwrap())
+    }
+}
+
+fn text(run: Output) -> (Option<i32>, String, String) {
+    let utf8 = |bytes| String::from_utf8(bytes).unwrap();
+    (run.status.code(), utf8(run.stdout), utf8(run.stderr))
+}
+
+#[test]
+fn a_sound_trampoline_passes() {
+    let (code, out, err) = Case::new(TRAMPOLINE, CONTRACT).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("stands in for other_helper"), "{out}");
+}
+
+#[test]
+fn a_lost_register_is_found_and_named() {
+    let broken = TRAMPOLINE.replace("    pop     %rsi\n", "    add     $8, %rsp\n");
+    let (code, out, _) = Case::new(&broken, CONTRACT).check();
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL P1 of x86_64 my_tramp") && out.contains("\n  rsi: expected"), "{out}");
+}
+
+#[test]
+fn an_expected_deviation_is_told_and_one_that_is_gone_fails() {
+    let expecting = format!("{CONTRACT}deviation = [{{ clause = \"P1\", place = \"rsi\", reason = \"known\" }}]\n");
+    let broken = TRAMPOLINE.replace("    pop     %rsi\n", "    add     $8, %rsp\n");
+    // What was lost shows again after the function, against the unpatched run: the same register, clause P5.
+    let (_, out, _) = Case::new(&broken, &expecting).check();
+    assert!(out.contains("P1   my_tramp: rsi: known ("), "{out}");
+    assert!(!out.contains("FAIL P1"), "{out}");
+    let (code, out, _) = Case::new(TRAMPOLINE, &expecting).check();
+    assert_eq!(code, Some(1));
+    assert!(out.contains("rsi was expected to deviate and does not: known"), "{out}");
+}
+
+#[test]
+fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
+    let refused = |change: (&str, &str), line: u32, parts: &[&str]| {
+        let (code, out, err) = Case::new(TRAMPOLINE, &CONTRACT.replace(change.0, change.1)).check();
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{change:?}");
+        for part in parts.iter().map(|p| (*p).to_owned()).chain([format!("t.toml:{line}: ")]) {
+            assert!(err.contains(&part), "{change:?}: no '{part}' in {err}");
+        }
+        assert_eq!(err.lines().count(), 1, "{err}");
+    };
+    refused(("\"x86_64\"", "\"vax\""), 2, &["unknown architecture 'vax'", "arm64, riscv64"]);
+    refused(("\"direct\"", "\"detour\""), 7, &["unknown variant `detour`", "`stub-direct`"]);
+    refused(("args = 2", "args = 7"), 8, &["args = 7; valid: 0 to 6"]);
+    refused(("stack-align = 8", "stack-align = 12"), 10, &["stack-align = 12; valid: a power of 2"]);
+    refused(("stack-align = 8", "stack-align = 8\nkeeps = [\"r99\"]"), 11, &["unknown register 'r99'", "r15"]);
+    refused(("stack-align = 8", "stack-align = 8\nframe = \"f\""), 11, &["unknown frame 'f'"]);
+    refused(("stack-align = 8", "stack-align = 8\nsite = 1"), 11, &["unknown field `site`", "`slot`"]);
+    refused(("about = \"a direct-call trampoline\"", ""), 1, &["missing field `about`"]);
+    let deviation = "stack-align = 8\ndeviation = [{ clause = \"P99\", place = \"*\", reason = \"\" }]";
+    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P11, coverage"]);
+}
+
+#[test]
+fn objects_that_do_not_fit_are_refused() {
+    let case = Case::new(TRAMPOLINE, &CONTRACT.replace("my_tramp", "your_tramp"));
+    let (code, _, err) = case.check();
+    assert_eq!(code, Some(2));
+    assert!(err.contains("does not define your_tramp"), "{err}");
+    let case = Case::new(TRAMPOLINE, &CONTRACT.replace("x86_64", "arm64"));
+    let (code, _, err) = case.check();
+    assert_eq!(code, Some(2));
+    assert!(err.contains("machine 62"), "{err}");
+}
+
+#[test]
+fn every_contract_has_an_object_to_judge() {
+    let list = include_str!("../xtask/kernel-objects.toml");
+    for (name, text) in CONTRACTS {
+        assert!(list.contains(&format!("contract = \"{name}\"")), "{name}");
+        assert!(text.parse::<toml::Table>().is_ok(), "{name}");
+    }
+    assert_eq!(list.matches("contract = ").count(), CONTRACTS.len());
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("contracts");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), CONTRACTS.len(), "a contract that src/contracts.rs forgot");
+}
+
+/// The kernel's own trampolines deviate as their contracts say, in no other way, and in no fewer.
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn the_kernels_own_objects_deviate_as_expected() {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/tramptool/kernel-objects");
+    let cache = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map_or_else(home, PathBuf::from);
+    for (name, _) in CONTRACTS {
+        let objects = std::fs::read_dir(cache.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+        tool.args(["check", "--contract", name, "--object"]).args(objects.map(|o| o.unwrap().path()));
+        let (code, out, err) = text(tool.output().unwrap());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{name}\n{out}");
+        assert!(out.contains("deviations, as the contracts say"), "{name}");
+    }
+}
