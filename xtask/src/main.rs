@@ -6,6 +6,7 @@
 mod bless;
 mod failure;
 mod fixtures;
+mod kernel;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +39,11 @@ const VERBS: &[Verb] = &[
         name: "fixtures",
         usage: "[--check]  compile the objects of emu-tests/fixtures again, or only compare them",
         run: fixtures::run,
+    },
+    Verb {
+        name: "kernel-objects",
+        usage: "[--linux DIR]  build the kernel's own trampolines into a cache, for the tests that judge them",
+        run: kernel::run,
     },
 ];
 
