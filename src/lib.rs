@@ -1,7 +1,8 @@
 //! tramptool: one description of a trampoline becomes text, an object, and a proof by execution.
 
 pub mod contracts;
-pub mod matrix;
+pub mod explain;
+pub mod report;
 pub mod suite;
 
 use codegen::error::{Error, Result};

@@ -1,82 +1,19 @@
 //! The command line as its users have it: the built binary, its exit codes, its messages and its files.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use object::{Object, ObjectSection, ObjectSymbol};
 use serde_json::Value;
 
+use common::Bench;
+
+mod common;
+
 /// Architecture, prefix of its binutils.
 const ARCHES: [(&str, &str); 3] =
     [("x86_64", "x86_64-linux-gnu-"), ("arm64", "aarch64-linux-gnu-"), ("riscv64", "riscv64-linux-gnu-")];
-
-/// A directory of its own for a test.
-struct Bench(tempfile::TempDir);
-
-impl Bench {
-    fn new() -> Bench {
-        Bench(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.0.path()).unwrap();
-        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).current_dir(self.0.path()).output().unwrap()
-    }
-
-    /// Must end with this code and nothing on stderr. Returns stdout.
-    fn ends(&self, code: i32, args: &[&str]) -> String {
-        let out = self.run(args);
-        let stderr = String::from_utf8(out.stderr).unwrap();
-        assert_eq!(out.status.code(), Some(code), "{args:?}: {stderr}");
-        assert_eq!(stderr, "", "{args:?}");
-        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(!stdout.contains('\x1b'), "{args:?}: colour in a pipe");
-        stdout
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        self.ends(0, args)
-    }
-
-    /// Must end with code 2, one message that has all of `parts`, and no file more than before.
-    fn refuses(&self, args: &[&str], parts: &[&str]) {
-        let before = self.files();
-        let out = self.run(args);
-        let message = String::from_utf8(out.stderr).unwrap();
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-        assert!(out.stdout.is_empty(), "{args:?}: output on stdout");
-        assert!(message.starts_with("tramptool: "), "{args:?}: {message}");
-        assert_eq!(message.matches('\n').count(), 1, "{args:?}: {message}");
-        assert!(message.ends_with('\n'), "{args:?}: {message}");
-        for part in parts {
-            assert!(message.contains(part), "{args:?}: no {part:?} in: {message}");
-        }
-        assert_eq!(self.files(), before, "{args:?}: files");
-    }
-
-    /// Run a tool of the binutils; it must succeed and say nothing on stderr. Returns stdout.
-    fn tool(&self, name: &str, args: &[&str]) -> String {
-        let out = Command::new(name).args(args).current_dir(self.0.path()).output();
-        let out = out.unwrap_or_else(|e| panic!("{name}: {e}: install the binutils for this architecture"));
-        let stderr = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{name} {args:?}: {stderr}");
-        assert_eq!(stderr, "", "{name} {args:?}");
-        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(!stdout.contains("Warning") && !stdout.contains("(bad)"), "{name} {args:?}: {stdout}");
-        stdout
-    }
-}
 
 /// An object that gcc made.
 fn fixture(name: &str) -> String {
@@ -95,7 +32,7 @@ fn help_version_completions_and_man() {
     let b = Bench::new();
     assert!(b.ok(&["--version"]).starts_with("tramptool "));
     assert!(b.ok(&["--help"]).contains("Examples:"));
-    for command in ["list", "gen", "link", "check", "show", "diff", "completions", "man"] {
+    for command in ["list", "gen", "link", "check", "report", "explain", "show", "diff", "completions", "man"] {
         assert!(b.ok(&[command, "--help"]).contains("Examples:"), "{command}");
         let page = b.ok(&["man", command]);
         assert!(page.contains(&format!(".TH tramptool-{command} 1")), "{command}: {page}");

@@ -2,7 +2,7 @@
 //! each such object must fail a clause. What may survive is listed with its reason.
 
 use codegen::spec::{Choices, Kind, Regs};
-use emu_tests::{Filter, Suite, Verdict};
+use emu_tests::{Clause, Filter, Suite, Verdict};
 use object::{Object, ObjectSection, ObjectSymbol};
 
 /// Offset in the file, length and relocation-freedom of each instruction of `symbol`.
@@ -62,7 +62,9 @@ fn the_checker_notices_every_missing_instruction() {
                 let filter = Filter { function: Some("args3".into()), ..Filter::default() };
                 let report = emu_tests::check(&[suite], &filter, 1, &|_, _| {});
                 let noticed = match &report {
-                    Ok(report) => report.results.iter().any(|r| r.verdict == Verdict::Fail && r.clause != "coverage"),
+                    Ok(report) => {
+                        report.results.iter().any(|r| r.verdict == Verdict::Fail && r.clause != Clause::Coverage)
+                    }
                     Err(e) => panic!("{text}: {e}"),
                 };
                 match (noticed, may_survive(&text)) {

@@ -9,115 +9,178 @@ use codegen::frame::{Back, Content, Field, FrameLayout};
 use codegen::isa::Backend;
 use codegen::spec::{Direct, Kind, Regs};
 use codegen::target::Facts;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::report::Clause;
 use crate::run::{Deviation, Suite};
 
-#[derive(Deserialize)]
+/// What trampolines that others wrote promise. See docs/contracts.md.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(title = "tramptool contract")]
 struct FileIn {
+    /// The architecture by its name in `tramptool list`.
+    #[schemars(with = "String")]
     arch: Spanned<String>,
+    /// What this is the contract of, in a sentence.
     #[serde(rename = "about")]
     _about: String,
+    /// Where the trampolines find what they need in `struct ftrace_ops`.
     #[serde(default)]
     ftrace_ops: OpsIn,
+    /// Layouts of what callbacks are given a pointer to, by name.
     #[serde(default)]
     frame: BTreeMap<String, FrameIn>,
+    /// The trampolines, in the order of the report.
     trampoline: Vec<TrampolineIn>,
 }
 
 /// Offsets of members of `struct ftrace_ops`, in bytes.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct OpsIn {
+    /// `ops->func`.
     func: u64,
+    /// `ops->direct_call`.
     direct_call: u64,
 }
 
-#[derive(Deserialize)]
+/// A structure on the stack.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct FrameIn {
+    /// The C name.
     r#struct: String,
+    /// `sizeof`, in bytes.
     size: i32,
+    /// The fields that a callback may rely on.
     field: Vec<FieldIn>,
 }
 
-#[derive(Deserialize)]
+/// Eight bytes of the structure.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct FieldIn {
+    /// The C name.
     member: String,
+    /// `offsetof`, in bytes: a multiple of 8.
+    #[schemars(with = "i32")]
     offset: Spanned<i32>,
+    /// A register, `pc` (the ip that ftrace reports), `parent-ip`, `site-sp` (SP before the site was executed), `exit-sp`
+    /// (SP when the function has returned), `flags`, `direct` (where to go on, 0 for the function), a number as `0x...`, or
+    /// `nothing` (a word that must not be relied on).
+    #[schemars(with = "String")]
     holds: Spanned<String>,
+    /// What becomes of a store by the callback.
     #[serde(default)]
     stores: Stores,
 }
 
-#[derive(Deserialize, Default, Clone, Copy)]
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 enum Stores {
+    /// The register, the next hop or the return address is what was stored.
     TakeEffect,
+    /// It is lost.
     #[default]
     AreIgnored,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct TrampolineIn {
+    /// Where it begins.
     symbol: String,
+    /// How it is entered and left.
     kind: KindIn,
+    /// `direct`: how many argument registers the traced function has.
     #[serde(default)]
+    #[schemars(with = "Option<u8>")]
     args: Option<Spanned<u8>>,
+    /// `direct`: the called function is given the address of the traced one, before the arguments.
     #[serde(default)]
     ip: bool,
+    /// A call instruction that the kernel patches when tracing is switched on: the symbol of its address.
     #[serde(default)]
     slot: Option<String>,
+    /// The C function that it calls.
     #[serde(default)]
     calls: String,
+    /// What the callback is given a pointer to: a name under `frame`.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     frame: Option<Spanned<String>>,
+    /// Which registers survive.
     #[serde(default)]
     promises: Promise,
+    /// Registers that survive besides.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     keeps: Vec<Spanned<String>>,
+    /// Registers that do not, all the same.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     loses: Vec<Spanned<String>>,
+    /// The flags survive.
     #[serde(default)]
     keeps_flags: bool,
+    /// A direct trampoline that is named by the site is entered before any callback (arm64 CALL_OPS).
     #[serde(default)]
     early_direct: bool,
+    /// What SP is a multiple of where C code is called, in bytes.
+    #[schemars(with = "u32")]
     stack_align: Spanned<u32>,
+    /// What is known not to hold.
     #[serde(default)]
     deviation: Vec<DeviationIn>,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum KindIn {
+    /// `ftrace_caller`: calls back with the argument registers.
     Entry,
+    /// `ftrace_regs_caller`: calls back with every register.
     Regs,
+    /// A direct-call trampoline.
     Direct,
+    /// `return_to_handler`: entered when the traced function returns.
     Return,
+    /// `ftrace_stub`.
     Stub,
+    /// `ftrace_stub_graph`.
     StubGraph,
+    /// `ftrace_stub_direct_tramp`.
     StubDirect,
 }
 
-#[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Promise {
+    /// Arguments and callee-saved registers, as at a call.
     #[default]
     Abi,
+    /// Every general register but those that the site itself destroys.
     Transparent,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DeviationIn {
+    /// P1 to P23, as in `tramptool check --list-clauses`.
+    #[schemars(with = "String")]
     clause: Spanned<String>,
+    /// The register, field or place, as the report names it; `*` and `?` are wildcards.
     place: String,
+    /// Why.
     reason: String,
+}
+
+/// The JSON schema of contracts.
+pub fn contract_schema() -> Schema {
+    schema_for!(FileIn)
 }
 
 /// Objects with trampolines, and their contract.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A property of `bug-corpus.md`, section 6, as far as it is checked here.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "each variant's meaning is in `about`")]
 pub enum Clause {
     P1,
@@ -18,7 +19,14 @@ pub enum Clause {
     P9,
     P10,
     P11,
+    #[serde(rename = "coverage")]
     Coverage,
+}
+
+impl std::fmt::Display for Clause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 impl Clause {
@@ -73,7 +81,7 @@ impl Clause {
 }
 
 /// The outcome of one clause for one trampoline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It held every time it was checked.
@@ -87,7 +95,7 @@ pub enum Verdict {
 }
 
 /// One failed check.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// The clause.
     pub clause: Clause,
@@ -108,7 +116,7 @@ pub struct Failure {
 }
 
 /// The outcome of one clause.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// The architecture.
     pub arch: String,
@@ -117,7 +125,7 @@ pub struct Row {
     /// `name=value` for every option.
     pub options: String,
     /// The clause.
-    pub clause: &'static str,
+    pub clause: Clause,
     /// The outcome.
     pub verdict: Verdict,
     /// Why, if it is not a plain pass.
@@ -125,12 +133,12 @@ pub struct Row {
     /// How many single comparisons led to it.
     pub checks: u64,
     /// The first failures.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
 }
 
 /// Counts of verdicts.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the verdicts' names")]
 pub struct Summary {
     pub pass: usize,
@@ -140,7 +148,7 @@ pub struct Summary {
 }
 
 /// What became of a register between site and resumption, over all runs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterFate {
     /// It had its value again.
     pub kept: u64,
@@ -151,7 +159,7 @@ pub struct RegisterFate {
 }
 
 /// The fates of one trampoline's registers.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Survival {
     /// The architecture.
     pub arch: String,
@@ -162,7 +170,7 @@ pub struct Survival {
 }
 
 /// Everything that a check found.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// The format's version.
     pub version: u32,
@@ -175,7 +183,7 @@ pub struct Report {
     /// Functions run: each one unpatched, enabled and disabled.
     pub scenarios: u64,
     /// What the judged objects leave undefined: functions that return at once stood in for it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stubs: Vec<String>,
     /// One row per arch, trampoline, options and clause.
     pub results: Vec<Row>,
@@ -184,6 +192,24 @@ pub struct Report {
 }
 
 impl Report {
+    /// The version of the format: it changes when a field goes or gets another meaning, not when one is added.
+    pub const VERSION: u32 = 1;
+
+    /// A report of a run without cases.
+    pub fn empty(seed: u64) -> Report {
+        let (major, minor) = crate::engine_version();
+        Report {
+            version: Report::VERSION,
+            summary: Summary::default(),
+            seed,
+            engine: format!("Unicorn {major}.{minor}"),
+            scenarios: 0,
+            results: Vec::new(),
+            registers: Vec::new(),
+            stubs: Vec::new(),
+        }
+    }
+
     /// Recount `summary`.
     pub fn recount(&mut self) {
         let count = |v| self.results.iter().filter(|r| r.verdict == v).count();

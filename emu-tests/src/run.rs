@@ -15,6 +15,7 @@ use codegen::link::{Image, Input, Options, STUBS, link};
 use codegen::spec::Kind;
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType};
+use wildmatch::WildMatch;
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
@@ -75,17 +76,8 @@ pub struct Deviation {
 
 impl Deviation {
     fn covers(&self, finding: &Finding) -> bool {
-        (self.trampoline, self.clause) == (finding.trampoline, finding.clause) && like(&self.place, &finding.place)
-    }
-}
-
-/// Is `text` like `pattern`, in which `*` stands for any text?
-fn like(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((before, after)) => text
-            .strip_prefix(before)
-            .is_some_and(|rest| (0..=rest.len()).any(|i| rest.get(i..).is_some_and(|end| like(after, end)))),
+        (self.trampoline, self.clause) == (finding.trampoline, finding.clause)
+            && WildMatch::new(&self.place).matches(&finding.place)
     }
 }
 
@@ -1126,7 +1118,7 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         arch: suite.backend.facts().name.to_owned(),
         trampoline: contract.name.clone(),
         options: suite.options.clone(),
-        clause: clause.name(),
+        clause,
         verdict,
         reason,
         checks,

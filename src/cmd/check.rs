@@ -1,7 +1,7 @@
 //! `check`: run trampolines in an emulator against their contracts.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,10 +10,13 @@ use codegen::isa::Backend;
 use codegen::spec::{Choices, NAMED};
 use emu_tests::{Filter, Foreign, Report, Suite};
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use tramptool::matrix::{Palette, render};
+use tramptool::explain;
+use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
 
-use super::Format;
-use super::output::File;
+use wildmatch::WildMatch;
+
+use super::DONE;
+use super::report::ReportArgs;
 use super::request::parse_u64;
 use super::ui::Ui;
 
@@ -21,7 +24,7 @@ use super::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
-    /// Trampolines to report on, `direct` for all direct-call trampolines [default: all]
+    /// Trampolines to report on: names, globs, `direct` for all direct-call trampolines [default: all]
     #[arg(value_name = "TRAMPOLINE")]
     pub trampolines: Vec<String>,
     /// Architecture, or `all`
@@ -48,25 +51,35 @@ pub struct CheckArgs {
     /// What they promise: the name of a contract that comes with the tool, or a file
     #[arg(long, value_name = "NAME|FILE", requires = "object")]
     pub contract: Option<String>,
-    /// How the report is written
-    #[arg(long, value_enum, default_value = "human")]
-    pub format: Format,
-    /// Write the report to a file instead of stdout
-    #[arg(short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Run only the Kth of N shares of the suites; `tramptool report merge` puts the reports together
+    #[arg(long, value_name = "K/N")]
+    pub partition: Option<Partition>,
+    /// What is known to fail, with reasons, as TOML: see docs/report.md
+    #[arg(long, value_name = "FILE")]
+    pub expect: Option<PathBuf>,
+    /// List the clauses and stop
+    #[arg(long)]
+    pub list_clauses: bool,
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 const EXAMPLES: &str = "\
 Each function is run unpatched, with its site enabled, and with it disabled again; results and machine state must
 agree but for what the contract declares clobbered.
 
-Exit code: 0 all clauses hold, 1 one fails, 2 trouble.
+Exit code: 0 all clauses hold, 1 one fails, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no
+clause was checked.
 
 Examples:
   tramptool check
   tramptool check ftrace_caller --arch arm64 --set call-ops=off
   tramptool check ftrace_regs_caller --arch x86_64 --function args6 --situation args+direct --seed 7
-  tramptool check --format json -o report.json
+  tramptool check 'ftrace_*' --arch x86_64 -v
+  tramptool check --partition 2/3 --format json -o 2.json
+  tramptool check --expect known.toml --kselftest --format ktap
+  tramptool check --arch riscv64 --format junit -o riscv64.xml
+
   tramptool check --object arch/x86/kernel/ftrace_64.o --contract linux-6.12-x86_64-orc";
 
 /// Run the checks.
@@ -74,26 +87,26 @@ Examples:
 /// # Errors
 /// A name that is unknown, or a report that cannot be written; a clause that fails is not an error.
 pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
-    let report = examine(args)?;
-    let text = match args.format {
-        Format::Json => super::output::json(&report)?,
-        Format::Human => {
-            let colour = args.output.is_none() && ui.colour();
-            render(&report, Palette { colour })
-        }
-    };
-    match &args.output {
-        Some(path) => {
-            let file = File { path: path.clone(), bytes: text.into_bytes(), executable: false };
-            super::output::write(&[file])?;
-        }
-        None => ui.out(text)?,
+    if args.list_clauses {
+        return ui.out(explain::list()?).map(|()| DONE);
     }
-    Ok(u8::from(report.summary.fail > 0))
+    args.report.finish(ui, || {
+        // Read first: a mistake in it need not wait for the run.
+        let expectations = args.expect.as_deref().map(expectations).transpose()?;
+        let mut document = examine(args)?;
+        if let Some(expectations) = expectations {
+            expectations.apply(&mut document.report);
+        }
+        Ok(document)
+    })
 }
 
-fn examine(args: &CheckArgs) -> Result<Report> {
-    let suites = match &args.contract {
+fn expectations(path: &Path) -> Result<Expectations> {
+    Expectations::parse(&path.display().to_string(), &super::output::read(path)?)
+}
+
+fn examine(args: &CheckArgs) -> Result<Document> {
+    let mut suites = match &args.contract {
         Some(contract) => vec![foreign(&args.object, contract)?],
         None => generated(args)?,
     };
@@ -103,13 +116,20 @@ fn examine(args: &CheckArgs) -> Result<Report> {
         situation: args.situation.clone(),
         fixture: args.fixture.clone(),
     };
+    let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition };
+    if let Some(partition) = args.partition {
+        suites.retain(|s| partition.has(&SuiteName::of(s)));
+        if suites.is_empty() {
+            return Ok(Document { report: Report::empty(args.seed), scope });
+        }
+    }
     let bar = progress_bar();
     let report = emu_tests::check(&suites, &filter, args.seed, &|done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    report
+    Ok(Document { report: report?, scope })
 }
 
 /// Objects that others made, with their contract.
@@ -181,15 +201,16 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-/// Names as the suites have them; `direct` stands for all direct-call trampolines.
+/// Names as the suites have them; globs are resolved, and `direct` stands for all direct-call trampolines.
 fn trampolines(wanted: &[String], suites: &[emu_tests::Suite]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for name in wanted {
-        let matches = |n: &str| n == name || (name == super::request::DIRECT && n.starts_with("direct_"));
+        let matches =
+            |n: &str| WildMatch::new(name).matches(n) || (name == super::request::DIRECT && n.starts_with("direct_"));
         let known = suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str());
         let found: Vec<String> = known.filter(|n| matches(n)).map(str::to_owned).collect();
         if found.is_empty() {
-            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "..."]);
+            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);
             return Err(Error::unknown("trampoline", name, valid));
         }
         names.extend(found);

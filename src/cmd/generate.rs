@@ -150,7 +150,7 @@ impl<'r> Generator<'r> {
             }
             Emit::Obj => obj::write(&self.assembly, self.target),
             Emit::Bin => Ok(self.assembly.text().to_vec()),
-            Emit::Json => output::json(&self.manifest()?).map(String::into_bytes),
+            Emit::Json => tramptool::report::json(&self.manifest()?).map(String::into_bytes),
         }
     }
 

@@ -10,7 +10,6 @@ use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo};
 use codegen::target::{PROFILES, Target};
 use serde::Serialize;
 
-use super::output;
 use super::request::{DIRECT, option};
 use super::ui::{Style, Ui};
 use super::{DONE, Format};
@@ -88,7 +87,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     };
     match args.format {
         Format::Human => ui.out(human(&backends, ui))?,
-        Format::Json => ui.out(output::json(&List {
+        Format::Json => ui.out(tramptool::report::json(&List {
             version: env!("CARGO_PKG_VERSION"),
             profiles: PROFILES,
             architectures: backends.iter().map(|b| architecture(*b)).collect(),

@@ -3,10 +3,12 @@
 mod check;
 mod completions;
 mod diff;
+mod explain;
 mod generate;
 mod link;
 mod list;
 mod output;
+mod report;
 mod request;
 mod show;
 mod ui;
@@ -53,6 +55,10 @@ enum Command {
     Link(link::LinkArgs),
     /// Run trampolines in an emulator against their contracts
     Check(check::CheckArgs),
+    /// Put reports of `check` together, print the schemas of reports and contracts
+    Report(report::ReportCommand),
+    /// Explain a property: what it means, the bug behind it, how it is decided
+    Explain(explain::ExplainArgs),
     /// Show one trampoline: annotated listing, frame picture, cost
     Show(show::ShowArgs),
     /// Show what two trampolines do differently
@@ -88,6 +94,8 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Gen(args) => generate::run(args, ui),
         Command::Link(args) => link::run(args, ui),
         Command::Check(args) => check::run(args, ui),
+        Command::Report(args) => report::run(args, ui),
+        Command::Explain(args) => explain::run(args, ui),
         Command::Show(args) => show::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use codegen::error::{Error, Result};
-use serde::Serialize;
 use tempfile::{Builder, NamedTempFile};
 
 /// A file to write.
@@ -18,13 +17,13 @@ pub struct File {
     pub executable: bool,
 }
 
-/// A report for programs.
+/// The text of a file.
 ///
 /// # Errors
-/// None that a report of ours can cause.
-pub fn json(report: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(report);
-    text.map(|t| t + "\n").map_err(|e| Error::new(format!("JSON: {e}")))
+/// There is none, or it is not text.
+pub fn read(path: &Path) -> Result<String> {
+    let text = fs::read_to_string(path);
+    text.map_err(|e| Error::new(format!("cannot read {}: {e}; valid: a text file", path.display())))
 }
 
 /// Write all of `files` into `dir`, which is made if only it is missing.
@@ -53,6 +52,14 @@ fn directory(dir: &Path) -> Result<bool> {
         return Err(refused(&"it is a file"));
     }
     fs::create_dir(dir).map_err(|e| refused(&e)).map(|()| true)
+}
+
+/// Could a file be written here? To be asked before long work.
+///
+/// # Errors
+/// As [`write`].
+pub fn probe(path: &Path) -> Result<()> {
+    Staged::new(&File { path: path.to_owned(), bytes: Vec::new(), executable: false }).map(drop)
 }
 
 /// Write all of `files`. If one cannot be written, none is left that was not there before.

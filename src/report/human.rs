@@ -1,8 +1,10 @@
-//! A report for reading: the matrix of clauses, the matrix of registers, deviations, failures.
+//! For reading: the matrix of clauses, the matrix of registers, deviations, failures.
 
 use std::fmt::Write;
 
 use emu_tests::{Clause, Report, Row, Verdict};
+
+use super::{details, unique};
 
 /// Terminal colours, or none.
 #[derive(Clone, Copy)]
@@ -38,25 +40,11 @@ fn worst<'r>(rows: impl Iterator<Item = &'r Row>) -> Option<Verdict> {
     rows.map(|r| r.verdict).max_by_key(rank)
 }
 
-fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for name in names {
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
+/// Write the whole report; `verbose` shows every row too.
+pub fn write(report: &Report, palette: Palette, verbose: bool, out: &mut String) -> std::fmt::Result {
+    if verbose {
+        rows(report, palette, out)?;
     }
-    seen
-}
-
-/// The whole report as text.
-pub fn render(report: &Report, palette: Palette) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write(report, palette, &mut out);
-    out
-}
-
-fn write(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Result {
     for arch in unique(report.results.iter().map(|r| r.arch.as_str())) {
         clauses(report, arch, palette, out)?;
         registers(report, arch, palette, out)?;
@@ -76,6 +64,21 @@ fn write(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Resul
     )
 }
 
+fn rows(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Result {
+    for row in &report.results {
+        let verdict = palette.verdict(Some(row.verdict), 4);
+        write!(out, "{verdict} {:<8} {} {} [{}]", row.clause, row.arch, row.trampoline, row.options)?;
+        if row.checks > 0 {
+            write!(out, ", {} checks", row.checks)?;
+        }
+        if !row.reason.is_empty() {
+            write!(out, ": {}", row.reason)?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)
+}
+
 fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> std::fmt::Result {
     let rows: Vec<&Row> = report.results.iter().filter(|r| r.arch == arch).collect();
     let sets = unique(rows.iter().map(|r| r.options.as_str())).len();
@@ -92,7 +95,7 @@ fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> s
     for trampoline in unique(rows.iter().map(|r| r.trampoline.as_str())) {
         write!(out, "  {trampoline:<26}")?;
         for clause in Clause::ALL {
-            let of = rows.iter().filter(|r| r.trampoline == trampoline && r.clause == clause.name()).copied();
+            let of = rows.iter().filter(|r| r.trampoline == trampoline && r.clause == clause).copied();
             let width = if clause == Clause::Coverage { 6 } else { 5 };
             write!(out, "{}", palette.verdict(worst(of), width))?;
         }
@@ -163,7 +166,7 @@ fn deviations(report: &Report, out: &mut String) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "deviations, as the contracts say")?;
-    for clause in unique(deviating.iter().map(|r| r.clause)) {
+    for clause in Clause::ALL {
         let rows = || deviating.iter().filter(|r| r.clause == clause);
         for reason in unique(rows().flat_map(|r| r.reason.lines())) {
             let whose = unique(rows().filter(|r| r.reason.lines().any(|l| l == reason)).map(|r| r.trampoline.as_str()));
@@ -185,15 +188,8 @@ fn failures(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Re
             row.trampoline
         );
         writeln!(out, "{} ({}): {}", palette.paint("1;31", &title), row.options, row.reason)?;
-        for f in &row.failures {
-            writeln!(out, "  {}: expected {}, found {}, at {}", f.place, f.expected, f.found, f.at)?;
-            if !f.last_writer.is_empty() {
-                writeln!(out, "  last written by {}", f.last_writer)?;
-            }
-            for line in &f.context {
-                writeln!(out, "    {line}")?;
-            }
-            writeln!(out, "  again: {}", f.replay)?;
+        for line in details(row) {
+            writeln!(out, "  {line}")?;
         }
         writeln!(out)?;
     }

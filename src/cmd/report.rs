@@ -1,0 +1,151 @@
+//! `report`: put reports together, describe them; and how a report is written, for every command that makes one.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use codegen::error::Result;
+use tramptool::report::{Document, Format, Palette, Style, refuse_skips, render};
+
+use super::DONE;
+use super::output::{self, File};
+use super::ui::Ui;
+
+/// Exit code: a clause fails.
+const FAILS: u8 = 1;
+/// Exit codes of the kernel's selftests, where 2 would be an expected failure.
+const KSFT_FAIL: u8 = 1;
+const KSFT_SKIP: u8 = 4;
+
+/// Where the report goes, and in which form.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// How the report is written
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    /// Write the report to a file instead of stdout
+    #[arg(short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Show also, one by one, what passes
+    #[arg(short, long)]
+    verbose: bool,
+    /// Count what was not checked as failed
+    #[arg(long)]
+    strict: bool,
+    /// End with the exit codes of the kernel's selftests
+    #[arg(long)]
+    kselftest: bool,
+}
+
+impl ReportArgs {
+    /// Write the report that `make` makes. Returns the exit code.
+    ///
+    /// # Errors
+    /// It cannot be made or written; with the codes of selftests, the message is out and this is a failure.
+    pub fn finish(&self, ui: &Ui, make: impl FnOnce() -> Result<Document>) -> Result<u8> {
+        let writable = self.output.as_deref().map_or(Ok(()), output::probe);
+        match writable.and_then(|()| make()).and_then(|document| self.deliver(document, ui)) {
+            Err(e) if self.kselftest => {
+                super::complain(&e.to_string());
+                Ok(KSFT_FAIL)
+            }
+            code => code,
+        }
+    }
+
+    fn deliver(&self, mut document: Document, ui: &Ui) -> Result<u8> {
+        if self.strict {
+            refuse_skips(&mut document.report);
+        }
+        let palette = Palette { colour: self.output.is_none() && ui.colour() };
+        let text = render(&document, self.format, Style { palette, verbose: self.verbose })?;
+        match &self.output {
+            Some(path) => {
+                output::write(&[File { path: path.clone(), bytes: text.into_bytes(), executable: false }])?;
+            }
+            None => ui.out(text)?,
+        }
+        let summary = document.report.summary;
+        Ok(match () {
+            () if summary.fail > 0 => FAILS,
+            () if self.kselftest && summary.pass + summary.deviates == 0 => KSFT_SKIP,
+            () => DONE,
+        })
+    }
+}
+
+/// Arguments of `report`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Put reports together that were made apart, or write one in another format
+    #[command(after_help = EXAMPLES)]
+    Merge(MergeArgs),
+    /// Print the JSON schema of a report or of a contract
+    #[command(after_help = EXAMPLES)]
+    Schema(SchemaArgs),
+}
+
+/// Arguments of `report schema`.
+#[derive(Args)]
+struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum)]
+    of: Described,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Described {
+    /// What `check --format json` writes.
+    Report,
+    /// What `check --contract` reads, in TOML.
+    Contract,
+}
+
+/// Arguments of `report merge`.
+#[derive(Args)]
+struct MergeArgs {
+    /// Reports, as `check --format json` wrote them
+    #[arg(value_name = "REPORT", required = true)]
+    reports: Vec<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+const EXAMPLES: &str = "\
+The partitions of a run together give the report of the whole run, byte for byte. The exit code is that of `check`.
+
+Examples:
+  tramptool report merge 1.json 2.json 3.json
+  tramptool report merge report.json --format sarif -o report.sarif
+  tramptool report schema contract";
+
+/// Run `report`.
+///
+/// # Errors
+/// A report cannot be read, does not go with the others, or cannot be written.
+pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
+    let args = match &command.action {
+        Action::Merge(args) => args,
+        Action::Schema(args) => {
+            let schema = match args.of {
+                Described::Report => schemars::schema_for!(Document),
+                Described::Contract => emu_tests::contract_schema(),
+            };
+            return ui.out(tramptool::report::json(&schema)?).map(|()| DONE);
+        }
+    };
+    args.report.finish(ui, || {
+        let named = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let document = Document::parse(&output::read(path)?).map_err(|e| e.at(&name))?;
+            Ok((name, document))
+        };
+        Document::merge(args.reports.iter().map(named).collect::<Result<_>>()?)
+    })
+}

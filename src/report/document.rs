@@ -1,0 +1,218 @@
+//! A report with what it is a part of: what `--format json` writes, and what `report merge` puts together again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use codegen::error::{Error, Result};
+use emu_tests::{Report, Row, Suite, Survival};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A report, and the whole that it belongs to.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "tramptool report")]
+pub struct Document {
+    /// What was found.
+    #[serde(flatten)]
+    pub report: Report,
+    /// What was asked for.
+    #[serde(flatten)]
+    pub scope: Scope,
+}
+
+/// What was asked for, of which a partition ran a share.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Scope {
+    /// All suites in their order, also those that other partitions run.
+    pub suites: Vec<SuiteName>,
+    /// Which share this is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
+}
+
+/// The name of a suite: the smallest part that a partition does not split.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteName {
+    /// The architecture.
+    pub arch: String,
+    /// `name=value` for every option.
+    pub options: String,
+}
+
+impl SuiteName {
+    /// The name of `suite`.
+    pub fn of(suite: &Suite) -> SuiteName {
+        SuiteName { arch: suite.backend.facts().name.to_owned(), options: suite.options.clone() }
+    }
+
+    fn of_row(row: &Row) -> SuiteName {
+        SuiteName { arch: row.arch.clone(), options: row.options.clone() }
+    }
+}
+
+impl fmt::Display for SuiteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.arch, self.options)
+    }
+}
+
+/// The `number`th of `of` shares of the suites, from 1. Which suite is in which share depends on its name alone, so
+/// that another suite moves none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Partition {
+    number: u64,
+    of: u64,
+}
+
+impl Partition {
+    /// Is the suite in this share?
+    pub fn has(self, suite: &SuiteName) -> bool {
+        // FNV-1a: this must never change, or the machines of one run could disagree on who runs what.
+        let hash = suite
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        hash % self.of == self.number - 1
+    }
+}
+
+impl FromStr for Partition {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Partition> {
+        let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        match numbers {
+            Some((number, of)) if (1..=of).contains(&number) => Ok(Partition { number, of }),
+            _ => Err(Error::new(format!("partition '{text}'; valid: K/N with K from 1 to N, as in 2/3"))),
+        }
+    }
+}
+
+impl TryFrom<String> for Partition {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Partition> {
+        text.parse()
+    }
+}
+
+impl From<Partition> for String {
+    fn from(partition: Partition) -> String {
+        partition.to_string()
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl Document {
+    /// Read what `--format json` wrote.
+    ///
+    /// # Errors
+    /// It is not that, with line and column, or it is of another version.
+    pub fn parse(text: &str) -> Result<Document> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let refused =
+            |e: serde_json::Error| Error::new(format!("{e}; valid: what `tramptool check --format json` wrote"));
+        let Version { version } = serde_json::from_str(text).map_err(refused)?;
+        if version != Report::VERSION {
+            let valid = Report::VERSION;
+            return Err(Error::new(format!("a report of version {version}; valid: {valid}, of this tramptool")));
+        }
+        // Twice and not flattened, which would lose line and column.
+        let report = serde_json::from_str(text).map_err(refused)?;
+        let scope = serde_json::from_str(text).map_err(refused)?;
+        Ok(Document { report, scope })
+    }
+
+    /// Put together what was run apart; the result is that of one run. Each document comes with its name, for messages.
+    ///
+    /// # Errors
+    /// They are not parts of one whole: another seed or engine, a suite run twice, or by nobody.
+    pub fn merge(parts: Vec<(String, Document)>) -> Result<Document> {
+        let mut parts = parts.into_iter();
+        let Some((first, mut whole)) = parts.next() else {
+            return Err(Error::new("nothing to merge; valid: one report or more"));
+        };
+        let mut ran: BTreeMap<SuiteName, String> = BTreeMap::new();
+        claim(&mut ran, &first, &whole.report)?;
+        for (name, part) in parts {
+            let (ours, theirs) = (&whole.report, &part.report);
+            if (ours.seed, &ours.engine) != (theirs.seed, &theirs.engine) {
+                return Err(Error::new(format!(
+                    "{name}: seed {}, {}, but {first}: seed {}, {}; valid: reports of one seed and engine",
+                    theirs.seed, theirs.engine, ours.seed, ours.engine
+                )));
+            }
+            claim(&mut ran, &name, theirs)?;
+            for suite in part.scope.suites {
+                if !whole.scope.suites.contains(&suite) {
+                    whole.scope.suites.push(suite);
+                }
+            }
+            whole.report.scenarios = whole.report.scenarios.saturating_add(theirs.scenarios);
+            for stub in part.report.stubs {
+                if !whole.report.stubs.contains(&stub) {
+                    whole.report.stubs.push(stub);
+                }
+            }
+            whole.report.results.extend(part.report.results);
+            whole.report.registers.extend(part.report.registers);
+        }
+        if let Some(suite) = whole.scope.suites.iter().find(|s| !ran.contains_key(s)) {
+            return Err(Error::new(format!("no report has {suite}; valid: the reports of all partitions together")));
+        }
+        whole.scope.partition = None;
+        whole.order();
+        whole.report.recount();
+        Ok(whole)
+    }
+
+    /// Bring rows and registers into the order of one run, and count registers together.
+    fn order(&mut self) {
+        let suites = &self.scope.suites;
+        let position = |row: &Row| suites.iter().position(|s| s.arch == row.arch && s.options == row.options);
+        // Stable: the rows of one suite come from one report, in their order.
+        self.report.results.sort_by_cached_key(position);
+
+        let mut known: Vec<Survival> = Vec::new();
+        for survival in std::mem::take(&mut self.report.registers) {
+            let same = |s: &&mut Survival| s.arch == survival.arch && s.trampoline == survival.trampoline;
+            match known.iter_mut().find(same) {
+                None => known.push(survival),
+                Some(together) => {
+                    for (name, fate) in survival.registers {
+                        let sum = together.registers.entry(name).or_default();
+                        sum.kept = sum.kept.saturating_add(fate.kept);
+                        sum.changed = sum.changed.saturating_add(fate.changed);
+                        sum.promised |= fate.promised;
+                    }
+                }
+            }
+        }
+        let rows = &self.report.results;
+        known.sort_by_cached_key(|s| rows.iter().position(|r| r.arch == s.arch && r.trampoline == s.trampoline));
+        self.report.registers = known;
+    }
+}
+
+/// Note which suites `name` ran; none may have been run before.
+fn claim(ran: &mut BTreeMap<SuiteName, String>, name: &str, report: &Report) -> Result<()> {
+    let suites: BTreeSet<SuiteName> = report.results.iter().map(SuiteName::of_row).collect();
+    for suite in suites {
+        if let Some(other) = ran.get(&suite) {
+            return Err(Error::new(format!("{name}: {suite} is in {other} too; valid: each suite in one report")));
+        }
+        ran.insert(suite, name.to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What a check found, in the forms that people and programs read. JSON is the report itself; the others are
+//! rendered from it.
+
+mod document;
+mod expect;
+mod human;
+mod junit;
+mod ktap;
+mod sarif;
+
+use clap::ValueEnum;
+use codegen::error::{Error, Result};
+use emu_tests::{Failure, Report, Row, Verdict};
+use serde::Serialize;
+
+pub use document::{Document, Partition, Scope, SuiteName};
+pub use expect::Expectations;
+pub use human::Palette;
+
+/// How a report is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// For reading.
+    Human,
+    /// Everything, for programs: see docs/report.md.
+    Json,
+    /// XML for continuous integration.
+    Junit,
+    /// KTAP version 1, for the kernel's tools.
+    Ktap,
+    /// SARIF 2.1.0, for code review.
+    Sarif,
+}
+
+/// What does not depend on the format.
+#[derive(Clone, Copy)]
+pub struct Style {
+    /// Colours, which only [`Format::Human`] has.
+    pub palette: Palette,
+    /// Show what passes one by one; JSON, JUnit and KTAP always do.
+    pub verbose: bool,
+}
+
+/// The document in a format; only JSON tells its scope.
+///
+/// # Errors
+/// None that a report causes.
+pub fn render(document: &Document, format: Format, style: Style) -> Result<String> {
+    let mut out = String::new();
+    let refused = |e: &dyn std::fmt::Display| Error::new(format!("cannot render the report: {e}"));
+    let report = &document.report;
+    match format {
+        Format::Human => human::write(report, style.palette, style.verbose, &mut out).map_err(|e| refused(&e))?,
+        Format::Ktap => ktap::write(report, &mut out).map_err(|e| refused(&e))?,
+        Format::Junit => out = junit::document(report).to_string().map_err(|e| refused(&e))?,
+        Format::Json => out = json(document)?,
+        Format::Sarif => out = json(&sarif::document(report, style.verbose))?,
+    }
+    Ok(out)
+}
+
+/// Count what was not checked as failed.
+pub fn refuse_skips(report: &mut Report) {
+    for row in report.results.iter_mut().filter(|r| r.verdict == Verdict::Skip) {
+        row.verdict = Verdict::Fail;
+        row.reason = format!("not checked, which --strict refuses: {}", row.reason);
+    }
+    report.recount();
+}
+
+/// JSON as all our commands write it.
+///
+/// # Errors
+/// None that a report of ours can cause.
+pub fn json(report: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(report);
+    text.map(|t| t + "\n").map_err(|e| Error::new(format!("JSON: {e}")))
+}
+
+/// Rows that go together, in order of first appearance.
+struct Group<'r> {
+    name: String,
+    rows: Vec<&'r Row>,
+}
+
+fn groups<'r>(rows: Vec<&'r Row>, name: impl Fn(&Row) -> String) -> Vec<Group<'r>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for row in rows {
+        let name = name(row);
+        // Rows of one group follow each other, but for reports that were put together from others.
+        match groups.iter_mut().rev().find(|g| g.name == name) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { name, rows: vec![row] }),
+        }
+    }
+    groups
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+/// A row's failures in lines.
+fn details(row: &Row) -> impl Iterator<Item = String> {
+    row.failures.iter().flat_map(explain)
+}
+
+/// A failure in lines: what, who wrote it, the code around it, and how to see it again.
+fn explain(f: &Failure) -> impl Iterator<Item = String> {
+    let what = format!("{}: expected {}, found {}, at {}", f.place, f.expected, f.found, f.at);
+    let writer = (!f.last_writer.is_empty()).then(|| format!("last written by {}", f.last_writer));
+    let context = f.context.iter().map(|line| format!("  {line}"));
+    std::iter::once(what).chain(writer).chain(context).chain([format!("again: {}", f.replay)])
+}

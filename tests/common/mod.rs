@@ -1,0 +1,72 @@
+//! The built binary, as its users have it, in a directory of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A directory of its own for a test.
+pub struct Bench(tempfile::TempDir);
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).current_dir(self.0.path()).output().unwrap()
+    }
+
+    /// Must end with this code and nothing on stderr. Returns stdout.
+    pub fn ends(&self, code: i32, args: &[&str]) -> String {
+        let out = self.run(args);
+        let stderr = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {stderr}");
+        assert_eq!(stderr, "", "{args:?}");
+        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(!stdout.contains('\x1b'), "{args:?}: colour in a pipe");
+        stdout
+    }
+
+    pub fn ok(&self, args: &[&str]) -> String {
+        self.ends(0, args)
+    }
+
+    /// Must end with code 2, one message that has all of `parts`, and no file more than before.
+    pub fn refuses(&self, args: &[&str], parts: &[&str]) {
+        let before = self.files();
+        let out = self.run(args);
+        let message = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
+        assert!(out.stdout.is_empty(), "{args:?}: output on stdout");
+        assert!(message.starts_with("tramptool: "), "{args:?}: {message}");
+        assert_eq!(message.matches('\n').count(), 1, "{args:?}: {message}");
+        assert!(message.ends_with('\n'), "{args:?}: {message}");
+        for part in parts {
+            assert!(message.contains(part), "{args:?}: no {part:?} in: {message}");
+        }
+        assert_eq!(self.files(), before, "{args:?}: files");
+    }
+
+    /// Run a tool of the binutils; it must succeed and say nothing on stderr. Returns stdout.
+    pub fn tool(&self, name: &str, args: &[&str]) -> String {
+        let out = Command::new(name).args(args).current_dir(self.0.path()).output();
+        let out = out.unwrap_or_else(|e| panic!("{name}: {e}: install the binutils for this architecture"));
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{name} {args:?}: {stderr}");
+        assert_eq!(stderr, "", "{name} {args:?}");
+        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(!stdout.contains("Warning") && !stdout.contains("(bad)"), "{name} {args:?}: {stdout}");
+        stdout
+    }
+}

@@ -1,0 +1,296 @@
+//! Reports: the formats tell the same, partitions make a whole, expectations and exit codes hold.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use emu_tests::Clause;
+use quick_junit::TestCaseStatus;
+use serde_json::Value;
+
+use common::Bench;
+
+mod common;
+
+/// A direct-call trampoline that loses rsi and keeps rdi.
+const LOSES_RSI: &str = "
+    .globl  my_tramp
+my_tramp:
+    push    %rdi
+    call    direct_func
+    pop     %rdi
+    ret
+    .size   my_tramp, . - my_tramp
+";
+
+const CONTRACT: &str = r#"
+arch = "x86_64"
+about = "a direct-call trampoline"
+
+[[trampoline]]
+symbol = "my_tramp"
+kind = "direct"
+args = 2
+calls = "direct_func"
+stack-align = 8
+"#;
+
+/// What is checked in most tests: two trampolines under four sets of options, with one function.
+const QUICK: [&str; 7] =
+    ["check", "direct_1", "ftrace_caller", "--arch", "riscv64", "--set=abi=lp64", "--function=args1"];
+
+fn with(args: &[&'static str]) -> Vec<&'static str> {
+    QUICK.iter().chain(args).copied().collect()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// An object that fails, with the arguments that check it.
+fn failing(b: &Bench) -> Vec<&'static str> {
+    std::fs::write(b.path("t.S"), LOSES_RSI).unwrap();
+    std::fs::write(b.path("t.toml"), CONTRACT).unwrap();
+    b.tool("x86_64-linux-gnu-as", &["t.S", "-o", "t.o"]);
+    vec!["check", "--object", "t.o", "--contract", "t.toml"]
+}
+
+fn count(rows: &Value, verdict: &str) -> usize {
+    rows["results"].as_array().unwrap().iter().filter(|r| r["verdict"] == verdict).count()
+}
+
+/// JSON is the report; the others must tell the same verdicts, read by other programs' eyes.
+#[test]
+fn formats_agree() {
+    let b = Bench::new();
+    for (code, args) in [(0, with(&[])), (1, failing(&b))] {
+        let rendered = |format| b.ends(code, &[&args[..], &["--format", format]].concat());
+        let report = json(&rendered("json"));
+        let [pass, fail, deviates, skip] = ["pass", "fail", "deviates", "skip"].map(|v| count(&report, v));
+        assert!(pass > 0 && skip > 0 && (fail > 0) == (code == 1), "{report}");
+        for (name, n) in [("pass", pass), ("fail", fail), ("deviates", deviates), ("skip", skip)] {
+            assert_eq!(report["summary"][name], n, "{name}");
+        }
+
+        let ktap = rendered("ktap");
+        assert!(ktap.starts_with("KTAP version 1\n1.."), "{ktap}");
+        let leaves = |what: &str| ktap.lines().filter(|l| l.starts_with("    ") && l.contains(what)).count();
+        assert_eq!(leaves("    not ok "), fail);
+        assert_eq!(leaves(" # XFAIL "), deviates);
+        assert_eq!(leaves(" # SKIP "), skip);
+        assert_eq!(leaves("    ok "), pass + deviates + skip);
+
+        let junit = quick_junit::Report::deserialize_from_str(&rendered("junit")).unwrap();
+        assert_eq!((junit.tests, junit.failures, junit.errors), (pass + fail + deviates + skip, fail, 0));
+        let cases = junit.test_suites.iter().flat_map(|s| &s.test_cases);
+        let skipped = cases.filter(|c| matches!(c.status, TestCaseStatus::Skipped { .. })).count();
+        assert_eq!(skipped, deviates + skip);
+
+        let sarif = json(&rendered("sarif"));
+        assert_eq!(sarif["version"], "2.1.0");
+        let run = &sarif["runs"][0];
+        let results = run["results"].as_array().unwrap();
+        let errors: Vec<&Value> = results.iter().filter(|r| r["level"] == "error").collect();
+        let told: usize = report["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|r| r["verdict"] == "fail")
+            .fold(0, |n, r| n + r["failures"].as_array().map_or(1, Vec::len));
+        assert_eq!(errors.len(), told);
+        for error in errors {
+            // The region is the line of the disassembly that the arrow points at.
+            let place = &error["locations"][0]["physicalLocation"];
+            let artifact = &run["artifacts"][place["artifactLocation"]["index"].as_u64().unwrap() as usize];
+            let line = place["region"]["startLine"].as_u64().unwrap() as usize;
+            let text = artifact["contents"]["text"].as_str().unwrap();
+            assert!(text.lines().nth(line - 1).unwrap().starts_with("=>"), "{text}");
+            assert_eq!(
+                run["tool"]["driver"]["rules"][error["ruleIndex"].as_u64().unwrap() as usize]["id"],
+                error["ruleId"]
+            );
+        }
+    }
+}
+
+#[test]
+fn the_schemas_describe_what_is_written_and_read() {
+    let b = Bench::new();
+    let validator = |of| jsonschema::validator_for(&json(&b.ok(&["report", "schema", of]))).unwrap();
+    let report = validator("report");
+    for (code, args) in [(0, with(&["--format", "json"])), (1, [failing(&b), vec!["--format", "json"]].concat())] {
+        let mut value = json(&b.ends(code, &args));
+        assert_eq!(report.iter_errors(&value).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
+        value["results"][0]["verdict"] = "perhaps".into();
+        assert!(!report.is_valid(&value));
+    }
+    let contract = validator("contract");
+    for (name, text) in tramptool::contracts::CONTRACTS.iter().copied().chain([("t.toml", CONTRACT)]) {
+        let table: toml::Table = text.parse().unwrap();
+        let mut value = serde_json::to_value(table).unwrap();
+        assert_eq!(contract.iter_errors(&value).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0], "{name}");
+        value["trampoline"][0]["kind"] = "detour".into();
+        assert!(!contract.is_valid(&value), "{name}");
+    }
+}
+
+#[test]
+fn partitions_make_a_whole() {
+    let b = Bench::new();
+    let json = ["--format", "json"];
+    let whole = b.ok(&[&QUICK[..], &json].concat());
+    for of in [1, 3] {
+        let mut merge = vec!["report".to_owned(), "merge".to_owned()];
+        for k in 1..=of {
+            let (name, share) = (format!("{k}.json"), format!("{k}/{of}"));
+            b.ok(&[&QUICK[..], &json, &["--partition", &share, "-o", &name]].concat());
+            merge.push(name);
+        }
+        // In any order.
+        merge[2..].reverse();
+        let mut args: Vec<&str> = merge.iter().map(String::as_str).collect();
+        assert_eq!(b.ok(&[&args[..], &json].concat()), whole, "{of}");
+        assert_eq!(b.ok(&args), b.ok(&QUICK));
+        if of == 3 {
+            args.push("3.json");
+            b.refuses(&args, &["3.json: riscv64 ", "is in 3.json too"]);
+            b.refuses(&args[..4], &["no report has riscv64 ", "all partitions together"]);
+        }
+    }
+    b.ok(&[&QUICK[..], &json, &["--seed", "2", "-o", "other.json"]].concat());
+    b.refuses(&["report", "merge", "1.json", "other.json"], &["seed"]);
+    std::fs::write(b.path("old.json"), "{\"version\": 0}").unwrap();
+    b.refuses(&["report", "merge", "old.json"], &["old.json", "version 0", "valid: 1"]);
+    std::fs::write(b.path("torn.json"), &whole[..whole.len() / 2]).unwrap();
+    b.refuses(&["report", "merge", "torn.json"], &["torn.json", "line"]);
+    for partition in ["0/3", "4/3", "1", "a/b", "1/0"] {
+        b.refuses(&[&QUICK[..], &["--partition", partition]].concat(), &["K/N"]);
+    }
+}
+
+#[test]
+fn what_is_expected_to_fail_does_not_fail_the_run() {
+    let b = Bench::new();
+    let args = failing(&b);
+    let report = json(&b.ends(1, &[&args[..], &["--format", "json"]].concat()));
+    let failing: Vec<&str> = report["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|r| r["verdict"] == "fail")
+        .map(|r| r["clause"].as_str().unwrap())
+        .collect();
+    assert!(failing.contains(&"P1"), "{failing:?}");
+    let entry = |clause: &str, more: &str| {
+        format!("[[expect]]\nclause = \"{clause}\"\nverdict = \"fail\"\nreason = \"known\"\n{more}")
+    };
+    let expect = |text: String| std::fs::write(b.path("known.toml"), text).unwrap();
+    let known = [&args[..], &["--expect", "known.toml"]].concat();
+    expect(failing.iter().map(|c| entry(c, "trampoline = \"my_*\"\n")).collect());
+    assert!(b.ok(&known).contains("known (expected in known.toml:1)"));
+    // Of another trampoline.
+    expect(failing.iter().map(|c| entry(c, "trampoline = \"your_*\"\n")).collect());
+    b.ends(1, &known);
+    // One that does not fail.
+    expect(failing.iter().map(|c| entry(c, "")).chain([entry("P8", "")]).collect());
+    assert!(b.ends(1, &known).contains("is expected to fail: known.toml:"));
+    for (text, line) in [
+        ("[[expect]]\nclause = \"P99\"", ":2:"),
+        ("\n[[expect]]\nclause = \"P1\"\nverdict = \"fail\"\nreason = \"\"", ":2:"),
+        ("a = 1", ":1:"),
+    ] {
+        expect(text.to_owned());
+        b.refuses(&known, &["known.toml", line, "valid: "]);
+    }
+}
+
+#[test]
+fn exit_codes() {
+    let b = Bench::new();
+    let kselftest = |more| with(more).into_iter().chain(["--kselftest"]).collect::<Vec<_>>();
+    b.ok(&kselftest(&[]));
+    b.ends(1, &[failing(&b), vec!["--kselftest"]].concat());
+    // A share in which there is no suite.
+    b.ends(4, &kselftest(&["--partition", "1/1000"]));
+    assert_eq!(b.run(&["check", "--expect", "missing.toml", "--kselftest"]).status.code(), Some(1));
+    // A skip is no pass.
+    let strict = b.ends(1, &with(&["--strict"]));
+    assert!(strict.contains("which --strict refuses: runs before the function"), "{strict}");
+    let verbose = b.ok(&with(&["-v"]));
+    assert!(verbose.contains("\n  ok P1") && verbose.contains("   - P3"), "{verbose}");
+    // What cannot be written is known before the run.
+    b.refuses(&with(&["-o", "no/such/place.json"]), &["no/such/place.json"]);
+}
+
+#[test]
+fn every_property_has_its_page() {
+    let b = Bench::new();
+    let list = b.ok(&["check", "--list-clauses"]);
+    let names: Vec<String> = (1..=23).map(|n| format!("P{n}")).chain(["coverage".to_owned()]).collect();
+    assert_eq!(list.lines().map(|l| l.split(' ').next().unwrap()).collect::<Vec<_>>(), names);
+    for name in &names {
+        let page = b.ok(&["explain", &name.to_lowercase()]);
+        let checked = Clause::ALL.iter().find(|c| c.name() == name);
+        let decided = if checked.is_some() { "\nHow it is decided\n" } else { "\nNot checked" };
+        for part in ["\nWhat it means\n", "\nWhy it matters\n", decided] {
+            assert!(page.contains(part), "{name}: no {part:?}");
+        }
+        assert!(checked.is_none_or(|c| page.starts_with(&format!("{name}: {}\n", c.about()))), "{page}");
+        assert!(page.lines().all(|l| l.chars().count() <= 100), "{page}");
+    }
+    b.refuses(&["explain", "P24"], &["unknown clause 'P24'", "P1, P2", "coverage"]);
+}
+
+/// A failing run prints the command that runs exactly the failing case again, and that command fails in the same way.
+#[test]
+fn a_failure_can_be_seen_again() {
+    let b = Bench::new();
+    let args = failing(&b);
+    let report = json(&b.ends(1, &[&args[..], &["--format", "json"]].concat()));
+    let failures: Vec<&Value> = report["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|r| r["failures"].as_array().into_iter().flatten())
+        .collect();
+    assert!(!failures.is_empty());
+    for failure in failures {
+        let mut words = failure["replay"].as_str().unwrap().split(' ');
+        assert_eq!(words.next(), Some("tramptool"));
+        let again = json(&b.ends(1, &words.chain(["--format", "json"]).collect::<Vec<_>>()));
+        let same = |f: &Value| ["clause", "place", "expected", "found", "at"].iter().all(|k| f[k] == failure[k]);
+        let found = again["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|r| r["failures"].as_array().into_iter().flatten())
+            .any(same);
+        assert!(found, "{failure}: {again}");
+        assert!(again["scenarios"].as_u64() < report["scenarios"].as_u64());
+    }
+}
+
+/// The kernel's own reader of KTAP must see the same numbers.
+#[test]
+#[ignore = "needs the kernel's source: cargo xtask kernel-objects"]
+fn the_kernels_tool_reads_our_ktap() {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/tramptool/kernel-objects");
+    let cache = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map_or_else(home, PathBuf::from);
+    let kunit: &Path = &cache.join("linux-source-6.12/tools/testing/kunit/kunit.py");
+    let b = Bench::new();
+    for (code, args) in [(0, with(&[])), (1, failing(&b))] {
+        let summary = &json(&b.ends(code, &[&args[..], &["--format", "json"]].concat()))["summary"];
+        b.ends(code, &[&args[..], &["--format", "ktap", "-o", "report.ktap"]].concat());
+        let out = Command::new("python3").arg(kunit).arg("parse").arg(b.path("report.ktap")).output();
+        let said = String::from_utf8(out.unwrap().stdout).unwrap();
+        let last = said.lines().last().unwrap_or_default();
+        let n = |name: &str| summary[name].as_u64().unwrap();
+        let total = format!(
+            "Ran {} tests: passed: {}",
+            n("pass") + n("fail") + n("deviates") + n("skip"),
+            n("pass") + n("deviates")
+        );
+        assert!(last.contains(&total) && last.ends_with(&format!("skipped: {}", n("skip"))), "{said}");
+        assert_eq!(last.contains(&format!("failed: {}", n("fail"))), code == 1, "{said}");
+        assert!(!said.contains("[ERROR]"), "{said}");
+    }
+}
