@@ -16,12 +16,24 @@ const CALLEE: &str = "direct_func";
 
 /// Every trampoline of `target`: the named ones, and a direct-call trampoline for each number of arguments, with and
 /// without ip.
-fn direct_specs(target: &Target) -> Vec<(String, Direct)> {
+pub fn trampolines(target: &Target) -> Vec<(String, Kind)> {
     let most = target.facts.abi.args.len() as u8;
-    let all = (0..=most).flat_map(|args| [Direct { args, ip: false }, Direct { args, ip: true }]);
-    all.filter(|&d| target.frame(Kind::Direct(d)).is_ok())
-        .map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), d))
-        .collect()
+    let direct = (0..=most).flat_map(|args| [Direct { args, ip: false }, Direct { args, ip: true }]);
+    let direct = direct.filter(|&d| target.frame(Kind::Direct(d)).is_ok());
+    let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
+    NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind)).chain(direct).collect()
+}
+
+/// What to generate for [`trampolines`].
+pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
+    trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: CALLEE }).collect()
+}
+
+/// The options of `target` as arguments on the command line, each after a blank.
+pub fn settings(target: &Target) -> String {
+    let options = target.facts.options;
+    let set = options.iter().enumerate().map(|(i, o)| format!(" --set {}={}", o.name, o.values[target.choices.get(i)]));
+    set.collect()
 }
 
 /// Generate everything for `target` and describe it for [`emu_tests::check`].
@@ -29,9 +41,8 @@ fn direct_specs(target: &Target) -> Vec<(String, Direct)> {
 /// # Errors
 /// What generation refuses.
 pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
-    let direct = direct_specs(target);
-    let named = NAMED.iter().map(|&kind| Spec::named(kind));
-    let specs: Vec<Spec> = named.chain(direct.iter().map(|(name, d)| Spec::direct(name, *d, CALLEE))).collect();
+    let trampolines = trampolines(target);
+    let specs = specs(&trampolines);
     let assembly = backend.assemble(&specs, target)?;
     let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<_>>()?;
@@ -45,8 +56,6 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
             }
         }
     }
-    let options = target.facts.options;
-    let set = options.iter().enumerate().map(|(i, o)| format!(" --set {}={}", o.name, o.values[target.choices.get(i)]));
     Ok(Suite {
         backend,
         objects: vec![("trampolines".to_owned(), object)],
@@ -54,8 +63,8 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
         deviations: Vec::new(),
         slots,
         stubs: false,
-        options: target.choices.describe(options),
-        replay: format!("tramptool check TRAMPOLINE --arch {}{}", target.facts.name, set.collect::<String>()),
+        options: target.choices.describe(target.facts.options),
+        replay: format!("tramptool check TRAMPOLINE --arch {}{}", target.facts.name, settings(target)),
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
         notes,
     })

@@ -104,6 +104,21 @@ pub enum Insn {
     Ret {
         reg: Reg,
     },
+    // What only a faulty trampoline has: see `mutate.rs`.
+    BtiJ,
+    StrW {
+        src: Reg,
+        at: Off,
+    },
+    AddLo12 {
+        dst: Reg,
+        base: Reg,
+        sym: Sym,
+    },
+    Cbz {
+        reg: Reg,
+        to: Local,
+    },
 }
 
 macro_rules! rows {
@@ -176,6 +191,14 @@ rows! { w names out;
         { let r = reg.0; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave);
     Ret { reg } => if reg == X30 { w.write_str("ret") } else { write!(w, "ret\t{}", name(reg)) },
         { let r = reg.0; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave);
+    BtiJ => w.write_str("hint\t#36"),
+        { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
+    StrW { src, at } => write!(w, "str\tw{}, [sp, #{}]", src.0, names.off(at)),
+        { let (r, d) = (src.0, scaled(at.value, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) }, Effects::store(src, at.value);
+    AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
+        { let (r, b) = (dst.0, base.0); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) }, Effects::PLAIN;
+    Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
+        { let r = reg.0; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
 }
 
 /// dynasm has no relocation for ADRP, and its label form is off by a page.

@@ -4,17 +4,20 @@ pub mod abi;
 pub mod emu;
 pub mod insn;
 pub mod lower;
+pub mod mutate;
 pub mod regs;
 pub mod reloc;
 pub mod site;
 
 use std::fmt;
 
+use codegen::abi::Reg;
 use codegen::code::CodeBuf;
 use codegen::error::{Error, Result};
 use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
+use codegen::mutate::Faults;
 use codegen::plan::{Inner, Step};
 use codegen::spec::{Choices, Kind};
 use codegen::target::{Cie, Facts, Target};
@@ -94,6 +97,14 @@ impl Isa for Arm64 {
 
     fn effects(insn: Self::Insn) -> Effects {
         insn::effects(insn)
+    }
+
+    fn rename(insn: Self::Insn, from: Reg, to: Reg) -> Option<Self::Insn> {
+        mutate::rename(insn, from, to)
+    }
+
+    fn faults(insn: Self::Insn, out: &mut Faults<Self::Insn>) {
+        mutate::faults(insn, out);
     }
 
     fn patch_local(_r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {

@@ -37,6 +37,11 @@ pub enum Insn {
     Bnez { reg: Reg, to: Local },
     Call { sym: Sym },
     Jr { reg: Reg },
+    // What only a faulty trampoline has: see `mutate.rs`.
+    Sw { src: Reg, at: Off },
+    AddiLo { dst: Reg },
+    Beqz { reg: Reg, to: Local },
+    Jalr { reg: Reg },
 }
 
 macro_rules! rows {
@@ -98,6 +103,16 @@ rows! { w names out rvc;
         { let r = reg.0;
           if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave);
+    Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.off(at)),
+        { let (r, d) = (src.0, simm12(at.value)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) }, Effects::store(src, at.value);
+    AddiLo { dst } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(Local::Anchor)),
+        { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
+          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) }, Effects::PLAIN;
+    Beqz { reg, to } => write!(w, "beqz\t{}, {}", name(reg), names.local(to)),
+        { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(r), zero, 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
+        { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) }, Effects::flow(Flow::Leave);
 }
 
 fn name(reg: Reg) -> &'static str {

@@ -51,6 +51,11 @@ pub enum Insn {
     Jnz { to: Local },
     Call { sym: Sym },
     CallLocal { to: Local },
+    // What only a faulty trampoline has: see `mutate.rs`.
+    Endbr32,
+    Store32 { src: Reg, at: Off },
+    LeaSym { dst: Reg, sym: Sym },
+    Jz { to: Local },
 }
 
 /// One dynasm row for each of the sixteen registers.
@@ -184,6 +189,16 @@ rows! { w names out;
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
     CallLocal { to } => write!(w, "call\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)) };
+    Endbr32 => w.write_str("endbr32"),
+        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
+    // The 64-bit form without REX.W.
+    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", name(src), names.off(at)),
+        { let rex = out.bytes.len(); by_size!(src, out, at.value, store store8 store32); out.bytes[rex] &= !8 }, Effects::store(src, at.value);
+    // The load with the opcode of LEA.
+    LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
+        { let rex = out.bytes.len(); load_sym(out, dst)?; out.bytes[rex + 1] = 0x8d; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
+    Jz { to } => write!(w, "jz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
 }
 
 /// A local 8-bit displacement; never leaves the assembler.

@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
 use crate::cfi::{EhFrame, Tracker};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing, Local, Sym};
 use crate::spec::{Kind, Spec};
@@ -200,7 +200,7 @@ impl Assembly {
         let i = self.global(name) as usize;
         let symbol = &mut self.globals[i];
         if symbol.offset.is_some() {
-            return Err(crate::error::Error::new(format!(
+            return Err(Error::new(format!(
                 "symbol {name} is defined twice; give one of the trampolines another name with --name"
             )));
         }
@@ -293,7 +293,9 @@ impl Assembly {
         for i in 0..self.code.fixups.len() {
             let Fixup { at, r_type, to, addend } = self.code.fixups[i];
             let to = match to {
-                Ref::Symbol(sym) => RelocTarget::Global(self.listed[sym.0 as usize]),
+                Ref::Symbol(sym) => RelocTarget::Global(*self.listed.get(sym.0 as usize).ok_or_else(|| {
+                    Error::new(format!("an instruction refers to symbol {} of {}", sym.0, self.listed.len()))
+                })?),
                 Ref::Local(local) => {
                     let label = labels[local.index()];
                     debug_assert_ne!(label, usize::MAX, "lowering forgot a label");

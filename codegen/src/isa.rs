@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::frame::FrameLayout;
 use crate::listing::{Listing, Local, Lower, Name, Off, Sym};
 use crate::machine::Machine;
+use crate::mutate::{Faults, Mutant};
 use crate::plan::{Plan, Step};
 use crate::spec::{Choices, Kind, Spec};
 use crate::target::{Facts, Number, Target};
@@ -220,6 +221,14 @@ pub trait Isa: Sync + 'static {
     /// What the instruction does.
     fn effects(insn: Self::Insn) -> Effects;
 
+    /// The instruction with one register for another; `None` if it does not name that register. For mutants.
+    fn rename(_insn: Self::Insn, _from: Reg, _to: Reg) -> Option<Self::Insn> {
+        None
+    }
+
+    /// Faulty forms of the instruction, besides those that its effects tell. For mutants.
+    fn faults(_insn: Self::Insn, _out: &mut Faults<Self::Insn>) {}
+
     /// Put the distance to a label of the same trampoline into the instruction at `at`. Returns whether GNU as
     /// leaves a relocation there all the same.
     ///
@@ -278,6 +287,16 @@ pub trait Backend: Sync {
     /// # Errors
     /// What planning and encoding refuse; the message names the trampoline.
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
+    /// The faults that can be put into one trampoline.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn mutants(&self, spec: &Spec, target: &Target) -> Result<Vec<Mutant>>;
+    /// As [`Backend::assemble`], with this fault in trampoline number `which`.
+    ///
+    /// # Errors
+    /// As there, and a mutant of another target.
+    fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly>;
     /// Generate one trampoline as text with offsets and bytes.
     ///
     /// # Errors
@@ -334,6 +353,26 @@ pub(crate) fn generate<'a, I: Isa>(
     Ok(())
 }
 
+/// Generate `specs` one after the other; `change` sees each listing before it becomes code.
+fn assemble<'a, I: Isa>(
+    specs: &[Spec<'a>],
+    target: &Target,
+    change: impl Fn(usize, &Spec<'a>, &mut Listing<'a, I::Insn>) -> Result<()>,
+) -> Result<Assembly> {
+    let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
+    for (i, spec) in specs.iter().enumerate() {
+        generate::<I>(spec, target, &mut plan, &mut listing)
+            .and_then(|()| change(i, spec, &mut listing))
+            .and_then(|()| assembly.add::<I>(spec, target, &listing))
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
+        if i == 0 {
+            assembly.reserve(specs.len());
+        }
+    }
+    assembly.finish(target);
+    Ok(assembly)
+}
+
 impl<I: Isa> Backend for I {
     fn facts(&self) -> &'static Facts {
         I::FACTS
@@ -348,17 +387,21 @@ impl<I: Isa> Backend for I {
     }
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
-        let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
-        for (i, spec) in specs.iter().enumerate() {
-            generate::<I>(spec, target, &mut plan, &mut listing)
-                .and_then(|()| assembly.add::<I>(spec, target, &listing))
-                .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
-            if i == 0 {
-                assembly.reserve(specs.len());
+        assemble::<I>(specs, target, |_, _, _| Ok(()))
+    }
+
+    fn mutants(&self, spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
+        crate::mutate::mutants::<I>(spec, target)
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+
+    fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
+        assemble::<I>(specs, target, |i, spec, listing| {
+            if i == which {
+                *listing = crate::mutate::faulty::<I>(mutant, spec, target, listing)?;
             }
-        }
-        assembly.finish(target);
-        Ok(assembly)
+            Ok(())
+        })
     }
 
     fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing> {

@@ -17,6 +17,7 @@ pub mod isa;
 pub mod link;
 pub mod listing;
 pub mod machine;
+pub mod mutate;
 pub mod obj;
 pub mod plan;
 pub mod spec;

@@ -92,6 +92,25 @@ pub struct Filter {
     pub situation: Option<String>,
     /// Only this fixture.
     pub fixture: Option<String>,
+    /// Only cases in which this trampoline runs.
+    pub concerning: Option<String>,
+    /// End with the first case that fails, and say no more of it than what failed. Coverage is not judged.
+    pub first_failure: bool,
+}
+
+impl Filter {
+    /// Can the trampoline that is asked for run in this situation, with `attached` at the site?
+    fn concerns(&self, contracts: &[Contract], attached: &Contract, situation: Situation) -> bool {
+        let Some(name) = &self.concerning else { return true };
+        contracts.iter().filter(|c| c.name == *name).any(|c| {
+            attached.name == *name
+                || match c.kind {
+                    Kind::Return => situation.parent,
+                    Kind::Direct(_) => situation.direct || situation.early,
+                    kind => situation.stub == Some(kind),
+                }
+        })
+    }
 }
 
 /// Called with the number of finished and of all groups.
@@ -244,6 +263,16 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
         suites.iter().enumerate().flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f))).collect();
     if groups.is_empty() {
         return Err(Error::new("no fixture fits these options: see emu-tests/fixtures/fixtures.toml"));
+    }
+    if filter.first_failure {
+        let mut merged: Vec<Part> = suites.iter().map(Part::new).collect();
+        for (i, fixture) in groups {
+            merged[i].absorb(Bench::new(&suites[i], fixture, &functions, seed)?.run(filter)?);
+            if merged[i].failures.iter().any(|f| !f.is_empty()) {
+                break;
+            }
+        }
+        return Ok(report(suites, &merged, filter, seed));
     }
     let (done, all) = (AtomicU64::new(0), groups.len() as u64);
     let parts: Vec<Result<(usize, Part)>> = groups
@@ -569,7 +598,7 @@ impl<'s> Bench<'s> {
     fn run(mut self, filter: &Filter) -> Result<Part> {
         let mut part = Part::new(self.suite);
         self.patch_all(SiteState::Disabled, None)?;
-        for attach in 0..self.suite.contracts.len() {
+        'all: for attach in 0..self.suite.contracts.len() {
             let contract = self.suite.contracts[attach].clone();
             let wanted = filter.trampolines.is_empty()
                 || filter.trampolines.contains(&contract.name)
@@ -599,7 +628,11 @@ impl<'s> Bench<'s> {
                     let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
                     self.patch_all(state, patched)?;
                 }
-                if !self.enabled(case, expected, &mut part)? {
+                let came_back = self.enabled(case, expected, &mut part)?;
+                if filter.first_failure && !part.findings.is_empty() {
+                    break 'all;
+                }
+                if !came_back {
                     // A run that went astray may have written anywhere.
                     self.reload()?;
                     let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
@@ -617,8 +650,10 @@ impl<'s> Bench<'s> {
         let stubs = self.image.sections.iter().find(|s| s.name == STUBS);
         let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
         part.stubs = self.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
-        self.count(&mut part)?;
-        self.explain(&mut part)?;
+        if !filter.first_failure {
+            self.count(&mut part)?;
+        }
+        self.explain(&mut part, filter)?;
         Ok(part)
     }
 
@@ -659,6 +694,9 @@ impl<'s> Bench<'s> {
             for situation in Situation::all(contract).into_iter().filter(|s| self.can(*s)) {
                 let name = situation.name();
                 if filter.situation.as_ref().is_some_and(|s| *s != name) || (situation.ip && f.livepatch.is_none()) {
+                    continue;
+                }
+                if !filter.concerns(&self.suite.contracts, contract, situation) {
                     continue;
                 }
                 for handler in [Handler::General, Handler::Any] {
@@ -983,7 +1021,7 @@ impl<'s> Bench<'s> {
     }
 
     /// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
-    fn explain(&mut self, part: &mut Part) -> Result<()> {
+    fn explain(&mut self, part: &mut Part, filter: &Filter) -> Result<()> {
         let findings = std::mem::take(&mut part.findings);
         for (finding, case, function, fixture) in findings {
             let t = finding.trampoline;
@@ -1000,8 +1038,8 @@ impl<'s> Bench<'s> {
                 continue;
             }
             let writer = match finding.register {
-                Some(reg) => self.last_writer(&case, reg.0 as usize, finding.found)?,
-                None => None,
+                Some(reg) if !filter.first_failure => self.last_writer(&case, reg.0 as usize, finding.found)?,
+                _ => None,
             };
             let around = writer.unwrap_or(finding.pc);
             let owner = self.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(t);
@@ -1127,9 +1165,10 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
     if clause == Clause::Coverage {
         let total = part.instructions[i];
         return match &part.missed[i] {
+            _ if filter.first_failure => row(Verdict::Skip, "ended with the first failure".into()),
             None => row(Verdict::Fail, "never executed".into()),
             Some(missed) if missed.is_empty() => row(Verdict::Pass, format!("{total} of {total} instructions")),
-            Some(_) if filter.function.is_some() || filter.situation.is_some() => {
+            Some(_) if filter.function.is_some() || filter.situation.is_some() || filter.concerning.is_some() => {
                 row(Verdict::Skip, "not all cases were run".into())
             }
             Some(missed) => {

@@ -1,19 +1,13 @@
 //! `check`: run trampolines in an emulator against their contracts.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
-use codegen::spec::{Choices, NAMED};
+use codegen::spec::Choices;
 use emu_tests::{Filter, Foreign, Report, Suite};
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use tramptool::explain;
 use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
-
-use wildmatch::WildMatch;
 
 use super::DONE;
 use super::report::ReportArgs;
@@ -111,10 +105,14 @@ fn examine(args: &CheckArgs) -> Result<Document> {
         None => generated(args)?,
     };
     let filter = Filter {
-        trampolines: trampolines(&args.trampolines, &suites)?,
+        trampolines: super::request::known_trampolines(
+            &args.trampolines,
+            suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str()),
+        )?,
         function: args.function.clone(),
         situation: args.situation.clone(),
         fixture: args.fixture.clone(),
+        ..Filter::default()
     };
     let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition };
     if let Some(partition) = args.partition {
@@ -123,12 +121,7 @@ fn examine(args: &CheckArgs) -> Result<Document> {
             return Ok(Document { report: Report::empty(args.seed), scope });
         }
     }
-    let bar = progress_bar();
-    let report = emu_tests::check(&suites, &filter, args.seed, &|done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
+    let report = super::ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress));
     Ok(Document { report: report?, scope })
 }
 
@@ -157,21 +150,11 @@ fn foreign(objects: &[PathBuf], contract: &str) -> Result<Suite> {
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.
 fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
-    let all = args.arch.eq_ignore_ascii_case("all");
-    let backends = if all { tramptool::BACKENDS.to_vec() } else { vec![tramptool::backend(&args.arch)?] };
+    let backends = super::request::backends(&args.arch)?;
     let settings = args.set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
-    // Of several architectures, a setting is for those that know it; what none knows is refused below.
-    let knows = |backend: &&dyn Backend, name: &str| {
-        backend.facts().options.iter().any(|o| o.name == name)
-            || backend.target(Choices::default()).symbols().contains(&name)
-    };
     let mut suites = Vec::new();
     for backend in &backends {
-        let settings: Vec<(&str, &str)> = settings
-            .iter()
-            .copied()
-            .filter(|(name, _)| knows(backend, name) || !backends.iter().any(|b| knows(b, name)))
-            .collect();
+        let settings = super::request::settings_of(*backend, &backends, &settings);
         let backend = *backend;
         let options = backend.facts().options;
         let fixed = |name: &str| settings.iter().any(|(n, _)| *n == name);
@@ -183,39 +166,4 @@ fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
         }
     }
     Ok(suites)
-}
-
-/// A bar on stderr, if that is a terminal, once the work has taken a second.
-fn progress_bar() -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(4);
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    if std::io::stderr().is_terminal() {
-        let shown = bar.clone();
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(1));
-            if !shown.is_finished() {
-                shown.set_draw_target(target);
-            }
-        });
-    }
-    bar
-}
-
-/// Names as the suites have them; globs are resolved, and `direct` stands for all direct-call trampolines.
-fn trampolines(wanted: &[String], suites: &[emu_tests::Suite]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for name in wanted {
-        let matches =
-            |n: &str| WildMatch::new(name).matches(n) || (name == super::request::DIRECT && n.starts_with("direct_"));
-        let known = suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str());
-        let found: Vec<String> = known.filter(|n| matches(n)).map(str::to_owned).collect();
-        if found.is_empty() {
-            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);
-            return Err(Error::unknown("trampoline", name, valid));
-        }
-        names.extend(found);
-    }
-    names.sort();
-    names.dedup();
-    Ok(names)
 }

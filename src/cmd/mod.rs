@@ -7,6 +7,7 @@ mod explain;
 mod generate;
 mod link;
 mod list;
+mod mutate;
 mod output;
 mod report;
 mod request;
@@ -59,6 +60,8 @@ enum Command {
     Report(report::ReportCommand),
     /// Explain a property: what it means, the bug behind it, how it is decided
     Explain(explain::ExplainArgs),
+    /// Inject faults and see whether the checks notice
+    Mutate(mutate::MutateArgs),
     /// Show one trampoline: annotated listing, frame picture, cost
     Show(show::ShowArgs),
     /// Show what two trampolines do differently
@@ -96,6 +99,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Check(args) => check::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Mutate(args) => mutate::run(args, ui),
         Command::Show(args) => show::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use codegen::error::{Error, Result};
 use tempfile::{Builder, NamedTempFile};
 
+use super::ui::Ui;
+
 /// A file to write.
 pub struct File {
     /// Where.
@@ -24,6 +26,17 @@ pub struct File {
 pub fn read(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path);
     text.map_err(|e| Error::new(format!("cannot read {}: {e}; valid: a text file", path.display())))
+}
+
+/// A report goes to a file, or to stdout.
+///
+/// # Errors
+/// It cannot be written.
+pub fn report(text: String, path: Option<&Path>, ui: &Ui) -> Result<()> {
+    match path {
+        Some(path) => write(&[File { path: path.to_owned(), bytes: text.into_bytes(), executable: false }]),
+        None => ui.out(text),
+    }
 }
 
 /// Write all of `files` into `dir`, which is made if only it is missing.

@@ -5,6 +5,7 @@ use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo, Spec};
 use codegen::target::{PROFILES, Target};
+use wildmatch::WildMatch;
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -172,6 +173,49 @@ pub fn check_profile(name: &str) -> Result<()> {
 pub fn setting(text: &str) -> Result<(&str, &str)> {
     text.split_once('=')
         .ok_or_else(|| Error::new(format!("setting '{text}' has no value; valid: OPTION=VALUE, such as rvc=off")))
+}
+
+/// The architectures called `name`, which may be `all`.
+///
+/// # Errors
+/// There is none of that name.
+pub fn backends(name: &str) -> Result<Vec<&'static dyn Backend>> {
+    let all = name.eq_ignore_ascii_case("all");
+    if all { Ok(tramptool::BACKENDS.to_vec()) } else { Ok(vec![tramptool::backend(name)?]) }
+}
+
+/// Of several architectures, a setting is for those that know it; what none knows is for each of them to refuse.
+pub fn settings_of<'s>(
+    backend: &dyn Backend,
+    backends: &[&'static dyn Backend],
+    settings: &[(&'s str, &'s str)],
+) -> Vec<(&'s str, &'s str)> {
+    let knows = |backend: &dyn Backend, name: &str| {
+        backend.facts().options.iter().any(|o| o.name == name)
+            || backend.target(Choices::default()).symbols().contains(&name)
+    };
+    let wanted = |name: &str| knows(backend, name) || !backends.iter().any(|b| knows(*b, name));
+    settings.iter().copied().filter(|(name, _)| wanted(name)).collect()
+}
+
+/// Names out of `known`; globs are resolved, and `direct` stands for all direct-call trampolines.
+///
+/// # Errors
+/// A name that is not known.
+pub fn known_trampolines<'k>(wanted: &[String], known: impl Iterator<Item = &'k str> + Clone) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for name in wanted {
+        let matches = |n: &str| WildMatch::new(name).matches(n) || (name == DIRECT && n.starts_with("direct_"));
+        let found: Vec<String> = known.clone().filter(|n| matches(n)).map(str::to_owned).collect();
+        if found.is_empty() {
+            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);
+            return Err(Error::unknown("trampoline", name, valid));
+        }
+        names.extend(found);
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// The target of `backend` with these options and numbers.

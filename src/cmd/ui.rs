@@ -1,8 +1,11 @@
 //! Where output goes, and when it has colour.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::time::Duration;
 
 use codegen::error::{Error, Result};
+use emu_tests::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What a command knows of its user.
 pub struct Ui {
@@ -28,6 +31,11 @@ impl Ui {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
         Ui { colour: io::stdout().is_terminal() && !refused && !dumb }
+    }
+
+    /// Without colour, for what goes to a file.
+    pub fn plain() -> Ui {
+        Ui { colour: false }
     }
 
     /// Are there colours on stdout?
@@ -62,4 +70,27 @@ impl Ui {
             _ => Ok(()),
         }
     }
+}
+
+/// Do `work` with a bar and an estimate on stderr, if that is a terminal, once it has taken a second.
+pub fn with_progress<T>(work: impl FnOnce(Progress) -> T) -> T {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len}, {eta} left") {
+        bar.set_style(style);
+    }
+    if io::stderr().is_terminal() {
+        let shown = bar.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(1));
+            if !shown.is_finished() {
+                shown.set_draw_target(ProgressDrawTarget::stderr_with_hz(4));
+            }
+        });
+    }
+    let result = work(&|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    result
 }

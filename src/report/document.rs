@@ -57,8 +57,8 @@ impl fmt::Display for SuiteName {
     }
 }
 
-/// The `number`th of `of` shares of the suites, from 1. Which suite is in which share depends on its name alone, so
-/// that another suite moves none.
+/// The `number`th of `of` shares of a run, from 1. What is in which share depends on its name alone, so that something
+/// new moves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -68,10 +68,10 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Is the suite in this share?
-    pub fn has(self, suite: &SuiteName) -> bool {
+    /// Is what has this name in this share?
+    pub fn has(self, name: &impl fmt::Display) -> bool {
         // FNV-1a: this must never change, or the machines of one run could disagree on who runs what.
-        let hash = suite
+        let hash = name
             .to_string()
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));

@@ -1,0 +1,116 @@
+//! Faulty instructions, to judge a checker by.
+
+use codegen::abi::Reg;
+use codegen::listing::{Name, Off, Sym};
+use codegen::mutate::{Faults, Operand, Operator};
+
+use crate::abi::ABI;
+use crate::insn::Insn;
+use crate::regs::*;
+
+/// The instruction with one register for another.
+pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
+    let mut found = false;
+    let mut r = |reg: Reg| {
+        found |= reg == from;
+        if reg == from { to } else { reg }
+    };
+    let renamed = match insn {
+        Insn::Str { src, at } => Insn::Str { src: r(src), at },
+        Insn::Stp { a, b, at } => Insn::Stp { a: r(a), b: r(b), at },
+        Insn::Ldr { dst, at } => Insn::Ldr { dst: r(dst), at },
+        Insn::Ldp { a, b, at } => Insn::Ldp { a: r(a), b: r(b), at },
+        Insn::LdrReg { dst, base, at } => Insn::LdrReg { dst: r(dst), base: r(base), at },
+        Insn::LdurReg { dst, base, at } => Insn::LdurReg { dst: r(dst), base: r(base), at },
+        Insn::Mov { dst, src } => Insn::Mov { dst: r(dst), src: r(src) },
+        Insn::MovFromSp { dst } => Insn::MovFromSp { dst: r(dst) },
+        Insn::AddSp { dst, imm } => Insn::AddSp { dst: r(dst), imm },
+        Insn::Sub { dst, src, imm } => Insn::Sub { dst: r(dst), src: r(src), imm },
+        Insn::AlignDown { dst, src } => Insn::AlignDown { dst: r(dst), src: r(src) },
+        Insn::Adrp { dst, sym } => Insn::Adrp { dst: r(dst), sym },
+        Insn::LdrLo12 { dst, base, sym } => Insn::LdrLo12 { dst: r(dst), base: r(base), sym },
+        Insn::Cbnz { reg, to } => Insn::Cbnz { reg: r(reg), to },
+        Insn::Blr { reg } => Insn::Blr { reg: r(reg) },
+        Insn::Br { reg } => Insn::Br { reg: r(reg) },
+        Insn::Ret { reg } => Insn::Ret { reg: r(reg) },
+        other => other,
+    };
+    found.then_some(renamed)
+}
+
+/// Faulty forms of an instruction.
+pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
+    let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
+    match insn {
+        Insn::BtiC => {
+            out.drop(Operator::DropPad);
+            out.put(Operator::PadKind, Operand::None, Insn::BtiJ);
+        }
+        Insn::Str { src, at } => {
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: moved(at, by) });
+            out.put(Operator::NarrowSave, Operand::Reg(src), Insn::StrW { src, at });
+        }
+        Insn::Stp { a, b, at } => {
+            if matches!(at.name, Name::Record(_)) {
+                out.drop(Operator::FrameRecordOmit);
+            }
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::Stp { a, b, at: moved(at, by) });
+            out.put(Operator::SwapSave, Operand::Regs(a, b), Insn::Stp { a: b, b: a, at });
+            out.put(Operator::DropSave, Operand::Reg(a), Insn::Str { src: b, at: moved(at, 8) });
+            out.put(Operator::DropSave, Operand::Reg(b), Insn::Str { src: a, at });
+        }
+        Insn::Ldr { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldr { dst, at: moved(at, by) }),
+        Insn::Ldp { a, b, at } => {
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldp { a, b, at: moved(at, by) });
+            out.put(Operator::SwapRestore, Operand::Regs(a, b), Insn::Ldp { a: b, b: a, at });
+            out.put(Operator::DropRestore, Operand::Reg(a), Insn::Ldr { dst: b, at: moved(at, 8) });
+            out.put(Operator::DropRestore, Operand::Reg(b), Insn::Ldr { dst: a, at });
+        }
+        Insn::LdrReg { dst, base, at } => {
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::LdrReg { dst, base, at: moved(at, by) });
+        }
+        Insn::LdurReg { dst, base, at } => {
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::LdurReg { dst, base, at: at + by });
+        }
+        Insn::Mov { dst: X30, .. } => out.drop(Operator::DropLrFix),
+        Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
+        Insn::MovFromSp { dst } => {
+            out.drop(Operator::DropArg);
+            out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::AddSp { dst, imm: Off::bare(by) });
+        }
+        Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
+        Insn::AddSp { dst: SP, imm } => {
+            out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { dst: SP, imm: moved(imm, by) });
+        }
+        Insn::AddSp { dst: X29, .. } => out.drop(Operator::FrameRecordOmit),
+        Insn::AddSp { dst, imm } => {
+            out.off_by(Operator::RegsSpOff, 8, |by| Insn::AddSp { dst, imm: moved(imm, by) });
+        }
+        Insn::Sub { dst, src, imm } => {
+            out.drop(Operator::DropArg);
+            out.off_by(Operator::IpOffset, 4, |by| Insn::Sub { dst, src, imm: imm.wrapping_add_signed(-by) });
+        }
+        Insn::Adrp { dst, sym } => {
+            out.drop(Operator::DropArg);
+            out.put(Operator::StalePcrel, Operand::None, Insn::Adrp { dst, sym: other(sym) });
+        }
+        Insn::LdrLo12 { dst, base, sym } => {
+            out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddLo12 { dst, base, sym });
+            out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: other(sym) });
+        }
+        Insn::Cbnz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbz { reg, to }),
+        Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: other(sym) }),
+        Insn::Blr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Br { reg }),
+        Insn::Br { reg } => out.put(Operator::JalrRa, Operand::None, Insn::Blr { reg }),
+        Insn::Ret { reg } => {
+            out.put(Operator::BrForRet, Operand::Reg(reg), Insn::Br { reg });
+            out.put(Operator::WrongLink, Operand::Reg(X30), Insn::Ret { reg: X30 });
+        }
+        _ => {}
+    }
+}
+
+/// Another symbol, if the listing has one.
+fn other(sym: Sym) -> Sym {
+    Sym(sym.0 ^ 1)
+}

@@ -1,0 +1,439 @@
+//! Faults, injected into listings one at a time, to judge a checker by.
+//!
+//! An operator is an edit that has made a real trampoline wrong before. What can be told from an instruction's
+//! [`Effects`] is done here for every architecture; what takes an instruction of the architecture's own comes from
+//! [`Isa::faults`] and [`Isa::rename`].
+
+use std::fmt;
+
+use crate::abi::{Reg, RegSet};
+use crate::code::Assembly;
+use crate::contract::Contract;
+use crate::error::Result;
+use crate::isa::{Effects, Flow, Isa, Moves, Names, Slots, SpEffect, generate};
+use crate::listing::{Line, Listing};
+use crate::plan::Plan;
+use crate::spec::Spec;
+use crate::target::Target;
+
+macro_rules! operators {
+    ($($variant:ident $name:literal $about:literal;)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Operator { $(#[doc = $about] $variant),* }
+
+        impl Operator {
+            /// All of them, in the order of reports.
+            pub const ALL: &[Operator] = &[$(Operator::$variant),*];
+
+            /// The name in reports and on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Operator::$variant => $name),* }
+            }
+
+            /// What it does to a trampoline.
+            pub fn about(self) -> &'static str {
+                match self { $(Operator::$variant => $about),* }
+            }
+        }
+    };
+}
+
+operators! {
+    DropSave "DROP_SAVE" "a register is not saved";
+    DropRestore "DROP_RESTORE" "a register is not restored";
+    RestoreOnePathOnly "RESTORE_ONE_PATH_ONLY" "a register is restored on the other way out only";
+    SkipSave "SKIP_SAVE" "a register is neither saved nor restored";
+    SwapSave "SWAP_SAVE" "two registers are saved to each other's slots";
+    SwapRestore "SWAP_RESTORE" "two registers are restored from each other's slots";
+    NarrowSave "NARROW_SAVE" "half of a register is saved";
+    StoreAfterCall "STORE_AFTER_CALL" "a register is saved after the callback";
+    ScratchIs "SCRATCH_IS" "a live register is used as scratch";
+    SlotOffset "SLOT_OFFSET" "one access to a slot is 8 bytes off";
+    FrameSize "FRAME_SIZE" "the frame has the wrong size";
+    DropAlloc "DROP_ALLOC" "the frame is not allocated";
+    TeardownMissing "TEARDOWN_MISSING" "the frame is not released";
+    TeardownMismatch "TEARDOWN_MISMATCH" "what is released is not what was allocated";
+    DropAlign "DROP_ALIGN" "the stack is not aligned";
+    FrameRecordOmit "FRAME_RECORD_OMIT" "a frame record is not stored or not linked";
+    DropArg "DROP_ARG" "an argument of the callback is not set up";
+    ArgPtrOffset "ARG_PTR_OFFSET" "the pointer to the frame is 8 bytes off";
+    RegsSpOff "REGS_SP_OFF" "the stack pointer in the frame is 8 bytes off";
+    IpOffset "IP_OFFSET" "ip is not the address of the site";
+    AddrForValue "ADDR_FOR_VALUE" "op is the address of the variable that holds it";
+    StalePcrel "STALE_PCREL" "a PC-relative operand refers to another symbol";
+    DropLrFix "DROP_LR_FIX" "the link register is not what the next function returns to";
+    WrongLink "WRONG_LINK" "the way out goes through the other link register";
+    JalrRa "JALR_RA" "the way out links";
+    CallAsJmp "CALL_AS_JMP" "a call does not link";
+    BrForRet "BR_FOR_RET" "a return is an indirect jump";
+    InvertCond "INVERT_COND" "a condition is inverted";
+    DropCond "DROP_COND" "a branch is never taken";
+    DropCall "DROP_CALL" "the callback is not called";
+    DropJump "DROP_JUMP" "a jump is not taken";
+    DropLeave "DROP_LEAVE" "a way out runs on into what follows";
+    DropPushf "DROP_PUSHF" "the flags are not pushed";
+    AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
+    DropPad "DROP_PAD" "a landing pad is missing";
+    PadKind "PAD_KIND" "a landing pad is of the wrong kind";
+    DropInt3 "DROP_INT3" "what stops speculation is missing";
+    Drop "DROP" "any other instruction is missing";
+    Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";
+    Swap "SWAP" "two neighbours with effects on SP are in the wrong order";
+}
+
+/// What an operator is applied with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// Nothing.
+    None,
+    /// A register.
+    Reg(Reg),
+    /// Two registers.
+    Regs(Reg, Reg),
+    /// A difference.
+    By(i32),
+}
+
+/// A faulty form of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault<I> {
+    /// The operator.
+    pub operator: Operator,
+    /// What it is applied with.
+    pub operand: Operand,
+    /// What stands in the instruction's place; `None` if nothing does.
+    pub insn: Option<I>,
+}
+
+/// Where [`Isa::faults`] puts the faulty forms of an instruction.
+pub struct Faults<'o, I>(&'o mut dyn FnMut(Fault<I>));
+
+impl<I> Faults<'_, I> {
+    /// The instruction is missing, and that has a name of its own.
+    pub fn drop(&mut self, operator: Operator) {
+        (self.0)(Fault { operator, operand: Operand::None, insn: None });
+    }
+
+    /// `insn` stands in its place.
+    pub fn put(&mut self, operator: Operator, operand: Operand, insn: I) {
+        (self.0)(Fault { operator, operand, insn: Some(insn) });
+    }
+
+    /// What `form` makes of a difference stands in its place, upwards and downwards.
+    pub fn off_by(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> I) {
+        for by in [by, -by] {
+            self.put(operator, Operand::By(by), form(by));
+        }
+    }
+}
+
+/// A listing with one fault, described. [`crate::isa::Backend::assemble_mutant`] makes code of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mutant {
+    /// The operator.
+    pub operator: Operator,
+    /// What it was applied with, as text; may be empty.
+    pub operand: String,
+    /// Offset of the first changed instruction in the trampoline without a fault.
+    pub offset: usize,
+    /// The changed lines: `-` or `+`, the offset, the instruction.
+    pub diff: Vec<String>,
+    number: usize,
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.operator.name())?;
+        if !self.operand.is_empty() {
+            write!(f, "({})", self.operand)?;
+        }
+        write!(f, "@{:#x}", self.offset)
+    }
+}
+
+/// Lines that are taken out, and instructions that are put in before a line.
+#[derive(Debug)]
+struct Edit<I> {
+    operator: Operator,
+    operand: Operand,
+    out: Vec<usize>,
+    put: Vec<(usize, I)>,
+}
+
+impl<I: Copy> Edit<I> {
+    fn apply<'a>(&self, listing: &Listing<'a, I>) -> Listing<'a, I> {
+        let mut lines = Vec::with_capacity(listing.lines.len() + self.put.len());
+        for at in 0..=listing.lines.len() {
+            lines.extend(self.put.iter().filter(|(before, _)| *before == at).map(|&(_, insn)| Line::Insn(insn, "")));
+            lines.extend(listing.lines.get(at).filter(|_| !self.out.contains(&at)));
+        }
+        Listing { lines, symbols: listing.symbols.clone() }
+    }
+
+    fn first(&self) -> usize {
+        self.out.iter().copied().chain(self.put.iter().map(|p| p.0)).min().unwrap_or(0)
+    }
+}
+
+/// One instruction with its line.
+struct At<I> {
+    line: usize,
+    insn: I,
+    effects: Effects,
+}
+
+/// Every edit of a listing. Some cannot be encoded, and some change nothing.
+fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I::Insn>> {
+    let code: Vec<At<I::Insn>> = listing
+        .lines
+        .iter()
+        .enumerate()
+        .filter_map(|(line, l)| match *l {
+            Line::Insn(insn, _) => Some(At { line, insn, effects: I::effects(insn) }),
+            _ => None,
+        })
+        .collect();
+    let uses = |reg: Reg| code.iter().any(|c| I::rename(c.insn, reg, reg).is_some());
+    let call = code.iter().position(|c| c.effects.flow == Flow::Call);
+    // Two registers that the contract keeps and nothing else in the trampoline keeps: one of each class.
+    let untouched = |set: RegSet| set.iter().filter(|&r| !uses(r)).last();
+    let c_keeps = I::FACTS.abi.callee_saved;
+    let live = [untouched(contract.kept.minus(c_keeps)), untouched(contract.kept.minus(contract.kept.minus(c_keeps)))];
+    let live: Vec<Reg> = live.into_iter().flatten().collect();
+
+    let mut all: Vec<Edit<I::Insn>> = Vec::new();
+    let mut sizes: Vec<Edit<I::Insn>> = Vec::new();
+    for (n, c) in code.iter().enumerate() {
+        let mut named = false;
+        I::faults(
+            c.insn,
+            &mut Faults(&mut |fault| {
+                named |= fault.insn.is_none();
+                let put: Vec<_> = fault.insn.map(|insn| (c.line, insn)).into_iter().collect();
+                let mut operator = fault.operator;
+                if operator == Operator::FrameSize {
+                    // On both sides it is a frame of another size; on one, a mismatch.
+                    operator = Operator::TeardownMismatch;
+                    match sizes.iter_mut().find(|s| s.operand == fault.operand) {
+                        Some(both) => {
+                            both.out.push(c.line);
+                            both.put.extend(&put);
+                        }
+                        None => sizes.push(Edit {
+                            operator: Operator::FrameSize,
+                            operand: fault.operand,
+                            out: vec![c.line],
+                            put: put.clone(),
+                        }),
+                    }
+                }
+                all.push(Edit { operator, operand: fault.operand, out: vec![c.line], put });
+            }),
+        );
+        if !named {
+            let (operator, operand) = missing(&c.effects, code.iter().map(|c| &c.effects));
+            all.push(Edit { operator, operand, out: vec![c.line], put: Vec::new() });
+        }
+        if matches!(c.effects.sp, SpEffect::Move(_)) || c.effects.flow == Flow::Call {
+            let put = vec![(c.line + 1, c.insn)];
+            all.push(Edit { operator: Operator::Duplicate, operand: Operand::None, out: Vec::new(), put });
+        }
+        if let (Moves::Store(slots), Some(call)) = (c.effects.moves, call)
+            && n < call
+        {
+            let put = vec![(code[call].line + 1, c.insn)];
+            all.push(Edit { operator: Operator::StoreAfterCall, operand: registers(slots), out: vec![c.line], put });
+        }
+        if let Moves::Store(Slots { first, second: None, .. }) = c.effects.moves {
+            let reloads = |other: &&At<I::Insn>| other.effects.moves == loaded(c.effects.moves);
+            let mut out: Vec<usize> = code.iter().filter(reloads).map(|c| c.line).collect();
+            if c.effects.sp != SpEffect::None {
+                out = popped(&code[n..], first);
+            }
+            if !out.is_empty() {
+                out.push(c.line);
+                all.push(Edit { operator: Operator::SkipSave, operand: Operand::Reg(first), out, put: Vec::new() });
+            }
+        }
+        if let Some(next) = code.get(n + 1).filter(|next| next.line == c.line + 1) {
+            all.extend(swapped::<I>(c, next));
+            let temporary = match (c.effects.moves, c.effects.sp, next.effects.moves) {
+                (Moves::Load(a), _, Moves::Store(b)) if a.first == b.first => Some(a.first),
+                (_, SpEffect::CopyTo(reg, _), Moves::Store(b)) if reg == b.first => Some(reg),
+                _ => None,
+            };
+            for (s, &r) in temporary.iter().flat_map(|s| live.iter().map(move |r| (*s, r))) {
+                all.push(renamed::<I>(&[c, next], s, r));
+            }
+        }
+    }
+    for s in contract.clobbered.iter().filter(|&s| uses(s)) {
+        for &r in &live {
+            all.push(renamed::<I>(&code.iter().collect::<Vec<_>>(), s, r));
+        }
+    }
+    all.extend(sizes);
+    all
+}
+
+/// The name of the fault that an instruction is missing.
+fn missing<'e>(effects: &Effects, mut others: impl Iterator<Item = &'e Effects>) -> (Operator, Operand) {
+    let operator = match (effects.moves, effects.flow, effects.sp) {
+        (Moves::Store(slots), ..) => return (Operator::DropSave, registers(slots)),
+        (Moves::Load(slots), ..) => {
+            let elsewhere = |e: &Effects| e.moves == effects.moves && !std::ptr::eq(e, effects);
+            let operator = if others.any(elsewhere) { Operator::RestoreOnePathOnly } else { Operator::DropRestore };
+            return (operator, registers(slots));
+        }
+        (_, Flow::Call, _) => Operator::DropCall,
+        (_, Flow::Branch(_), _) => Operator::DropCond,
+        (_, Flow::Jump(_), _) => Operator::DropJump,
+        (_, Flow::Leave, _) => Operator::DropLeave,
+        (_, Flow::Trap, _) => Operator::DropInt3,
+        (_, _, SpEffect::Move(by)) if by < 0 => Operator::DropAlloc,
+        (_, _, SpEffect::Move(_) | SpEffect::CopyFrom(..)) => Operator::TeardownMissing,
+        (_, _, SpEffect::Realign) => Operator::DropAlign,
+        _ => Operator::Drop,
+    };
+    (operator, Operand::None)
+}
+
+fn registers(slots: Slots) -> Operand {
+    slots.second.map_or(Operand::Reg(slots.first), |second| Operand::Regs(slots.first, second))
+}
+
+/// What loads again what this stores.
+fn loaded(moves: Moves) -> Moves {
+    match moves {
+        Moves::Store(slots) => Moves::Load(slots),
+        other => other,
+    }
+}
+
+/// The line that pops what was pushed: the last load of the register that moves SP.
+fn popped<I>(code: &[At<I>], reg: Reg) -> Vec<usize> {
+    let pops =
+        |c: &&At<I>| c.effects.sp != SpEffect::None && matches!(c.effects.moves, Moves::Load(s) if s.first == reg);
+    code.iter().rev().find(pops).map(|c| c.line).into_iter().collect()
+}
+
+/// Two neighbours: with each other's register, or in the other order.
+fn swapped<I: Isa>(a: &At<I::Insn>, b: &At<I::Insn>) -> Option<Edit<I::Insn>> {
+    let out = vec![a.line, b.line];
+    let both = match (a.effects.moves, b.effects.moves) {
+        (Moves::Store(x), Moves::Store(y)) => Some((Operator::SwapSave, x, y)),
+        (Moves::Load(x), Moves::Load(y)) => Some((Operator::SwapRestore, x, y)),
+        _ => None,
+    };
+    if let Some((operator, x, y)) = both
+        && let (None, None) = (x.second, y.second)
+        && let (Some(first), Some(second)) = (I::rename(a.insn, x.first, y.first), I::rename(b.insn, y.first, x.first))
+    {
+        let put = vec![(a.line, first), (b.line, second)];
+        return Some(Edit { operator, operand: Operand::Regs(x.first, y.first), out, put });
+    }
+    let moves_sp = |c: &At<I::Insn>| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..));
+    (moves_sp(a) && moves_sp(b)).then(|| Edit {
+        operator: Operator::Swap,
+        operand: Operand::None,
+        out,
+        put: vec![(a.line, b.insn), (b.line, a.insn)],
+    })
+}
+
+/// `from` is `to` in these instructions.
+fn renamed<I: Isa>(code: &[&At<I::Insn>], from: Reg, to: Reg) -> Edit<I::Insn> {
+    let put: Vec<_> = code.iter().filter_map(|c| Some((c.line, I::rename(c.insn, from, to)?))).collect();
+    let out = put.iter().map(|p| p.0).collect();
+    Edit { operator: Operator::ScratchIs, operand: Operand::Regs(to, from), out, put }
+}
+
+/// The code and relocations of one trampoline, to be compared with another's.
+fn code<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<Assembly> {
+    let mut assembly = Assembly::default();
+    assembly.add::<I>(spec, target, listing)?;
+    Ok(assembly)
+}
+
+/// All mutants of a trampoline: edits that can be encoded, each with code that none before it has.
+pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
+    let (mut plan, mut listing) = (Plan::default(), Listing::default());
+    generate::<I>(spec, target, &mut plan, &mut listing)?;
+    let contract = Contract::of(spec, target)?;
+    let names = Names {
+        frame: target.frame(spec.kind)?,
+        numbers: &target.numbers,
+        symbols: &listing.symbols,
+        function: spec.name,
+    };
+    let offsets = offsets::<I>(&listing, target)?;
+    let text = |insn: I::Insn| {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = I::text(insn, &names, &mut text);
+        text.replace('\t', " ")
+    };
+    let original = code::<I>(spec, target, &listing)?;
+    let mut seen = vec![(original.text().to_vec(), original.relocs)];
+    let mut mutants = Vec::new();
+    for (number, edit) in edits::<I>(&listing, &contract).into_iter().enumerate() {
+        // What the encoder refuses is no mutant: nobody could have assembled it.
+        let Ok(assembly) = code::<I>(spec, target, &edit.apply(&listing)) else { continue };
+        let bytes = (assembly.text().to_vec(), assembly.relocs);
+        if seen.contains(&bytes) {
+            continue;
+        }
+        seen.push(bytes);
+        let mut diff = Vec::new();
+        for (line, &offset) in offsets.iter().enumerate() {
+            if let (true, Some(Line::Insn(insn, _))) = (edit.out.contains(&line), listing.lines.get(line)) {
+                diff.push(format!("-{offset:4x}  {}", text(*insn)));
+            }
+            for (_, insn) in edit.put.iter().filter(|(before, _)| *before == line) {
+                diff.push(format!("+{offset:4x}  {}", text(*insn)));
+            }
+        }
+        let name = |reg: Reg| I::FACTS.abi.name(reg);
+        mutants.push(Mutant {
+            operator: edit.operator,
+            operand: match edit.operand {
+                Operand::None => String::new(),
+                Operand::Reg(reg) => name(reg).to_owned(),
+                Operand::Regs(a, b) => format!("{},{}", name(a), name(b)),
+                Operand::By(by) => format!("{by:+}"),
+            },
+            offset: offsets.get(edit.first()).copied().unwrap_or(0),
+            diff,
+            number,
+        });
+    }
+    Ok(mutants)
+}
+
+/// The offset of every line, and of the end.
+fn offsets<I: Isa>(listing: &Listing<I::Insn>, target: &Target) -> Result<Vec<usize>> {
+    let mut buffer = crate::code::CodeBuf::default();
+    let mut offsets = vec![0];
+    for line in &listing.lines {
+        if let Line::Insn(insn, _) = *line {
+            I::encode(insn, target, &mut buffer)?;
+        }
+        offsets.push(buffer.bytes.len());
+    }
+    Ok(offsets)
+}
+
+/// The listing with a mutant's fault.
+pub(crate) fn faulty<'a, I: Isa>(
+    mutant: &Mutant,
+    spec: &Spec<'a>,
+    target: &Target,
+    listing: &Listing<'a, I::Insn>,
+) -> Result<Listing<'a, I::Insn>> {
+    let all = edits::<I>(listing, &Contract::of(spec, target)?);
+    let edit = all.get(mutant.number).ok_or_else(|| {
+        crate::error::Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name))
+    })?;
+    Ok(edit.apply(listing))
+}

@@ -1,0 +1,252 @@
+//! `mutate`: inject faults into trampolines and see whether the checks notice.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use codegen::error::{Error, Result};
+use codegen::mutate::Operator;
+use tramptool::mutate::{Bug, Candidate, Ground, Judged, Outcome, Report, judge, named, sample, table};
+use tramptool::report::Partition;
+
+use super::Format;
+use super::request::parse_u64;
+use super::ui::{Style, Ui};
+
+/// Arguments of `mutate`.
+#[derive(Args)]
+#[command(after_help = after_help())]
+pub struct MutateArgs {
+    /// Trampolines to put faults into, `direct` for all direct-call trampolines, or bugs: bug:F1, bug:all [default: all
+    /// trampolines]
+    #[arg(value_name = "TRAMPOLINE")]
+    trampolines: Vec<String>,
+    /// Architecture, or `all`
+    #[arg(long, value_name = "ARCH", default_value = "all")]
+    arch: String,
+    /// Choose an option's value, or give a number another one; the others have their default
+    #[arg(long, value_name = "OPTION=VALUE")]
+    set: Vec<String>,
+    /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
+    #[arg(long, value_name = "MUTANT")]
+    only: Option<String>,
+    /// Run only so many mutants of each operator on each architecture
+    #[arg(long, value_name = "N")]
+    sample: Option<usize>,
+    /// Run only the Kth of N shares of the mutants
+    #[arg(long, value_name = "K/N")]
+    partition: Option<Partition>,
+    /// Seed of everything that is random, decimal or 0x...
+    #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
+    seed: u64,
+    /// How the report is written
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    /// Write the report to a file instead of stdout
+    #[arg(short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+fn after_help() -> String {
+    let mut text = String::from(
+        "Each mutant is a trampoline with one fault, linked and run by the same checks as `tramptool check`, which know\n\
+         nothing of it. One that no clause notices survives, and is printed with its diff. What cannot be encoded, or\n\
+         comes out byte for byte the same, is no mutant. Equivalent mutants are listed with a reason in src/mutants.toml.\n\
+         \nOperators:\n",
+    );
+    for operator in Operator::ALL {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {:22} {}", operator.name(), operator.about());
+    }
+    text + "\nExit code: 0 all are noticed, 1 some survive, 2 trouble.\n\n\
+            Examples:\n  \
+            tramptool mutate --sample 2\n  \
+            tramptool mutate ftrace_regs_caller --arch x86_64\n  \
+            tramptool mutate ftrace_caller --arch arm64 --only 'DROP_RESTORE(x8)'\n  \
+            tramptool mutate bug:F1\n  \
+            tramptool mutate --partition 1/4 --format json -o part1.json"
+}
+
+/// Run the mutants.
+///
+/// # Errors
+/// A name that is unknown, or a report that cannot be written; a mutant that survives is not an error.
+pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
+    let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
+    let mut results = Vec::new();
+    if names.is_empty() != bugs.is_empty() || args.trampolines.is_empty() {
+        if bugs.is_empty() { results.extend(faults(args)?) } else { results.extend(corpus(args, &bugs)?) }
+    } else {
+        return Err(Error::new("bugs and trampolines are given; valid: one or the other"));
+    }
+    let report = Report::new(results, args.seed);
+    let text = match args.format {
+        Format::Json => tramptool::report::json(&report)?,
+        Format::Human => {
+            let plain = Ui::plain();
+            render(&report, if args.output.is_some() { &plain } else { ui })
+        }
+    };
+    super::output::report(text, args.output.as_deref(), ui)?;
+    Ok(u8::from(report.survivors().next().is_some()))
+}
+
+/// What the names of bugs begin with.
+const BUG: &str = "bug:";
+
+fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
+    let grounds = super::request::backends(&args.arch)?
+        .into_iter()
+        .map(|b| ground(args, b.facts().name, &args.set))
+        .collect::<Result<Vec<_>>>()?;
+    let known = grounds.iter().flat_map(Ground::trampolines);
+    let names = super::request::known_trampolines(&args.trampolines, known)?;
+    let mut candidates = Vec::new();
+    for ground in &grounds {
+        candidates.extend(ground.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
+    }
+    if let Some(only) = &args.only {
+        candidates.retain(|c| named(only, &c.mutant));
+        if candidates.is_empty() {
+            let valid = Operator::ALL.iter().map(|o| o.name());
+            return Err(Error::unknown("mutant of these trampolines", only, valid));
+        }
+    }
+    select(args, &mut candidates);
+    super::ui::with_progress(|progress| judge(&candidates, None, args.seed, progress))
+}
+
+fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Vec<Judged>> {
+    let known = &table()?.bug;
+    let mut results = Vec::new();
+    for name in wanted {
+        let id = &name[BUG.len()..];
+        let bugs: Vec<&'static Bug> = known.iter().filter(|b| id == "all" || b.id.eq_ignore_ascii_case(id)).collect();
+        if bugs.is_empty() {
+            return Err(Error::unknown("bug", id, known.iter().map(|b| b.id.as_str()).chain(["all"])));
+        }
+        for bug in bugs {
+            let ground = ground(args, &bug.arch, &bug.set)?;
+            let mut candidates = ground.mutants(|name| name == bug.trampoline)?;
+            candidates.retain(|c| bug.is(c));
+            if candidates.is_empty() {
+                return Err(Error::new(format!(
+                    "src/mutants.toml: bug {}: {} has no mutant {}; see `tramptool mutate {} --arch {}`",
+                    bug.id, bug.trampoline, bug.operator, bug.trampoline, bug.arch
+                )));
+            }
+            results.extend(judge(&candidates, Some(bug), args.seed, &|_, _| {})?);
+        }
+    }
+    Ok(results)
+}
+
+fn ground(args: &MutateArgs, arch: &str, set: &[String]) -> Result<Ground> {
+    let backend = tramptool::backend(arch)?;
+    let settings = set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    let settings = super::request::settings_of(backend, &super::request::backends(&args.arch)?, &settings);
+    let target = super::request::target(backend, &settings)?;
+    let mut chosen = format!(" --arch {}", backend.facts().name);
+    for (name, value) in &settings {
+        chosen += &format!(" --set {name}={value}");
+    }
+    Ground::new(backend, target, chosen)
+}
+
+fn select(args: &MutateArgs, candidates: &mut Vec<Candidate>) {
+    if let Some(n) = args.sample {
+        sample(candidates, n, args.seed);
+    }
+    if let Some(partition) = args.partition {
+        candidates.retain(|c| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
+    }
+}
+
+/// The report as text.
+fn render(report: &Report, ui: &Ui) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(report, ui, &mut out);
+    out
+}
+
+fn percent(killed: usize, of: usize) -> String {
+    // Rounded down: 100 % are all.
+    if of == 0 { "-".to_owned() } else { format!("{}.{} %", killed * 100 / of, killed * 1000 / of % 10) }
+}
+
+fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
+    for judged in report.survivors() {
+        let what = match judged.bug {
+            Some((id, property)) => format!("bug:{id}, to be noticed by {property}, "),
+            None => String::new(),
+        };
+        let title = format!("{what}{} {}: {}", judged.arch, judged.trampoline, judged.mutant);
+        writeln!(out, "{}", ui.paint(Style::Heading, &title))?;
+        for line in &judged.diff {
+            let style = if line.starts_with('-') { Style::Left } else { Style::Right };
+            writeln!(out, "  {}", ui.paint(style, line))?;
+        }
+        if !judged.clauses.is_empty() {
+            writeln!(out, "  noticed by {} only", judged.clauses.join(" "))?;
+        }
+        if !judged.reason.is_empty() {
+            writeln!(out, "  {}", judged.reason)?;
+        }
+        writeln!(out, "  {}\n", ui.paint(Style::Quiet, &judged.replay))?;
+    }
+    let mut arches: Vec<&str> = Vec::new();
+    report.scores.iter().for_each(|s| {
+        if !arches.contains(&s.arch) {
+            arches.push(s.arch);
+        }
+    });
+    for arch in &arches {
+        writeln!(out, "{}", ui.paint(Style::Heading, arch))?;
+        writeln!(out, "  {:22}{:>8}{:>12}{:>8}{:>9}   noticed by", "", "mutants", "equivalent", "killed", "survive")?;
+        let mut sum = (0, 0, 0);
+        for s in report.scores.iter().filter(|s| s.arch == *arch) {
+            let survive = s.mutants - s.equivalent - s.killed;
+            let mut by: Vec<(&str, usize)> = s.by.iter().map(|(c, n)| (*c, *n)).collect();
+            by.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
+            let by: Vec<String> = by.into_iter().map(|(clause, n)| format!("{clause} {n}")).collect();
+            let row = format!(
+                "  {:22}{:>8}{:>12}{:>8}{:>9}   {}",
+                s.operator,
+                s.mutants,
+                or_dot(s.equivalent),
+                s.killed,
+                or_dot(survive),
+                by.join(", ")
+            );
+            writeln!(out, "{}", row.trim_end())?;
+            sum = (sum.0 + s.mutants, sum.1 + s.equivalent, sum.2 + s.killed);
+        }
+        let score = percent(sum.2, sum.0 - sum.1);
+        writeln!(out, "  {:22}{:>8}{:>12}{:>8}{:>9}   {score}\n", "all", sum.0, sum.1, sum.2, sum.0 - sum.1 - sum.2)?;
+    }
+    let bugs: BTreeMap<&str, bool> = report.results.iter().fold(BTreeMap::new(), |mut bugs, j| {
+        if let Some((id, _)) = j.bug {
+            *bugs.entry(id).or_insert(true) &= j.outcome == Outcome::Killed;
+        }
+        bugs
+    });
+    if !bugs.is_empty() {
+        let noticed: Vec<&str> = bugs.iter().filter(|(_, noticed)| **noticed).map(|(id, _)| *id).collect();
+        writeln!(out, "bugs noticed by their property, {} of {}: {}", noticed.len(), bugs.len(), noticed.join(" "))?;
+    }
+    let of = report.mutants - report.equivalent;
+    writeln!(
+        out,
+        "{} of {of} mutants killed, {}; {} more are equivalent; seed {}",
+        report.killed,
+        percent(report.killed, of),
+        report.equivalent,
+        report.seed
+    )
+}
+
+fn or_dot(n: usize) -> String {
+    if n == 0 { ".".to_owned() } else { n.to_string() }
+}

@@ -1,0 +1,403 @@
+//! The checker is checked: each fault that [`codegen::mutate`] puts into a trampoline must fail a clause.
+//!
+//! [`emu_tests::check`] sees the object and the contracts, as always; that one is faulty it must find out by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use codegen::error::{Error, Result};
+use codegen::isa::Backend;
+use codegen::mutate::{Mutant, Operator};
+use codegen::obj;
+use codegen::spec::Kind;
+use codegen::target::Target;
+use emu_tests::{Clause, Filter, Progress, Suite, Verdict};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::suite;
+
+/// One architecture under one set of options.
+pub struct Ground {
+    backend: &'static dyn Backend,
+    target: Target,
+    trampolines: Vec<(String, Kind)>,
+    /// Without a fault.
+    suite: Suite,
+    /// The arguments that choose this architecture and these options.
+    chosen: String,
+}
+
+impl Ground {
+    /// Everything that `target` has; `chosen` are the arguments that say so.
+    ///
+    /// # Errors
+    /// What generation refuses.
+    pub fn new(backend: &'static dyn Backend, target: Target, chosen: String) -> Result<Ground> {
+        let suite = suite::suite(backend, &target)?;
+        Ok(Ground { trampolines: suite::trampolines(&target), backend, target, suite, chosen })
+    }
+
+    /// The architecture.
+    pub fn arch(&self) -> &'static str {
+        self.target.facts.name
+    }
+
+    /// The names of its trampolines.
+    pub fn trampolines(&self) -> impl Iterator<Item = &str> + Clone {
+        self.trampolines.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// All mutants of the trampolines for which `wanted` holds.
+    ///
+    /// # Errors
+    /// What generation refuses.
+    pub fn mutants(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Candidate<'_>>> {
+        let mut all = Vec::new();
+        for (which, spec) in suite::specs(&self.trampolines).iter().enumerate().filter(|(_, s)| wanted(s.name)) {
+            let mutants = self.backend.mutants(spec, &self.target)?;
+            all.extend(mutants.into_iter().map(|mutant| Candidate { ground: self, which, mutant }));
+        }
+        Ok(all)
+    }
+}
+
+/// A mutant that may be run.
+pub struct Candidate<'g> {
+    ground: &'g Ground,
+    which: usize,
+    /// The fault.
+    pub mutant: Mutant,
+}
+
+impl Candidate<'_> {
+    /// The architecture.
+    pub fn arch(&self) -> &'static str {
+        self.ground.arch()
+    }
+
+    /// The trampoline with the fault.
+    pub fn trampoline(&self) -> &str {
+        &self.ground.trampolines[self.which].0
+    }
+
+    /// The clauses that fail: those of the first failing case, or of all.
+    fn clauses(&self, seed: u64, first_failure: bool) -> Result<Vec<&'static str>> {
+        let Ground { backend, target, trampolines, suite, .. } = self.ground;
+        let specs = suite::specs(trampolines);
+        let object = obj::write(&backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target)?;
+        let faulty = [Suite {
+            backend: *backend,
+            objects: vec![("mutant".to_owned(), object)],
+            contracts: suite.contracts.clone(),
+            deviations: Vec::new(),
+            slots: suite.slots.clone(),
+            stubs: false,
+            options: String::new(),
+            replay: String::new(),
+            op_offsets: suite.op_offsets,
+            notes: BTreeMap::new(),
+        }];
+        let mut filter = Filter { concerning: Some(self.trampoline().to_owned()), first_failure, ..Filter::default() };
+        let failing = |filter: &Filter| -> Result<Vec<&'static str>> {
+            // Half of an address without its other half does not link.
+            let Ok(report) = emu_tests::check(&faulty, filter, seed, &|_, _| {}) else { return Ok(vec![LINKER]) };
+            let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
+            let failed: BTreeSet<Clause> = failed.filter(|c| *c != Clause::Coverage).collect();
+            Ok(failed.into_iter().map(Clause::name).collect())
+        };
+        // Most die on any function: one with a few arguments, before all of them.
+        if first_failure && !matches!(self.ground.trampolines[self.which].1, Kind::Direct(_)) {
+            filter.function = Some(QUICK.to_owned());
+            let failed = failing(&filter)?;
+            if !failed.is_empty() {
+                return Ok(failed);
+            }
+            filter.function = None;
+        }
+        failing(&filter)
+    }
+}
+
+/// Stands among the clauses for a mutant that no linker lets through.
+const LINKER: &str = "link";
+
+/// The function on which a mutant is run first.
+const QUICK: &str = "args3";
+
+/// What became of a mutant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// A clause failed.
+    Killed,
+    /// No clause failed.
+    Survived,
+    /// No clause failed, and none can: it does what the original does.
+    Equivalent,
+}
+
+/// A mutant that was run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Judged {
+    /// The architecture.
+    pub arch: &'static str,
+    /// The trampoline.
+    pub trampoline: String,
+    /// The operator.
+    pub operator: &'static str,
+    /// Operator, operand and offset.
+    pub mutant: String,
+    /// The changed lines.
+    pub diff: Vec<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The clauses that failed in the first case that failed; for a bug of the corpus, in all cases.
+    pub clauses: Vec<&'static str>,
+    /// Why it survives, if that is known.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: &'static str,
+    /// The bug of the corpus that it rebuilds, and the property that must notice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bug: Option<(&'static str, &'static str)>,
+    /// The command that runs exactly this one.
+    pub replay: String,
+}
+
+/// How the mutants of one operator on one architecture fared.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Score {
+    /// The architecture.
+    pub arch: &'static str,
+    /// The operator.
+    pub operator: &'static str,
+    /// Mutants run.
+    pub mutants: usize,
+    /// Of these, equivalent to the original.
+    pub equivalent: usize,
+    /// Of these, noticed.
+    pub killed: usize,
+    /// How often each clause was among those that noticed.
+    pub by: BTreeMap<&'static str, usize>,
+}
+
+/// Everything that a run found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// The format's version.
+    pub version: u32,
+    /// The seed of all random values and of the sample.
+    pub seed: u64,
+    /// Mutants run.
+    pub mutants: usize,
+    /// Of these, equivalent to the original.
+    pub equivalent: usize,
+    /// Of these, noticed.
+    pub killed: usize,
+    /// By architecture and operator.
+    pub scores: Vec<Score>,
+    /// One by one.
+    pub results: Vec<Judged>,
+}
+
+impl Report {
+    /// Sum up.
+    pub fn new(results: Vec<Judged>, seed: u64) -> Report {
+        let mut scores: Vec<Score> = Vec::new();
+        let order = |name: &str| Operator::ALL.iter().position(|o| o.name() == name);
+        for judged in &results {
+            let same = |s: &Score| (s.arch, s.operator) == (judged.arch, judged.operator);
+            let i = scores.iter().position(same).unwrap_or_else(|| {
+                scores.push(Score { arch: judged.arch, operator: judged.operator, ..Score::default() });
+                scores.len() - 1
+            });
+            scores[i].mutants += 1;
+            scores[i].equivalent += usize::from(judged.outcome == Outcome::Equivalent);
+            scores[i].killed += usize::from(judged.outcome == Outcome::Killed);
+            for clause in &judged.clauses {
+                *scores[i].by.entry(clause).or_default() += 1;
+            }
+        }
+        scores.sort_by_key(|s| order(s.operator));
+        let sum = |of: fn(&Score) -> usize| scores.iter().map(of).sum();
+        Report {
+            version: 1,
+            seed,
+            mutants: results.len(),
+            equivalent: sum(|s| s.equivalent),
+            killed: sum(|s| s.killed),
+            scores,
+            results,
+        }
+    }
+
+    /// Those that nothing noticed and something could.
+    pub fn survivors(&self) -> impl Iterator<Item = &Judged> {
+        self.results.iter().filter(|j| j.outcome == Outcome::Survived)
+    }
+}
+
+/// A description of mutants.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// The architecture; `*` at the end stands for anything.
+    pub arch: String,
+    /// The trampoline; `*` at the end stands for anything.
+    pub trampoline: String,
+    /// The operator, with or without operand; `*` for any.
+    pub operator: String,
+    /// A piece of the diff.
+    #[serde(default)]
+    pub line: String,
+    /// Why they survive.
+    pub reason: String,
+}
+
+/// A bug that shipped, rebuilt.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bug {
+    /// The corpus' name for it.
+    pub id: String,
+    /// The architecture.
+    pub arch: String,
+    /// The trampoline.
+    pub trampoline: String,
+    /// Options, `name=value`, under which the trampoline can have it.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// The operator, with its operand where it has one.
+    pub operator: String,
+    /// A piece of the diff, where there would be several.
+    #[serde(default)]
+    pub line: String,
+    /// The property that must notice.
+    pub property: String,
+    /// What happened.
+    pub about: String,
+}
+
+/// What is known of mutants.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// They do what the original does.
+    #[serde(default)]
+    pub equivalent: Vec<Known>,
+    /// The checker ought to notice, and does not yet.
+    #[serde(default)]
+    pub gap: Vec<Known>,
+    /// Bugs of the corpus.
+    #[serde(default)]
+    pub bug: Vec<Bug>,
+}
+
+/// The table that is part of the tool.
+///
+/// # Errors
+/// It does not parse.
+pub fn table() -> Result<&'static Table> {
+    static TABLE: std::sync::OnceLock<std::result::Result<Table, String>> = std::sync::OnceLock::new();
+    let parsed = TABLE.get_or_init(|| toml::from_str(include_str!("mutants.toml")).map_err(|e| e.to_string()));
+    parsed.as_ref().map_err(|e| Error::new(format!("src/mutants.toml: {e}")))
+}
+
+fn fits(pattern: &str, text: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => text.starts_with(start),
+        None => text == pattern,
+    }
+}
+
+/// Is `pattern` the name of this mutant, with or without the offset, with or without the operand?
+pub fn named(pattern: &str, mutant: &Mutant) -> bool {
+    let full = mutant.to_string();
+    let without_offset = full.split('@').next().unwrap_or_default();
+    [full.as_str(), without_offset, mutant.operator.name()].contains(&pattern)
+}
+
+impl Known {
+    /// Does it describe this mutant?
+    pub fn describes(&self, candidate: &Candidate) -> bool {
+        let mutant = &candidate.mutant;
+        fits(&self.arch, candidate.arch())
+            && fits(&self.trampoline, candidate.trampoline())
+            && (named(&self.operator, mutant) || self.operator == "*")
+            && mutant.diff.iter().any(|line| line.contains(&self.line))
+    }
+}
+
+impl Bug {
+    /// Is this mutant the bug?
+    pub fn is(&self, candidate: &Candidate) -> bool {
+        let mutant = &candidate.mutant;
+        candidate.arch() == self.arch
+            && candidate.trampoline() == self.trampoline
+            && named(&self.operator, mutant)
+            && mutant.diff.iter().any(|line| line.contains(&self.line))
+    }
+}
+
+/// Keep `n` of each operator on each architecture, the same ones for the same seed.
+pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
+    let rank = |c: &Candidate| {
+        let mut hasher = DefaultHasher::new();
+        (seed, c.trampoline(), c.mutant.to_string()).hash(&mut hasher);
+        hasher.finish()
+    };
+    let mut classes: BTreeMap<(&str, Operator), Vec<u64>> = BTreeMap::new();
+    for c in candidates.iter() {
+        classes.entry((c.arch(), c.mutant.operator)).or_default().push(rank(c));
+    }
+    for ranks in classes.values_mut() {
+        ranks.sort_unstable();
+        ranks.truncate(n);
+    }
+    candidates.retain(|c| classes[&(c.arch(), c.mutant.operator)].contains(&rank(c)));
+}
+
+/// Run mutants. With `bug`, every case of each is run, and its property must be among those that fail.
+///
+/// # Errors
+/// A mutant that cannot be put before the judge.
+pub fn judge(
+    candidates: &[Candidate],
+    bug: Option<&'static Bug>,
+    seed: u64,
+    progress: Progress,
+) -> Result<Vec<Judged>> {
+    let table = table()?;
+    let (done, all) = (AtomicU64::new(0), candidates.len() as u64);
+    let judge = |c: &Candidate| -> Result<Judged> {
+        let clauses = c.clauses(seed, bug.is_none())?;
+        let known = |list: &'static [Known]| list.iter().find(|k| k.describes(c)).map(|k| k.reason.as_str());
+        let noticed = bug.map_or(!clauses.is_empty(), |b| clauses.contains(&b.property.as_str()));
+        let (outcome, reason) = match (noticed, known(&table.equivalent)) {
+            (true, _) => (Outcome::Killed, ""),
+            (false, Some(reason)) => (Outcome::Equivalent, reason),
+            (false, None) => (Outcome::Survived, known(&table.gap).unwrap_or("")),
+        };
+        let replay = match bug {
+            Some(bug) => format!("tramptool mutate bug:{} --seed {seed}", bug.id),
+            None => {
+                format!("tramptool mutate {}{} --only '{}' --seed {seed}", c.trampoline(), c.ground.chosen, c.mutant)
+            }
+        };
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+        Ok(Judged {
+            arch: c.arch(),
+            trampoline: c.trampoline().to_owned(),
+            operator: c.mutant.operator.name(),
+            mutant: c.mutant.to_string(),
+            diff: c.mutant.diff.clone(),
+            outcome,
+            clauses,
+            reason,
+            bug: bug.map(|b| (b.id.as_str(), b.property.as_str())),
+            replay,
+        })
+    };
+    candidates.par_iter().map(judge).collect()
+}
