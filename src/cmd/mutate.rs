@@ -173,7 +173,7 @@ fn render(report: &Report, ui: &Ui) -> String {
 
 fn percent(killed: usize, of: usize) -> String {
     // Rounded down: 100 % are all.
-    if of == 0 { "-".to_owned() } else { format!("{}.{} %", killed * 100 / of, killed * 1000 / of % 10) }
+    (killed * 1000).checked_div(of).map_or("-".to_owned(), |tenths| format!("{}.{} %", tenths / 10, tenths % 10))
 }
 
 fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
