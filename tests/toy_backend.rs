@@ -101,6 +101,9 @@ static MACHINE: Machine = Machine {
     trap: &[],
     ret: &[],
     disassembler: ("", "", &[]),
+    branch: |_, _| None,
+    pads: &[],
+    record: 0,
     e_flags_abi: 0,
     entry_sp: &[0],
 };

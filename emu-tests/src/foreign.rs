@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use codegen::abi::RegSet;
 use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
-use codegen::frame::{Back, Content, Field, FrameLayout};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record};
 use codegen::isa::Backend;
 use codegen::spec::{Direct, Kind, Regs};
 use codegen::target::Facts;
@@ -132,6 +132,16 @@ struct TrampolineIn {
     /// What SP is a multiple of where C code is called, in bytes.
     #[schemars(with = "u32")]
     stack_align: Spanned<u32>,
+    /// Something may branch here indirectly, and where this code goes indirectly there is a landing pad.
+    #[serde(default)]
+    landing_pad: bool,
+    /// The return addresses that a walk of frame records from the callback finds before those of the traced function's
+    /// caller: `pc`, `parent-ip`.
+    #[serde(default)]
+    records: Vec<RecordIn>,
+    /// In the callback the frame pointer is the frame's address with bit 0 set.
+    #[serde(default)]
+    marks_regs: bool,
     /// What is known not to hold.
     #[serde(default)]
     deviation: Vec<DeviationIn>,
@@ -154,6 +164,15 @@ enum KindIn {
     StubGraph,
     /// `ftrace_stub_direct_tramp`.
     StubDirect,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum RecordIn {
+    /// The address where the traced function goes on.
+    Pc,
+    /// The return address of the traced function.
+    ParentIp,
 }
 
 #[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +200,15 @@ struct DeviationIn {
 /// The JSON schema of contracts.
 pub fn contract_schema() -> Schema {
     schema_for!(FileIn)
+}
+
+impl RecordIn {
+    fn content(self) -> Content {
+        match self {
+            RecordIn::Pc => Content::Pc,
+            RecordIn::ParentIp => Content::ParentIp,
+        }
+    }
 }
 
 /// Objects with trampolines, and their contract.
@@ -284,7 +312,7 @@ impl Reader<'_> {
                 self.at(t.stack_align.span().start, format!("stack-align = {align}; valid: a power of 2 to 64"))
             );
         }
-        let frame = match &t.frame {
+        let mut frame = match &t.frame {
             None => FrameLayout::empty(),
             Some(name) => match frames.get(name.get_ref()) {
                 Some(frame) => self.frame(frame, facts)?,
@@ -294,6 +322,8 @@ impl Reader<'_> {
                 }
             },
         };
+        // A layout lists records in the order in which they are linked: the last one is found first.
+        frame.records = t.records.iter().rev().map(|r| Record { symbol: "", offset: 0, ret: r.content() }).collect();
         let (abi_kept, abi_clobbered) = promised(kind, facts);
         let both = abi_kept.union(abi_clobbered);
         let base = if t.promises == Promise::Transparent { both } else { abi_kept };
@@ -312,6 +342,8 @@ impl Reader<'_> {
             early_direct: t.early_direct,
             stack_align: align,
             realigned: false,
+            landing_pad: t.landing_pad,
+            marks_regs: t.marks_regs,
         })
     }
 

@@ -7,11 +7,13 @@
 mod cpu;
 mod disasm;
 mod fixture;
+mod flow;
 mod foreign;
 mod report;
 mod rng;
 mod run;
 mod trace;
+mod unwind;
 
 pub use cpu::engine_version;
 pub use fixture::{Fixture, Function, functions};

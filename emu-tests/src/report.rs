@@ -19,6 +19,10 @@ pub enum Clause {
     P9,
     P10,
     P11,
+    P12,
+    P13,
+    P14,
+    P15,
     #[serde(rename = "coverage")]
     Coverage,
 }
@@ -31,7 +35,7 @@ impl std::fmt::Display for Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Clause; 11] = [
+    pub const ALL: [Clause; 15] = [
         Clause::P1,
         Clause::P2,
         Clause::P3,
@@ -42,6 +46,10 @@ impl Clause {
         Clause::P9,
         Clause::P10,
         Clause::P11,
+        Clause::P12,
+        Clause::P13,
+        Clause::P14,
+        Clause::P15,
         Clause::Coverage,
     ];
 
@@ -58,6 +66,10 @@ impl Clause {
             Clause::P9 => "P9",
             Clause::P10 => "P10",
             Clause::P11 => "P11",
+            Clause::P12 => "P12",
+            Clause::P13 => "P13",
+            Clause::P14 => "P14",
+            Clause::P15 => "P15",
             Clause::Coverage => "coverage",
         }
     }
@@ -75,6 +87,10 @@ impl Clause {
             Clause::P9 => "return address and next hop on every way out",
             Clause::P10 => "what the callback is given",
             Clause::P11 => "what the callback decided takes effect",
+            Clause::P12 => "unwind table at every instruction, frame records in callbacks",
+            Clause::P13 => "landing pads fit the branches that reach them",
+            Clause::P14 => "calls and returns are paired",
+            Clause::P15 => "traps where only speculation goes",
             Clause::Coverage => "every instruction was executed",
         }
     }

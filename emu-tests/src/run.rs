@@ -25,6 +25,7 @@ use crate::rng::Rng;
 use crate::trace::{
     self, CALLBACK, Cell, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
 };
+use crate::unwind::Table;
 
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
@@ -191,6 +192,8 @@ pub(crate) struct Case {
     pub handler: Handler,
     pub seed: u64,
     pub sret: bool,
+    /// Compare the unwind table with the CPU before every instruction.
+    pub unwind: bool,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
     pub new_results: [u64; 2],
@@ -521,9 +524,15 @@ impl<'s> Bench<'s> {
             fill(symbol.address, size, TRAMPOLINE + i as u8);
             ranges.push((symbol.address, size));
         }
-        for (start, _) in &ranges {
+        let mut instructions = Vec::new();
+        for (start, size) in &ranges {
             cells[(start - base) as usize].marks |= ENTRY;
+            for insn in decode(registers.machine, image.bytes(*start, *size as usize).unwrap_or_default(), *start)? {
+                cells[(insn.at - base) as usize].branch = insn.branch.map(|b| (b, insn.size));
+                instructions.push(insn.at);
+            }
         }
+        let table = Table::read(&image, registers.abi, instructions.into_iter());
         for (symbol, mark) in
             [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
         {
@@ -545,6 +554,7 @@ impl<'s> Bench<'s> {
             base,
             cells,
             garbage: garbage.clone(),
+            table: Some(Rc::new(table)),
             ..Trace::default()
         };
         let mut uc = load(suite.backend, &image, trace)?;
@@ -679,7 +689,7 @@ impl<'s> Bench<'s> {
 
     fn cases(&self, attach: usize, contract: &Contract, filter: &Filter) -> Vec<Arc<Case>> {
         let abi = self.registers.abi;
-        let mut cases = Vec::new();
+        let (mut cases, mut first) = (Vec::new(), None);
         for (i, f) in self.functions.iter().enumerate() {
             if filter.function.as_ref().is_some_and(|name| *name != f.name) || f.name.ends_with(LIVEPATCH) {
                 continue;
@@ -691,6 +701,7 @@ impl<'s> Bench<'s> {
             {
                 continue;
             }
+            let first = *first.get_or_insert(i);
             for situation in Situation::all(contract).into_iter().filter(|s| self.can(*s)) {
                 let name = situation.name();
                 if filter.situation.as_ref().is_some_and(|s| *s != name) || (situation.ip && f.livepatch.is_none()) {
@@ -708,6 +719,7 @@ impl<'s> Bench<'s> {
                             attach,
                             function: i,
                             situation,
+                            unwind: i == first && handler == Handler::General && !situation.args,
                             handler,
                             seed: case_seed,
                             sret: f.sret,
@@ -876,7 +888,12 @@ impl<'s> Bench<'s> {
             put_word(&mut self.uc, self.op_cell.1, early);
         }
         for &slot in &self.slots {
-            write_code(&mut self.uc, &[self.suite.backend.patch_call(slot, func)?])?;
+            let mut call = self.suite.backend.patch_call(slot, func)?;
+            if case.situation.stub == Some(Kind::Stub) {
+                // As it was linked, before the kernel wrote to it.
+                call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
+            }
+            write_code(&mut self.uc, &[call])?;
         }
         self.prepared = Some((func, early));
         Ok(())
@@ -1216,6 +1233,9 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
         (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
         (Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect, Clause::P3) => "runs before the function: no results yet",
+        (_, Clause::P12) => "it has no unwind table, and its contract no frame records",
+        (_, Clause::P13) => "its contract asks for no landing pads",
+        (_, Clause::P15) => "no return of it is predicted to go where none goes, or a trap there means nothing",
         (Kind::StubDirect, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
         (Kind::Direct(_), Clause::P11) => "its callee decides nothing",
         _ => "nothing of this kind in the cases run",
