@@ -38,8 +38,10 @@ pub struct Contract {
     pub stack_align: u32,
     /// That alignment holds whatever the site's stack was.
     pub realigned: bool,
-    /// Something may branch here indirectly, and where this code goes indirectly there is a landing pad.
+    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
     pub landing_pad: bool,
+    /// Returns on the way out that have no call on the return-address stack.
+    pub unpaired: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
 }
@@ -99,7 +101,8 @@ impl Contract {
             early_direct: target.op_from_site && spec.kind == Kind::Entry(Regs::Args),
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
-            landing_pad: target.landing_pad && spec.kind != Kind::Return,
+            landing_pad: target.landing_pad,
+            unpaired: if spec.kind == Kind::Return { target.facts.exit_unpaired } else { 0 },
             marks_regs: target.marks_regs && spec.kind == Kind::Entry(Regs::All),
         })
     }
@@ -273,7 +276,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 16)?;
+        let mut s = serializer.serialize_struct("Contract", 17)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("handler", "general registers only")?;
         s.serialize_field("kept", &self.reg_names(self.kept))?;
@@ -284,6 +287,7 @@ impl Serialize for Contract {
         s.serialize_field("stack_align", &self.stack_align)?;
         s.serialize_field("stack_realigned", &self.realigned)?;
         s.serialize_field("landing_pad", &self.landing_pad)?;
+        s.serialize_field("unpaired_returns", &self.unpaired)?;
         s.serialize_field("frame_pointer_marks_regs", &self.marks_regs)?;
         s.serialize_field("frame_struct", self.frame.c_struct)?;
         s.serialize_field("frame_struct_bytes", &self.frame.c_size)?;

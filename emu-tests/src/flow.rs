@@ -2,6 +2,7 @@
 //! engine enforces none of it.
 
 use codegen::machine::{Branch, Lands};
+use codegen::spec::Kind;
 
 use crate::cpu::Uc;
 use crate::report::Clause;
@@ -20,6 +21,8 @@ pub(crate) struct Taken {
 pub(crate) struct ReturnStack {
     stack: Vec<u64>,
     mispredicted: u64,
+    /// Returns that found the stack empty.
+    unpaired: u64,
 }
 
 impl ReturnStack {
@@ -27,7 +30,7 @@ impl ReturnStack {
     pub fn begin(&mut self, resume: Option<u64>) {
         self.stack.clear();
         self.stack.extend(resume);
-        self.mispredicted = 0;
+        (self.mispredicted, self.unpaired) = (0, 0);
     }
 }
 
@@ -59,7 +62,13 @@ impl Trace {
 
     /// A return goes to `pc`. Speculation went to what the stack had.
     fn predict(&mut self, uc: &mut Uc, pc: u64) {
-        let Some(predicted) = self.returns.stack.pop().filter(|p| *p != pc) else { return };
+        let Some(predicted) = self.returns.stack.pop() else {
+            self.returns.unpaired += 1;
+            return;
+        };
+        if predicted == pc {
+            return;
+        }
         self.returns.mispredicted += 1;
         let trap = self.registers.map_or(&[][..], |r| r.machine.trap);
         if self.region(predicted) >= TRAMPOLINE && !trap.is_empty() {
@@ -76,7 +85,7 @@ impl Trace {
 
     /// Something may branch indirectly to the entry of trampoline `index`.
     pub(crate) fn check_entry(&mut self, uc: &mut Uc, pc: u64, index: usize) {
-        if self.contracts.get(index).is_some_and(|c| c.landing_pad) {
+        if self.contracts.get(index).is_some_and(|c| c.landing_pad && c.kind != Kind::Return) {
             self.check_pad(uc, index, "landing pad at the entry", Lands::Call, pc);
         }
     }
@@ -95,6 +104,8 @@ impl Trace {
     /// The traced function goes on, or its parent does.
     pub(crate) fn check_returns(&mut self, pc: u64) {
         self.check(Clause::P14, "calls without a return", 0, self.returns.stack.len() as u64, pc);
+        let unpaired = self.contracts.get(self.trampoline()).map_or(0, |c| c.unpaired);
+        self.check(Clause::P14, "returns without a call", unpaired.into(), self.returns.unpaired, pc);
         // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
         if self.exiting.is_none() {
             self.check(Clause::P14, "returns that do not go behind their call", 0, self.returns.mispredicted, pc);

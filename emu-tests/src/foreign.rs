@@ -132,9 +132,12 @@ struct TrampolineIn {
     /// What SP is a multiple of where C code is called, in bytes.
     #[schemars(with = "u32")]
     stack_align: Spanned<u32>,
-    /// Something may branch here indirectly, and where this code goes indirectly there is a landing pad.
+    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
     #[serde(default)]
     landing_pad: bool,
+    /// Returns on the way out that have no call on the return-address stack.
+    #[serde(default)]
+    unpaired: u32,
     /// The return addresses that a walk of frame records from the callback finds before those of the traced function's
     /// caller: `pc`, `parent-ip`.
     #[serde(default)]
@@ -343,6 +346,7 @@ impl Reader<'_> {
             stack_align: align,
             realigned: false,
             landing_pad: t.landing_pad,
+            unpaired: t.unpaired,
             marks_regs: t.marks_regs,
         })
     }

@@ -27,6 +27,9 @@ use crate::trace::{
 };
 use crate::unwind::Table;
 
+/// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
+/// carried along shows.
+const BASE: u64 = 0x7f_ffff_f000;
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
 /// Bytes below SP that hold garbage.
@@ -192,8 +195,8 @@ pub(crate) struct Case {
     pub handler: Handler,
     pub seed: u64,
     pub sret: bool,
-    /// Compare the unwind table with the CPU before every instruction.
-    pub unwind: bool,
+    /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
+    pub closely: bool,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
     pub new_results: [u64; 2],
@@ -492,9 +495,14 @@ impl<'s> Bench<'s> {
         let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
         let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
         let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
-        let inputs: Vec<Input> = judged.chain(ours.map(|(name, bytes)| Input { name, bytes })).collect();
+        let ours = ours.map(|(name, bytes)| Input { name, bytes });
+        // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
+        // code and data must not have the same offset in their pages.
+        let inputs: Vec<Input> =
+            if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
         let stub = suite.stubs.then_some(suite.backend.machine().ret);
-        let options = Options { first: if suite.stubs { suite.objects.len() } else { 0 }, stub, ..Options::default() };
+        let first = if suite.stubs { suite.objects.len() } else { 0 };
+        let options = Options { base: BASE, first, stub, ..Options::default() };
         let linked = link(suite.backend, &inputs, &options)?;
         let image = Image::from_elf(&linked.to_elf()?)?;
         let address = |symbol: &str| {
@@ -719,7 +727,7 @@ impl<'s> Bench<'s> {
                             attach,
                             function: i,
                             situation,
-                            unwind: i == first && handler == Handler::General && !situation.args,
+                            closely: i == first && handler == Handler::General && !situation.args,
                             handler,
                             seed: case_seed,
                             sret: f.sret,

@@ -295,7 +295,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let event = (t.current.is_some() && region == FUNCTION)
         || (t.enabled && by.is_some())
         || (t.enabled && mark != 0)
-        || (region >= TRAMPOLINE && (region != t.current_region || t.case.unwind || t.recording.is_some()));
+        || (region >= TRAMPOLINE && (region != t.current_region || t.case.closely || t.recording.is_some()));
     let came_from = std::mem::replace(&mut t.current_region, region);
     // A store is judged at the next instruction, when SP is what the storing one made it.
     if let (Some(low), Some(registers)) = (t.lowest_store.take(), t.registers) {
@@ -340,8 +340,11 @@ impl Trace {
             if region != came_from && mark & ENTRY != 0 {
                 self.check_entry(uc, pc, index);
             }
-            if self.case.unwind && self.current == Some(index) {
+            if self.case.closely && self.current == Some(index) {
                 self.unwind(uc, pc);
+            }
+            if self.case.closely && self.current.is_some() {
+                self.interrupt(uc, registers, pc);
             }
         }
         if self.enabled && self.current.is_some() {
@@ -649,6 +652,19 @@ impl Trace {
             if !put_word(uc, at, value) {
                 self.fail(Clause::P11, "store through fregs", None, (value, at), 0);
             }
+        }
+    }
+
+    /// An interrupt handler uses the stack below SP: nothing that is there is there afterwards.
+    fn interrupt(&mut self, uc: &mut Uc, registers: Registers, pc: u64) {
+        let sp = registers.sp(uc);
+        // Another part of the garbage at each instruction.
+        let from = 8 * (pc / 2 % 64) as usize;
+        let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
+        let _ = uc.mem_write(sp.wrapping_sub(SCRIBBLE), below);
+        let slot = |at: u64| (at.wrapping_sub(STACK_TOP - STACK_SIZE) / 8) as usize;
+        if let Some(gone) = self.written.get_mut(slot(sp.wrapping_sub(SCRIBBLE))..slot(sp)) {
+            gone.fill(0);
         }
     }
 
