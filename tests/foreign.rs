@@ -107,7 +107,7 @@ fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     refused(("stack-align = 8", "stack-align = 8\nsite = 1"), 11, &["unknown field `site`", "`slot`"]);
     refused(("about = \"a direct-call trampoline\"", ""), 1, &["missing field `about`"]);
     let deviation = "stack-align = 8\ndeviation = [{ clause = \"P99\", place = \"*\", reason = \"\" }]";
-    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P11, coverage"]);
+    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P15, coverage"]);
 }
 
 #[test]

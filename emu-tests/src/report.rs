@@ -12,6 +12,7 @@ pub enum Clause {
     P1,
     P2,
     P3,
+    P4,
     P5,
     P6,
     P7,
@@ -35,10 +36,11 @@ impl std::fmt::Display for Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Clause; 15] = [
+    pub const ALL: [Clause; 16] = [
         Clause::P1,
         Clause::P2,
         Clause::P3,
+        Clause::P4,
         Clause::P5,
         Clause::P6,
         Clause::P7,
@@ -59,6 +61,7 @@ impl Clause {
             Clause::P1 => "P1",
             Clause::P2 => "P2",
             Clause::P3 => "P3",
+            Clause::P4 => "P4",
             Clause::P5 => "P5",
             Clause::P6 => "P6",
             Clause::P7 => "P7",
@@ -80,6 +83,7 @@ impl Clause {
             Clause::P1 => "argument registers when the traced function goes on",
             Clause::P2 => "vector registers when the traced function goes on",
             Clause::P3 => "result registers when the parent goes on",
+            Clause::P4 => "scratch registers, where the contract keeps every register",
             Clause::P5 => "callee-saved and platform registers on every way out",
             Clause::P6 => "flags where promised, control words always",
             Clause::P7 => "stack pointer, and memory outside the frame",

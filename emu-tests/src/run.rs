@@ -1241,6 +1241,7 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
         (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
         (Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect, Clause::P3) => "runs before the function: no results yet",
+        (_, Clause::P4) => "its contract lets scratch registers go",
         (_, Clause::P12) => "it has no unwind table, and its contract no frame records",
         (_, Clause::P13) => "its contract asks for no landing pads",
         (_, Clause::P15) => "no return of it is predicted to go where none goes, or a trap there means nothing",

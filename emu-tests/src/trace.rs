@@ -499,6 +499,7 @@ impl Trace {
         let Some(a) = self.activations.last() else { return };
         let (expect, kept, flags_kept) = (a.expect.clone(), a.kept, a.flags_kept);
         let args = RegSet::of(registers.abi.args).union(registers.abi.hidden);
+        let c_keeps = registers.abi.callee_saved.union(registers.abi.platform);
         let t = self.trampoline();
         for reg in registers.abi.callee_saved.union(registers.abi.caller_saved).union(registers.abi.platform).iter() {
             let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
@@ -507,7 +508,11 @@ impl Trace {
                 if want == have { fate.0 += 1 } else { fate.1 += 1 }
             }
             if kept.contains(reg) {
-                let clause = if args.contains(reg) { Clause::P1 } else { Clause::P5 };
+                let clause = match (args.contains(reg), c_keeps.contains(reg)) {
+                    (true, _) => Clause::P1,
+                    (false, true) => Clause::P5,
+                    (false, false) => Clause::P4,
+                };
                 self.checks[t][clause as usize] += 1;
                 if want != have {
                     self.fail(clause, registers.abi.name(reg), Some(reg), (want, have), pc);
