@@ -37,6 +37,9 @@ struct FileIn {
     trampoline: Vec<TrampolineIn>,
 }
 
+/// Bytes of the largest frame. The checker reads all of it whenever a callback is called.
+const LARGEST: i32 = 4096;
+
 /// Offsets of members of `struct ftrace_ops`, in bytes.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -54,7 +57,8 @@ struct FrameIn {
     /// The C name.
     r#struct: String,
     /// `sizeof`, in bytes.
-    size: i32,
+    #[schemars(with = "i32")]
+    size: Spanned<i32>,
     /// The fields that a callback may rely on.
     field: Vec<FieldIn>,
 }
@@ -287,7 +291,7 @@ impl Reader<'_> {
         frames: &BTreeMap<String, FrameIn>,
         facts: &'static Facts,
     ) -> Result<Contract> {
-        let most = facts.abi.args.len() as u8;
+        let most = facts.abi.args.len() as u8 - u8::from(t.ip);
         let args = match (&t.args, t.kind) {
             (Some(n), KindIn::Direct) if *n.get_ref() > most => {
                 return Err(self.at(n.span().start, format!("args = {}; valid: 0 to {most}", n.get_ref())));
@@ -364,11 +368,15 @@ impl Reader<'_> {
     }
 
     fn frame(&self, frame: &FrameIn, facts: &Facts) -> Result<FrameLayout> {
+        let size = *frame.size.get_ref();
+        if !(0..=LARGEST).contains(&size) {
+            return Err(self.at(frame.size.span().start, format!("size = {size}; valid: 0 to {LARGEST}")));
+        }
         let mut fields = Vec::new();
         for f in &frame.field {
             let offset = *f.offset.get_ref();
-            if offset < 0 || offset % 8 != 0 || offset.checked_add(8).is_none_or(|end| end > frame.size) {
-                let valid = format!("a multiple of 8 from 0 to {}", frame.size.saturating_sub(8));
+            if offset < 0 || offset % 8 != 0 || offset > size - 8 {
+                let valid = format!("a multiple of 8 from 0 to {}", size - 8);
                 return Err(self.at(f.offset.span().start, format!("offset = {offset}; valid: {valid}")));
             }
             let content = self.content(&f.holds, facts)?;
@@ -382,7 +390,7 @@ impl Reader<'_> {
         }
         fields.sort_by_key(|f| f.offset);
         let c_struct = String::leak(frame.r#struct.clone());
-        Ok(FrameLayout { c_struct, c_size: frame.size, size: frame.size, fields, ..FrameLayout::empty() })
+        Ok(FrameLayout { c_struct, c_size: size, size, fields, ..FrameLayout::empty() })
     }
 
     fn content(&self, holds: &Spanned<String>, facts: &Facts) -> Result<Content> {

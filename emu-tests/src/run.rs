@@ -359,6 +359,10 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {
+    if let Some(suite) = suites.iter().find(|s| s.contracts.len() > trace::MOST) {
+        let (what, n) = (&suite.options, suite.contracts.len());
+        return Err(Error::new(format!("{what}: {n} trampolines; valid: at most {}", trace::MOST)));
+    }
     if let Some(wanted) = &filter.function
         && !functions.iter().any(|f| f.name == *wanted)
     {
@@ -515,13 +519,20 @@ impl<'s> Bench<'s> {
         let (base, end) = code.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)));
         let size = (end - base) as usize;
         let mut cells = vec![Cell::default(); size];
-        let mut fill = |from: u64, len: u64, region: u8| {
-            let at = (from - base) as usize;
-            cells[at..at + len as usize].iter_mut().for_each(|c| c.region = region);
+        // An object may say of a symbol what it likes.
+        let mut each = |name: &str, from: u64, len: u64, change: &dyn Fn(&mut Cell)| {
+            let at = from.wrapping_sub(base) as usize;
+            let place = cells.get_mut(at..at.saturating_add(len as usize));
+            let place = place.ok_or_else(|| {
+                let fixture = fixture.variant;
+                Error::new(format!("{fixture}: {name} at {from:#x}, with {len} bytes, is not inside the linked image"))
+            })?;
+            place.iter_mut().for_each(change);
+            Ok(())
         };
         for f in functions {
             let symbol = image.symbol(&f.name).ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
-            fill(symbol.address, symbol.size, FUNCTION);
+            each(&f.name, symbol.address, symbol.size, &|c| c.region = FUNCTION)?;
         }
         let mut ranges = Vec::new();
         for (i, contract) in suite.contracts.iter().enumerate() {
@@ -529,14 +540,14 @@ impl<'s> Bench<'s> {
                 .symbol(&contract.name)
                 .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
             let size = extent(&image, symbol);
-            fill(symbol.address, size, TRAMPOLINE + i as u8);
+            each(&contract.name, symbol.address, size, &|c| c.region = TRAMPOLINE + i as u8)?;
             ranges.push((symbol.address, size));
         }
         let mut instructions = Vec::new();
-        for (start, size) in &ranges {
-            cells[(start - base) as usize].marks |= ENTRY;
+        for (contract, (start, size)) in suite.contracts.iter().zip(&ranges) {
+            each(&contract.name, *start, 1, &|c| c.marks |= ENTRY)?;
             for insn in decode(registers.machine, image.bytes(*start, *size as usize).unwrap_or_default(), *start)? {
-                cells[(insn.at - base) as usize].branch = insn.branch.map(|b| (b, insn.size));
+                each(&contract.name, insn.at, 1, &|c| c.branch = insn.branch.map(|b| (b, insn.size)))?;
                 instructions.push(insn.at);
             }
         }
@@ -544,7 +555,7 @@ impl<'s> Bench<'s> {
         for (symbol, mark) in
             [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
         {
-            cells[(address(symbol)? - base) as usize].marks |= mark;
+            each(symbol, address(symbol)?, 1, &|c| c.marks |= mark)?;
         }
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
@@ -590,7 +601,7 @@ impl<'s> Bench<'s> {
             seed,
             callback: address("callback")?,
             scratch: address("scratch")?,
-            op_cell: (op + suite.op_offsets.0, op + suite.op_offsets.1),
+            op_cell: (op.wrapping_add(suite.op_offsets.0), op.wrapping_add(suite.op_offsets.1)),
             image,
             registers,
             clean: registers.snapshot(&uc),
@@ -1035,7 +1046,7 @@ impl<'s> Bench<'s> {
     }
 
     fn symbolic(&self, pc: u64) -> String {
-        let inside = |s: &&codegen::link::Symbol| s.size > 0 && (s.address..s.address + s.size).contains(&pc);
+        let inside = |s: &&codegen::link::Symbol| pc.wrapping_sub(s.address) < s.size;
         if pc == EXIT {
             return "the caller".into();
         }
@@ -1248,5 +1259,28 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         (Kind::StubDirect, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
         (Kind::Direct(_), Clause::P11) => "its callee decides nothing",
         _ => "nothing of this kind in the cases run",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::like;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, text) in
+            [("", ""), ("rsi", "rsi"), ("*", ""), ("*", "a"), ("a*", "ab"), ("*b", "ab"), ("a*a", "aa"), ("**", "a")]
+        {
+            assert!(like(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in
+            [("", "a"), ("rsi", "rdi"), ("a*a", "a"), ("*b", "ba"), ("a*b*a", "aba b"), ("*ab*b", "ab")]
+        {
+            assert!(!like(pattern, text), "{pattern} {text}");
+        }
+        assert!(like("a*b*c", "a bcb c") && like("*ab*ab", "abab"));
+        // With a way back at each star this would not end.
+        let many = "*a".repeat(5000);
+        assert!(!like(&format!("{many}*b"), &"a".repeat(10_000)));
     }
 }

@@ -24,6 +24,11 @@ const BUDGET: u64 = 200_000;
 /// Bytes below SP that a callback overwrites.
 const SCRIBBLE: u64 = 512;
 
+/// Failures that are kept of one run: one that went astray can fail with every instruction.
+const FAILURES: usize = 100;
+/// Trampolines that can be told apart in one image: one bit each in [`Trace::entered`].
+pub(crate) const MOST: usize = u64::BITS as usize;
+
 /// Where an address belongs.
 pub(crate) const ELSEWHERE: u8 = 0;
 pub(crate) const FUNCTION: u8 = 1;
@@ -204,7 +209,9 @@ impl Trace {
         (expected, found): (u64, u64),
         pc: u64,
     ) {
-        self.findings.push(Finding { clause, trampoline, place: place.into(), register, expected, found, pc });
+        if self.findings.len() < FAILURES {
+            self.findings.push(Finding { clause, trampoline, place: place.into(), register, expected, found, pc });
+        }
     }
 
     pub(crate) fn check(&mut self, clause: Clause, place: impl Into<String>, expected: u64, found: u64, pc: u64) {
