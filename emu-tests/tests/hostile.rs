@@ -71,7 +71,7 @@ fn a_run_that_fails_with_every_instruction_is_told_in_few() {
     // 1: mov -8(%rsp), %rax; jmp 1b
     object[at..at + 7].copy_from_slice(&[0x48, 0x8b, 0x44, 0x24, 0xf8, 0xeb, 0xf9]);
     let report = judged(CONTRACT, object).unwrap();
-    let p7 = report.results.iter().find(|r| r.clause == "P7").unwrap();
+    let p7 = report.results.iter().find(|r| r.clause == emu_tests::Clause::P7).unwrap();
     assert_eq!(p7.verdict, Verdict::Fail);
     let failures: u64 = p7.reason.trim_end_matches(" failures").parse().unwrap();
     assert!(failures <= 100 * report.scenarios, "{failures} in {} scenarios", report.scenarios);
