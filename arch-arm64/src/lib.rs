@@ -100,8 +100,8 @@ impl Isa for Arm64 {
         insn::effects(insn)
     }
 
-    fn rename(insn: Self::Insn, from: Reg, to: Reg) -> Option<Self::Insn> {
-        mutate::rename(insn, from, to)
+    fn with_registers(insn: Self::Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Self::Insn {
+        mutate::with_registers(insn, r)
     }
 
     fn faults(insn: Self::Insn, out: &mut Faults<Self::Insn>) {

@@ -8,14 +8,9 @@ use crate::abi::ABI;
 use crate::insn::Insn;
 use crate::regs::*;
 
-/// The instruction with one register for another.
-pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
-    let mut found = false;
-    let mut r = |reg: Reg| {
-        found |= reg == from;
-        if reg == from { to } else { reg }
-    };
-    let renamed = match insn {
+/// The instruction with other registers.
+pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
+    match insn {
         Insn::Str { src, at } => Insn::Str { src: r(src), at },
         Insn::Stp { a, b, at } => Insn::Stp { a: r(a), b: r(b), at },
         Insn::Ldr { dst, at } => Insn::Ldr { dst: r(dst), at },
@@ -34,8 +29,7 @@ pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
         Insn::Br { reg } => Insn::Br { reg: r(reg) },
         Insn::Ret { reg } => Insn::Ret { reg: r(reg) },
         other => other,
-    };
-    found.then_some(renamed)
+    }
 }
 
 /// Faulty forms of an instruction.

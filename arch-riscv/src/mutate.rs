@@ -8,14 +8,9 @@ use crate::abi::ABI;
 use crate::insn::Insn;
 use crate::regs::*;
 
-/// The instruction with one register for another.
-pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
-    let mut found = false;
-    let mut r = |reg: Reg| {
-        found |= reg == from;
-        if reg == from { to } else { reg }
-    };
-    let renamed = match insn {
+/// The instruction with other registers.
+pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
+    match insn {
         Insn::Sd { src, at } => Insn::Sd { src: r(src), at },
         Insn::Ld { dst, at } => Insn::Ld { dst: r(dst), at },
         Insn::Mv { dst, src } => Insn::Mv { dst: r(dst), src: r(src) },
@@ -25,8 +20,7 @@ pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
         Insn::Bnez { reg, to } => Insn::Bnez { reg: r(reg), to },
         Insn::Jr { reg } => Insn::Jr { reg: r(reg) },
         other => other,
-    };
-    found.then_some(renamed)
+    }
 }
 
 /// Faulty forms of an instruction.

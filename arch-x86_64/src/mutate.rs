@@ -8,14 +8,9 @@ use crate::abi::ABI;
 use crate::insn::Insn;
 use crate::regs::*;
 
-/// The instruction with one register for another.
-pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
-    let mut found = false;
-    let mut r = |reg: Reg| {
-        found |= reg == from;
-        if reg == from { to } else { reg }
-    };
-    let renamed = match insn {
+/// The instruction with other registers.
+pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
+    match insn {
         Insn::Push { reg } => Insn::Push { reg: r(reg) },
         Insn::Pop { reg } => Insn::Pop { reg: r(reg) },
         Insn::Mov { dst, src } => Insn::Mov { dst: r(dst), src: r(src) },
@@ -24,8 +19,7 @@ pub fn rename(insn: Insn, from: Reg, to: Reg) -> Option<Insn> {
         Insn::LoadSym { dst, sym } => Insn::LoadSym { dst: r(dst), sym },
         Insn::Lea { dst, at } => Insn::Lea { dst: r(dst), at },
         other => other,
-    };
-    found.then_some(renamed)
+    }
 }
 
 /// Faulty forms of an instruction.

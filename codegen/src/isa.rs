@@ -233,9 +233,9 @@ pub trait Isa: Sync + 'static {
     /// What the instruction does.
     fn effects(insn: Self::Insn) -> Effects;
 
-    /// The instruction with one register for another; `None` if it does not name that register. For mutants.
-    fn rename(_insn: Self::Insn, _from: Reg, _to: Reg) -> Option<Self::Insn> {
-        None
+    /// The instruction with other registers for those that it names. For mutants.
+    fn with_registers(insn: Self::Insn, _r: &mut dyn FnMut(Reg) -> Reg) -> Self::Insn {
+        insn
     }
 
     /// Faulty forms of the instruction, besides those that its effects tell. For mutants.

@@ -2,7 +2,7 @@
 //!
 //! An operator is an edit that has made a real trampoline wrong before. What can be told from an instruction's
 //! [`Effects`] is done here for every architecture; what takes an instruction of the architecture's own comes from
-//! [`Isa::faults`] and [`Isa::rename`].
+//! [`Isa::faults`] and [`Isa::with_registers`].
 
 use std::fmt;
 
@@ -208,7 +208,7 @@ fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I:
             _ => None,
         })
         .collect();
-    let uses = |reg: Reg| code.iter().any(|c| I::rename(c.insn, reg, reg).is_some());
+    let uses = |reg: Reg| code.iter().any(|c| rename::<I>(c.insn, reg, reg).is_some());
     let call = code.iter().position(|c| c.effects.flow == Flow::Call);
     // Two registers that the contract keeps and nothing else in the trampoline keeps: one of each class.
     let untouched = |set: RegSet| set.iter().filter(|&r| !uses(r)).last();
@@ -344,7 +344,8 @@ fn swapped<I: Isa>(a: &At<I::Insn>, b: &At<I::Insn>) -> Option<Edit<I::Insn>> {
     };
     if let Some((operator, x, y)) = both
         && let (None, None) = (x.second, y.second)
-        && let (Some(first), Some(second)) = (I::rename(a.insn, x.first, y.first), I::rename(b.insn, y.first, x.first))
+        && let (Some(first), Some(second)) =
+            (rename::<I>(a.insn, x.first, y.first), rename::<I>(b.insn, y.first, x.first))
     {
         let put = vec![(a.line, first), (b.line, second)];
         return Some(Edit::new(operator, Operand::Regs(x.first, y.first), out, put));
@@ -354,9 +355,19 @@ fn swapped<I: Isa>(a: &At<I::Insn>, b: &At<I::Insn>) -> Option<Edit<I::Insn>> {
         .then(|| Edit::new(Operator::Swap, Operand::None, out, vec![(a.line, b.insn), (b.line, a.insn)]))
 }
 
+/// The instruction with one register for another; `None` if it does not name that register.
+fn rename<I: Isa>(insn: I::Insn, from: Reg, to: Reg) -> Option<I::Insn> {
+    let mut found = false;
+    let renamed = I::with_registers(insn, &mut |reg| {
+        found |= reg == from;
+        if reg == from { to } else { reg }
+    });
+    found.then_some(renamed)
+}
+
 /// `from` is `to` in these instructions.
 fn renamed<I: Isa>(code: &[&At<I::Insn>], from: Reg, to: Reg) -> Edit<I::Insn> {
-    let put: Vec<_> = code.iter().filter_map(|c| Some((c.line, I::rename(c.insn, from, to)?))).collect();
+    let put: Vec<_> = code.iter().filter_map(|c| Some((c.line, rename::<I>(c.insn, from, to)?))).collect();
     let out = put.iter().map(|p| p.0).collect();
     Edit::new(Operator::ScratchIs, Operand::Regs(to, from), out, put)
 }
