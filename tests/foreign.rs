@@ -41,17 +41,29 @@ struct Case {
 
 impl Case {
     fn new(text: &str, contract: &str) -> Case {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("t.S"), text.replace("my_direct_func", "direct_func")).unwrap();
-        std::fs::write(dir.path().join("t.toml"), contract).unwrap();
-        let run = Command::new("x86_64-linux-gnu-as").args(["t.S", "-o", "t.o"]).current_dir(&dir).output().unwrap();
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        Case { dir }
+        let case = Case { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(case.dir.path().join("t.toml"), contract).unwrap();
+        case.assemble("t", &text.replace("my_direct_func", "direct_func"));
+        case
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> (Option<i32>, String, String) {
+        text(Command::new(program).args(args).current_dir(&self.dir).output().unwrap())
+    }
+
+    fn assemble(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.path().join(format!("{name}.S")), text).unwrap();
+        let out = format!("{name}.o");
+        let (code, _, err) = self.run("x86_64-linux-gnu-as", &[&format!("{name}.S"), "-o", &out]);
+        assert_eq!(code, Some(0), "{err}");
+    }
+
+    fn tool(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        self.run(env!("CARGO_BIN_EXE_tramptool"), args)
     }
 
     fn check(&self) -> (Option<i32>, String, String) {
-        let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
-        text(tool.args(["check", "--object", "t.o", "--contract", "t.toml"]).current_dir(&self.dir).output().unwrap())
+        self.tool(&["check", "--object", "t.o", "--contract", "t.toml"])
     }
 }
 
@@ -88,6 +100,79 @@ fn an_expected_deviation_is_told_and_one_that_is_gone_fails() {
     assert!(out.contains("rsi was expected to deviate and does not: known"), "{out}");
 }
 
+/// A function of the object itself, with a site and a body that cannot run here.
+const OWN_FUNCTION: &str = "
+    .globl  my_func
+    .type   my_func, @function
+my_func:
+    call    __fentry__
+    ud2
+    .size   my_func, . - my_func
+    .section __mcount_loc, \"a\", @progbits
+    .quad   my_func
+";
+
+#[test]
+fn a_function_that_the_object_brings_along_is_called_and_its_body_is_not_run() {
+    let own = TRAMPOLINE.replace("my_direct_func", "my_func") + OWN_FUNCTION;
+    let contract = CONTRACT.replace("direct_func", "my_func");
+    let (code, out, err) = Case::new(&own, &contract).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    // What it may overwrite, it overwrites; what it is given is looked at.
+    let (_, out, _) = Case::new(&own.replace("    pop     %rsi\n", "    add     $8, %rsp\n"), &contract).check();
+    assert!(out.contains("FAIL P1"), "{out}");
+    let (_, out, _) =
+        Case::new(&own.replace("    call    my_func\n", "    inc %rdi\n    call    my_func\n"), &contract).check();
+    assert!(out.contains("FAIL P10") && out.contains("argument in rdi"), "{out}");
+    let (_, out, _) = Case::new(&own.replace("    call    my_func\n", "    call    other\n"), &contract).check();
+    assert!(out.contains("FAIL P10") && out.contains("its function was called: expected 0x1, found 0x0"), "{out}");
+    let (code, _, err) = Case::new(TRAMPOLINE, &contract).check();
+    assert_eq!(code, Some(2));
+    assert!(err.contains("my_tramp calls my_func, says the contract; no object defines or calls it"), "{err}");
+}
+
+#[test]
+fn of_two_trampolines_each_is_held_to_its_own_function() {
+    let two = |second: &str| {
+        let text =
+            TRAMPOLINE.to_owned() + &TRAMPOLINE.replace("my_tramp", "my_tramp2").replace("my_direct_func", second);
+        let more =
+            CONTRACT[CONTRACT.find("[[").unwrap()..].replace("my_tramp", "my_tramp2").replace("direct_func", "other");
+        Case::new(&text, &(CONTRACT.to_owned() + &more)).check()
+    };
+    let (code, out, _) = two("other");
+    assert_eq!(code, Some(0), "{out}");
+    let (code, out, _) = two("my_direct_func\n    call other");
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL P10 of x86_64 my_tramp2") && out.contains("\n  function that it calls: "), "{out}");
+}
+
+#[test]
+fn files_that_define_the_same_symbol_are_judged_one_by_one() {
+    let more = CONTRACT[CONTRACT.find("[[").unwrap()..].replace("symbol", "object = \"u.o\"\nsymbol")
+        + "keeps = [\"rcx\", \"rdx\"]\n"
+        + "deviation = [{ clause = \"P1\", place = [\"rcx\", \"rdx\"], reason = \"not saved\" }]\n";
+    let case = Case::new(TRAMPOLINE, &(CONTRACT.replace("symbol", "object = \"t.o\"\nsymbol") + &more));
+    let text = TRAMPOLINE.replace("my_direct_func", "direct_func");
+    case.assemble("u", &text);
+    let both = ["check", "--object", "t.o", "u.o", "--contract", "t.toml"];
+    let (code, out, err) = case.tool(&both);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("over 2 sets of options") && out.contains("rcx, rdx: not saved ("), "{out}");
+    let (code, out, _) = case.check();
+    assert_eq!(code, Some(0), "one of them: {out}");
+    assert!(!out.contains("not saved"), "{out}");
+    // Both places of one deviation are expected.
+    let saves = text.replace("push    %rsi", "push    %rsi\n    push    %rdx");
+    case.assemble("u", &saves.replace("pop     %rsi", "pop     %rdx\n    pop     %rsi"));
+    let (code, out, _) = case.tool(&both);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("rdx was expected to deviate and does not: not saved"), "{out}");
+    case.assemble("v", TRAMPOLINE);
+    let (code, _, err) = case.tool(&["check", "--object", "v.o", "--contract", "t.toml"]);
+    assert_eq!((code, err.as_str()), (Some(2), "tramptool: t.toml has nothing for v.o; valid: t.o, u.o\n"));
+}
+
 #[test]
 fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     let refused = |change: (&str, &str), line: u32, parts: &[&str]| {
@@ -105,6 +190,8 @@ fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     refused(("stack-align = 8", "stack-align = 8\nkeeps = [\"r99\"]"), 11, &["unknown register 'r99'", "r15"]);
     refused(("stack-align = 8", "stack-align = 8\nframe = \"f\""), 11, &["unknown frame 'f'"]);
     refused(("stack-align = 8", "stack-align = 8\nsite = 1"), 11, &["unknown field `site`", "`slot`"]);
+    let place = "stack-align = 8\ndeviation = [{ clause = \"P1\", place = 3, reason = \"\" }]";
+    refused(("stack-align = 8", place), 11, &["expected a place, or a list of places"]);
     refused(("about = \"a direct-call trampoline\"", ""), 1, &["missing field `about`"]);
     let deviation = "stack-align = 8\ndeviation = [{ clause = \"P99\", place = \"*\", reason = \"\" }]";
     refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P11, coverage"]);

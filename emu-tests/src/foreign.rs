@@ -91,6 +91,9 @@ enum Stores {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct TrampolineIn {
+    /// The file that has it, where several files define the same symbol: each such file is judged by itself.
+    #[serde(default)]
+    object: Option<String>,
     /// Where it begins.
     symbol: String,
     /// How it is entered and left.
@@ -172,10 +175,26 @@ struct DeviationIn {
     /// P1 to P23, as in `tramptool check --list-clauses`.
     #[schemars(with = "String")]
     clause: Spanned<String>,
-    /// The register, field or place, as the report names it; `*` and `?` are wildcards.
-    place: String,
+    /// The register, field or place, as the report names it, or a list of them; `*` and `?` are wildcards.
+    place: Places,
     /// Why.
     reason: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a place, or a list of places")]
+enum Places {
+    One(String),
+    Each(Vec<String>),
+}
+
+impl Places {
+    fn each(&self) -> &[String] {
+        match self {
+            Places::One(place) => std::slice::from_ref(place),
+            Places::Each(places) => places,
+        }
+    }
 }
 
 /// The JSON schema of contracts.
@@ -191,15 +210,15 @@ pub struct Foreign<'a> {
     pub contract: &'a str,
     /// Names and contents of the objects.
     pub objects: Vec<(String, Vec<u8>)>,
-    /// The command that checks them again.
-    pub command: String,
 }
 
-/// Read a contract and put the objects before the judge.
+/// Read a contract and put the objects before the judge: those that the contract names each by itself, the others
+/// together.
 ///
 /// # Errors
-/// A contract that does not parse or names what does not exist, with file, line and what would be valid.
-pub fn suite(foreign: Foreign, backends: &[&'static dyn Backend]) -> Result<Suite> {
+/// A contract that does not parse or names what does not exist, with file, line and what would be valid. Objects of
+/// which it says nothing.
+pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Vec<Suite>> {
     let reader = Reader { name: foreign.contract_name, text: foreign.contract };
     let file: FileIn = toml::from_str(foreign.contract).map_err(|e| {
         let message = e.message().replace('\n', " ");
@@ -210,33 +229,63 @@ pub fn suite(foreign: Foreign, backends: &[&'static dyn Backend]) -> Result<Suit
         let names = backends.iter().map(|b| b.facts().name);
         reader.at(file.arch.span().start, Error::unknown("architecture", file.arch.get_ref(), names))
     })?;
-    let facts = backend.facts();
-    let mut contracts = Vec::new();
-    let (mut deviations, mut slots) = (Vec::new(), Vec::new());
-    for (i, trampoline) in file.trampoline.iter().enumerate() {
-        contracts.push(reader.contract(trampoline, &file.frame, facts)?);
-        slots.extend(trampoline.slot.clone());
-        for d in &trampoline.deviation {
-            let clause = Clause::ALL.into_iter().find(|c| c.name() == d.clause.get_ref()).ok_or_else(|| {
-                let names = Clause::ALL.iter().map(|c| c.name());
-                reader.at(d.clause.span().start, Error::unknown("clause", d.clause.get_ref(), names))
-            })?;
-            let (place, reason) = (d.place.clone(), d.reason.clone());
-            deviations.push(Deviation { trampoline: i, clause, place, reason });
+    // Read all of it first: a mistake is a mistake whatever the objects are.
+    let mut judged = Vec::new();
+    for trampoline in &file.trampoline {
+        judged.push((trampoline, reader.contract(trampoline, &file.frame, backend.facts())?));
+        reader.clauses(trampoline)?;
+    }
+    let (mut apart, mut together) = (Vec::new(), Vec::new());
+    for (path, bytes) in &foreign.objects {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        match file.trampoline.iter().any(|t| t.object.as_deref() == Some(name)) {
+            true => apart.push((Some(name), vec![(path.clone(), bytes.clone())])),
+            false => together.push((path.clone(), bytes.clone())),
         }
     }
-    Ok(Suite {
-        backend,
-        objects: foreign.objects,
-        contracts,
-        deviations,
-        slots,
-        stubs: true,
-        options: foreign.contract_name.to_owned(),
-        replay: foreign.command,
-        op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
-        notes: BTreeMap::new(),
-    })
+    if !together.is_empty() {
+        apart.push((None, together));
+    }
+    let mut suites = Vec::new();
+    for (object, objects) in apart {
+        let mine = judged.iter().filter(|(t, _)| t.object.as_deref() == object);
+        let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.cloned().unzip();
+        if trampolines.is_empty() {
+            let named: Vec<&str> = file.trampoline.iter().filter_map(|t| t.object.as_deref()).collect();
+            let (path, _) = &objects[0];
+            let name = foreign.contract_name;
+            return Err(Error::new(format!("{name} has nothing for {path}; valid: {}", named.join(", "))));
+        }
+        let mut deviations = Vec::new();
+        for (i, t) in trampolines.iter().enumerate() {
+            for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
+                let expected = |place: &String| {
+                    let (place, reason) = (place.clone(), d.reason.clone());
+                    Deviation { trampoline: i, clause, place, reason }
+                };
+                deviations.extend(d.place.each().iter().map(expected));
+            }
+        }
+        let paths = objects.iter().map(|(path, _)| path.as_str());
+        let options = [Some(foreign.contract_name), object];
+        suites.push(Suite {
+            backend,
+            replay: format!(
+                "tramptool check TRAMPOLINE --object {} --contract {}",
+                paths.collect::<Vec<_>>().join(" "),
+                foreign.contract_name
+            ),
+            objects,
+            contracts,
+            deviations,
+            slots: trampolines.iter().filter_map(|t| t.slot.clone()).collect(),
+            stubs: true,
+            options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
+            op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
+            notes: BTreeMap::new(),
+        });
+    }
+    Ok(suites)
 }
 
 struct Reader<'a> {
@@ -313,6 +362,17 @@ impl Reader<'_> {
             stack_align: align,
             realigned: false,
         })
+    }
+
+    /// The clauses of the deviations, in order.
+    fn clauses(&self, t: &TrampolineIn) -> Result<Vec<Clause>> {
+        let clause = |d: &DeviationIn| {
+            Clause::ALL.into_iter().find(|c| c.name() == d.clause.get_ref()).ok_or_else(|| {
+                let names = Clause::ALL.iter().map(|c| c.name());
+                self.at(d.clause.span().start, Error::unknown("clause", d.clause.get_ref(), names))
+            })
+        };
+        t.deviation.iter().map(clause).collect()
     }
 
     fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {

@@ -15,6 +15,6 @@ mod trace;
 
 pub use cpu::engine_version;
 pub use fixture::{Fixture, Function, functions};
-pub use foreign::{Foreign, contract_schema, suite as foreign_suite};
+pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
 pub use run::{Deviation, Filter, Progress, ScenarioCost, Suite, check, measure};

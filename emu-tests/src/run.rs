@@ -1,6 +1,6 @@
 //! Which cases are run, and how: each function unpatched, enabled and disabled, and what must agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -387,6 +387,19 @@ fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
     if symbol.size > 0 { symbol.size.min(end - symbol.address) } else { end.min(next) - symbol.address }
 }
 
+/// Where the C function begins that a trampoline calls by name; 0 if it calls none.
+fn callee(image: &Image, contract: &Contract) -> Result<u64> {
+    let names_one = matches!(contract.kind, Kind::Return | Kind::Direct(_)) && !contract.callee.is_empty();
+    match image.symbol(&contract.callee) {
+        _ if !names_one => Ok(0),
+        Some(symbol) => Ok(symbol.address),
+        None => Err(Error::new(format!(
+            "{} calls {}, says the contract; no object defines or calls it: see `calls` in docs/contracts.md",
+            contract.name, contract.callee
+        ))),
+    }
+}
+
 /// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
 /// each function where its trampolines look for one.
 fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
@@ -493,7 +506,21 @@ impl<'s> Bench<'s> {
         let stub = suite.stubs.then_some(suite.backend.machine().ret);
         let options = Options { first: if suite.stubs { suite.objects.len() } else { 0 }, stub, ..Options::default() };
         let linked = link(suite.backend, &inputs, &options)?;
-        let image = Image::from_elf(&linked.to_elf()?)?;
+        let mut image = Image::from_elf(&linked.to_elf()?)?;
+        let judged = |at: u64| {
+            linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < suite.objects.len()))
+        };
+        // The functions that are traced are ours. Those beside a judged trampoline only give it something to call.
+        image.sites.retain(|site| !judged(site.start));
+        let mut callees = Vec::new();
+        for contract in &suite.contracts {
+            let at = callee(&image, contract)?;
+            if at != 0 && judged(at) {
+                // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
+                image.write(&Write { at, bytes: suite.backend.machine().ret.to_vec() })?;
+            }
+            callees.push(at);
+        }
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
             found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
@@ -524,10 +551,12 @@ impl<'s> Bench<'s> {
         for (start, _) in &ranges {
             cells[(start - base) as usize].marks |= ENTRY;
         }
-        for (symbol, mark) in
-            [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
-        {
-            cells[(address(symbol)? - base) as usize].marks |= mark;
+        cells[(address("callback")? - base) as usize].marks |= CALLBACK;
+        for (contract, at) in suite.contracts.iter().zip(&callees) {
+            let mark = if contract.kind == Kind::Return { EXIT_HANDLER } else { DIRECT_FUNC };
+            if let Some(cell) = cells.get_mut(at.wrapping_sub(base) as usize) {
+                cell.marks |= mark;
+            }
         }
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
@@ -542,6 +571,7 @@ impl<'s> Bench<'s> {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
+            callees,
             base,
             cells,
             garbage: garbage.clone(),
@@ -1135,7 +1165,7 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
         seed,
         engine: format!("Unicorn {major}.{minor}"),
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
-        stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect(),
+        stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
         results,
         registers: registers.into_values().collect(),
     };
@@ -1188,8 +1218,16 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         return row(Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason));
     }
     if !found.is_empty() {
-        let reasons: Vec<String> =
-            found.iter().map(|(d, n)| format!("{}: {} ({n} times)", d.place, d.reason)).collect();
+        // Places with the same reason are told together.
+        let mut reasons: Vec<(String, &str, u64)> = Vec::new();
+        for (d, n) in found {
+            match reasons.last_mut().filter(|(_, reason, _)| *reason == d.reason) {
+                Some((places, _, times)) => (*places, *times) = (format!("{places}, {}", d.place), *times + n),
+                None => reasons.push((d.place.clone(), &d.reason, *n)),
+            }
+        }
+        let reasons = reasons.iter().map(|(places, reason, times)| format!("{places}: {reason} ({times} times)"));
+        let reasons: Vec<String> = reasons.collect();
         return row(Verdict::Deviates, reasons.join("; "));
     }
     if clause == Clause::P2 && part.vectors_lost[i] > 0 {

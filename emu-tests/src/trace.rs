@@ -79,6 +79,8 @@ pub(crate) struct Activation {
     redirected: bool,
     /// A direct trampoline was entered on the way.
     dispatched: bool,
+    /// A direct trampoline called its function.
+    called: bool,
 }
 
 /// A return address that a callback replaced.
@@ -113,6 +115,8 @@ pub(crate) struct Trace {
     pub registers: Option<Registers>,
     pub site: Option<&'static codegen::abi::Site>,
     pub contracts: Vec<Rc<Contract>>,
+    /// Where the function begins that each trampoline calls by name.
+    pub callees: Vec<u64>,
     pub base: u64,
     /// What is known of each byte of the image.
     pub cells: Vec<Cell>,
@@ -330,6 +334,7 @@ impl Trace {
             flags_kept: true,
             redirected: false,
             dispatched: false,
+            called: false,
         });
         self.current = Some(self.case.attach);
         self.entered |= 1 << self.case.attach;
@@ -422,7 +427,12 @@ impl Trace {
             let dispatched = self.activations.last().is_some_and(|a| a.dispatched);
             self.check(Clause::P11, "direct trampoline entered", 1, u64::from(dispatched), pc);
         }
-        self.activations.pop();
+        let a = self.activations.pop();
+        let t = self.trampoline();
+        let direct = self.contracts.get(t).is_some_and(|c| matches!(c.kind, Kind::Direct(_)));
+        if direct && self.callees.get(t).is_some_and(|callee| *callee != 0) {
+            self.check(Clause::P10, "its function was called", 1, u64::from(a.is_some_and(|a| a.called)), pc);
+        }
         self.current = None;
         self.frame_top = 0;
     }
@@ -615,8 +625,12 @@ impl Trace {
     fn direct_func(&mut self, uc: &mut Uc, pc: u64) {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
         self.check_alignment(registers, registers.sp(uc), pc);
-        let Some(Kind::Direct(direct)) = self.contracts.get(self.trampoline()).map(|c| c.kind) else { return };
-        let Some(a) = self.activations.last() else { return };
+        let t = self.trampoline();
+        let Some(Kind::Direct(direct)) = self.contracts.get(t).map(|c| c.kind) else { return };
+        let callee = self.callees.get(t).copied().unwrap_or(0);
+        self.check(Clause::P10, "function that it calls", callee, pc, pc);
+        let Some(a) = self.activations.last_mut() else { return };
+        a.called = true;
         let (expect, resume) = (a.expect.clone(), a.resume);
         let mut slot = 0;
         if direct.ip {

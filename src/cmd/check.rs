@@ -101,7 +101,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 
 fn examine(args: &CheckArgs) -> Result<Document> {
     let mut suites = match &args.contract {
-        Some(contract) => vec![foreign(&args.object, contract)?],
+        Some(contract) => foreign(&args.object, contract)?,
         None => generated(args)?,
     };
     let filter = Filter {
@@ -126,7 +126,7 @@ fn examine(args: &CheckArgs) -> Result<Document> {
 }
 
 /// Objects that others made, with their contract.
-fn foreign(objects: &[PathBuf], contract: &str) -> Result<Suite> {
+fn foreign(objects: &[PathBuf], contract: &str) -> Result<Vec<Suite>> {
     let known = tramptool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
     let text = match known {
         Some((_, text)) => (*text).to_owned(),
@@ -136,16 +136,13 @@ fn foreign(objects: &[PathBuf], contract: &str) -> Result<Suite> {
         })?,
     };
     let mut read = Vec::new();
-    let mut command = "tramptool check TRAMPOLINE --object".to_owned();
     for path in objects {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
-        command = format!("{command} {name}");
         read.push((name, bytes));
     }
-    command = format!("{command} --contract {contract}");
-    let foreign = Foreign { contract_name: contract, contract: &text, objects: read, command };
-    emu_tests::foreign_suite(foreign, tramptool::BACKENDS)
+    let foreign = Foreign { contract_name: contract, contract: &text, objects: read };
+    emu_tests::foreign_suites(&foreign, tramptool::BACKENDS)
 }
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.
