@@ -173,6 +173,112 @@ fn files_that_define_the_same_symbol_are_judged_one_by_one() {
     assert_eq!((code, err.as_str()), (Some(2), "tramptool: t.toml has nothing for v.o; valid: t.o, u.o\n"));
 }
 
+/// An entry trampoline, whose callback hooks the return, and the trampoline of a kretprobe.
+const RETHOOK: &str = "
+    .globl  my_entry, my_call, my_rethook
+    .type   my_entry, @function
+my_entry:
+    sub     $72, %rsp
+    mov     %rdi, (%rsp)
+    mov     %rsi, 8(%rsp)
+    mov     %rdx, 16(%rsp)
+    mov     %rcx, 24(%rsp)
+    mov     %r8, 32(%rsp)
+    mov     %r9, 40(%rsp)
+    mov     %rax, 48(%rsp)
+    mov     72(%rsp), %rdi
+    sub     $5, %rdi
+    mov     80(%rsp), %rsi
+    lea     ops(%rip), %rdx
+    mov     %rsp, %rcx
+my_call:
+    call    ftrace_stub
+    mov     (%rsp), %rdi
+    mov     8(%rsp), %rsi
+    mov     16(%rsp), %rdx
+    mov     24(%rsp), %rcx
+    mov     32(%rsp), %r8
+    mov     40(%rsp), %r9
+    mov     48(%rsp), %rax
+    add     $72, %rsp
+    ret
+    .size   my_entry, . - my_entry
+    .type   my_rethook, @function
+my_rethook:
+    push    $0
+    pushf
+    .irp    reg, rdi, rsi, rdx, rcx, rax, r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15
+    push    %\\reg
+    .endr
+    mov     %rsp, %rdi
+    call    my_c
+    .irp    reg, r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi
+    pop     %\\reg
+    .endr
+    popf
+    ret
+    .size   my_rethook, . - my_rethook
+    .type   my_c, @function
+my_c:
+    jmp     my_handler
+    .size   my_c, . - my_c
+";
+
+const RETHOOK_CONTRACT: &str = r#"
+arch = "x86_64"
+about = "a kretprobe's trampoline"
+
+[frame.rethook]
+struct = "pt_regs"
+size = 136
+field = [
+    { member = "r15", offset = 0, holds = "r15", stores = "take-effect" },
+    { member = "bx", offset = 40, holds = "rbx", stores = "take-effect" },
+    { member = "r11", offset = 48, holds = "r11", stores = "take-effect" },
+    { member = "ax", offset = 80, holds = "rax", stores = "take-effect" },
+    { member = "flags", offset = 120, holds = "flags", stores = "take-effect" },
+    { member = "return", offset = 128, holds = "parent-ip", stores = "take-effect" },
+]
+
+[[trampoline]]
+symbol = "my_entry"
+kind = "entry"
+slot = "my_call"
+stack-align = 8
+
+[[trampoline]]
+symbol = "my_rethook"
+kind = "rethook"
+calls = "my_handler"
+frame = "rethook"
+keeps-flags = true
+stack-align = 8
+"#;
+
+#[test]
+fn a_kretprobes_trampoline_keeps_every_register_and_gives_every_change_back() {
+    let (code, out, err) = Case::new(RETHOOK, RETHOOK_CONTRACT).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let fails = |change: (&str, &str), parts: &[&str]| {
+        assert!(RETHOOK.contains(change.0), "{change:?}");
+        let (code, out, _) = Case::new(&RETHOOK.replace(change.0, change.1), RETHOOK_CONTRACT).check();
+        assert_eq!(code, Some(1), "{change:?}: {out}");
+        for part in parts {
+            assert!(out.contains(part), "{change:?}: no {part} in {out}");
+        }
+    };
+    // A scratch register, which return_to_handler might lose.
+    fails(("rbp, rbx, r11, r10", "rbp, rbx, r10, r10"), &["FAIL P5 of x86_64 my_rethook", "\n  r11: expected"]);
+    fails(("    popf\n", "    add $8, %rsp\n"), &["FAIL P6 of x86_64 my_rethook"]);
+    fails(("    pushf\n", "    push $2\n"), &["FAIL P10 of x86_64 my_rethook", "fregs->flags: "]);
+    fails(("    jmp     my_handler\n", "    ret\n    jmp     my_handler\n"), &["FAIL P9"]);
+    // It puts back what it kept elsewhere, not what the handler left.
+    fails(
+        ("    mov     %rsp, %rdi\n    call    my_c\n", "    mov %rsp, %rdi\n    call my_c\n    mov %rbx, 40(%rsp)\n"),
+        &["FAIL P11", "result in rbx: "],
+    );
+}
+
 #[test]
 fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     let refused = |change: (&str, &str), line: u32, parts: &[&str]| {
@@ -184,7 +290,7 @@ fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
         assert_eq!(err.lines().count(), 1, "{err}");
     };
     refused(("\"x86_64\"", "\"vax\""), 2, &["unknown architecture 'vax'", "arm64, riscv64"]);
-    refused(("\"direct\"", "\"detour\""), 7, &["unknown variant `detour`", "`stub-direct`"]);
+    refused(("\"direct\"", "\"detour\""), 7, &["unknown variant `detour`", "`rethook`", "`stub-direct`"]);
     refused(("args = 2", "args = 7"), 8, &["args = 7; valid: 0 to 6"]);
     refused(("stack-align = 8", "stack-align = 12"), 10, &["stack-align = 12; valid: a power of 2"]);
     refused(("stack-align = 8", "stack-align = 8\nkeeps = [\"r99\"]"), 11, &["unknown register 'r99'", "r15"]);

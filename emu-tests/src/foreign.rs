@@ -151,6 +151,8 @@ enum KindIn {
     Direct,
     /// `return_to_handler`: entered when the traced function returns.
     Return,
+    /// `arch_rethook_trampoline`: the same for kretprobes, with every register.
+    Rethook,
     /// `ftrace_stub`.
     Stub,
     /// `ftrace_stub_graph`.
@@ -322,7 +324,7 @@ impl Reader<'_> {
             KindIn::Entry => Kind::Entry(Regs::Args),
             KindIn::Regs => Kind::Entry(Regs::All),
             KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip }),
-            KindIn::Return => Kind::Return,
+            KindIn::Return | KindIn::Rethook => Kind::Return,
             KindIn::Stub => Kind::Stub,
             KindIn::StubGraph => Kind::StubGraph,
             KindIn::StubDirect => Kind::StubDirect,
@@ -345,13 +347,23 @@ impl Reader<'_> {
         };
         let (abi_kept, abi_clobbered) = promised(kind, facts);
         let both = abi_kept.union(abi_clobbered);
-        let base = if t.promises == Promise::Transparent { both } else { abi_kept };
+        let abi = &facts.abi;
+        let base = match (t.promises, t.kind) {
+            // Only the way back is its own: a kprobe's handler may look at and change everything else.
+            (_, KindIn::Rethook) => {
+                let way = [Some(abi.sp), abi.link].into_iter().flatten().collect::<Vec<_>>();
+                abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(RegSet::of(&way))
+            }
+            (Promise::Transparent, _) => both,
+            (Promise::Abi, _) => abi_kept,
+        };
         let kept = base.union(self.registers(&t.keeps, facts)?).minus(self.registers(&t.loses, facts)?);
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
         Ok(Contract {
             facts,
             name: t.symbol.clone(),
             kind,
+            rethook: t.kind == KindIn::Rethook,
             callee: t.calls.clone(),
             frame,
             kept,
@@ -423,7 +435,9 @@ impl Reader<'_> {
         if let Some((_, content)) = WORDS.iter().find(|(word, _)| word == name) {
             return Ok(*content);
         }
-        let number = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
+        let (minus, digits) = name.strip_prefix('-').map_or(("", name.as_str()), |rest| ("-", rest));
+        let digits = digits.strip_prefix("0x").map(|digits| format!("{minus}{digits}"));
+        let number = digits.and_then(|digits| i32::from_str_radix(&digits, 16).ok());
         let reg = facts.abi.find(name).map(Content::Reg);
         reg.or(number.map(Content::Const)).ok_or_else(|| {
             let known =

@@ -105,7 +105,7 @@ impl Filter {
         contracts.iter().filter(|c| c.name == *name).any(|c| {
             attached.name == *name
                 || match c.kind {
-                    Kind::Return => situation.parent,
+                    Kind::Return => situation.parent && situation.rethook == c.rethook,
                     Kind::Direct(_) => situation.direct || situation.early,
                     kind => situation.stub == Some(kind),
                 }
@@ -134,6 +134,8 @@ pub(crate) struct Situation {
     pub direct: bool,
     pub early: bool,
     pub parent: bool,
+    /// The return is hooked as for a kretprobe.
+    pub rethook: bool,
     pub results: bool,
     /// No callback is attached: the slot calls this stub.
     pub stub: Option<Kind>,
@@ -146,7 +148,8 @@ impl Situation {
             (self.ip, "ip"),
             (self.direct, "direct"),
             (self.early, "early-direct"),
-            (self.parent, "parent"),
+            (self.parent && !self.rethook, "parent"),
+            (self.rethook, "rethook"),
             (self.results, "results"),
             (self.stub == Some(Kind::Stub), "stub"),
             (self.stub == Some(Kind::StubGraph), "stub-graph"),
@@ -159,24 +162,29 @@ impl Situation {
     fn all(contract: &Contract) -> Vec<Situation> {
         let plain = Situation::default();
         let Kind::Entry(_) = contract.kind else { return vec![plain] };
+        let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
+        // Without a link register, the return address lies where callbacks find it without the frame's help.
+        let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
+        let can =
+            |s: &Situation| (!s.ip || stores(Content::Pc)) && (!s.direct || contract.direct) && (!s.parent || hooks);
         let mut all = Vec::new();
         for bits in 0..16 {
-            let s = Situation {
+            all.push(Situation {
                 args: bits & 1 != 0,
                 ip: bits & 2 != 0,
                 direct: bits & 4 != 0,
                 parent: bits & 8 != 0,
                 ..plain
-            };
-            if !s.direct || contract.direct {
-                all.push(s);
-            }
+            });
         }
-        all.push(Situation { parent: true, results: true, ..plain });
+        for (rethook, results) in [(false, true), (true, false), (true, true)] {
+            all.push(Situation { parent: true, rethook, results, ..plain });
+        }
         all.extend([Kind::Stub, Kind::StubGraph].map(|k| Situation { stub: Some(k), ..plain }));
         if contract.early_direct {
             all.push(Situation { early: true, ..plain });
         }
+        all.retain(can);
         all
     }
 }
@@ -193,7 +201,8 @@ pub(crate) struct Case {
     pub sret: bool,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
-    pub new_results: [u64; 2],
+    /// What the exit handler writes to registers.
+    pub new_results: Vec<(Reg, u64)>,
     /// Registers and stack at the function's entry.
     pub initial: Initial,
 }
@@ -560,11 +569,7 @@ impl<'s> Bench<'s> {
         }
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
-        let places = trace::Places {
-            op,
-            return_to_handler: image.symbol("return_to_handler").map_or(0, |s| s.address),
-            ..Default::default()
-        };
+        let places = trace::Places { op, ..Default::default() };
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
@@ -692,10 +697,26 @@ impl<'s> Bench<'s> {
         let has = |wanted: fn(Kind, Option<Kind>) -> bool| {
             self.suite.contracts.iter().any(|c| wanted(c.kind, situation.stub))
         };
-        let (sent, hooked) = (situation.direct || situation.early, situation.parent);
+        let sent = situation.direct || situation.early;
         (!sent || self.direct_target().is_some())
-            && (!hooked || has(|kind, _| kind == Kind::Return))
+            && (!situation.parent || self.exit(situation).is_some())
             && (situation.stub.is_none() || has(|kind, stub| Some(kind) == stub))
+    }
+
+    /// The trampoline that a hooked return goes to.
+    fn exit(&self, situation: Situation) -> Option<usize> {
+        self.suite.contracts.iter().position(|c| c.kind == Kind::Return && c.rethook == situation.rethook)
+    }
+
+    /// What the exit handler makes of the results: of each register that the contract lets it change.
+    fn new_results(&self, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
+        let contract = self.exit(situation).filter(|_| situation.results).map(|i| &self.suite.contracts[i]);
+        let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
+        let register = |f: &codegen::frame::Field| match f.content {
+            Content::Reg(r) => Some((r, rng.canary())),
+            _ => None,
+        };
+        written.filter_map(register).collect()
     }
 
     /// The trampoline that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the
@@ -742,7 +763,7 @@ impl<'s> Bench<'s> {
                             seed: case_seed,
                             sret: f.sret,
                             new_registers: std::array::from_fn(|_| rng.canary()),
-                            new_results: std::array::from_fn(|_| rng.canary()),
+                            new_results: self.new_results(situation, &mut rng),
                             initial: self.initial(case_seed, f.sret, sp),
                         }));
                     }
@@ -827,10 +848,8 @@ impl<'s> Bench<'s> {
                 self.fixture.variant, name, finding.place, finding.pc
             )));
         }
-        if case.situation.results {
-            for (&reg, &value) in self.registers.abi.rets.iter().zip(&case.new_results) {
-                outcome.registers.gpr[reg.0 as usize] = value;
-            }
+        for &(reg, value) in &case.new_results {
+            outcome.registers.gpr[reg.0 as usize] = value;
         }
         Ok(outcome)
     }
@@ -892,6 +911,7 @@ impl<'s> Bench<'s> {
     fn prepare(&mut self, case: &Case) -> Result<()> {
         let f = &self.functions[case.function];
         self.places.direct = self.direct_target().unwrap_or(0);
+        self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
         self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.address(name));
         let func = match case.situation.stub {
             Some(kind) => self.address(kind.symbol()),
