@@ -279,6 +279,41 @@ fn a_kretprobes_trampoline_keeps_every_register_and_gives_every_change_back() {
     );
 }
 
+/// What was dumped from memory: the trampoline behind other bytes, its calls going elsewhere.
+#[test]
+fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {
+    let case = Case::new("", &CONTRACT.replace("\"direct_func\"", "\"0xffffffffa000114a\""));
+    let dump = |text: &str| {
+        let lead = "    .org    0x40, 0xcc\n";
+        case.assemble("t", &(lead.to_owned() + &text.replace("my_direct_func", ". + 0x1004")));
+        let (code, _, err) = case.run("x86_64-linux-gnu-objcopy", &["-O", "binary", "-j", ".text", "t.o", "t.bin"]);
+        assert_eq!(code, Some(0), "{err}");
+    };
+    let check = |entry, arch| {
+        let place = ["--base", "0xffffffffa0000100", "--entry", entry, "--arch", arch];
+        case.tool(&[&["check", "--raw", "t.bin", "--contract", "t.toml"], &place[..]].concat())
+    };
+    let local = TRAMPOLINE.replace("    call    other_helper\n", "");
+    dump(&local);
+    let (code, out, err) = check("0xffffffffa0000140", "x86_64");
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("stands in for 0xffffffffa000114a"), "{out}");
+    dump(&local.replace("    pop     %rsi\n", "    add     $8, %rsp\n"));
+    let (code, out, _) = check("0xffffffffa0000140", "x86_64");
+    assert_eq!(code, Some(1));
+    assert!(out.contains("\n  rsi: expected") && out.contains("--raw t.bin --base 0xffffffffa0000100"), "{out}");
+    let refused = |entry, arch, part: &str| {
+        let (code, _, err) = check(entry, arch);
+        assert!(code == Some(2) && err.contains(part), "{err}");
+    };
+    refused("0x40", "x86_64", "--entry 0x40 is not in the dump; valid: 0xffffffffa0000100 to 0x");
+    refused("0xffffffffa0000140", "arm64", "t.toml:2: is for x86_64; give --arch x86_64");
+    let (code, _, err) = case.tool(&["check", "--raw", "t.bin", "--contract", "t.toml"]);
+    assert!(code == Some(2) && err.contains("--base"), "{err}");
+    let (code, _, err) = case.tool(&["check", "--contract", "t.toml"]);
+    assert!(code == Some(2) && err.contains("give --object FILE or --raw FILE"), "{err}");
+}
+
 #[test]
 fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     let refused = |change: (&str, &str), line: u32, parts: &[&str]| {

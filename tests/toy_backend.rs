@@ -101,6 +101,7 @@ static MACHINE: Machine = Machine {
     trap: &[],
     ret: &[],
     disassembler: ("", "", &[]),
+    calls: &[],
     e_flags_abi: 0,
     entry_sp: &[0],
 };

@@ -49,6 +49,8 @@ pub struct Machine {
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
     /// Bits of `e_flags` in which two objects must agree to run together.
     pub e_flags_abi: u32,
+    /// Relocations of calls and jumps: type, where in the instruction the field is, and what it adds to the target.
+    pub calls: &'static [(u32, usize, i64)],
     /// What SP may be modulo 16 at a function's entry.
     pub entry_sp: &'static [u64],
 }

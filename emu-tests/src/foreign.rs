@@ -13,6 +13,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::raw::{Dump, wrap};
 use crate::report::Clause;
 use crate::run::{Deviation, Suite};
 
@@ -212,6 +213,10 @@ pub struct Foreign<'a> {
     pub contract: &'a str,
     /// Names and contents of the objects.
     pub objects: Vec<(String, Vec<u8>)>,
+    /// The architecture that was asked for, if one was.
+    pub arch: Option<&'a str>,
+    /// They are not objects but dumps of this memory.
+    pub dump: Option<Dump>,
 }
 
 /// Read a contract and put the objects before the judge: those that the contract names each by itself, the others
@@ -231,6 +236,12 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         let names = backends.iter().map(|b| b.facts().name);
         reader.at(file.arch.span().start, Error::unknown("architecture", file.arch.get_ref(), names))
     })?;
+    if foreign.arch.is_some_and(|arch| arch != backend.facts().name) {
+        let arch = backend.facts().name;
+        return Err(
+            reader.at(file.arch.span().start, format!("is for {arch}; give --arch {arch}, or another contract"))
+        );
+    }
     // Read all of it first: a mistake is a mistake whatever the objects are.
     let mut judged = Vec::new();
     for trampoline in &file.trampoline {
@@ -238,7 +249,24 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         reader.clauses(trampoline)?;
     }
     let (mut apart, mut together) = (Vec::new(), Vec::new());
-    for (path, bytes) in &foreign.objects {
+    let wrapped;
+    let objects = match foreign.dump {
+        None => &foreign.objects,
+        Some(dump) => {
+            let [trampoline] = &file.trampoline[..] else {
+                let n = file.trampoline.len();
+                return Err(reader.at(0, format!("a dump has one trampoline, the contract has {n}; valid: 1")));
+            };
+            let labels = [trampoline.slot.as_deref().unwrap_or(""), &trampoline.calls];
+            let wrap = |(path, code): &(String, Vec<u8>)| {
+                let object = wrap(backend, dump, code, &trampoline.symbol, &labels).map_err(|e| e.at(path))?;
+                Ok((path.clone(), object))
+            };
+            wrapped = foreign.objects.iter().map(wrap).collect::<Result<Vec<_>>>()?;
+            &wrapped
+        }
+    };
+    for (path, bytes) in objects {
         let name = path.rsplit('/').next().unwrap_or(path);
         match file.trampoline.iter().any(|t| t.object.as_deref() == Some(name)) {
             true => apart.push((Some(name), vec![(path.clone(), bytes.clone())])),
@@ -268,15 +296,18 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
                 deviations.extend(d.place.each().iter().map(expected));
             }
         }
-        let paths = objects.iter().map(|(path, _)| path.as_str());
+        let paths = objects.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>().join(" ");
         let options = [Some(foreign.contract_name), object];
         suites.push(Suite {
             backend,
-            replay: format!(
-                "tramptool check TRAMPOLINE --object {} --contract {}",
-                paths.collect::<Vec<_>>().join(" "),
-                foreign.contract_name
-            ),
+            replay: match foreign.dump {
+                None => format!("tramptool check TRAMPOLINE --object {paths} --contract {}", foreign.contract_name),
+                Some(Dump { base, entry }) => format!(
+                    "tramptool check TRAMPOLINE --raw {paths} --base {base:#x} --entry {entry:#x} --arch {} --contract {}",
+                    backend.facts().name,
+                    foreign.contract_name
+                ),
+            },
             objects,
             contracts,
             deviations,

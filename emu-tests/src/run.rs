@@ -1050,8 +1050,7 @@ impl<'s> Bench<'s> {
         let mut lines = decode(self.registers.machine, code, start)?;
         for line in &mut lines {
             // A call or jump to a function reads better by its name.
-            let Some((rest, number)) = line.text.rsplit_once("0x") else { continue };
-            let Ok(address) = u64::from_str_radix(number, 16) else { continue };
+            let (Some(address), Some((rest, _))) = (line.target(), line.text.rsplit_once("0x")) else { continue };
             if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {
                 line.text = format!("{}{}", rest.trim_end_matches('#'), target.name);
             }
