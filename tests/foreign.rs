@@ -279,6 +279,40 @@ fn a_kretprobes_trampoline_keeps_every_register_and_gives_every_change_back() {
     );
 }
 
+#[test]
+fn a_first_contract_is_written_from_what_the_object_shows() {
+    let case = Case::new(TRAMPOLINE, CONTRACT);
+    let init = |symbol| case.tool(&["contract", "init", "--object", "t.o", "--symbol", symbol, "-o", "t.toml"]);
+    let written = || std::fs::read_to_string(case.dir.path().join("t.toml")).unwrap();
+    // Two arguments are saved, and the psABI's alignment is not met at both parities of the stack.
+    assert_eq!(init("my_tramp"), (Some(0), String::new(), String::new()));
+    for line in
+        ["arch = \"x86_64\"", "kind = \"direct\"", "args = 2", "calls = \"direct_func\"", "direct_func, other_helper"]
+    {
+        assert!(written().contains(line), "{line}: {}", written());
+    }
+    let (code, out, _) = case.check();
+    assert!(code == Some(1) && out.contains("FAIL P8") && !out.contains("FAIL P1"), "{out}");
+    std::fs::write(case.dir.path().join("t.toml"), written().replace("stack-align = 16", "stack-align = 8")).unwrap();
+    assert_eq!(case.check().0, Some(0));
+    let (code, _, err) = init("your_tramp");
+    assert_eq!(code, Some(2));
+    assert!(err.contains("unknown symbol 'your_tramp'; valid: my_tramp"), "{err}");
+    // An entry trampoline by its call slot, and a kretprobe's by its name.
+    case.assemble("t", RETHOOK);
+    for (symbol, lines) in [
+        ("my_entry", ["kind = \"entry\"", "slot = \"my_call\"", "# [frame.regs]"]),
+        ("my_rethook", ["kind = \"rethook\"", "calls = \"my_c\"", "kind entry or regs, to be added"]),
+    ] {
+        assert_eq!(init(symbol).0, Some(0));
+        for line in lines {
+            assert!(written().contains(line), "{line}: {}", written());
+        }
+        let (code, out, err) = case.check();
+        assert!(code != Some(2), "{out}{err}");
+    }
+}
+
 /// What was dumped from memory: the trampoline behind other bytes, its calls going elsewhere.
 #[test]
 fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {

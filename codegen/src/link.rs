@@ -202,6 +202,34 @@ pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Resul
     Ok(image)
 }
 
+/// A relocation of an object, as its image has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference {
+    /// Address of the field.
+    pub place: u64,
+    /// The ELF relocation type.
+    pub r_type: u32,
+    /// Symbol plus addend.
+    pub value: u64,
+}
+
+/// An object by itself, with stubs for all that it leaves undefined, and what its code refers to.
+///
+/// # Errors
+/// As [`link`].
+pub fn examine(backend: &dyn Backend, input: &Input) -> Result<(Image, Vec<Reference>)> {
+    let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
+    let image = link(backend, &[*input], &options)?;
+    let mut objects = vec![Object::read(input)?];
+    lay_out(&mut objects, options.base)?;
+    let all: Vec<(&str, u64)> =
+        image.symbols.iter().filter(|s| !s.local).map(|s| (s.name.as_str(), s.address)).collect();
+    let globals = all.into_iter().map(|(name, address)| (name, Global { object: 0, address, weak: false })).collect();
+    let reference = |job: Job| Reference { place: job.place, r_type: job.r_type, value: job.value };
+    let references = jobs(&objects, &globals)?.into_iter().map(reference).collect();
+    Ok((image, references))
+}
+
 impl Image {
     /// The symbol called `name`. A global one is preferred.
     pub fn symbol(&self, name: &str) -> Option<&Symbol> {

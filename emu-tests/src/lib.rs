@@ -6,6 +6,7 @@
 
 mod cpu;
 mod disasm;
+mod draft;
 mod fixture;
 mod foreign;
 mod raw;
@@ -15,6 +16,7 @@ mod run;
 mod trace;
 
 pub use cpu::engine_version;
+pub use draft::{Draft, draft};
 pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;

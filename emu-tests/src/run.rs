@@ -389,7 +389,7 @@ fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result
 }
 
 /// The bytes of a function: what its symbol says, or up to the next symbol or the section's end.
-fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
+pub(crate) fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
     let section = image.sections.iter().find(|s| (s.address..s.address + s.size).contains(&symbol.address));
     let end = section.map_or(symbol.address, |s| s.address + s.size);
     let next = image.symbols.iter().map(|s| s.address).filter(|a| *a > symbol.address).min().unwrap_or(end);
