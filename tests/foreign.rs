@@ -396,6 +396,34 @@ fn every_contract_has_an_object_to_judge() {
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), CONTRACTS.len(), "a contract that src/contracts.rs forgot");
 }
 
+/// What docs/findings.md says is what its commands print.
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn the_findings_are_shown_by_their_commands() {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/tramptool/kernel-objects");
+    let cache = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map_or_else(home, PathBuf::from);
+    let (mut said, mut shown) = (String::new(), 0);
+    for row in include_str!("../docs/findings.md").lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        if let Some(command) = cells[3].strip_prefix("`tramptool ") {
+            let command = format!("{} {}", env!("CARGO_BIN_EXE_tramptool"), command.trim_end_matches('`'));
+            let (code, out, err) = text(Command::new("sh").args(["-c", &command]).env("K", &cache).output().unwrap());
+            assert_eq!((code, err.as_str()), (Some(0), ""), "{command}\n{out}");
+            said = out;
+            continue;
+        }
+        let (clause, place) = cells[2].split_once(' ').unwrap();
+        let trampoline = cells[1].trim_start_matches('`').split(['`', '*']).next().unwrap();
+        let told = |line: &str| {
+            let parts = [trampoline, place.trim_matches('`')];
+            line.trim_start().starts_with(&format!("{clause} ")) && parts.iter().all(|part| line.contains(part))
+        };
+        assert!(said.lines().any(told), "{row}\n{said}");
+        shown += 1;
+    }
+    assert!(shown > 25, "{shown}");
+}
+
 /// The kernel's own trampolines deviate as their contracts say, in no other way, and in no fewer.
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
