@@ -349,6 +349,62 @@ fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {
 }
 
 #[test]
+fn modules_and_shared_libraries_are_judged_too() {
+    let case = Case::new(TRAMPOLINE, CONTRACT);
+    let make = |program: &str, args: &[&str]| {
+        let (code, _, err) = case.run(program, args);
+        assert_eq!(code, Some(0), "{err}");
+    };
+    make("x86_64-linux-gnu-ld", &["-r", "t.o", "-o", "t.ko"]);
+    make("x86_64-linux-gnu-ld", &["-shared", "t.o", "-o", "t.so"]);
+    make("x86_64-linux-gnu-strip", &["t.so"]);
+    for file in ["t.ko", "t.so"] {
+        let (code, out, err) = case.tool(&["check", "--object", file, "--contract", "t.toml"]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{file}: {out}");
+        assert!(out.contains("stands in for other_helper"), "{file}: {out}");
+    }
+    make("x86_64-linux-gnu-ld", &["t.o", "--defsym=direct_func=0", "--defsym=other_helper=0", "-e0", "-o", "t.exe"]);
+    let (code, _, err) = case.tool(&["check", "--object", "t.exe", "--contract", "t.toml"]);
+    assert!(code == Some(2) && err.contains("t.exe: an executable's code runs at its own address only"), "{err}");
+    std::fs::write(case.dir.path().join("t.bc"), b"BC\xc0\xde").unwrap();
+    let (code, _, err) = case.tool(&["check", "--object", "t.bc", "--contract", "t.toml"]);
+    assert!(code == Some(2) && err.contains("LLVM bitcode; compile without -flto"), "{err}");
+    // Whatever the damage, there is an answer.
+    let library = std::fs::read(case.dir.path().join("t.so")).unwrap();
+    let backend = tramptool::backend("x86_64").unwrap();
+    for at in 0..library.len().min(4096) {
+        let mut damaged = library.clone();
+        damaged[at] ^= 0xff;
+        for bytes in [&damaged[..], &library[..at]] {
+            let _ = codegen::link::relocatable(backend, &codegen::link::Input { name: "t.so", bytes });
+        }
+    }
+}
+
+#[test]
+fn objects_of_other_assemblers_are_judged_too() {
+    let case = Case::new(TRAMPOLINE, CONTRACT);
+    let target = "--target=x86_64-linux-gnu";
+    let clang: &[&str] = &[target, "-c", "t.S", "-o", "t.o"];
+    let makers: [(&str, &[&str]); 3] = [
+        ("clang", clang),
+        ("clang-14", clang),
+        ("llvm-mc", &["--triple=x86_64-linux-gnu", "-filetype=obj", "t.S", "-o", "t.o"]),
+    ];
+    for (program, args) in makers {
+        match Command::new(program).args(args).current_dir(&case.dir).output() {
+            Ok(run) => assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr)),
+            Err(e) => {
+                eprintln!("skip: {program}: {e}");
+                continue;
+            }
+        }
+        let (code, out, err) = case.check();
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{program}: {out}");
+    }
+}
+
+#[test]
 fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     let refused = |change: (&str, &str), line: u32, parts: &[&str]| {
         let (code, out, err) = Case::new(TRAMPOLINE, &CONTRACT.replace(change.0, change.1)).check();

@@ -102,6 +102,7 @@ static MACHINE: Machine = Machine {
     ret: &[],
     disassembler: ("", "", &[]),
     calls: &[],
+    dynamic: [0; 4],
     e_flags_abi: 0,
     entry_sp: &[0],
 };

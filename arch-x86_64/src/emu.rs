@@ -26,6 +26,7 @@ pub const MACHINE: Machine = Machine {
     trap: &[0xcc],
     ret: &[0xc3],
     disassembler: ("x86", "mode64", &[]),
+    dynamic: [1, 8, 6, 7],
     calls: &[(4, 1, -4), (4, 2, -4)],
     e_flags_abi: 0,
     entry_sp: &[8, 0],

@@ -11,12 +11,14 @@ use crate::error::{Error, Result};
 pub struct Raw<'a> {
     /// `e_machine`.
     pub machine: u16,
+    /// `e_flags`.
+    pub e_flags: u32,
     /// The code.
     pub code: &'a [u8],
     /// Alignment of its first byte.
     pub align: u64,
-    /// Names for places in it, by offset.
-    pub symbols: Vec<(String, u64)>,
+    /// Names for places in it: offset, and size if it is known.
+    pub symbols: Vec<(String, u64, u64)>,
     /// What it refers to outside of itself.
     pub calls: Vec<Call>,
 }
@@ -46,7 +48,12 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
     let (mut out, mut head) = (Vec::new(), Vec::new());
     let mut w = SinglePhaseWriter::new_single_phase(Endianness::Little, true, &mut out);
     let machine = elf::Machine(raw.machine);
-    w.write_file_header(&FileHeader { e_type: elf::ET_REL, e_machine: machine, ..FileHeader::default() })?;
+    w.write_file_header(&FileHeader {
+        e_type: elf::ET_REL,
+        e_machine: machine,
+        e_flags: elf::FileFlags(raw.e_flags),
+        ..FileHeader::default()
+    })?;
     let sh_offset = w.write_align(raw.align);
     w.write(raw.code);
     let relocations = w.write_align_relocation();
@@ -63,22 +70,22 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
         );
     }
     w.write_null_symbol();
-    let symbol = |st_name, section: Option<u32>, st_value| Sym {
+    let symbol = |st_name, section: Option<u32>, st_value, st_size| Sym {
         section,
         st_name,
         st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, if section.is_some() { elf::STT_FUNC } else { elf::STT_NOTYPE }),
         st_other: elf::SymbolOther::default(),
         st_shndx: elf::SHN_UNDEF,
         st_value,
-        st_size: 0,
+        st_size,
     };
-    for (name, offset) in &raw.symbols {
+    for (name, offset, size) in &raw.symbols {
         let id = w.add_string(name.as_bytes());
-        w.write_symbol(&symbol(w.string_offset(Some(id)), Some(1), *offset));
+        w.write_symbol(&symbol(w.string_offset(Some(id)), Some(1), *offset, *size));
     }
     for call in &raw.calls {
         let id = w.add_string(call.target.as_bytes());
-        w.write_symbol(&symbol(w.string_offset(Some(id)), None, 0));
+        w.write_symbol(&symbol(w.string_offset(Some(id)), None, 0, 0));
     }
     w.write_strtab()?;
     let (text, rela) = (w.add_section_name(b".text"), w.add_section_name(b".rela.text"));

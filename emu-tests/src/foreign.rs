@@ -7,6 +7,7 @@ use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, Field, FrameLayout};
 use codegen::isa::Backend;
+use codegen::link::{Input, relocatable};
 use codegen::spec::{Direct, Kind, Regs};
 use codegen::target::Facts;
 use schemars::{JsonSchema, Schema, schema_for};
@@ -249,9 +250,13 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         reader.clauses(trampoline)?;
     }
     let (mut apart, mut together) = (Vec::new(), Vec::new());
-    let wrapped;
     let objects = match foreign.dump {
-        None => &foreign.objects,
+        None => {
+            let object = |(name, bytes): &(String, Vec<u8>)| {
+                Ok((name.clone(), relocatable(backend, &Input { name, bytes })?.into_owned()))
+            };
+            foreign.objects.iter().map(object).collect::<Result<Vec<_>>>()?
+        }
         Some(dump) => {
             let [trampoline] = &file.trampoline[..] else {
                 let n = file.trampoline.len();
@@ -262,11 +267,10 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
                 let object = wrap(backend, dump, code, &trampoline.symbol, &labels).map_err(|e| e.at(path))?;
                 Ok((path.clone(), object))
             };
-            wrapped = foreign.objects.iter().map(wrap).collect::<Result<Vec<_>>>()?;
-            &wrapped
+            foreign.objects.iter().map(wrap).collect::<Result<Vec<_>>>()?
         }
     };
-    for (path, bytes) in objects {
+    for (path, bytes) in &objects {
         let name = path.rsplit('/').next().unwrap_or(path);
         match file.trampoline.iter().any(|t| t.object.as_deref() == Some(name)) {
             true => apart.push((Some(name), vec![(path.clone(), bytes.clone())])),

@@ -45,15 +45,15 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
             calls.push(Call { offset, r_type, addend, target: format!("{target:#x}") });
         }
     }
-    let mut symbols = vec![(symbol.to_owned(), entry - base + lead)];
+    let mut symbols = vec![(symbol.to_owned(), entry - base + lead, 0)];
     for label in labels {
         let at = label.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         if let Some(at) = at.filter(|at| inside(*at)) {
-            symbols.push(((*label).to_owned(), at - base + lead));
+            symbols.push(((*label).to_owned(), at - base + lead, 0));
         }
     }
     let code = [vec![0; lead as usize], code.to_vec()].concat();
-    object(&Raw { machine: backend.facts().machine, code: &code, align: PAGE, symbols, calls })
+    object(&Raw { machine: backend.facts().machine, e_flags: 0, code: &code, align: PAGE, symbols, calls })
 }
 
 /// Is the instruction at `at` a call of `target`, or a jump there? It is if relocating it changes nothing. Returns the
