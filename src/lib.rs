@@ -4,6 +4,7 @@ pub mod contracts;
 pub mod explain;
 pub mod mutate;
 pub mod report;
+pub mod request;
 pub mod suite;
 
 use codegen::error::{Error, Result};

@@ -125,7 +125,7 @@ fn a_function_that_the_object_brings_along_is_called_and_its_body_is_not_run() {
         Case::new(&own.replace("    call    my_func\n", "    inc %rdi\n    call    my_func\n"), &contract).check();
     assert!(out.contains("FAIL P10") && out.contains("argument in rdi"), "{out}");
     let (_, out, _) = Case::new(&own.replace("    call    my_func\n", "    call    other\n"), &contract).check();
-    assert!(out.contains("FAIL P10") && out.contains("its function was called: expected 0x1, found 0x0"), "{out}");
+    assert!(out.contains("FAIL P10") && out.contains("calls of the callback: expected 0x1, found 0x0"), "{out}");
     let (code, _, err) = Case::new(TRAMPOLINE, &contract).check();
     assert_eq!(code, Some(2));
     assert!(err.contains("my_tramp calls my_func, says the contract; no object defines or calls it"), "{err}");
@@ -252,6 +252,7 @@ kind = "rethook"
 calls = "my_handler"
 frame = "rethook"
 keeps-flags = true
+unpaired = 1
 stack-align = 8
 "#;
 
@@ -425,7 +426,7 @@ fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     refused(("stack-align = 8", place), 11, &["expected a place, or a list of places"]);
     refused(("about = \"a direct-call trampoline\"", ""), 1, &["missing field `about`"]);
     let deviation = "stack-align = 8\ndeviation = [{ clause = \"P99\", place = \"*\", reason = \"\" }]";
-    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P11, coverage"]);
+    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P15, coverage"]);
 }
 
 #[test]

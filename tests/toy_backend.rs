@@ -68,6 +68,7 @@ static FACTS: Facts = Facts {
     },
     site_text: "Reached from a patched function entry.",
     exit_text: "Reached by a return.",
+    exit_unpaired: 0,
     flags: "",
     inner: &[],
     mapping: "",
@@ -103,6 +104,9 @@ static MACHINE: Machine = Machine {
     disassembler: ("", "", &[]),
     calls: &[],
     dynamic: [0; 4],
+    branch: |_, _| None,
+    pads: &[],
+    record: 0,
     e_flags_abi: 0,
     entry_sp: &[0],
 };

@@ -1,7 +1,7 @@
 //! What an emulator must know of arm64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{EmuReg, Machine};
+use codegen::machine::{Branch, EmuReg, Lands, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -29,6 +29,27 @@ pub const MACHINE: Machine = Machine {
     disassembler: ("arm64", "arm", &[]),
     dynamic: [257, 1027, 1025, 1026],
     calls: &[(283, 0, 0), (282, 0, 0)],
+    branch,
+    // BTI c, BTI j, BTI jc. Arm ARM D8.4.
+    pads: &[
+        Pad { bytes: &[0x5f, 0x24, 0x03, 0xd5], lets: &[Lands::Call, Lands::Veneer] },
+        Pad { bytes: &[0x9f, 0x24, 0x03, 0xd5], lets: &[Lands::Jump, Lands::Veneer] },
+        Pad { bytes: &[0xdf, 0x24, 0x03, 0xd5], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] },
+    ],
+    record: 0,
     e_flags_abi: 0,
     entry_sp: &[0],
 };
+
+/// Arm ARM C6.2 (BL, BLR, BR, RET) and D8.4: what PSTATE.BTYPE each leaves.
+fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
+    let branch = match (mnemonic, operands) {
+        ("bl", _) => Branch { pushes: true, ..Branch::default() },
+        ("blr", _) => Branch { pushes: true, lands: Some(Lands::Call), ..Branch::default() },
+        ("br", "x16" | "x17") => Branch { lands: Some(Lands::Veneer), ..Branch::default() },
+        ("br", _) => Branch { lands: Some(Lands::Jump), ..Branch::default() },
+        ("ret", _) => Branch { pops: true, ..Branch::default() },
+        _ => return None,
+    };
+    Some(branch)
+}

@@ -166,7 +166,7 @@ rows! { w names out;
     LdurReg { dst, base, at } => write!(w, "ldur\t{}, [{}, #{at}]", name(dst), name(base)),
         { let (r, b, d) = (dst.0, base.0, ranged(at, -256, 255)?); dynasm!(out ; .arch aarch64 ; ldur X(r), [XSP(b), d]) }, Effects { loads: 1, ..Effects::PLAIN };
     Mov { dst, src } => write!(w, "mov\t{}, {}", name(dst), name(src)),
-        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::PLAIN;
+        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::copy(dst, src);
     MovFromSp { dst } => write!(w, "mov\t{}, sp", name(dst)),
         { let d = dst.0; dynasm!(out ; .arch aarch64 ; mov XSP(d), sp) }, Effects::sp(SpEffect::CopyTo(dst, 0));
     AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name_or_sp(dst), names.off(imm)),

@@ -44,6 +44,7 @@ pub const FACTS: Facts = Facts {
     site_text: "Reached from a patched function entry, which executed MOV x9, x30 and BL: x30 = pc, the address after \
                 the site; x9 = parent_ip, the return address of the traced function.",
     exit_text: "Reached by the RET of a traced function whose x30 was replaced; its result is in x0-x7.",
+    exit_unpaired: 1,
     flags: "nzcv",
     inner: &[Inner::Call],
     relocations: ("R_AARCH64_", reloc::NAMES),

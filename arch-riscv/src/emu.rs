@@ -1,7 +1,7 @@
 //! What an emulator must know of riscv64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{EmuReg, Machine};
+use codegen::machine::{Branch, EmuReg, Lands, Machine};
 
 use crate::regs::{VECTORS, ZERO};
 
@@ -28,6 +28,33 @@ pub const MACHINE: Machine = Machine {
     disassembler: ("riscv", "riscv64", &["riscvc"]),
     dynamic: [2, 3, 2, 5],
     calls: &[(19, 0, 0), (18, 0, 0), (17, 0, 0)],
+    branch,
+    // Zicfilp is not in profile linux-6.12.
+    pads: &[],
+    // RISC-V psABI, "Frame Pointer Convention".
+    record: -16,
     e_flags_abi: 6,
     entry_sp: &[0],
 };
+
+/// RISC-V unprivileged manual, 2.5.1: the hints to the return-address stack; ra and t0 are link registers.
+fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
+    let mut operands = operands.split([',', '(', ')', ' ']).filter(|o| !o.is_empty());
+    let (first, second) = (operands.next().unwrap_or(""), operands.next().unwrap_or(""));
+    let is_register = |o: &str| o.starts_with(|c: char| c.is_ascii_lowercase());
+    // Short forms leave out rd, or rs1 after an offset.
+    let (rd, rs1) = match mnemonic.trim_start_matches("c.") {
+        "ret" => ("zero", "ra"),
+        "jr" => ("zero", first),
+        "jalr" if is_register(second) => (first, second),
+        "jalr" if second.is_empty() => ("ra", first),
+        "jalr" => (first, operands.next().unwrap_or("")),
+        "jal" if is_register(first) => (first, ""),
+        "jal" => ("ra", ""),
+        _ => return None,
+    };
+    let link = |reg: &str| matches!(reg, "ra" | "t0");
+    let indirect = !rs1.is_empty() && !link(rs1) && rs1 != "t2";
+    let lands = if rd == "zero" { Lands::Jump } else { Lands::Call };
+    Some(Branch { pushes: link(rd), pops: link(rs1) && rd != rs1, lands: indirect.then_some(lands) })
+}

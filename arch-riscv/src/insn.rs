@@ -84,7 +84,7 @@ rows! { w names out rvc;
     Mv { dst, src } => write!(w, "mv\t{}, {}", name(dst), name(src)),
         { let (d, s) = (dst.0, src.0);
           if rvc && dst != ZERO && src != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s)) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), 0) } }, Effects::sp(mv_sp(dst, src));
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), 0) } }, Effects { sp: mv_sp(dst, src), ..Effects::copy(dst, src) };
     Addi { dst, src, imm } => write!(w, "addi\t{}, {}, {}", name(dst), name(src), names.off(imm)),
         { addi(dst, src, imm.value, rvc, out)? }, Effects::sp(addi_sp(dst, src, imm.value));
     AuipcHi { dst, sym } => write!(w, "auipc\t{}, %pcrel_hi({})", name(dst), names.sym(sym)),

@@ -45,6 +45,7 @@ pub const FACTS: Facts = Facts {
     site_text: "Reached from a patched function entry, which executed AUIPC t0 and JALR t0: t0 = pc, the address after \
                 the site; ra = parent_ip, the return address of the traced function.",
     exit_text: "Reached by the RET of a traced function whose ra was replaced; its result is in a0, a1.",
+    exit_unpaired: 0,
     flags: "",
     inner: &[Inner::Call],
     relocations: ("R_RISCV_", reloc::NAMES),

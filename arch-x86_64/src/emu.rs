@@ -1,7 +1,7 @@
 //! What an emulator must know of x86-64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{EmuReg, Machine};
+use codegen::machine::{Branch, EmuReg, Lands, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -28,6 +28,22 @@ pub const MACHINE: Machine = Machine {
     disassembler: ("x86", "mode64", &[]),
     dynamic: [1, 8, 6, 7],
     calls: &[(4, 1, -4), (4, 2, -4)],
+    branch,
+    // ENDBR64. Intel SDM volume 1, 17.3.
+    pads: &[Pad { bytes: &[0xf3, 0x0f, 0x1e, 0xfa], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] }],
+    record: 0,
     e_flags_abi: 0,
     entry_sp: &[8, 0],
 };
+
+/// Intel SDM volume 1, 6.4 and 17.3: a NOTRACK jump needs no pad.
+fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
+    let indirect = !operands.starts_with("0x");
+    let branch = match mnemonic {
+        "call" => Branch { pushes: true, lands: indirect.then_some(Lands::Call), ..Branch::default() },
+        "jmp" if indirect => Branch { lands: Some(Lands::Jump), ..Branch::default() },
+        "ret" => Branch { pops: true, ..Branch::default() },
+        _ => return None,
+    };
+    Some(branch)
+}

@@ -160,7 +160,7 @@ rows! { w names out;
     Pop { reg } => write!(w, "pop\t%{}", name(reg)),
         { each!(reg, out, |r| pop) }, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) };
     Mov { dst, src } => write!(w, "mov\t%{}, %{}", name(src), name(dst)),
-        { each!(dst, out, |r| mov src) }, Effects::sp(mov_sp(dst, src));
+        { each!(dst, out, |r| mov src) }, Effects { sp: mov_sp(dst, src), ..Effects::copy(dst, src) };
     Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.off(at)),
         { by_size!(src, out, at.value, store store8 store32) }, Effects::store(src, at.value);
     StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.off(at)),

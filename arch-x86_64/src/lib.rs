@@ -44,6 +44,7 @@ pub const FACTS: Facts = Facts {
     site_text: "Reached from a patched function entry, which executed CALL: (%rsp) = pc, the address after the site; \
                 8(%rsp) = parent_ip, the return address of the traced function.",
     exit_text: "Reached by the RET of a traced function whose return address was replaced; its result is in rax, rdx.",
+    exit_unpaired: 0,
     flags: "rflags",
     inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End],
     relocations: ("R_X86_64_", reloc::NAMES),

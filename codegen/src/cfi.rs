@@ -68,7 +68,11 @@ pub(crate) struct Tracker {
     state: State,
     moved: &'static [(u16, Reg)],
     at_branch: Vec<(Local, State)>,
+    /// A register that survives calls and holds SP as it was, and CFA minus it.
     copies: Option<(Reg, i32)>,
+    survives: RegSet,
+    /// A copy of a register that holds a column: (copy, original).
+    spare: Option<(Reg, Reg)>,
     reachable: bool,
     /// Rules that change after the line just seen.
     pub ops: Vec<CfiOp>,
@@ -129,6 +133,8 @@ impl Tracker {
             moved: entry.moved,
             at_branch: Vec::new(),
             copies: None,
+            survives: abi.callee_saved,
+            spare: None,
             reachable: true,
             ops: Vec::new(),
         }
@@ -139,6 +145,7 @@ impl Tracker {
         self.state = self.initial;
         self.at_branch.clear();
         self.copies = None;
+        self.spare = None;
         self.reachable = true;
         self.ops.clear();
     }
@@ -206,6 +213,7 @@ impl Tracker {
             Moves::None => false,
             Moves::Store(slots) => holds(slots.first) || slots.second.is_some_and(holds),
             Moves::Load(_) => self.state.saved > 0,
+            Moves::Copy { dst, src } => holds(dst) || holds(src),
         };
         let goes_on = matches!(effects.flow, Flow::Next | Flow::Call);
         if rules_may_change || effects.sp != SpEffect::None || !goes_on {
@@ -231,6 +239,7 @@ impl Tracker {
                     self.moved(Place::Saved(at - before_sp), Place::Register(reg));
                 }
             }
+            Moves::Copy { dst, src } => self.copied(dst, src),
         }
         match effects.flow {
             Flow::Next | Flow::Call => {}
@@ -241,6 +250,19 @@ impl Tracker {
                 }
                 self.reachable = matches!(effects.flow, Flow::Branch(_));
             }
+        }
+    }
+
+    /// A column goes along with a copy when it comes home, or when the original is overwritten.
+    fn copied(&mut self, dst: Reg, src: Reg) {
+        if let Some((copy, _)) = self.spare.take_if(|(_, original)| *original == dst) {
+            self.moved(Place::Register(dst), Place::Register(copy));
+        }
+        let held = self.state.columns.iter().flatten().find(|c| c.place == Place::Register(src));
+        match held {
+            Some(column) if column.home == Some(dst) => self.moved(Place::Register(src), Place::Register(dst)),
+            Some(_) => self.spare = Some((dst, src)),
+            None => {}
         }
     }
 
@@ -259,7 +281,10 @@ impl Tracker {
                     self.set_cfa((self.sp_reg, self.state.sp));
                 }
             }
-            SpEffect::CopyTo(reg, add) => self.copies = Some((reg, self.state.sp - add)),
+            SpEffect::CopyTo(reg, add) if self.survives.contains(reg) => {
+                self.copies = Some((reg, self.state.sp - add));
+            }
+            SpEffect::CopyTo(..) => {}
             SpEffect::Realign => {
                 if let Some((reg, distance)) = self.copies {
                     self.set_cfa((reg, distance));

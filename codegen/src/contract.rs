@@ -40,6 +40,12 @@ pub struct Contract {
     pub stack_align: u32,
     /// That alignment holds whatever the site's stack was.
     pub realigned: bool,
+    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
+    pub landing_pad: bool,
+    /// Returns on the way out that have no call on the return-address stack.
+    pub unpaired: u32,
+    /// In the callback the frame pointer is the frame's address with bit 0 set.
+    pub marks_regs: bool,
 }
 
 /// The general registers that a trampoline of this kind promises by the rules of C and ftrace: (those that have their
@@ -98,6 +104,9 @@ impl Contract {
             early_direct: target.op_from_site && spec.kind == Kind::Entry(Regs::Args),
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
+            landing_pad: target.landing_pad,
+            unpaired: if spec.kind == Kind::Return { target.facts.exit_unpaired } else { 0 },
+            marks_regs: target.marks_regs && spec.kind == Kind::Entry(Regs::All),
         })
     }
 
@@ -270,7 +279,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 14)?;
+        let mut s = serializer.serialize_struct("Contract", 17)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("handler", "general registers only")?;
         s.serialize_field("kept", &self.reg_names(self.kept))?;
@@ -280,6 +289,9 @@ impl Serialize for Contract {
         s.serialize_field("early_direct", &self.early_direct)?;
         s.serialize_field("stack_align", &self.stack_align)?;
         s.serialize_field("stack_realigned", &self.realigned)?;
+        s.serialize_field("landing_pad", &self.landing_pad)?;
+        s.serialize_field("unpaired_returns", &self.unpaired)?;
+        s.serialize_field("frame_pointer_marks_regs", &self.marks_regs)?;
         s.serialize_field("frame_struct", self.frame.c_struct)?;
         s.serialize_field("frame_struct_bytes", &self.frame.c_size)?;
         s.serialize_field("frame_bytes", &self.frame.size)?;

@@ -66,7 +66,7 @@ impl Slots {
     }
 }
 
-/// The registers that an instruction moves between itself and the stack.
+/// The registers that an instruction moves, unchanged, to where they can be found again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moves {
     /// None.
@@ -75,6 +75,13 @@ pub enum Moves {
     Store(Slots),
     /// From the stack: SP as it is before the instruction.
     Load(Slots),
+    /// To another register.
+    Copy {
+        /// The register that is written.
+        dst: Reg,
+        /// The register that is read.
+        src: Reg,
+    },
 }
 
 /// What an instruction does, as far as CFI and cost need it.
@@ -82,7 +89,7 @@ pub enum Moves {
 pub struct Effects {
     /// Effect on SP.
     pub sp: SpEffect,
-    /// Registers stored to the stack or loaded from it.
+    /// Registers stored to the stack, loaded from it, or copied.
     pub moves: Moves,
     /// 8-byte memory slots read, including a return's pop.
     pub loads: u8,
@@ -105,6 +112,11 @@ impl Effects {
     /// The same with another effect on SP.
     pub const fn sp(sp: SpEffect) -> Effects {
         Effects { sp, ..Effects::PLAIN }
+    }
+
+    /// A copy of one register to another.
+    pub const fn copy(dst: Reg, src: Reg) -> Effects {
+        Effects { moves: Moves::Copy { dst, src }, ..Effects::PLAIN }
     }
 
     /// A store of one register to the stack.

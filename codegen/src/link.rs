@@ -25,6 +25,10 @@ const PAGE: u64 = 4096;
 /// No image is larger. It keeps a damaged section size from exhausting memory.
 const LIMIT: u64 = 256 << 20;
 
+/// No name is longer; the kernel's own tables end at half of it. Symbols may share the bytes of a name, so that without
+/// an end to names a small file could ask for any amount of memory.
+const LONGEST: usize = 1024;
+
 /// The list of patchable entries as `-mrecord-mcount` names it. An object that has it may have the other list too,
 /// which then says where to put padding, not what to trace.
 const MCOUNT_LOC: &str = "__mcount_loc";
@@ -195,7 +199,7 @@ pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Resul
     let (mut symbols, mut globals) = define(&objects, options.first)?;
     if let Some(stub) = options.stub {
         let missing = undefined(&objects, &globals)?;
-        add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals);
+        add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;
     }
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };
     image.relocate(backend, &objects, &globals, options.stub.is_some())?;
@@ -530,7 +534,8 @@ impl Image {
     /// # Errors
     /// Not such a file, or a damaged one.
     pub fn from_elf(bytes: &[u8]) -> Result<Image> {
-        let header = header(&Input { name: "image", bytes })?;
+        let input = Input { name: "image", bytes };
+        let header = header(&input)?;
         if header.e_type(LE) != elf::ET_EXEC {
             return Err(Error::new(format!(
                 "image: ELF type {}; valid: an executable at fixed addresses (2), as link makes it",
@@ -539,7 +544,9 @@ impl Image {
         }
         let mut segments: Vec<Segment> = Vec::new();
         let mut end = 0;
-        for program in header.program_headers(LE, bytes).map_err(damaged("image"))? {
+        let programs = header.program_headers(LE, bytes).map_err(damaged("image"))?;
+        apart(&input, programs.iter().map(|p| p.p_filesz(LE)))?;
+        for program in programs {
             if program.p_type(LE) != elf::PT_LOAD {
                 continue;
             }
@@ -574,6 +581,7 @@ impl Image {
         }
 
         let table = header.sections(LE, bytes).map_err(damaged("image"))?;
+        apart(&input, table.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
         let (mut sections, mut pairs) = (Vec::new(), Vec::new());
         for section in table.iter().skip(1) {
             let name = section_name(&table, section).map_err(|e| e.at("image"))?;
@@ -699,6 +707,7 @@ impl<'a> Object<'a> {
             )));
         }
         let sections = header.sections(LE, bytes).map_err(damaged(name))?;
+        apart(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
         let symbols = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(damaged(name))?;
         let at = vec![None; sections.len()];
         Ok(Object { name, bytes, header, sections, symbols, at })
@@ -778,7 +787,24 @@ fn damaged(name: &str) -> impl Fn(object::read::Error) -> Error {
     move |e| Error::new(format!("{name}: {e}; the file is damaged or cut off"))
 }
 
+/// Refuse a file whose parts, of these sizes, cannot all have bytes of their own: they could be many times as large as
+/// the file.
+fn apart(input: &Input, sizes: impl Iterator<Item = u64>) -> Result<()> {
+    let file = input.bytes.len() as u64;
+    let parts = sizes.fold(0, u64::saturating_add);
+    if parts <= file {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "{}: its parts have {parts} bytes together, but it has {file}; the file is damaged or cut off",
+        input.name
+    )))
+}
+
 fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
+    if name.len() > LONGEST {
+        return Err(Error::new(format!("the name of a {what} has {} bytes; valid: at most {LONGEST}", name.len())));
+    }
     std::str::from_utf8(name).map_err(|_| {
         let name = String::from_utf8_lossy(name);
         Error::new(format!("{what} {name:?} is not UTF-8"))
@@ -1111,14 +1137,18 @@ fn add_stubs<'a>(
     missing: &[&'a str],
     (segments, sections, symbols): (&mut Vec<Segment>, &mut Vec<Section>, &mut Vec<Symbol>),
     globals: &mut HashMap<&'a str, Global>,
-) {
+) -> Result<()> {
     /// Room for a stub, or for data where the name turns out to be of a variable.
     const ROOM: usize = 64;
     if missing.is_empty() {
-        return;
+        return Ok(());
     }
     let end = segments.iter().map(|s| s.address + s.mem_size).max().unwrap_or(PAGE);
-    let start = end.next_multiple_of(PAGE);
+    let size = (missing.len() * ROOM) as u64;
+    let start = end.checked_next_multiple_of(PAGE).filter(|start| start.checked_add(size).is_some());
+    let start = start.ok_or_else(|| {
+        Error::new(format!("no room above {end:#x} for {} undefined symbols; link at a lower address", missing.len()))
+    })?;
     let mut bytes = Vec::new();
     for &name in missing {
         let address = start + bytes.len() as u64;
@@ -1131,6 +1161,7 @@ fn add_stubs<'a>(
     let (size, access) = (bytes.len() as u64, Access::Execute);
     segments.push(Segment { address: start, bytes, mem_size: size, access });
     sections.push(Section { name: STUBS.to_owned(), address: start, size, align: PAGE, access, zeroed: false });
+    Ok(())
 }
 
 /// A relocation with its addresses known.
@@ -1338,6 +1369,28 @@ mod tests {
         assert_eq!(field, [1, 2, 3]);
         put(&mut field, &[8, 9]).unwrap();
         assert_eq!(field, [8, 9, 3]);
+    }
+
+    #[test]
+    fn stubs_need_room_above() {
+        let at_end = |address| Segment { address, bytes: Vec::new(), mem_size: PAGE - 1, access: Access::Write };
+        for (address, fits) in [(0_u64.wrapping_sub(2 * PAGE), true), (0_u64.wrapping_sub(PAGE), false)] {
+            let (mut segments, mut sections, mut symbols) = (vec![at_end(address)], Vec::new(), Vec::new());
+            let added = add_stubs(b"", &["f"], (&mut segments, &mut sections, &mut symbols), &mut HashMap::new());
+            assert_eq!(added.is_ok(), fits, "{address:#x}: {added:?}");
+            assert_eq!(symbols.len(), usize::from(fits));
+        }
+    }
+
+    #[test]
+    fn parts_and_names_are_no_larger_than_files_can_have_them() {
+        let input = Input { name: "a.o", bytes: &[0; 8] };
+        assert!(apart(&input, [3, 5].into_iter()).is_ok());
+        let e = apart(&input, [4, 5].into_iter()).unwrap_err();
+        assert!(e.to_string().starts_with("a.o: its parts have 9 bytes together, but it has 8"), "{e}");
+        assert!(apart(&input, [u64::MAX, u64::MAX].into_iter()).is_err());
+        assert!(utf8(&[b'a'; LONGEST], "symbol").is_ok());
+        assert!(utf8(&[b'a'; LONGEST + 1], "symbol").is_err());
     }
 
     #[test]

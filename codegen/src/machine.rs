@@ -12,6 +12,37 @@ pub struct EmuReg {
     pub id: i32,
 }
 
+/// What an indirect branch is, to the landing pad that it reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lands {
+    /// A call.
+    Call,
+    /// A jump.
+    Jump,
+    /// A jump through a register that linkers use for long calls (arm64: x16, x17).
+    Veneer,
+}
+
+/// What a branch does besides going elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Branch {
+    /// The return-address stack gets the address behind it.
+    pub pushes: bool,
+    /// The return-address stack gives up its top, as a prediction of where this goes.
+    pub pops: bool,
+    /// It is indirect: where such branches are restricted, it must reach a landing pad.
+    pub lands: Option<Lands>,
+}
+
+/// A landing pad.
+#[derive(Debug)]
+pub struct Pad {
+    /// The instruction.
+    pub bytes: &'static [u8],
+    /// What may reach it.
+    pub lets: &'static [Lands],
+}
+
 /// An architecture as an emulator sees it.
 #[derive(Debug)]
 pub struct Machine {
@@ -47,6 +78,12 @@ pub struct Machine {
     pub ret: &'static [u8],
     /// Capstone's names for architecture, mode and extra modes.
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
+    /// A branch that has to do with return addresses or landing pads, by its mnemonic and operands as Capstone has them.
+    pub branch: fn(&str, &str) -> Option<Branch>,
+    /// Landing pads.
+    pub pads: &'static [Pad],
+    /// Where a frame record {frame pointer, return address} is, in bytes above the frame pointer.
+    pub record: i64,
     /// Bits of `e_flags` in which two objects must agree to run together.
     pub e_flags_abi: u32,
     /// Relocations of calls and jumps: type, where in the instruction the field is, and what it adds to the target.

@@ -43,6 +43,9 @@ pub struct Facts {
     pub site_text: &'static str,
     /// How the exit trampoline is entered, for the contract's text.
     pub exit_text: &'static str,
+    /// Returns of the exit trampoline without a call on the return-address stack: 1 where only a return may go to an
+    /// address without a landing pad, and the redirected return has used up the call.
+    pub exit_unpaired: u32,
     /// Flag registers that a full save keeps; empty where the architecture has none.
     pub flags: &'static str,
     /// The global inner labels that the kernel C code of this architecture knows.

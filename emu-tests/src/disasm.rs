@@ -2,13 +2,16 @@
 
 use capstone::{Arch, Capstone, Endian, ExtraMode, Mode};
 use codegen::error::{Error, Result};
-use codegen::machine::Machine;
+use codegen::machine::{Branch, Machine};
 
 /// One decoded instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
     pub at: u64,
+    /// Bytes.
+    pub size: u8,
     pub text: String,
+    pub branch: Option<Branch>,
     /// It stops speculation, or fills the space behind the last instruction: never executed.
     pub filler: bool,
 }
@@ -38,6 +41,8 @@ pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<De
         .enumerate()
         .map(|(n, i)| Decoded {
             at: i.address(),
+            size: i.len() as u8,
+            branch: (machine.branch)(i.mnemonic().unwrap_or(""), i.op_str().unwrap_or("")),
             text: format!("{:<7} {}", i.mnemonic().unwrap_or("?"), i.op_str().unwrap_or("")).trim_end().to_owned(),
             filler: n >= behind || i.bytes() == machine.trap,
         })

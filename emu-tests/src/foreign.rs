@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use codegen::abi::RegSet;
 use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
-use codegen::frame::{Back, Content, Field, FrameLayout};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record};
 use codegen::isa::Backend;
 use codegen::link::{Input, relocatable};
 use codegen::spec::{Direct, Kind, Regs};
@@ -39,6 +39,9 @@ struct FileIn {
     trampoline: Vec<TrampolineIn>,
 }
 
+/// Bytes of the largest frame. The checker reads all of it whenever a callback is called.
+const LARGEST: i32 = 4096;
+
 /// Offsets of members of `struct ftrace_ops`, in bytes.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -56,7 +59,8 @@ struct FrameIn {
     /// The C name.
     r#struct: String,
     /// `sizeof`, in bytes.
-    size: i32,
+    #[schemars(with = "i32")]
+    size: Spanned<i32>,
     /// The fields that a callback may rely on.
     field: Vec<FieldIn>,
 }
@@ -137,6 +141,19 @@ struct TrampolineIn {
     /// What SP is a multiple of where C code is called, in bytes.
     #[schemars(with = "u32")]
     stack_align: Spanned<u32>,
+    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
+    #[serde(default)]
+    landing_pad: bool,
+    /// Returns on the way out that have no call on the return-address stack.
+    #[serde(default)]
+    unpaired: u32,
+    /// The return addresses that a walk of frame records from the callback finds before those of the traced function's
+    /// caller: `pc`, `parent-ip`.
+    #[serde(default)]
+    records: Vec<RecordIn>,
+    /// In the callback the frame pointer is the frame's address with bit 0 set.
+    #[serde(default)]
+    marks_regs: bool,
     /// What is known not to hold.
     #[serde(default)]
     deviation: Vec<DeviationIn>,
@@ -161,6 +178,15 @@ enum KindIn {
     StubGraph,
     /// `ftrace_stub_direct_tramp`.
     StubDirect,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum RecordIn {
+    /// The address where the traced function goes on.
+    Pc,
+    /// The return address of the traced function.
+    ParentIp,
 }
 
 #[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +230,15 @@ impl Places {
 /// The JSON schema of contracts.
 pub fn contract_schema() -> Schema {
     schema_for!(FileIn)
+}
+
+impl RecordIn {
+    fn content(self) -> Content {
+        match self {
+            RecordIn::Pc => Content::Pc,
+            RecordIn::ParentIp => Content::ParentIp,
+        }
+    }
 }
 
 /// Objects with trampolines, and their contract.
@@ -342,7 +377,7 @@ impl Reader<'_> {
         frames: &BTreeMap<String, FrameIn>,
         facts: &'static Facts,
     ) -> Result<Contract> {
-        let most = facts.abi.args.len() as u8;
+        let most = facts.abi.args.len() as u8 - u8::from(t.ip);
         let args = match (&t.args, t.kind) {
             (Some(n), KindIn::Direct) if *n.get_ref() > most => {
                 return Err(self.at(n.span().start, format!("args = {}; valid: 0 to {most}", n.get_ref())));
@@ -370,7 +405,7 @@ impl Reader<'_> {
                 self.at(t.stack_align.span().start, format!("stack-align = {align}; valid: a power of 2 to 64"))
             );
         }
-        let frame = match &t.frame {
+        let mut frame = match &t.frame {
             None => FrameLayout::empty(),
             Some(name) => match frames.get(name.get_ref()) {
                 Some(frame) => self.frame(frame, facts)?,
@@ -380,6 +415,8 @@ impl Reader<'_> {
                 }
             },
         };
+        // A layout lists records in the order in which they are linked: the last one is found first.
+        frame.records = t.records.iter().rev().map(|r| Record { symbol: "", offset: 0, ret: r.content() }).collect();
         let (abi_kept, abi_clobbered) = promised(kind, facts);
         let both = abi_kept.union(abi_clobbered);
         let abi = &facts.abi;
@@ -408,6 +445,9 @@ impl Reader<'_> {
             early_direct: t.early_direct,
             stack_align: align,
             realigned: false,
+            landing_pad: t.landing_pad,
+            unpaired: t.unpaired,
+            marks_regs: t.marks_regs,
         })
     }
 
@@ -435,11 +475,15 @@ impl Reader<'_> {
     }
 
     fn frame(&self, frame: &FrameIn, facts: &Facts) -> Result<FrameLayout> {
+        let size = *frame.size.get_ref();
+        if !(0..=LARGEST).contains(&size) {
+            return Err(self.at(frame.size.span().start, format!("size = {size}; valid: 0 to {LARGEST}")));
+        }
         let mut fields = Vec::new();
         for f in &frame.field {
             let offset = *f.offset.get_ref();
-            if offset < 0 || offset % 8 != 0 || offset.checked_add(8).is_none_or(|end| end > frame.size) {
-                let valid = format!("a multiple of 8 from 0 to {}", frame.size.saturating_sub(8));
+            if offset < 0 || offset % 8 != 0 || offset > size - 8 {
+                let valid = format!("a multiple of 8 from 0 to {}", size - 8);
                 return Err(self.at(f.offset.span().start, format!("offset = {offset}; valid: {valid}")));
             }
             let content = self.content(&f.holds, facts)?;
@@ -453,7 +497,7 @@ impl Reader<'_> {
         }
         fields.sort_by_key(|f| f.offset);
         let c_struct = String::leak(frame.r#struct.clone());
-        Ok(FrameLayout { c_struct, c_size: frame.size, size: frame.size, fields, ..FrameLayout::empty() })
+        Ok(FrameLayout { c_struct, c_size: size, size, fields, ..FrameLayout::empty() })
     }
 
     fn content(&self, holds: &Spanned<String>, facts: &Facts) -> Result<Content> {

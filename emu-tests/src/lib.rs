@@ -8,12 +8,14 @@ mod cpu;
 mod disasm;
 mod draft;
 mod fixture;
+mod flow;
 mod foreign;
 mod raw;
 mod report;
 mod rng;
 mod run;
 mod trace;
+mod unwind;
 
 pub use cpu::engine_version;
 pub use draft::{Draft, draft};

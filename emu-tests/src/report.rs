@@ -12,6 +12,7 @@ pub enum Clause {
     P1,
     P2,
     P3,
+    P4,
     P5,
     P6,
     P7,
@@ -19,6 +20,10 @@ pub enum Clause {
     P9,
     P10,
     P11,
+    P12,
+    P13,
+    P14,
+    P15,
     #[serde(rename = "coverage")]
     Coverage,
 }
@@ -31,10 +36,11 @@ impl std::fmt::Display for Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Clause; 11] = [
+    pub const ALL: [Clause; 16] = [
         Clause::P1,
         Clause::P2,
         Clause::P3,
+        Clause::P4,
         Clause::P5,
         Clause::P6,
         Clause::P7,
@@ -42,6 +48,10 @@ impl Clause {
         Clause::P9,
         Clause::P10,
         Clause::P11,
+        Clause::P12,
+        Clause::P13,
+        Clause::P14,
+        Clause::P15,
         Clause::Coverage,
     ];
 
@@ -51,6 +61,7 @@ impl Clause {
             Clause::P1 => "P1",
             Clause::P2 => "P2",
             Clause::P3 => "P3",
+            Clause::P4 => "P4",
             Clause::P5 => "P5",
             Clause::P6 => "P6",
             Clause::P7 => "P7",
@@ -58,6 +69,10 @@ impl Clause {
             Clause::P9 => "P9",
             Clause::P10 => "P10",
             Clause::P11 => "P11",
+            Clause::P12 => "P12",
+            Clause::P13 => "P13",
+            Clause::P14 => "P14",
+            Clause::P15 => "P15",
             Clause::Coverage => "coverage",
         }
     }
@@ -68,6 +83,7 @@ impl Clause {
             Clause::P1 => "argument registers when the traced function goes on",
             Clause::P2 => "vector registers when the traced function goes on",
             Clause::P3 => "result registers when the parent goes on",
+            Clause::P4 => "scratch registers, where the contract keeps every register",
             Clause::P5 => "callee-saved and platform registers on every way out",
             Clause::P6 => "flags where promised, control words always",
             Clause::P7 => "stack pointer, and memory outside the frame",
@@ -75,6 +91,10 @@ impl Clause {
             Clause::P9 => "return address and next hop on every way out",
             Clause::P10 => "what the callback is given",
             Clause::P11 => "what the callback decided takes effect",
+            Clause::P12 => "unwind table at every instruction, frame records in callbacks",
+            Clause::P13 => "landing pads fit the branches that reach them",
+            Clause::P14 => "calls and returns are paired",
+            Clause::P15 => "traps where only speculation goes",
             Clause::Coverage => "every instruction was executed",
         }
     }

@@ -25,7 +25,11 @@ use crate::rng::Rng;
 use crate::trace::{
     self, CALLBACK, Cell, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
 };
+use crate::unwind::Table;
 
+/// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
+/// carried along shows.
+const BASE: u64 = 0x7f_ffff_f000;
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
 /// Bytes below SP that hold garbage.
@@ -199,6 +203,8 @@ pub(crate) struct Case {
     pub handler: Handler,
     pub seed: u64,
     pub sret: bool,
+    /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
+    pub closely: bool,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
     /// What the exit handler writes to registers.
@@ -362,6 +368,10 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {
+    if let Some(suite) = suites.iter().find(|s| s.contracts.len() > trace::MOST) {
+        let (what, n) = (&suite.options, suite.contracts.len());
+        return Err(Error::new(format!("{what}: {n} trampolines; valid: at most {}", trace::MOST)));
+    }
     if let Some(wanted) = &filter.function
         && !functions.iter().any(|f| f.name == *wanted)
     {
@@ -511,10 +521,17 @@ impl<'s> Bench<'s> {
         let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
         let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
         let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
-        let inputs: Vec<Input> = judged.chain(ours.map(|(name, bytes)| Input { name, bytes })).collect();
+        let ours = ours.map(|(name, bytes)| Input { name, bytes });
+        // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
+        // code and data must not have the same offset in their pages.
+        let inputs: Vec<Input> =
+            if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
         let stub = suite.stubs.then_some(suite.backend.machine().ret);
-        let options = Options { first: if suite.stubs { suite.objects.len() } else { 0 }, stub, ..Options::default() };
-        let linked = link(suite.backend, &inputs, &options)?;
+        let first = if suite.stubs { suite.objects.len() } else { 0 };
+        let options = Options { base: BASE, first, stub, ..Options::default() };
+        // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
+        let low = Options { base: Options::default().base, ..options.clone() };
+        let linked = link(suite.backend, &inputs, &options).or_else(|_| link(suite.backend, &inputs, &low))?;
         let mut image = Image::from_elf(&linked.to_elf()?)?;
         let judged = |at: u64| {
             linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < suite.objects.len()))
@@ -540,13 +557,20 @@ impl<'s> Bench<'s> {
         let (base, end) = code.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)));
         let size = (end - base) as usize;
         let mut cells = vec![Cell::default(); size];
-        let mut fill = |from: u64, len: u64, region: u8| {
-            let at = (from - base) as usize;
-            cells[at..at + len as usize].iter_mut().for_each(|c| c.region = region);
+        // An object may say of a symbol what it likes.
+        let mut each = |name: &str, from: u64, len: u64, change: &dyn Fn(&mut Cell)| {
+            let at = from.wrapping_sub(base) as usize;
+            let place = cells.get_mut(at..at.saturating_add(len as usize));
+            let place = place.ok_or_else(|| {
+                let fixture = fixture.variant;
+                Error::new(format!("{fixture}: {name} at {from:#x}, with {len} bytes, is not inside the linked image"))
+            })?;
+            place.iter_mut().for_each(change);
+            Ok(())
         };
         for f in functions {
             let symbol = image.symbol(&f.name).ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
-            fill(symbol.address, symbol.size, FUNCTION);
+            each(&f.name, symbol.address, symbol.size, &|c| c.region = FUNCTION)?;
         }
         let mut ranges = Vec::new();
         for (i, contract) in suite.contracts.iter().enumerate() {
@@ -554,18 +578,22 @@ impl<'s> Bench<'s> {
                 .symbol(&contract.name)
                 .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
             let size = extent(&image, symbol);
-            fill(symbol.address, size, TRAMPOLINE + i as u8);
+            each(&contract.name, symbol.address, size, &|c| c.region = TRAMPOLINE + i as u8)?;
             ranges.push((symbol.address, size));
         }
-        for (start, _) in &ranges {
-            cells[(start - base) as usize].marks |= ENTRY;
-        }
-        cells[(address("callback")? - base) as usize].marks |= CALLBACK;
-        for (contract, at) in suite.contracts.iter().zip(&callees) {
-            let mark = if contract.kind == Kind::Return { EXIT_HANDLER } else { DIRECT_FUNC };
-            if let Some(cell) = cells.get_mut(at.wrapping_sub(base) as usize) {
-                cell.marks |= mark;
+        let mut instructions = Vec::new();
+        for (contract, (start, size)) in suite.contracts.iter().zip(&ranges) {
+            each(&contract.name, *start, 1, &|c| c.marks |= ENTRY)?;
+            for insn in decode(registers.machine, image.bytes(*start, *size as usize).unwrap_or_default(), *start)? {
+                each(&contract.name, insn.at, 1, &|c| c.branch = insn.branch.map(|b| (b, insn.size)))?;
+                instructions.push(insn.at);
             }
+        }
+        let table = Table::read(&image, registers.abi, instructions.into_iter());
+        each("callback", address("callback")?, 1, &|c| c.marks |= CALLBACK)?;
+        for (contract, at) in suite.contracts.iter().zip(&callees).filter(|(_, at)| **at != 0) {
+            let mark = if contract.kind == Kind::Return { EXIT_HANDLER } else { DIRECT_FUNC };
+            each(&contract.callee, *at, 1, &|c| c.marks |= mark)?;
         }
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
@@ -580,6 +608,7 @@ impl<'s> Bench<'s> {
             base,
             cells,
             garbage: garbage.clone(),
+            table: Some(Rc::new(table)),
             ..Trace::default()
         };
         let mut uc = load(suite.backend, &image, trace)?;
@@ -607,7 +636,7 @@ impl<'s> Bench<'s> {
             seed,
             callback: address("callback")?,
             scratch: address("scratch")?,
-            op_cell: (op + suite.op_offsets.0, op + suite.op_offsets.1),
+            op_cell: (op.wrapping_add(suite.op_offsets.0), op.wrapping_add(suite.op_offsets.1)),
             image,
             registers,
             clean: registers.snapshot(&uc),
@@ -730,7 +759,7 @@ impl<'s> Bench<'s> {
 
     fn cases(&self, attach: usize, contract: &Contract, filter: &Filter) -> Vec<Arc<Case>> {
         let abi = self.registers.abi;
-        let mut cases = Vec::new();
+        let (mut cases, mut first) = (Vec::new(), None);
         for (i, f) in self.functions.iter().enumerate() {
             if filter.function.as_ref().is_some_and(|name| *name != f.name) || f.name.ends_with(LIVEPATCH) {
                 continue;
@@ -742,6 +771,7 @@ impl<'s> Bench<'s> {
             {
                 continue;
             }
+            let first = *first.get_or_insert(i);
             for situation in Situation::all(contract).into_iter().filter(|s| self.can(*s)) {
                 let name = situation.name();
                 if filter.situation.as_ref().is_some_and(|s| *s != name) || (situation.ip && f.livepatch.is_none()) {
@@ -759,6 +789,7 @@ impl<'s> Bench<'s> {
                             attach,
                             function: i,
                             situation,
+                            closely: i == first && handler == Handler::General && !situation.args,
                             handler,
                             seed: case_seed,
                             sret: f.sret,
@@ -926,7 +957,12 @@ impl<'s> Bench<'s> {
             put_word(&mut self.uc, self.op_cell.1, early);
         }
         for &slot in &self.slots {
-            write_code(&mut self.uc, &[self.suite.backend.patch_call(slot, func)?])?;
+            let mut call = self.suite.backend.patch_call(slot, func)?;
+            if case.situation.stub == Some(Kind::Stub) {
+                // As it was linked, before the kernel wrote to it.
+                call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
+            }
+            write_code(&mut self.uc, &[call])?;
         }
         self.prepared = Some((func, early));
         Ok(())
@@ -1059,7 +1095,7 @@ impl<'s> Bench<'s> {
     }
 
     fn symbolic(&self, pc: u64) -> String {
-        let inside = |s: &&codegen::link::Symbol| s.size > 0 && (s.address..s.address + s.size).contains(&pc);
+        let inside = |s: &&codegen::link::Symbol| pc.wrapping_sub(s.address) < s.size;
         if pc == EXIT {
             return "the caller".into();
         }
@@ -1273,6 +1309,10 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
         (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
         (Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect, Clause::P3) => "runs before the function: no results yet",
+        (_, Clause::P4) => "its contract lets scratch registers go",
+        (_, Clause::P12) => "it has no unwind table, and its contract no frame records",
+        (_, Clause::P13) => "its contract asks for no landing pads",
+        (_, Clause::P15) => "no return of it is predicted to go where none goes, or a trap there means nothing",
         (Kind::StubDirect, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
         (Kind::Direct(_), Clause::P11) => "its callee decides nothing",
         _ => "nothing of this kind in the cases run",

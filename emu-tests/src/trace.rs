@@ -9,17 +9,25 @@ use std::sync::Arc;
 use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
+use codegen::machine::Branch;
 use codegen::spec::Kind;
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
+use crate::flow::{ReturnStack, Taken};
 use crate::report::Clause;
 use crate::rng::Rng;
 use crate::run::{Case, Handler};
+use crate::unwind::Table;
 
 /// Instructions after which a run is called a loop.
 const BUDGET: u64 = 200_000;
 /// Bytes below SP that a callback overwrites.
 const SCRIBBLE: u64 = 512;
+
+/// Failures that are kept of one run: one that went astray can fail with every instruction.
+const FAILURES: usize = 100;
+/// Trampolines that can be told apart in one image: one bit each in [`Trace::entered`].
+pub(crate) const MOST: usize = u64::BITS as usize;
 
 /// Where an address belongs.
 pub(crate) const ELSEWHERE: u8 = 0;
@@ -40,10 +48,12 @@ pub(crate) struct Cell {
     pub marks: u8,
     /// An instruction was executed here.
     pub visited: bool,
+    /// A branch of a trampoline, with its size in bytes.
+    pub branch: Option<(Branch, u8)>,
 }
 
 /// A name in parts, put together only if a check fails.
-struct Joined<'n>(&'static str, &'n str, &'static str);
+pub(crate) struct Joined<'n>(pub &'static str, pub &'n str, pub &'static str);
 
 impl From<Joined<'_>> for String {
     fn from(j: Joined) -> String {
@@ -67,20 +77,20 @@ pub(crate) struct Finding {
 #[derive(Debug)]
 pub(crate) struct Activation {
     /// State at the site, with what the callback changed put in.
-    expect: Snapshot,
-    sp: u64,
-    pc: u64,
-    parent: u64,
+    pub expect: Snapshot,
+    pub sp: u64,
+    pub pc: u64,
+    pub parent: u64,
     /// Where the function must go on, and with which return address.
-    resume: u64,
-    returns_to: u64,
+    pub resume: u64,
+    pub returns_to: u64,
     kept: RegSet,
     flags_kept: bool,
     redirected: bool,
     /// A direct trampoline was entered on the way.
     dispatched: bool,
-    /// A direct trampoline called its function.
-    called: bool,
+    /// Callbacks and functions of direct trampolines that were called.
+    calls: u64,
 }
 
 /// A return address that a callback replaced.
@@ -93,9 +103,10 @@ pub(crate) struct Hooked {
 /// Between a hooked return and the parent.
 #[derive(Debug)]
 pub(crate) struct Exiting {
-    expect: Snapshot,
-    parent: u64,
-    sp: u64,
+    pub expect: Snapshot,
+    pub parent: u64,
+    pub sp: u64,
+    calls: u64,
 }
 
 /// Addresses that the checks need.
@@ -145,6 +156,10 @@ pub(crate) struct Trace {
     pub fates: Vec<[(u64, u64); 32]>,
     pub vectors_lost: Vec<u64>,
     pub findings: Vec<Finding>,
+    /// What the unwind table says.
+    pub table: Option<Rc<Table>>,
+    pub(crate) returns: ReturnStack,
+    pub(crate) taken: Option<Taken>,
     /// Set for a diagnosis: every instruction in a trampoline with the registers before it.
     pub recording: Option<Vec<(u64, [u64; 32])>>,
 }
@@ -164,6 +179,7 @@ impl Trace {
         self.lowest_store = None;
         self.entered = 0;
         self.sites_seen = 0;
+        self.taken = None;
         self.written.resize((STACK_SIZE / 8) as usize, 0);
         let contracts = self.contracts.len();
         self.checks.resize(contracts, [0; Clause::ALL.len()]);
@@ -171,23 +187,52 @@ impl Trace {
         self.vectors_lost.resize(contracts, 0);
     }
 
-    fn trampoline(&self) -> usize {
+    pub(crate) fn trampoline(&self) -> usize {
         self.current.unwrap_or(self.case.attach)
     }
 
-    fn fail(&mut self, clause: Clause, place: impl Into<String>, register: Option<Reg>, pair: (u64, u64), pc: u64) {
-        let trampoline = self.trampoline();
-        let (expected, found) = pair;
-        self.findings.push(Finding { clause, trampoline, place: place.into(), register, expected, found, pc });
+    /// The region of an address.
+    pub(crate) fn region(&self, at: u64) -> u8 {
+        self.cells.get(at.wrapping_sub(self.base) as usize).map_or(ELSEWHERE, |c| c.region)
     }
 
-    fn check(&mut self, clause: Clause, place: impl Into<String>, expected: u64, found: u64, pc: u64) {
-        let trampoline = self.trampoline();
+    fn fail(&mut self, clause: Clause, place: impl Into<String>, register: Option<Reg>, pair: (u64, u64), pc: u64) {
+        self.fail_of(self.trampoline(), clause, place, register, pair, pc);
+    }
+
+    fn fail_of(
+        &mut self,
+        trampoline: usize,
+        clause: Clause,
+        place: impl Into<String>,
+        register: Option<Reg>,
+        (expected, found): (u64, u64),
+        pc: u64,
+    ) {
+        if self.findings.len() < FAILURES {
+            self.findings.push(Finding { clause, trampoline, place: place.into(), register, expected, found, pc });
+        }
+    }
+
+    pub(crate) fn check(&mut self, clause: Clause, place: impl Into<String>, expected: u64, found: u64, pc: u64) {
+        self.check_of(self.trampoline(), clause, place, expected, found, pc);
+    }
+
+    /// A check of another trampoline than the one at work.
+    pub(crate) fn check_of(
+        &mut self,
+        trampoline: usize,
+        clause: Clause,
+        place: impl Into<String>,
+        expected: u64,
+        found: u64,
+        pc: u64,
+    ) {
         if let Some(counts) = self.checks.get_mut(trampoline) {
             counts[clause as usize] += 1;
         }
         if expected != found {
-            self.fail(clause, place, None, (expected, found), pc);
+            self.fail_of(trampoline, clause, place, None, (expected, found), pc);
         }
     }
 
@@ -252,9 +297,12 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let cell = t.cells.get_mut(pc.wrapping_sub(t.base) as usize).unwrap_or(&mut outside);
     cell.visited = true;
     let (region, mark) = (cell.region, cell.marks);
+    let taken = cell.branch.map(|(branch, size)| Taken { branch, next: pc + u64::from(size) });
+    let by = std::mem::replace(&mut t.taken, taken);
     let event = (t.current.is_some() && region == FUNCTION)
+        || (t.enabled && by.is_some())
         || (t.enabled && mark != 0)
-        || (region >= TRAMPOLINE && (region != t.current_region || t.recording.is_some()));
+        || (region >= TRAMPOLINE && (region != t.current_region || t.case.closely || t.recording.is_some()));
     let came_from = std::mem::replace(&mut t.current_region, region);
     // A store is judged at the next instruction, when SP is what the storing one made it.
     if let (Some(low), Some(registers)) = (t.lowest_store.take(), t.registers) {
@@ -266,17 +314,20 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         }
     }
     if event && let Some(mut trace) = uc.get_data_mut().take() {
-        trace.event(uc, pc, (came_from, region), mark);
+        trace.event(uc, pc, by, (came_from, region), mark);
         *uc.get_data_mut() = Some(trace);
     }
 }
 
 impl Trace {
-    fn event(&mut self, uc: &mut Uc, pc: u64, (came_from, region): (u8, u8), mark: u8) {
+    fn event(&mut self, uc: &mut Uc, pc: u64, by: Option<Taken>, (came_from, region): (u8, u8), mark: u8) {
         let Some(registers) = self.registers else { return };
         if self.recording.is_some() && region >= TRAMPOLINE {
             let gpr = registers.snapshot(uc).gpr;
             self.recording.get_or_insert_default().push((pc, gpr));
+        }
+        if self.enabled {
+            self.arrived(uc, pc, by, (came_from, region));
         }
         if self.enabled && region == FUNCTION && came_from != FUNCTION && self.current.is_some() {
             self.resumed(uc, pc);
@@ -292,6 +343,15 @@ impl Trace {
                 self.enter(uc, pc, index, mark);
             } else if region != came_from && self.current != Some(index) {
                 self.enter(uc, pc, index, mark);
+            }
+            if region != came_from && mark & ENTRY != 0 {
+                self.check_entry(uc, pc, index);
+            }
+            if self.case.closely && self.current == Some(index) {
+                self.unwind(uc, pc);
+            }
+            if self.case.closely && self.current.is_some() {
+                self.interrupt(uc, registers, pc);
             }
         }
         if self.enabled && self.current.is_some() {
@@ -332,8 +392,9 @@ impl Trace {
             flags_kept: true,
             redirected: false,
             dispatched: false,
-            called: false,
+            calls: 0,
         });
+        self.returns.begin(Some(resume));
         self.current = Some(self.case.attach);
         self.entered |= 1 << self.case.attach;
         if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(self.case.attach)) {
@@ -357,12 +418,13 @@ impl Trace {
             let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
             let popped = if registers.abi.link.is_none() { 8 } else { 0 };
             self.check(Clause::P9, "sp when the hooked return arrived", hooked_sp.wrapping_add(popped), sp, pc);
-            self.exiting = Some(Exiting { expect, parent, sp });
+            self.exiting = Some(Exiting { expect, parent, sp, calls: 0 });
+            self.returns.begin(None);
             return;
         }
         let situation = self.case.situation;
         let sent = match kind {
-            Some(Kind::Stub | Kind::StubGraph) => situation.stub.is_some(),
+            Some(Kind::Stub | Kind::StubGraph) => situation.stub == kind,
             Some(Kind::Direct(_) | Kind::StubDirect) => situation.direct || situation.early,
             _ => false,
         };
@@ -412,6 +474,7 @@ impl Trace {
         let Some(registers) = self.registers else { return };
         let Some(a) = self.activations.last() else { return };
         let (resume, returns_to, sp, redirected) = (a.resume, a.returns_to, a.sp, a.redirected);
+        let (calls, dispatched) = (a.calls, a.dispatched);
         self.check(Clause::P9, "pc", resume, pc, pc);
         let sp_now = registers.sp(uc);
         self.check(Clause::P7, "sp", sp, sp_now, pc);
@@ -421,16 +484,22 @@ impl Trace {
             self.check(Clause::P11, "way on", resume, pc, pc);
         }
         self.compare_registers(uc, pc, registers);
-        if self.case.situation.direct || self.case.situation.early {
-            let dispatched = self.activations.last().is_some_and(|a| a.dispatched);
+        let (situation, kind) = (self.case.situation, |i: usize| self.contracts.get(i).map(|c| c.kind));
+        let called_back =
+            matches!(kind(self.case.attach), Some(Kind::Entry(_))) && situation.stub.is_none() && !situation.early;
+        let t = self.trampoline();
+        // A contract need not say what a direct trampoline calls.
+        let calls_named = self.callees.get(t).is_some_and(|callee| *callee != 0);
+        let called_direct = calls_named && matches!(kind(t), Some(Kind::Direct(_)));
+        let called = u64::from(called_back) + u64::from(called_direct);
+        self.check(Clause::P10, "calls of the callback", called, calls, pc);
+        if !dispatched && !redirected {
+            self.check_returns(pc);
+        }
+        if situation.direct || situation.early {
             self.check(Clause::P11, "direct trampoline entered", 1, u64::from(dispatched), pc);
         }
-        let a = self.activations.pop();
-        let t = self.trampoline();
-        let direct = self.contracts.get(t).is_some_and(|c| matches!(c.kind, Kind::Direct(_)));
-        if direct && self.callees.get(t).is_some_and(|callee| *callee != 0) {
-            self.check(Clause::P10, "its function was called", 1, u64::from(a.is_some_and(|a| a.called)), pc);
-        }
+        self.activations.pop();
         self.current = None;
         self.frame_top = 0;
     }
@@ -441,6 +510,7 @@ impl Trace {
         let Some(a) = self.activations.last() else { return };
         let (expect, kept, flags_kept) = (a.expect.clone(), a.kept, a.flags_kept);
         let args = RegSet::of(registers.abi.args).union(registers.abi.hidden);
+        let c_keeps = registers.abi.callee_saved.union(registers.abi.platform);
         let t = self.trampoline();
         for reg in registers.abi.callee_saved.union(registers.abi.caller_saved).union(registers.abi.platform).iter() {
             let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
@@ -449,7 +519,11 @@ impl Trace {
                 if want == have { fate.0 += 1 } else { fate.1 += 1 }
             }
             if kept.contains(reg) {
-                let clause = if args.contains(reg) { Clause::P1 } else { Clause::P5 };
+                let clause = match (args.contains(reg), c_keeps.contains(reg)) {
+                    (true, _) => Clause::P1,
+                    (false, true) => Clause::P5,
+                    (false, false) => Clause::P4,
+                };
                 self.checks[t][clause as usize] += 1;
                 if want != have {
                     self.fail(clause, registers.abi.name(reg), Some(reg), (want, have), pc);
@@ -516,7 +590,9 @@ impl Trace {
         let sp = registers.sp(uc);
         self.check_alignment(registers, sp, pc);
         let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
-        let Some(a) = self.activations.last() else { return };
+        self.check_records(uc, registers, &contract, pc);
+        let Some(a) = self.activations.last_mut() else { return };
+        a.calls += 1;
         let (parent, resume, site_sp, at) = (a.parent, a.pc, a.sp, a.expect.clone());
         let arg = |uc: &Uc, i: usize| registers.get(uc, registers.abi.args[i]);
         self.check(Clause::P10, "ip", resume.wrapping_sub(site.ip_offset as u64), arg(uc, 0), pc);
@@ -597,6 +673,19 @@ impl Trace {
         }
     }
 
+    /// An interrupt handler uses the stack below SP: nothing that is there is there afterwards.
+    fn interrupt(&mut self, uc: &mut Uc, registers: Registers, pc: u64) {
+        let sp = registers.sp(uc);
+        // Another part of the garbage at each instruction.
+        let from = 8 * (pc / 2 % 64) as usize;
+        let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
+        let _ = uc.mem_write(sp.wrapping_sub(SCRIBBLE), below);
+        let slot = |at: u64| (at.wrapping_sub(STACK_TOP - STACK_SIZE) / 8) as usize;
+        if let Some(gone) = self.written.get_mut(slot(sp.wrapping_sub(SCRIBBLE))..slot(sp)) {
+            gone.fill(0);
+        }
+    }
+
     /// Overwrite all that a C function may, and the stack below it.
     fn poison(&mut self, uc: &mut Uc, registers: Registers, purpose: u64) {
         let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
@@ -626,11 +715,13 @@ impl Trace {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
         self.check_alignment(registers, registers.sp(uc), pc);
         let t = self.trampoline();
-        let Some(Kind::Direct(direct)) = self.contracts.get(t).map(|c| c.kind) else { return };
+        let Some(contract) = self.contracts.get(t).cloned() else { return };
+        let Kind::Direct(direct) = contract.kind else { return };
+        self.check_records(uc, registers, &contract, pc);
         let callee = self.callees.get(t).copied().unwrap_or(0);
         self.check(Clause::P10, "function that it calls", callee, pc, pc);
         let Some(a) = self.activations.last_mut() else { return };
-        a.called = true;
+        a.calls += 1;
         let (expect, resume) = (a.expect.clone(), a.resume);
         let mut slot = 0;
         if direct.ip {
@@ -658,7 +749,9 @@ impl Trace {
         let sp = registers.sp(uc);
         self.check_alignment(registers, sp, pc);
         let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
-        let Some(e) = &self.exiting else { return };
+        self.check_records(uc, registers, &contract, pc);
+        let Some(e) = &mut self.exiting else { return };
+        e.calls += 1;
         let (parent, exit_sp, at) = (e.parent, e.sp, e.expect.clone());
         let fregs = registers.get(uc, registers.abi.args[0]);
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
@@ -711,8 +804,10 @@ impl Trace {
     /// T6 after a hooked return.
     fn parent_resumed(&mut self, uc: &mut Uc, pc: u64) {
         let Some(registers) = self.registers else { return };
+        self.check_returns(pc);
         let Some(e) = self.exiting.take() else { return };
         self.check(Clause::P9, "pc in the parent", e.parent, pc, pc);
+        self.check(Clause::P10, "calls of the exit handler", 1, e.calls, pc);
         self.check(Clause::P7, "sp", e.sp, registers.sp(uc), pc);
         if let Some(link) = registers.abi.link {
             self.check(Clause::P9, "link register in the parent", e.parent, registers.get(uc, link), pc);
@@ -751,6 +846,8 @@ impl Trace {
     /// The run reached the exit page.
     pub fn finished(&mut self, uc: &mut Uc) {
         if self.enabled && self.current.is_some() {
+            let by = self.taken.take();
+            self.arrived(uc, EXIT, by, (self.current_region, ELSEWHERE));
             self.resumed(uc, EXIT);
         }
         let (activations, hooked) = (self.activations.len() as u64, self.hooked.len() as u64);

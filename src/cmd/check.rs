@@ -11,7 +11,8 @@ use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
 
 use super::DONE;
 use super::report::ReportArgs;
-use super::request::parse_u64;
+use tramptool::request::parse_u64;
+
 use super::ui::Ui;
 
 /// Arguments of `check`.
@@ -115,7 +116,7 @@ fn examine(args: &CheckArgs) -> Result<Document> {
         None => generated(args)?,
     };
     let filter = Filter {
-        trampolines: super::request::known_trampolines(
+        trampolines: tramptool::request::known_trampolines(
             &args.trampolines,
             suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str()),
         )?,
@@ -166,18 +167,18 @@ fn foreign(args: &CheckArgs, contract: &str) -> Result<Vec<Suite>> {
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.
 fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
-    let backends = super::request::backends(&args.arch)?;
-    let settings = args.set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    let backends = tramptool::request::backends(&args.arch)?;
+    let settings = args.set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
     let mut suites = Vec::new();
     for backend in &backends {
-        let settings = super::request::settings_of(*backend, &backends, &settings);
+        let settings = tramptool::request::settings_of(*backend, &backends, &settings);
         let backend = *backend;
         let options = backend.facts().options;
         let fixed = |name: &str| settings.iter().any(|(n, _)| *n == name);
         for choices in Choices::all(options, |o| !fixed(o.name)) {
             let named = options.iter().enumerate().map(|(i, o)| (o.name, o.values[choices.get(i)]));
             let every: Vec<(&str, &str)> = settings.iter().copied().chain(named.filter(|(n, _)| !fixed(n))).collect();
-            let target = super::request::target(backend, &every)?;
+            let target = tramptool::request::target(backend, &every)?;
             suites.push(tramptool::suite::suite(backend, &target)?);
         }
     }

@@ -8,9 +8,9 @@ use codegen::diff::{Row, Side, lines, roles};
 use codegen::error::{Error, Result};
 use codegen::target::Target;
 use codegen::text::{LineKind, TextLine, TextListing};
+use tramptool::request::{self, DIRECT, DirectArgs, parse_u64};
 
 use super::DONE;
-use super::request::{self, DIRECT, DirectArgs, parse_u64};
 use super::ui::{Style, Ui};
 
 /// Exit code: the two differ.

@@ -13,10 +13,10 @@ use codegen::obj;
 use codegen::spec::Spec;
 use codegen::target::Target;
 use serde::Serialize;
+use tramptool::request::{DirectArgs, Request, TargetArgs, all, trampoline};
 
 use super::DONE;
 use super::output::{self, File};
-use super::request::{DirectArgs, Request, TargetArgs, all, trampoline};
 use super::ui::Ui;
 
 /// Arguments of `gen`.

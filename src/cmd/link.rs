@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::link::{Input, Options};
+use tramptool::request::parse_u64;
 
 use super::DONE;
 use super::output::{self, File};
-use super::request::parse_u64;
 use super::ui::Ui;
 
 /// Arguments of `link`.

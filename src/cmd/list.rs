@@ -9,8 +9,8 @@ use codegen::plan::Inner;
 use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo};
 use codegen::target::{PROFILES, Target};
 use serde::Serialize;
+use tramptool::request::{DIRECT, option};
 
-use super::request::{DIRECT, option};
 use super::ui::{Style, Ui};
 use super::{DONE, Format};
 

@@ -11,7 +11,6 @@ mod list;
 mod mutate;
 mod output;
 mod report;
-mod request;
 mod show;
 mod ui;
 

@@ -11,7 +11,8 @@ use tramptool::mutate::{Bug, Candidate, Ground, Judged, Outcome, Report, judge, 
 use tramptool::report::Partition;
 
 use super::Format;
-use super::request::parse_u64;
+use tramptool::request::parse_u64;
+
 use super::ui::{Style, Ui};
 
 /// Arguments of `mutate`.
@@ -96,12 +97,12 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
 const BUG: &str = "bug:";
 
 fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
-    let grounds = super::request::backends(&args.arch)?
+    let grounds = tramptool::request::backends(&args.arch)?
         .into_iter()
         .map(|b| ground(args, b.facts().name, &args.set))
         .collect::<Result<Vec<_>>>()?;
     let known = grounds.iter().flat_map(Ground::trampolines);
-    let names = super::request::known_trampolines(&args.trampolines, known)?;
+    let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
     for ground in &grounds {
         candidates.extend(ground.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
@@ -144,9 +145,9 @@ fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Vec<Judged>> {
 
 fn ground(args: &MutateArgs, arch: &str, set: &[String]) -> Result<Ground> {
     let backend = tramptool::backend(arch)?;
-    let settings = set.iter().map(|s| super::request::setting(s)).collect::<Result<Vec<_>>>()?;
-    let settings = super::request::settings_of(backend, &super::request::backends(&args.arch)?, &settings);
-    let target = super::request::target(backend, &settings)?;
+    let settings = set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    let settings = tramptool::request::settings_of(backend, &tramptool::request::backends(&args.arch)?, &settings);
+    let target = tramptool::request::target(backend, &settings)?;
     let mut chosen = format!(" --arch {}", backend.facts().name);
     for (name, value) in &settings {
         chosen += &format!(" --set {name}={value}");

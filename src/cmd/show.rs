@@ -2,9 +2,9 @@
 
 use clap::Args;
 use codegen::error::Result;
+use tramptool::request::{DirectArgs, TargetArgs, trampoline};
 
 use super::DONE;
-use super::request::{DirectArgs, TargetArgs, trampoline};
 use super::ui::{Style, Ui};
 
 /// Arguments of `show`.

@@ -87,7 +87,7 @@ fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> s
     write!(out, "  {:<26}", "")?;
     for clause in Clause::ALL {
         write!(out, "{:>5}", if clause == Clause::Coverage { "cover" } else { clause.name() })?;
-        if clause == Clause::P11 {
+        if clause == Clause::P15 {
             write!(out, " ")?;
         }
     }

@@ -47,6 +47,8 @@ ftrace_stub_direct_tramp:
 	hint	#34			// BTI c
 	mov	x10, x30		// pc
 	mov	x30, x9			// parent_ip
+	.cfi_register 32, x10
+	.cfi_same_value x30
 	ret	x10
 	.cfi_endproc
 	.size	ftrace_stub_direct_tramp, . - ftrace_stub_direct_tramp

@@ -27,7 +27,7 @@ impl TargetArgs {
     /// # Errors
     /// An unknown architecture, profile, option or value.
     pub fn resolve(&self) -> Result<(&'static dyn Backend, Target)> {
-        let backend = tramptool::backend(&self.arch)?;
+        let backend = crate::backend(&self.arch)?;
         check_profile(&self.profile)?;
         let settings = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
         Ok((backend, target(backend, &settings)?))
@@ -181,7 +181,7 @@ pub fn setting(text: &str) -> Result<(&str, &str)> {
 /// There is none of that name.
 pub fn backends(name: &str) -> Result<Vec<&'static dyn Backend>> {
     let all = name.eq_ignore_ascii_case("all");
-    if all { Ok(tramptool::BACKENDS.to_vec()) } else { Ok(vec![tramptool::backend(name)?]) }
+    if all { Ok(crate::BACKENDS.to_vec()) } else { Ok(vec![crate::backend(name)?]) }
 }
 
 /// Of several architectures, a setting is for those that know it; what none knows is for each of them to refuse.
@@ -245,7 +245,7 @@ fn unknown_setting(name: &str, target: &Target) -> Error {
     let facts = target.facts;
     let valid: Vec<String> = facts.options.iter().map(option).collect();
     let numbers = format!("and the numbers that `tramptool list --arch {} --format json` names", facts.name);
-    let others: Vec<&str> = tramptool::BACKENDS
+    let others: Vec<&str> = crate::BACKENDS
         .iter()
         .map(|b| b.facts())
         .filter(|f| f.options.iter().any(|o| o.name == name))

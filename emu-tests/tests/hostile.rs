@@ -1,0 +1,92 @@
+//! Objects and contracts of others may say anything: the judge answers with a report or an error.
+
+use codegen::error::Result;
+use codegen::isa::Backend;
+use codegen::obj;
+use codegen::spec::{Choices, Direct, Spec};
+use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suite};
+
+const BACKEND: &dyn Backend = &arch_x86_64::X86_64;
+
+const CONTRACT: &str = r#"
+arch = "x86_64"
+about = "a direct-call trampoline"
+
+[[trampoline]]
+symbol = "my_tramp"
+kind = "direct"
+args = 2
+calls = "direct_func"
+stack-align = 8
+"#;
+
+/// A sound object for [`CONTRACT`].
+fn object() -> Vec<u8> {
+    let target = BACKEND.target(Choices::default());
+    let spec = Spec::direct("my_tramp", Direct { args: 2, ip: false }, "direct_func");
+    obj::write(&BACKEND.assemble(&[spec], &target).unwrap(), &target).unwrap()
+}
+
+/// The same with the symbol in another section, at another offset, of another size.
+fn moved(section: u16, value: u64, size: u64) -> Vec<u8> {
+    let mut object = object();
+    // Of a global function in section 1: st_info, st_other, st_shndx, then st_value and st_size.
+    let at = object.windows(4).position(|w| w == [0x12, 0, 1, 0]).unwrap();
+    object[at + 2..at + 4].copy_from_slice(&section.to_le_bytes());
+    object[at + 4..at + 12].copy_from_slice(&value.to_le_bytes());
+    object[at + 12..at + 20].copy_from_slice(&size.to_le_bytes());
+    object
+}
+
+fn suite(contract: &str, object: Vec<u8>) -> Result<Suite> {
+    let objects = vec![("t.o".to_owned(), object)];
+    foreign_suite(Foreign { contract_name: "t.toml", contract, objects, command: String::new() }, &[BACKEND])
+}
+
+fn judged(contract: &str, object: Vec<u8>) -> Result<Report> {
+    let filter = Filter { fixture: Some("plain".to_owned()), ..Filter::default() };
+    check(&[suite(contract, object)?], &filter, 1, &|_, _| {})
+}
+
+fn refused(contract: &str, object: Vec<u8>, part: &str) {
+    let e = judged(contract, object).map(|r| r.summary).unwrap_err().to_string();
+    assert!(e.contains(part), "no '{part}' in {e}");
+}
+
+#[test]
+fn a_symbol_may_be_anywhere() {
+    const ABSOLUTE: u16 = 0xfff1;
+    assert_eq!(judged(CONTRACT, object()).unwrap().summary.fail, 0);
+    for (section, value) in [(ABSOLUTE, 0x10), (ABSOLUTE, 1 << 62), (ABSOLUTE, u64::MAX), (1, 0x10_0000)] {
+        refused(CONTRACT, moved(section, value, 0), "is not inside the linked image");
+    }
+    // A size that is too large ends with the section.
+    assert!(judged(CONTRACT, moved(1, 0, u64::MAX)).is_ok());
+}
+
+#[test]
+fn a_run_that_fails_with_every_instruction_is_told_in_few() {
+    let mut object = object();
+    let at = object.windows(4).position(|w| w == [0xf3, 0x0f, 0x1e, 0xfa]).unwrap();
+    // 1: mov -8(%rsp), %rax; jmp 1b
+    object[at..at + 7].copy_from_slice(&[0x48, 0x8b, 0x44, 0x24, 0xf8, 0xeb, 0xf9]);
+    let report = judged(CONTRACT, object).unwrap();
+    let p7 = report.results.iter().find(|r| r.clause == "P7").unwrap();
+    assert_eq!(p7.verdict, Verdict::Fail);
+    let failures: u64 = p7.reason.trim_end_matches(" failures").parse().unwrap();
+    assert!(failures <= 100 * report.scenarios, "{failures} in {} scenarios", report.scenarios);
+}
+
+#[test]
+fn a_contract_may_ask_for_anything() {
+    let (head, one) = CONTRACT.split_once("[[").unwrap();
+    refused(&format!("{head}{}", format!("[[{one}").repeat(65)), object(), "65 trampolines; valid: at most 64");
+    // ip takes one of the six registers.
+    refused(&CONTRACT.replace("args = 2", "args = 6\nip = true"), object(), "t.toml:8: args = 6; valid: 0 to 5");
+    for size in [-1, i32::MIN, 4097, i32::MAX] {
+        let frame = format!("frame = \"f\"\n[frame.f]\nstruct = \"s\"\nsize = {size}\nfield = []\n");
+        refused(&format!("{CONTRACT}{frame}"), object(), &format!("t.toml:14: size = {size}; valid: 0 to 4096"));
+    }
+    let ops = CONTRACT.replace("about", "ftrace-ops = { func = 0x7fffffffffffffff }\nabout");
+    assert!(judged(&ops, object()).is_ok());
+}

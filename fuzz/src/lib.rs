@@ -1,0 +1,90 @@
+//! What the fuzz targets do with their input: whatever it is, the answer is a value or an error, soon.
+//!
+//! `tests/robust.rs` of the root package does the same with damaged seeds, without a nightly compiler.
+
+use clap::Parser;
+use codegen::contract::Contract;
+use codegen::error::Result;
+use codegen::isa::Backend;
+use codegen::link::{Image, Input, Options};
+use codegen::spec::{Direct, Spec};
+use codegen::target::Target;
+use codegen::{diff, obj};
+use emu_tests::Foreign;
+use tramptool::BACKENDS;
+use tramptool::request::{DirectArgs, Request, TargetArgs, trampoline};
+
+/// Where images are linked to: the default, and where not much room is left above.
+const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];
+
+/// Link `bytes` as an object, for every architecture, as something to build and as something to judge.
+pub fn link(bytes: &[u8]) {
+    let inputs = [Input { name: "input.o", bytes }];
+    for &backend in BACKENDS {
+        for base in BASES {
+            for stub in [None, Some(backend.machine().ret)] {
+                let options = Options { base, stub, ..Options::default() };
+                let Ok(image) = codegen::link::link(backend, &inputs, &options) else { continue };
+                let names = || image.symbols.iter().map(|s| s.name.clone());
+                let patched = Options {
+                    patch: image.sites.iter().map(|s| s.function.clone()).zip(names()).collect(),
+                    calls: names().zip(names().skip(1)).take(1).collect(),
+                    ..options
+                };
+                let _ = codegen::link::link(backend, &inputs, &patched);
+                if let Ok(file) = image.to_elf() {
+                    assert!(Image::from_elf(&file).is_ok(), "an image that was written cannot be read");
+                }
+            }
+        }
+    }
+    let _ = Image::from_elf(bytes);
+}
+
+/// Read `text` as a contract.
+pub fn contract(text: &str) {
+    let foreign = Foreign { contract_name: "contract", contract: text, objects: Vec::new(), arch: None, dump: None };
+    let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
+}
+
+/// The arguments of `gen` that say what to generate.
+#[derive(Parser)]
+struct Arguments {
+    trampolines: Vec<String>,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    direct: DirectArgs,
+}
+
+/// Generate what the words of `text` ask for, in every form.
+pub fn spec(text: &str) {
+    let Ok(arguments) = Arguments::try_parse_from(["gen"].into_iter().chain(text.split_whitespace())) else { return };
+    let Ok((backend, target)) = arguments.target.resolve() else { return };
+    let direct = &arguments.direct;
+    let requests = arguments.trampolines.iter().flat_map(|name| trampoline(name, direct, &target));
+    let requests: Vec<Request> = requests.collect();
+    let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
+    let _ = generate(&specs, backend, &target);
+    // The same without what the command line refuses: the libraries stand by themselves.
+    if let (Some(args), Some(callee)) = (direct.args, &direct.call) {
+        let name = direct.name.as_deref().unwrap_or_default();
+        let _ = generate(&[Spec::direct(name, Direct { args, ip: direct.ip }, callee)], backend, &target);
+    }
+}
+
+fn generate(specs: &[Spec], backend: &dyn Backend, target: &Target) -> Result<()> {
+    let assembly = backend.assemble(specs, target);
+    let listings = specs.iter().map(|s| backend.text(s, target)).collect::<Result<Vec<_>>>()?;
+    templates::asm(&listings, target, "stem")?;
+    for (spec, listing) in specs.iter().zip(&listings) {
+        templates::show(listing, &backend.cost(spec, target)?, target)?;
+        Contract::of(spec, target)?.sentences(target);
+        let side = |listing| diff::Side { target, listing };
+        let _ = (diff::roles(side(listing), side(&listings[0]), true), diff::lines(side(listing), side(&listings[0])));
+    }
+    let object = obj::write(&assembly?, target)?;
+    let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
+    codegen::link::link(backend, &[Input { name: "generated.o", bytes: &object }], &options)?;
+    Ok(())
+}

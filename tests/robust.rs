@@ -1,0 +1,120 @@
+//! What the fuzz targets do, without a fuzzer: their seeds, and their seeds damaged, the same on every run.
+
+#[path = "../fuzz/src/lib.rs"]
+mod targets;
+
+use std::path::Path;
+
+use codegen::isa::Backend;
+use codegen::spec::Choices;
+use emu_tests::{Filter, Foreign, Suite};
+
+/// How many damaged inputs are tried with each target.
+const TIMES: usize = 3000;
+/// How many of them are run.
+const RUNS: usize = 200;
+
+/// The files under a directory of the repository.
+fn seeds(dir: &str, ending: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+    let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.to_string_lossy().ends_with(ending));
+    paths.sort();
+    paths.iter().map(|p| std::fs::read(p).unwrap()).collect()
+}
+
+/// Choices that are the same on every run (SplitMix64).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+
+    /// One to four times: cut off, flip a bit, put a number at an edge of its range, put in a part of another seed.
+    fn damage(&mut self, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
+        for _ in 0..=self.below(4) {
+            let at = self.below(bytes.len());
+            match self.below(8) {
+                0 => bytes.truncate(at),
+                1..4 => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << self.below(8)),
+                4..7 => {
+                    let edge = [0, 1, 0x7fff_ffff, 0xffff_ffff, u64::MAX >> 1, u64::MAX - 7, u64::MAX][self.below(7)];
+                    let field = bytes.iter_mut().skip(at & !7).take([1, 2, 4, 8][self.below(4)]);
+                    field.zip(edge.to_le_bytes()).for_each(|(b, new)| *b = new);
+                }
+                _ => {
+                    let other = &seeds[self.below(seeds.len())];
+                    let from = self.below(other.len());
+                    let part = &other[from..from + self.below(other.len() - from)];
+                    let over = if self.below(2) == 0 { part.len().min(bytes.len() - at) } else { 0 };
+                    bytes.splice(at..at + over, part.iter().copied());
+                }
+            }
+        }
+    }
+}
+
+fn try_all(times: usize, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
+    assert!(!seeds.is_empty());
+    seeds.iter().for_each(|seed| target(seed));
+    let mut rng = Rng(1);
+    for i in 0..times {
+        let mut bytes = seeds[i % seeds.len()].clone();
+        rng.damage(&mut bytes, seeds);
+        target(&bytes);
+    }
+}
+
+#[test]
+fn damaged_objects_are_refused_or_linked() {
+    let of = |backend: &&dyn Backend| seeds(&format!("emu-tests/fixtures/{}", backend.facts().name), ".o");
+    try_all(TIMES, &tramptool::BACKENDS.iter().flat_map(of).collect::<Vec<_>>(), targets::link);
+}
+
+#[test]
+fn damaged_contracts_are_refused_or_read() {
+    try_all(TIMES, &seeds("contracts", ".toml"), |bytes| targets::contract(&String::from_utf8_lossy(bytes)));
+}
+
+#[test]
+fn odd_arguments_are_refused_or_obeyed() {
+    try_all(TIMES, &seeds("fuzz/seeds/spec", ""), |bytes| targets::spec(&String::from_utf8_lossy(bytes)));
+}
+
+/// Generated trampolines.
+fn sound(backend: &'static dyn Backend) -> Suite {
+    tramptool::suite::suite(backend, &backend.target(Choices::default())).unwrap()
+}
+
+fn judge(suite: Suite) {
+    let filter = Filter { function: Some("args3".to_owned()), ..Filter::default() };
+    let _ = emu_tests::check(&[suite], &filter, 1, &|_, _| {});
+}
+
+#[test]
+fn damaged_trampolines_are_refused_or_judged() {
+    for &backend in tramptool::BACKENDS {
+        let objects: Vec<Vec<u8>> = sound(backend).objects.into_iter().map(|(_, bytes)| bytes).collect();
+        try_all(RUNS, &objects, |bytes| {
+            judge(Suite { objects: vec![("damaged".to_owned(), bytes.to_vec())], stubs: true, ..sound(backend) });
+        });
+    }
+}
+
+#[test]
+fn damaged_contracts_are_refused_or_held_against_trampolines() {
+    // Other kernels' layouts than those of the contracts may do: it is the judge that is tried.
+    try_all(RUNS, &seeds("contracts", ".toml"), |bytes| {
+        let contract = &String::from_utf8_lossy(bytes);
+        let foreign = Foreign { contract_name: "contract", contract, objects: Vec::new(), arch: None, dump: None };
+        for suite in emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).into_iter().flatten() {
+            judge(Suite { objects: sound(suite.backend).objects, ..suite });
+        }
+    });
+}
