@@ -187,6 +187,12 @@ impl Tracker {
         });
     }
 
+    /// Say something wrong of CFA, for a mutant.
+    pub(crate) fn misstate(&mut self, by: i32) {
+        let (reg, offset) = self.state.cfa;
+        self.set_cfa((reg, offset + by));
+    }
+
     /// A label: the rules are those of the branch that leads here.
     pub(crate) fn at_label(&mut self, local: Local) {
         if self.reachable {
@@ -226,6 +232,7 @@ impl Tracker {
         let before_sp = self.state.sp;
         if effects.sp != SpEffect::None {
             self.sp_moved(effects.sp);
+            self.forget_below_sp();
         }
         match effects.moves {
             Moves::None => {}
@@ -236,7 +243,7 @@ impl Tracker {
             }
             Moves::Load(slots) => {
                 for (reg, at) in slots.iter() {
-                    self.moved(Place::Saved(at - before_sp), Place::Register(reg));
+                    self.loaded(at - before_sp, reg);
                 }
             }
             Moves::Copy { dst, src } => self.copied(dst, src),
@@ -250,6 +257,17 @@ impl Tracker {
                 }
                 self.reachable = matches!(effects.flow, Flow::Branch(_));
             }
+        }
+    }
+
+    /// A column may be in two slots, of which one is known: what is loaded into its home is that column all the same.
+    fn loaded(&mut self, offset: i32, reg: Reg) {
+        let columns = || self.state.columns.iter().flatten();
+        let known = columns().any(|c| c.place == Place::Saved(offset));
+        let home = columns().find(|c| c.home == Some(reg)).map(|c| c.place);
+        match home {
+            Some(place @ Place::Saved(_)) if !known => self.moved(place, Place::Register(reg)),
+            _ => self.moved(Place::Saved(offset), Place::Register(reg)),
         }
     }
 
@@ -269,6 +287,18 @@ impl Tracker {
     fn moved(&mut self, from: Place, to: Place) {
         if let Some(i) = self.state.columns.iter().position(|c| c.as_ref().is_some_and(|c| c.place == from)) {
             self.place(i, to);
+        }
+    }
+
+    /// An interrupt may overwrite what is below SP. What a call keeps is still in its register.
+    fn forget_below_sp(&mut self) {
+        for i in 0..COLUMNS {
+            if let Some(Column { home: Some(home), place: Place::Saved(offset), .. }) = self.state.columns[i]
+                && offset < -self.state.sp
+                && self.survives.contains(home)
+            {
+                self.place(i, Place::Register(home));
+            }
         }
     }
 

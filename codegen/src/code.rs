@@ -271,6 +271,7 @@ impl Assembly {
                     }
                 }
                 Line::Block(..) => {}
+                Line::Misstate(by) => tracker.misstate(by),
             }
             if !tracker.ops.is_empty() {
                 self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);

@@ -88,6 +88,8 @@ pub enum Line<I> {
     Inner(Inner),
     /// The beginning of a block, with a heading or an empty one.
     Block(Role, &'static str),
+    /// Only in mutants: what the unwind table says of CFA is off by so many bytes, until SP moves again.
+    Misstate(i32),
 }
 
 /// The instructions of one trampoline, with labels and notes.

@@ -76,6 +76,7 @@ operators! {
     AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
     DropPad "DROP_PAD" "a landing pad is missing";
     PadKind "PAD_KIND" "a landing pad is of the wrong kind";
+    CfiOffby "CFI_OFFBY" "the unwind table is 8 bytes off from here until SP moves";
     DropInt3 "DROP_INT3" "what stops speculation is missing";
     Drop "DROP" "any other instruction is missing";
     Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";
@@ -159,20 +160,33 @@ struct Edit<I> {
     operand: Operand,
     out: Vec<usize>,
     put: Vec<(usize, I)>,
+    /// Before this line, the unwind table goes wrong.
+    misstate: Option<(usize, i32)>,
 }
 
 impl<I: Copy> Edit<I> {
+    fn new(operator: Operator, operand: Operand, out: Vec<usize>, put: Vec<(usize, I)>) -> Edit<I> {
+        Edit { operator, operand, out, put, misstate: None }
+    }
+
     fn apply<'a>(&self, listing: &Listing<'a, I>) -> Listing<'a, I> {
         let mut lines = Vec::with_capacity(listing.lines.len() + self.put.len());
         for at in 0..=listing.lines.len() {
             lines.extend(self.put.iter().filter(|(before, _)| *before == at).map(|&(_, insn)| Line::Insn(insn, "")));
+            lines.extend(self.misstate.filter(|(before, _)| *before == at).map(|(_, by)| Line::Misstate(by)));
             lines.extend(listing.lines.get(at).filter(|_| !self.out.contains(&at)));
         }
         Listing { lines, symbols: listing.symbols.clone() }
     }
 
     fn first(&self) -> usize {
-        self.out.iter().copied().chain(self.put.iter().map(|p| p.0)).min().unwrap_or(0)
+        self.out
+            .iter()
+            .copied()
+            .chain(self.put.iter().map(|p| p.0))
+            .chain(self.misstate.map(|m| m.0))
+            .min()
+            .unwrap_or(0)
     }
 }
 
@@ -220,30 +234,27 @@ fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I:
                             both.out.push(c.line);
                             both.put.extend(&put);
                         }
-                        None => sizes.push(Edit {
-                            operator: Operator::FrameSize,
-                            operand: fault.operand,
-                            out: vec![c.line],
-                            put: put.clone(),
-                        }),
+                        None => {
+                            sizes.push(Edit::new(Operator::FrameSize, fault.operand, vec![c.line], put.clone()));
+                        }
                     }
                 }
-                all.push(Edit { operator, operand: fault.operand, out: vec![c.line], put });
+                all.push(Edit::new(operator, fault.operand, vec![c.line], put));
             }),
         );
         if !named {
             let (operator, operand) = missing(&c.effects, code.iter().map(|c| &c.effects));
-            all.push(Edit { operator, operand, out: vec![c.line], put: Vec::new() });
+            all.push(Edit::new(operator, operand, vec![c.line], Vec::new()));
         }
         if matches!(c.effects.sp, SpEffect::Move(_)) || c.effects.flow == Flow::Call {
             let put = vec![(c.line + 1, c.insn)];
-            all.push(Edit { operator: Operator::Duplicate, operand: Operand::None, out: Vec::new(), put });
+            all.push(Edit::new(Operator::Duplicate, Operand::None, Vec::new(), put));
         }
         if let (Moves::Store(slots), Some(call)) = (c.effects.moves, call)
             && n < call
         {
             let put = vec![(code[call].line + 1, c.insn)];
-            all.push(Edit { operator: Operator::StoreAfterCall, operand: registers(slots), out: vec![c.line], put });
+            all.push(Edit::new(Operator::StoreAfterCall, registers(slots), vec![c.line], put));
         }
         if let Moves::Store(Slots { first, second: None, .. }) = c.effects.moves {
             let reloads = |other: &&At<I::Insn>| other.effects.moves == loaded(c.effects.moves);
@@ -253,7 +264,7 @@ fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I:
             }
             if !out.is_empty() {
                 out.push(c.line);
-                all.push(Edit { operator: Operator::SkipSave, operand: Operand::Reg(first), out, put: Vec::new() });
+                all.push(Edit::new(Operator::SkipSave, Operand::Reg(first), out, Vec::new()));
             }
         }
         if let Some(next) = code.get(n + 1).filter(|next| next.line == c.line + 1) {
@@ -267,6 +278,11 @@ fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I:
                 all.push(renamed::<I>(&[c, next], s, r));
             }
         }
+    }
+    let goes_on = |c: &&At<I::Insn>| matches!(c.effects.flow, Flow::Next | Flow::Call | Flow::Branch(_));
+    for c in code.iter().filter(goes_on).filter(|c| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..))) {
+        let wrong = Edit::new(Operator::CfiOffby, Operand::By(8), Vec::new(), Vec::new());
+        all.push(Edit { misstate: Some((c.line + 1, 8)), ..wrong });
     }
     for s in contract.clobbered.iter().filter(|&s| uses(s)) {
         for &r in &live {
@@ -331,22 +347,18 @@ fn swapped<I: Isa>(a: &At<I::Insn>, b: &At<I::Insn>) -> Option<Edit<I::Insn>> {
         && let (Some(first), Some(second)) = (I::rename(a.insn, x.first, y.first), I::rename(b.insn, y.first, x.first))
     {
         let put = vec![(a.line, first), (b.line, second)];
-        return Some(Edit { operator, operand: Operand::Regs(x.first, y.first), out, put });
+        return Some(Edit::new(operator, Operand::Regs(x.first, y.first), out, put));
     }
     let moves_sp = |c: &At<I::Insn>| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..));
-    (moves_sp(a) && moves_sp(b)).then(|| Edit {
-        operator: Operator::Swap,
-        operand: Operand::None,
-        out,
-        put: vec![(a.line, b.insn), (b.line, a.insn)],
-    })
+    (moves_sp(a) && moves_sp(b))
+        .then(|| Edit::new(Operator::Swap, Operand::None, out, vec![(a.line, b.insn), (b.line, a.insn)]))
 }
 
 /// `from` is `to` in these instructions.
 fn renamed<I: Isa>(code: &[&At<I::Insn>], from: Reg, to: Reg) -> Edit<I::Insn> {
     let put: Vec<_> = code.iter().filter_map(|c| Some((c.line, I::rename(c.insn, from, to)?))).collect();
     let out = put.iter().map(|p| p.0).collect();
-    Edit { operator: Operator::ScratchIs, operand: Operand::Regs(to, from), out, put }
+    Edit::new(Operator::ScratchIs, Operand::Regs(to, from), out, put)
 }
 
 /// The code and relocations of one trampoline, to be compared with another's.
@@ -375,12 +387,12 @@ pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant
         text.replace('\t', " ")
     };
     let original = code::<I>(spec, target, &listing)?;
-    let mut seen = vec![(original.text().to_vec(), original.relocs)];
+    let mut seen = vec![(original.text().to_vec(), original.relocs, original.eh_frame.bytes)];
     let mut mutants = Vec::new();
     for (number, edit) in edits::<I>(&listing, &contract).into_iter().enumerate() {
         // What the encoder refuses is no mutant: nobody could have assembled it.
         let Ok(assembly) = code::<I>(spec, target, &edit.apply(&listing)) else { continue };
-        let bytes = (assembly.text().to_vec(), assembly.relocs);
+        let bytes = (assembly.text().to_vec(), assembly.relocs, assembly.eh_frame.bytes);
         if seen.contains(&bytes) {
             continue;
         }
@@ -392,6 +404,9 @@ pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant
             }
             for (_, insn) in edit.put.iter().filter(|(before, _)| *before == line) {
                 diff.push(format!("+{offset:4x}  {}", text(*insn)));
+            }
+            if let Some((_, by)) = edit.misstate.filter(|(before, _)| *before == line) {
+                diff.push(format!("+{offset:4x}  (unwind table: CFA {by:+})"));
             }
         }
         let name = |reg: Reg| I::FACTS.abi.name(reg);

@@ -113,6 +113,7 @@ pub(crate) fn render<I: Isa>(
                 (LineKind::Label, format!(".L{}_{}", spec.name, local.suffix()), "")
             }
             Line::Inner(inner) => (LineKind::Global, inner.symbol(spec.name, spec.kind).concat(), ""),
+            Line::Misstate(_) => continue,
             Line::Block(new, heading) => {
                 role = new;
                 (LineKind::Heading, heading.to_owned(), "")

@@ -312,7 +312,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             false => together.push((path.clone(), bytes.clone())),
         }
     }
-    if !together.is_empty() {
+    if !together.is_empty() || apart.is_empty() {
         apart.push((None, together));
     }
     let mut suites = Vec::new();
@@ -321,7 +321,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.cloned().unzip();
         if trampolines.is_empty() {
             let named: Vec<&str> = file.trampoline.iter().filter_map(|t| t.object.as_deref()).collect();
-            let (path, _) = &objects[0];
+            let path = objects.first().map_or("no object", |(path, _)| path);
             let name = foreign.contract_name;
             return Err(Error::new(format!("{name} has nothing for {path}; valid: {}", named.join(", "))));
         }

@@ -533,10 +533,8 @@ impl<'s> Bench<'s> {
         let low = Options { base: Options::default().base, ..options.clone() };
         let linked = link(suite.backend, &inputs, &options).or_else(|_| link(suite.backend, &inputs, &low))?;
         let mut image = Image::from_elf(&linked.to_elf()?)?;
-        let judged = |at: u64| {
-            linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < suite.objects.len()))
-        };
-        // The functions that are traced are ours. Those beside a judged trampoline only give it something to call.
+        let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
+        // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
         image.sites.retain(|site| !judged(site.start));
         let mut callees = Vec::new();
         for contract in &suite.contracts {

@@ -347,11 +347,11 @@ impl Trace {
             if region != came_from && mark & ENTRY != 0 {
                 self.check_entry(uc, pc, index);
             }
-            if self.case.closely && self.current == Some(index) {
-                self.unwind(uc, pc);
-            }
             if self.case.closely && self.current.is_some() {
                 self.interrupt(uc, registers, pc);
+            }
+            if self.case.closely && self.current == Some(index) {
+                self.unwind(uc, pc);
             }
         }
         if self.enabled && self.current.is_some() {

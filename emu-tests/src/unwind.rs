@@ -77,12 +77,17 @@ fn row(
         in_link: column(returns_in) == abi.link && abi.link.is_some(),
         rules: Vec::new(),
     };
+    let mut undefined = false;
     for &(n, ref rule) in row.registers() {
         let rule = match *rule {
             RegisterRule::Offset(offset) => Rule::At(offset),
             RegisterRule::ValOffset(offset) => Rule::Is(offset),
             RegisterRule::Register(r) => Rule::In(column(r)?),
             RegisterRule::SameValue => Rule::In(column(n)?),
+            RegisterRule::Undefined => {
+                undefined |= n == returns_in;
+                continue;
+            }
             _ => return None,
         };
         if n == returns_in {
@@ -90,7 +95,7 @@ fn row(
         }
         found.rules.extend(column(n).map(|reg| (reg, rule)));
     }
-    if found.returns.is_none() {
+    if found.returns.is_none() && !undefined {
         found.returns = column(returns_in).map(Rule::In);
     }
     Some(found)

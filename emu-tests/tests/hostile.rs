@@ -4,7 +4,7 @@ use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::obj;
 use codegen::spec::{Choices, Direct, Spec};
-use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suite};
+use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 const BACKEND: &dyn Backend = &arch_x86_64::X86_64;
 
@@ -40,7 +40,8 @@ fn moved(section: u16, value: u64, size: u64) -> Vec<u8> {
 
 fn suite(contract: &str, object: Vec<u8>) -> Result<Suite> {
     let objects = vec![("t.o".to_owned(), object)];
-    foreign_suite(Foreign { contract_name: "t.toml", contract, objects, command: String::new() }, &[BACKEND])
+    let foreign = Foreign { contract_name: "t.toml", contract, objects, arch: None, dump: None };
+    foreign_suites(&foreign, &[BACKEND]).map(|mut suites| suites.remove(0))
 }
 
 fn judged(contract: &str, object: Vec<u8>) -> Result<Report> {
@@ -71,7 +72,7 @@ fn a_run_that_fails_with_every_instruction_is_told_in_few() {
     // 1: mov -8(%rsp), %rax; jmp 1b
     object[at..at + 7].copy_from_slice(&[0x48, 0x8b, 0x44, 0x24, 0xf8, 0xeb, 0xf9]);
     let report = judged(CONTRACT, object).unwrap();
-    let p7 = report.results.iter().find(|r| r.clause == "P7").unwrap();
+    let p7 = report.results.iter().find(|r| r.clause == emu_tests::Clause::P7).unwrap();
     assert_eq!(p7.verdict, Verdict::Fail);
     let failures: u64 = p7.reason.trim_end_matches(" failures").parse().unwrap();
     assert!(failures <= 100 * report.scenarios, "{failures} in {} scenarios", report.scenarios);

@@ -74,6 +74,7 @@ fn after_help() -> String {
 /// # Errors
 /// A name that is unknown, or a report that cannot be written; a mutant that survives is not an error.
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
+    args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
     let mut results = Vec::new();
     if names.is_empty() != bugs.is_empty() || args.trampolines.is_empty() {
@@ -197,36 +198,7 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
         }
         writeln!(out, "  {}\n", ui.paint(Style::Quiet, &judged.replay))?;
     }
-    let mut arches: Vec<&str> = Vec::new();
-    report.scores.iter().for_each(|s| {
-        if !arches.contains(&s.arch) {
-            arches.push(s.arch);
-        }
-    });
-    for arch in &arches {
-        writeln!(out, "{}", ui.paint(Style::Heading, arch))?;
-        writeln!(out, "  {:22}{:>8}{:>12}{:>8}{:>9}   noticed by", "", "mutants", "equivalent", "killed", "survive")?;
-        let mut sum = (0, 0, 0);
-        for s in report.scores.iter().filter(|s| s.arch == *arch) {
-            let survive = s.mutants - s.equivalent - s.killed;
-            let mut by: Vec<(&str, usize)> = s.by.iter().map(|(c, n)| (*c, *n)).collect();
-            by.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
-            let by: Vec<String> = by.into_iter().map(|(clause, n)| format!("{clause} {n}")).collect();
-            let row = format!(
-                "  {:22}{:>8}{:>12}{:>8}{:>9}   {}",
-                s.operator,
-                s.mutants,
-                or_dot(s.equivalent),
-                s.killed,
-                or_dot(survive),
-                by.join(", ")
-            );
-            writeln!(out, "{}", row.trim_end())?;
-            sum = (sum.0 + s.mutants, sum.1 + s.equivalent, sum.2 + s.killed);
-        }
-        let score = percent(sum.2, sum.0 - sum.1);
-        writeln!(out, "  {:22}{:>8}{:>12}{:>8}{:>9}   {score}\n", "all", sum.0, sum.1, sum.2, sum.0 - sum.1 - sum.2)?;
-    }
+    table_of_scores(report, ui, out)?;
     let bugs: BTreeMap<&str, bool> = report.results.iter().fold(BTreeMap::new(), |mut bugs, j| {
         if let Some((id, _)) = j.bug {
             *bugs.entry(id).or_insert(true) &= j.outcome == Outcome::Killed;
@@ -248,6 +220,37 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     )
 }
 
-fn or_dot(n: usize) -> String {
-    if n == 0 { ".".to_owned() } else { n.to_string() }
+/// Killed of those that can be, by operator and architecture.
+fn table_of_scores(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
+    let all = tramptool::BACKENDS.iter().map(|b| b.facts().name);
+    let arches: Vec<&str> = all.filter(|arch| report.scores.iter().any(|s| s.arch == *arch)).collect();
+    let mut operators: Vec<&str> = report.scores.iter().map(|s| s.operator).collect();
+    operators.dedup();
+    let mut title = format!("{:23}", "killed of mutants");
+    arches.iter().for_each(|arch| title += &format!("{arch:>11}"));
+    writeln!(out, "{}", ui.paint(Style::Heading, &format!("{title}   noticed by")))?;
+    for operator in operators.iter().map(Some).chain([None]) {
+        write!(out, "{:23}", operator.unwrap_or(&"all"))?;
+        let mut by: BTreeMap<&str, usize> = BTreeMap::new();
+        for arch in &arches {
+            let scores = report.scores.iter().filter(|s| s.arch == *arch && operator.is_none_or(|o| s.operator == *o));
+            let (mut killed, mut of) = (0, 0);
+            for score in scores {
+                killed += score.killed;
+                of += score.mutants - score.equivalent;
+                score.by.iter().for_each(|(clause, n)| *by.entry(clause).or_default() += n);
+            }
+            let cell = if of == 0 { "-".to_owned() } else { format!("{killed}/{of}") };
+            let cell = format!("{cell:>11}");
+            write!(out, "{}", if killed < of { ui.paint(Style::Left, &cell) } else { cell })?;
+        }
+        let mut by: Vec<_> = by.into_iter().collect();
+        by.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
+        let by: Vec<String> = by.into_iter().take(4).map(|(clause, n)| format!("{clause} {n}")).collect();
+        match operator {
+            Some(_) => writeln!(out, "   {}", by.join(", "))?,
+            None => writeln!(out)?,
+        }
+    }
+    writeln!(out)
 }

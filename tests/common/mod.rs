@@ -59,6 +59,7 @@ impl Bench {
     }
 
     /// Run a tool of the binutils; it must succeed and say nothing on stderr. Returns stdout.
+    #[allow(dead_code, reason = "each test file has its own copy, and not every one runs binutils")]
     pub fn tool(&self, name: &str, args: &[&str]) -> String {
         let out = Command::new(name).args(args).current_dir(self.0.path()).output();
         let out = out.unwrap_or_else(|e| panic!("{name}: {e}: install the binutils for this architecture"));

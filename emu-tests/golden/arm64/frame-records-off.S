@@ -270,6 +270,7 @@ ftrace_regs_call:
 	ldr	x9, [sp, #S_PC]		// pc
 	.cfi_register 32, x9
 	ldr	x30, [sp, #S_LR]	// parent_ip
+	.cfi_same_value x30
 	ldp	x0, x1, [sp, #S_X0]
 	ldp	x2, x3, [sp, #S_X2]
 	ldp	x4, x5, [sp, #S_X4]
@@ -350,6 +351,7 @@ return_to_handler:
 
 	add	sp, sp, #FRAME_SIZE
 	.cfi_def_cfa_offset 0
+	.cfi_restore x29
 	ret				// to the parent
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler

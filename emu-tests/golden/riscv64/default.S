@@ -350,6 +350,7 @@ return_to_handler:
 
 	addi	sp, sp, FREGS_FRAME
 	.cfi_def_cfa_offset 0
+	.cfi_restore s0
 	jr	t2			# to the parent
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler

@@ -349,6 +349,7 @@ return_to_handler:
 
 	add	$FRAME_SIZE, %rsp
 	.cfi_def_cfa_offset 0
+	.cfi_restore %rbp
 	call	.Lreturn_to_handler_rebalance
 	.cfi_def_cfa_offset 8
 	int3

@@ -1,0 +1,88 @@
+//! The checker is checked: every fault is noticed, every bug of the corpus by its property.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use common::Bench;
+
+mod common;
+
+/// All mutants of all trampolines: none survives, what is called equivalent is needed, and the README has the figures.
+#[test]
+fn every_mutant_is_killed() {
+    let b = Bench::new();
+    b.ok(&["mutate", "--format", "json", "-o", "mutants.json"]);
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(b.path("mutants.json")).unwrap()).unwrap();
+    let results = report["results"].as_array().unwrap();
+    assert!(results.len() > 4000 && results.iter().all(|r| r["outcome"] != "survived"));
+    for known in &tramptool::mutate::table().unwrap().equivalent {
+        assert!(known.reason.len() > 20, "{}: say why", known.operator);
+        let needed = results.iter().any(|r| r["outcome"] == "equivalent" && r["reason"] == known.reason.as_str());
+        assert!(needed, "src/mutants.toml: {} of {} is noticed, or is gone", known.operator, known.trampoline);
+    }
+    let (of, killed) =
+        (report["mutants"].as_u64().unwrap() - report["equivalent"].as_u64().unwrap(), &report["killed"]);
+    let readme = include_str!("../README.md");
+    let total =
+        format!("{killed} of {of} mutants killed, 100.0 %; {} more are equivalent; seed 1", report["equivalent"]);
+    assert!(readme.contains(&total), "README.md lacks `tramptool mutate`: {total}");
+    for score in report["scores"].as_array().unwrap() {
+        let of = score["mutants"].as_u64().unwrap() - score["equivalent"].as_u64().unwrap();
+        let row = readme.lines().find(|l| l.split_whitespace().next() == score["operator"].as_str());
+        let cell = format!("{}/{of}", score["killed"]);
+        assert!(row.is_some_and(|r| r.split_whitespace().any(|w| w == cell)), "README.md: {score}");
+    }
+}
+
+#[test]
+fn every_bug_is_noticed_by_its_property() {
+    let b = Bench::new();
+    let report: Value = serde_json::from_str(&b.ok(&["mutate", "bug:all", "--format", "json"])).unwrap();
+    let results = report["results"].as_array().unwrap();
+    let bugs = &tramptool::mutate::table().unwrap().bug;
+    assert!(bugs.len() >= 30);
+    for bug in bugs {
+        let rebuilt = results.iter().filter(|r| r["bug"][0] == bug.id.as_str());
+        let noticed = |r: &Value| r["clauses"].as_array().unwrap().iter().any(|c| *c == bug.property.as_str());
+        assert!(rebuilt.clone().count() > 0 && rebuilt.clone().all(noticed), "{}", bug.id);
+    }
+    assert!(b.ok(&["mutate", "bug:f1"]).contains("noticed by their property, 1 of 1: F1"));
+    b.refuses(&["mutate", "bug:Z9"], &["unknown bug 'Z9'", "A1", "all"]);
+}
+
+/// A sample covers every operator, is the same for the same seed, and shares of it make the whole.
+#[test]
+fn samples_and_shares() {
+    let b = Bench::new();
+    let run = |more: &[&str]| -> Vec<String> {
+        let args = [&["mutate", "--arch", "riscv64", "--format", "json", "--sample", "1"], more].concat();
+        let report: Value = serde_json::from_str(&b.ok(&args)).unwrap();
+        let name = |r: &Value| format!("{} {}", r["trampoline"], r["mutant"]);
+        report["results"].as_array().unwrap().iter().map(name).collect()
+    };
+    let whole = run(&[]);
+    assert_eq!(run(&[]), whole);
+    let mut shares = [run(&["--partition", "1/2"]), run(&["--partition", "2/2"])].concat();
+    shares.sort();
+    let mut sorted = whole.clone();
+    sorted.sort();
+    assert_eq!(shares, sorted);
+    let all: Value =
+        serde_json::from_str(&b.ok(&["mutate", "return_to_handler", "--arch", "riscv64", "--format", "json"])).unwrap();
+    for score in all["scores"].as_array().unwrap() {
+        let operator = score["operator"].as_str().unwrap();
+        assert!(whole.iter().any(|m| m.contains(operator)), "{operator}");
+    }
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let b = Bench::new();
+    b.refuses(&["mutate", "--only", "DROP_EVERYTHING"], &["unknown mutant", "DROP_SAVE"]);
+    b.refuses(&["mutate", "ftrace_caller", "bug:A1"], &["one or the other"]);
+    b.refuses(&["mutate", "no_such"], &["unknown trampoline 'no_such'", "ftrace_caller"]);
+    b.refuses(&["mutate", "-o", "no/such/place.json"], &["no/such/place.json"]);
+    let help = Command::new(env!("CARGO_BIN_EXE_tramptool")).args(["mutate", "--help"]).output().unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().contains("CFI_OFFBY"));
+}
