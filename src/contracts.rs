@@ -14,5 +14,8 @@ contracts!(
     "linux-6.12-arm64",
     "linux-6.12-arm64-call-ops",
     "linux-6.12-riscv64",
-    "linux-6.12-riscv64-norvc"
+    "linux-6.12-riscv64-norvc",
+    "linux-6.12-samples-x86_64",
+    "linux-6.12-samples-arm64",
+    "linux-6.12-samples-riscv64"
 );

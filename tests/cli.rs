@@ -32,8 +32,20 @@ fn help_version_completions_and_man() {
     let b = Bench::new();
     assert!(b.ok(&["--version"]).starts_with("tramptool "));
     assert!(b.ok(&["--help"]).contains("Examples:"));
-    for command in ["list", "gen", "link", "check", "mutate", "report", "explain", "show", "diff", "completions", "man"]
-    {
+    for command in [
+        "list",
+        "gen",
+        "link",
+        "check",
+        "contract",
+        "mutate",
+        "report",
+        "explain",
+        "show",
+        "diff",
+        "completions",
+        "man",
+    ] {
         assert!(b.ok(&[command, "--help"]).contains("Examples:"), "{command}");
         let page = b.ok(&["man", command]);
         assert!(page.contains(&format!(".TH tramptool-{command} 1")), "{command}: {page}");

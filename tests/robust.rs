@@ -112,8 +112,8 @@ fn damaged_contracts_are_refused_or_held_against_trampolines() {
     // Other kernels' layouts than those of the contracts may do: it is the judge that is tried.
     try_all(RUNS, &seeds("contracts", ".toml"), |bytes| {
         let contract = &String::from_utf8_lossy(bytes);
-        let foreign = Foreign { contract_name: "contract", contract, objects: Vec::new(), command: String::new() };
-        if let Ok(suite) = emu_tests::foreign_suite(foreign, tramptool::BACKENDS) {
+        let foreign = Foreign { contract_name: "contract", contract, objects: Vec::new(), arch: None, dump: None };
+        for suite in emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).into_iter().flatten() {
             judge(Suite { objects: sound(suite.backend).objects, ..suite });
         }
     });

@@ -102,6 +102,8 @@ static MACHINE: Machine = Machine {
     trap: &[],
     ret: &[],
     disassembler: ("", "", &[]),
+    calls: &[],
+    dynamic: [0; 4],
     branch: |_, _| None,
     pads: &[],
     record: 0,

@@ -27,6 +27,8 @@ pub const MACHINE: Machine = Machine {
     trap: &[0x00, 0x00, 0x20, 0xd4],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
     disassembler: ("arm64", "arm", &[]),
+    dynamic: [257, 1027, 1025, 1026],
+    calls: &[(283, 0, 0), (282, 0, 0)],
     branch,
     // BTI c, BTI j, BTI jc. Arm ARM D8.4.
     pads: &[

@@ -26,6 +26,8 @@ pub const MACHINE: Machine = Machine {
     trap: &[0xcc],
     ret: &[0xc3],
     disassembler: ("x86", "mode64", &[]),
+    dynamic: [1, 8, 6, 7],
+    calls: &[(4, 1, -4), (4, 2, -4)],
     branch,
     // ENDBR64. Intel SDM volume 1, 17.3.
     pads: &[Pad { bytes: &[0xf3, 0x0f, 0x1e, 0xfa], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] }],

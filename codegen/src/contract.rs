@@ -20,6 +20,8 @@ pub struct Contract {
     pub name: String,
     /// What it does.
     pub kind: Kind,
+    /// Of kind return: the handler is given all registers, as a kretprobe's is, and returns through the rethook core.
+    pub rethook: bool,
     /// The symbol that it calls; empty if none.
     pub callee: String,
     /// The frame, by field.
@@ -92,6 +94,7 @@ impl Contract {
             facts: target.facts,
             name: spec.name.to_owned(),
             kind: spec.kind,
+            rethook: false,
             callee,
             frame,
             kept,

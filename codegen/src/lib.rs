@@ -20,6 +20,7 @@ pub mod machine;
 pub mod mutate;
 pub mod obj;
 pub mod plan;
+pub mod raw;
 pub mod spec;
 pub mod target;
 pub mod text;

@@ -3,6 +3,7 @@
 //! It links our own objects and those of gcc, GNU as and clang. It knows ELF and nothing of an instruction set:
 //! what a relocation, a site or a call slot looks like in bytes, it asks the [`Backend`].
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -16,6 +17,7 @@ use object::{Endianness, LittleEndian};
 
 use crate::error::{Error, Result};
 use crate::isa::{Backend, Relocation, SiteState, Write};
+use crate::raw::{self, Call, Raw};
 
 /// Segments begin on a page of their own, so that an emulator can protect them separately.
 const PAGE: u64 = 4096;
@@ -204,6 +206,34 @@ pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Resul
     image.find_sites(backend)?;
     image.patch(backend, options)?;
     Ok(image)
+}
+
+/// A relocation of an object, as its image has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference {
+    /// Address of the field.
+    pub place: u64,
+    /// The ELF relocation type.
+    pub r_type: u32,
+    /// Symbol plus addend.
+    pub value: u64,
+}
+
+/// An object by itself, with stubs for all that it leaves undefined, and what its code refers to.
+///
+/// # Errors
+/// As [`link`].
+pub fn examine(backend: &dyn Backend, input: &Input) -> Result<(Image, Vec<Reference>)> {
+    let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
+    let image = link(backend, &[*input], &options)?;
+    let mut objects = vec![Object::read(input)?];
+    lay_out(&mut objects, options.base)?;
+    let all: Vec<(&str, u64)> =
+        image.symbols.iter().filter(|s| !s.local).map(|s| (s.name.as_str(), s.address)).collect();
+    let globals = all.into_iter().map(|(name, address)| (name, Global { object: 0, address, weak: false })).collect();
+    let reference = |job: Job| Reference { place: job.place, r_type: job.r_type, value: job.value };
+    let references = jobs(&objects, &globals)?.into_iter().map(reference).collect();
+    Ok((image, references))
 }
 
 impl Image {
@@ -707,6 +737,9 @@ impl<'a> Object<'a> {
             },
             (None, elf::SHN_UNDEF) => None,
             (None, elf::SHN_ABS) => Some(symbol.st_value(LE)),
+            (None, elf::SHN_COMMON) if name == "__gnu_lto_slim" => {
+                return refuse("says that there is bytecode only; compile without -flto");
+            }
             (None, elf::SHN_COMMON) => {
                 return refuse("is a common symbol; compile with -fno-common");
             }
@@ -741,6 +774,7 @@ fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
         [0x7f, b'E', b'L', b'F', 2, 1, 1, ..] => {}
         [0x7f, b'E', b'L', b'F', 1, ..] => return wrong("ELF32"),
         [0x7f, b'E', b'L', b'F', 2, 2, ..] => return wrong("big-endian ELF64"),
+        [b'B', b'C', 0xc0, 0xde, ..] => return wrong("LLVM bitcode; compile without -flto"),
         [0x7f, b'E', b'L', b'F', ..] => return wrong("ELF of an unknown class, order or version"),
         [] => return wrong("empty"),
         _ => return wrong("not ELF"),
@@ -783,6 +817,83 @@ fn section_name<'a>(
 ) -> Result<&'a str> {
     let name = sections.section_name(LE, section).map_err(|e| Error::new(e.to_string()))?;
     utf8(name, "section")
+}
+
+/// A shared library as an object, or the object itself. What it asks of the dynamic linker, the object asks of ours;
+/// its parts keep their distances, for its code relies on them.
+///
+/// # Errors
+/// A damaged file, an executable, or a relocation that only a running program can have.
+pub fn relocatable<'a>(backend: &dyn Backend, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
+    /// How relocations name the library itself. No symbol of C has a blank.
+    const START: &str = "start of the library";
+    let &Input { name, bytes } = input;
+    let header = header(input)?;
+    match header.e_type(LE) {
+        elf::ET_DYN => {}
+        elf::ET_EXEC => {
+            return Err(Error::new(format!(
+                "{name}: an executable's code runs at its own address only; valid: its objects, a module (.ko), a shared \
+                 library, or its bytes with --raw"
+            )));
+        }
+        _ => return Ok(Cow::Borrowed(bytes)),
+    }
+    let fail = damaged(name);
+    let mut code = Vec::new();
+    for program in header.program_headers(LE, bytes).map_err(&fail)? {
+        let end = program.p_vaddr(LE).checked_add(program.p_memsz(LE)).filter(|end| *end <= LIMIT);
+        let (true, Some(end)) = (program.p_type(LE) == elf::PT_LOAD, end) else {
+            continue;
+        };
+        let contents = program.data(LE, bytes).map_err(|()| Error::new(format!("{name}: a segment is cut off")))?;
+        let start = program.p_vaddr(LE) as usize;
+        code.resize(code.len().max(end as usize), 0);
+        let place = code.get_mut(start..).and_then(|part| part.get_mut(..contents.len()));
+        place
+            .ok_or_else(|| Error::new(format!("{name}: a segment is larger than its memory")))?
+            .copy_from_slice(contents);
+    }
+    let sections = header.sections(LE, bytes).map_err(&fail)?;
+    let dynamic = sections.symbols(LE, bytes, elf::SHT_DYNSYM).map_err(&fail)?;
+    let mut symbols = vec![(START.to_owned(), 0, 0)];
+    let mut seen = HashSet::new();
+    for table in [&sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(&fail)?, &dynamic] {
+        for symbol in table.iter().filter(|s| s.st_shndx(LE) != elf::SHN_UNDEF && s.st_value(LE) < code.len() as u64) {
+            let symbol_name = utf8(table.symbol_name(LE, symbol).map_err(&fail)?, "symbol").map_err(|e| e.at(name))?;
+            let names_code = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_OBJECT | elf::STT_NOTYPE);
+            if names_code && !symbol_name.is_empty() && !symbol_name.starts_with('$') && seen.insert(symbol_name) {
+                symbols.push((symbol_name.to_owned(), symbol.st_value(LE), symbol.st_size(LE)));
+            }
+        }
+    }
+    let mut calls = Vec::new();
+    let [word, relative, table, function] = backend.machine().dynamic;
+    for section in sections.iter().filter(|s| s.sh_flags(LE).contains(elf::SHF_ALLOC)) {
+        let Some((relocations, _)) = section.rela(LE, bytes).map_err(&fail)? else {
+            continue;
+        };
+        for rela in relocations {
+            let r_type = rela.r_type(LE, false).0;
+            let target = match r_type {
+                0 => continue,
+                _ if r_type == relative => START.to_owned(),
+                _ if [word, table, function].contains(&r_type) => {
+                    let symbol = dynamic.symbol(SymbolIndex(rela.r_sym(LE, false) as usize)).map_err(&fail)?;
+                    utf8(dynamic.symbol_name(LE, symbol).map_err(&fail)?, "symbol").map_err(|e| e.at(name))?.to_owned()
+                }
+                _ => {
+                    return Err(Error::new(format!(
+                        "{name}: dynamic relocation of type {r_type}, which only a running program can resolve; \
+                         link without thread-local data and indirect functions, or give the objects"
+                    )));
+                }
+            };
+            calls.push(Call { offset: rela.r_offset(LE), r_type: word, addend: rela.r_addend(LE), target });
+        }
+    }
+    let (machine, e_flags) = (header.e_machine(LE).0, header.e_flags(LE).0);
+    raw::object(&Raw { machine, e_flags, code: &code, align: PAGE, symbols, calls }).map(Cow::Owned)
 }
 
 /// `e_machine` and `e_flags` of the image, if the objects go together.

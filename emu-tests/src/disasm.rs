@@ -16,6 +16,14 @@ pub(crate) struct Decoded {
     pub filler: bool,
 }
 
+impl Decoded {
+    /// The address at the end of its text: where it goes to, if it goes anywhere.
+    pub fn target(&self) -> Option<u64> {
+        let (_, number) = self.text.rsplit_once("0x")?;
+        u64::from_str_radix(number, 16).ok()
+    }
+}
+
 /// Decode `code` at `base`; a byte that is no instruction ends it.
 pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));

@@ -7,12 +7,14 @@ use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, Field, FrameLayout, Record};
 use codegen::isa::Backend;
+use codegen::link::{Input, relocatable};
 use codegen::spec::{Direct, Kind, Regs};
 use codegen::target::Facts;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::raw::{Dump, wrap};
 use crate::report::Clause;
 use crate::run::{Deviation, Suite};
 
@@ -95,6 +97,9 @@ enum Stores {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct TrampolineIn {
+    /// The file that has it, where several files define the same symbol: each such file is judged by itself.
+    #[serde(default)]
+    object: Option<String>,
     /// Where it begins.
     symbol: String,
     /// How it is entered and left.
@@ -165,6 +170,8 @@ enum KindIn {
     Direct,
     /// `return_to_handler`: entered when the traced function returns.
     Return,
+    /// `arch_rethook_trampoline`: the same for kretprobes, with every register.
+    Rethook,
     /// `ftrace_stub`.
     Stub,
     /// `ftrace_stub_graph`.
@@ -198,10 +205,26 @@ struct DeviationIn {
     /// P1 to P23, as in `tramptool check --list-clauses`.
     #[schemars(with = "String")]
     clause: Spanned<String>,
-    /// The register, field or place, as the report names it; `*` and `?` are wildcards.
-    place: String,
+    /// The register, field or place, as the report names it, or a list of them; `*` and `?` are wildcards.
+    place: Places,
     /// Why.
     reason: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a place, or a list of places")]
+enum Places {
+    One(String),
+    Each(Vec<String>),
+}
+
+impl Places {
+    fn each(&self) -> &[String] {
+        match self {
+            Places::One(place) => std::slice::from_ref(place),
+            Places::Each(places) => places,
+        }
+    }
 }
 
 /// The JSON schema of contracts.
@@ -226,15 +249,19 @@ pub struct Foreign<'a> {
     pub contract: &'a str,
     /// Names and contents of the objects.
     pub objects: Vec<(String, Vec<u8>)>,
-    /// The command that checks them again.
-    pub command: String,
+    /// The architecture that was asked for, if one was.
+    pub arch: Option<&'a str>,
+    /// They are not objects but dumps of this memory.
+    pub dump: Option<Dump>,
 }
 
-/// Read a contract and put the objects before the judge.
+/// Read a contract and put the objects before the judge: those that the contract names each by itself, the others
+/// together.
 ///
 /// # Errors
-/// A contract that does not parse or names what does not exist, with file, line and what would be valid.
-pub fn suite(foreign: Foreign, backends: &[&'static dyn Backend]) -> Result<Suite> {
+/// A contract that does not parse or names what does not exist, with file, line and what would be valid. Objects of
+/// which it says nothing.
+pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Vec<Suite>> {
     let reader = Reader { name: foreign.contract_name, text: foreign.contract };
     let file: FileIn = toml::from_str(foreign.contract).map_err(|e| {
         let message = e.message().replace('\n', " ");
@@ -245,33 +272,92 @@ pub fn suite(foreign: Foreign, backends: &[&'static dyn Backend]) -> Result<Suit
         let names = backends.iter().map(|b| b.facts().name);
         reader.at(file.arch.span().start, Error::unknown("architecture", file.arch.get_ref(), names))
     })?;
-    let facts = backend.facts();
-    let mut contracts = Vec::new();
-    let (mut deviations, mut slots) = (Vec::new(), Vec::new());
-    for (i, trampoline) in file.trampoline.iter().enumerate() {
-        contracts.push(reader.contract(trampoline, &file.frame, facts)?);
-        slots.extend(trampoline.slot.clone());
-        for d in &trampoline.deviation {
-            let clause = Clause::ALL.into_iter().find(|c| c.name() == d.clause.get_ref()).ok_or_else(|| {
-                let names = Clause::ALL.iter().map(|c| c.name());
-                reader.at(d.clause.span().start, Error::unknown("clause", d.clause.get_ref(), names))
-            })?;
-            let (place, reason) = (d.place.clone(), d.reason.clone());
-            deviations.push(Deviation { trampoline: i, clause, place, reason });
+    if foreign.arch.is_some_and(|arch| arch != backend.facts().name) {
+        let arch = backend.facts().name;
+        return Err(
+            reader.at(file.arch.span().start, format!("is for {arch}; give --arch {arch}, or another contract"))
+        );
+    }
+    // Read all of it first: a mistake is a mistake whatever the objects are.
+    let mut judged = Vec::new();
+    for trampoline in &file.trampoline {
+        judged.push((trampoline, reader.contract(trampoline, &file.frame, backend.facts())?));
+        reader.clauses(trampoline)?;
+    }
+    let (mut apart, mut together) = (Vec::new(), Vec::new());
+    let objects = match foreign.dump {
+        None => {
+            let object = |(name, bytes): &(String, Vec<u8>)| {
+                Ok((name.clone(), relocatable(backend, &Input { name, bytes })?.into_owned()))
+            };
+            foreign.objects.iter().map(object).collect::<Result<Vec<_>>>()?
+        }
+        Some(dump) => {
+            let [trampoline] = &file.trampoline[..] else {
+                let n = file.trampoline.len();
+                return Err(reader.at(0, format!("a dump has one trampoline, the contract has {n}; valid: 1")));
+            };
+            let labels = [trampoline.slot.as_deref().unwrap_or(""), &trampoline.calls];
+            let wrap = |(path, code): &(String, Vec<u8>)| {
+                let object = wrap(backend, dump, code, &trampoline.symbol, &labels).map_err(|e| e.at(path))?;
+                Ok((path.clone(), object))
+            };
+            foreign.objects.iter().map(wrap).collect::<Result<Vec<_>>>()?
+        }
+    };
+    for (path, bytes) in &objects {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        match file.trampoline.iter().any(|t| t.object.as_deref() == Some(name)) {
+            true => apart.push((Some(name), vec![(path.clone(), bytes.clone())])),
+            false => together.push((path.clone(), bytes.clone())),
         }
     }
-    Ok(Suite {
-        backend,
-        objects: foreign.objects,
-        contracts,
-        deviations,
-        slots,
-        stubs: true,
-        options: foreign.contract_name.to_owned(),
-        replay: foreign.command,
-        op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
-        notes: BTreeMap::new(),
-    })
+    if !together.is_empty() || apart.is_empty() {
+        apart.push((None, together));
+    }
+    let mut suites = Vec::new();
+    for (object, objects) in apart {
+        let mine = judged.iter().filter(|(t, _)| t.object.as_deref() == object);
+        let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.cloned().unzip();
+        if trampolines.is_empty() {
+            let named: Vec<&str> = file.trampoline.iter().filter_map(|t| t.object.as_deref()).collect();
+            let path = objects.first().map_or("no object", |(path, _)| path);
+            let name = foreign.contract_name;
+            return Err(Error::new(format!("{name} has nothing for {path}; valid: {}", named.join(", "))));
+        }
+        let mut deviations = Vec::new();
+        for (i, t) in trampolines.iter().enumerate() {
+            for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
+                let expected = |place: &String| {
+                    let (place, reason) = (place.clone(), d.reason.clone());
+                    Deviation { trampoline: i, clause, place, reason }
+                };
+                deviations.extend(d.place.each().iter().map(expected));
+            }
+        }
+        let paths = objects.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>().join(" ");
+        let options = [Some(foreign.contract_name), object];
+        suites.push(Suite {
+            backend,
+            replay: match foreign.dump {
+                None => format!("tramptool check TRAMPOLINE --object {paths} --contract {}", foreign.contract_name),
+                Some(Dump { base, entry }) => format!(
+                    "tramptool check TRAMPOLINE --raw {paths} --base {base:#x} --entry {entry:#x} --arch {} --contract {}",
+                    backend.facts().name,
+                    foreign.contract_name
+                ),
+            },
+            objects,
+            contracts,
+            deviations,
+            slots: trampolines.iter().filter_map(|t| t.slot.clone()).collect(),
+            stubs: true,
+            options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
+            op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
+            notes: BTreeMap::new(),
+        });
+    }
+    Ok(suites)
 }
 
 struct Reader<'a> {
@@ -308,7 +394,7 @@ impl Reader<'_> {
             KindIn::Entry => Kind::Entry(Regs::Args),
             KindIn::Regs => Kind::Entry(Regs::All),
             KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip }),
-            KindIn::Return => Kind::Return,
+            KindIn::Return | KindIn::Rethook => Kind::Return,
             KindIn::Stub => Kind::Stub,
             KindIn::StubGraph => Kind::StubGraph,
             KindIn::StubDirect => Kind::StubDirect,
@@ -333,13 +419,23 @@ impl Reader<'_> {
         frame.records = t.records.iter().rev().map(|r| Record { symbol: "", offset: 0, ret: r.content() }).collect();
         let (abi_kept, abi_clobbered) = promised(kind, facts);
         let both = abi_kept.union(abi_clobbered);
-        let base = if t.promises == Promise::Transparent { both } else { abi_kept };
+        let abi = &facts.abi;
+        let base = match (t.promises, t.kind) {
+            // Only the way back is its own: a kprobe's handler may look at and change everything else.
+            (_, KindIn::Rethook) => {
+                let way = [Some(abi.sp), abi.link].into_iter().flatten().collect::<Vec<_>>();
+                abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(RegSet::of(&way))
+            }
+            (Promise::Transparent, _) => both,
+            (Promise::Abi, _) => abi_kept,
+        };
         let kept = base.union(self.registers(&t.keeps, facts)?).minus(self.registers(&t.loses, facts)?);
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
         Ok(Contract {
             facts,
             name: t.symbol.clone(),
             kind,
+            rethook: t.kind == KindIn::Rethook,
             callee: t.calls.clone(),
             frame,
             kept,
@@ -353,6 +449,17 @@ impl Reader<'_> {
             unpaired: t.unpaired,
             marks_regs: t.marks_regs,
         })
+    }
+
+    /// The clauses of the deviations, in order.
+    fn clauses(&self, t: &TrampolineIn) -> Result<Vec<Clause>> {
+        let clause = |d: &DeviationIn| {
+            Clause::ALL.into_iter().find(|c| c.name() == d.clause.get_ref()).ok_or_else(|| {
+                let names = Clause::ALL.iter().map(|c| c.name());
+                self.at(d.clause.span().start, Error::unknown("clause", d.clause.get_ref(), names))
+            })
+        };
+        t.deviation.iter().map(clause).collect()
     }
 
     fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {
@@ -407,7 +514,9 @@ impl Reader<'_> {
         if let Some((_, content)) = WORDS.iter().find(|(word, _)| word == name) {
             return Ok(*content);
         }
-        let number = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
+        let (minus, digits) = name.strip_prefix('-').map_or(("", name.as_str()), |rest| ("-", rest));
+        let digits = digits.strip_prefix("0x").map(|digits| format!("{minus}{digits}"));
+        let number = digits.and_then(|digits| i32::from_str_radix(&digits, 16).ok());
         let reg = facts.abi.find(name).map(Content::Reg);
         reg.or(number.map(Content::Const)).ok_or_else(|| {
             let known =

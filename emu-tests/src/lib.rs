@@ -6,9 +6,11 @@
 
 mod cpu;
 mod disasm;
+mod draft;
 mod fixture;
 mod flow;
 mod foreign;
+mod raw;
 mod report;
 mod rng;
 mod run;
@@ -16,7 +18,9 @@ mod trace;
 mod unwind;
 
 pub use cpu::engine_version;
+pub use draft::{Draft, draft};
 pub use fixture::{Fixture, Function, functions};
-pub use foreign::{Foreign, contract_schema, suite as foreign_suite};
+pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
+pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
 pub use run::{Deviation, Filter, Progress, ScenarioCost, Suite, check, measure};

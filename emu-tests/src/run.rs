@@ -1,6 +1,6 @@
 //! Which cases are run, and how: each function unpatched, enabled and disabled, and what must agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +109,7 @@ impl Filter {
         contracts.iter().filter(|c| c.name == *name).any(|c| {
             attached.name == *name
                 || match c.kind {
-                    Kind::Return => situation.parent,
+                    Kind::Return => situation.parent && situation.rethook == c.rethook,
                     Kind::Direct(_) => situation.direct || situation.early,
                     kind => situation.stub == Some(kind),
                 }
@@ -138,6 +138,8 @@ pub(crate) struct Situation {
     pub direct: bool,
     pub early: bool,
     pub parent: bool,
+    /// The return is hooked as for a kretprobe.
+    pub rethook: bool,
     pub results: bool,
     /// No callback is attached: the slot calls this stub.
     pub stub: Option<Kind>,
@@ -150,7 +152,8 @@ impl Situation {
             (self.ip, "ip"),
             (self.direct, "direct"),
             (self.early, "early-direct"),
-            (self.parent, "parent"),
+            (self.parent && !self.rethook, "parent"),
+            (self.rethook, "rethook"),
             (self.results, "results"),
             (self.stub == Some(Kind::Stub), "stub"),
             (self.stub == Some(Kind::StubGraph), "stub-graph"),
@@ -163,24 +166,29 @@ impl Situation {
     fn all(contract: &Contract) -> Vec<Situation> {
         let plain = Situation::default();
         let Kind::Entry(_) = contract.kind else { return vec![plain] };
+        let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
+        // Without a link register, the return address lies where callbacks find it without the frame's help.
+        let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
+        let can =
+            |s: &Situation| (!s.ip || stores(Content::Pc)) && (!s.direct || contract.direct) && (!s.parent || hooks);
         let mut all = Vec::new();
         for bits in 0..16 {
-            let s = Situation {
+            all.push(Situation {
                 args: bits & 1 != 0,
                 ip: bits & 2 != 0,
                 direct: bits & 4 != 0,
                 parent: bits & 8 != 0,
                 ..plain
-            };
-            if !s.direct || contract.direct {
-                all.push(s);
-            }
+            });
         }
-        all.push(Situation { parent: true, results: true, ..plain });
+        for (rethook, results) in [(false, true), (true, false), (true, true)] {
+            all.push(Situation { parent: true, rethook, results, ..plain });
+        }
         all.extend([Kind::Stub, Kind::StubGraph].map(|k| Situation { stub: Some(k), ..plain }));
         if contract.early_direct {
             all.push(Situation { early: true, ..plain });
         }
+        all.retain(can);
         all
     }
 }
@@ -199,7 +207,8 @@ pub(crate) struct Case {
     pub closely: bool,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
-    pub new_results: [u64; 2],
+    /// What the exit handler writes to registers.
+    pub new_results: Vec<(Reg, u64)>,
     /// Registers and stack at the function's entry.
     pub initial: Initial,
 }
@@ -390,11 +399,24 @@ fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result
 }
 
 /// The bytes of a function: what its symbol says, or up to the next symbol or the section's end.
-fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
+pub(crate) fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
     let section = image.sections.iter().find(|s| (s.address..s.address + s.size).contains(&symbol.address));
     let end = section.map_or(symbol.address, |s| s.address + s.size);
     let next = image.symbols.iter().map(|s| s.address).filter(|a| *a > symbol.address).min().unwrap_or(end);
     if symbol.size > 0 { symbol.size.min(end - symbol.address) } else { end.min(next) - symbol.address }
+}
+
+/// Where the C function begins that a trampoline calls by name; 0 if it calls none.
+fn callee(image: &Image, contract: &Contract) -> Result<u64> {
+    let names_one = matches!(contract.kind, Kind::Return | Kind::Direct(_)) && !contract.callee.is_empty();
+    match image.symbol(&contract.callee) {
+        _ if !names_one => Ok(0),
+        Some(symbol) => Ok(symbol.address),
+        None => Err(Error::new(format!(
+            "{} calls {}, says the contract; no object defines or calls it: see `calls` in docs/contracts.md",
+            contract.name, contract.callee
+        ))),
+    }
 }
 
 /// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
@@ -507,8 +529,22 @@ impl<'s> Bench<'s> {
         let stub = suite.stubs.then_some(suite.backend.machine().ret);
         let first = if suite.stubs { suite.objects.len() } else { 0 };
         let options = Options { base: BASE, first, stub, ..Options::default() };
-        let linked = link(suite.backend, &inputs, &options)?;
-        let image = Image::from_elf(&linked.to_elf()?)?;
+        // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
+        let low = Options { base: Options::default().base, ..options.clone() };
+        let linked = link(suite.backend, &inputs, &options).or_else(|_| link(suite.backend, &inputs, &low))?;
+        let mut image = Image::from_elf(&linked.to_elf()?)?;
+        let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
+        // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
+        image.sites.retain(|site| !judged(site.start));
+        let mut callees = Vec::new();
+        for contract in &suite.contracts {
+            let at = callee(&image, contract)?;
+            if at != 0 && judged(at) {
+                // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
+                image.write(&Write { at, bytes: suite.backend.machine().ret.to_vec() })?;
+            }
+            callees.push(at);
+        }
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
             found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
@@ -552,24 +588,21 @@ impl<'s> Bench<'s> {
             }
         }
         let table = Table::read(&image, registers.abi, instructions.into_iter());
-        for (symbol, mark) in
-            [("callback", CALLBACK), ("ftrace_return_to_handler", EXIT_HANDLER), ("direct_func", DIRECT_FUNC)]
-        {
-            each(symbol, address(symbol)?, 1, &|c| c.marks |= mark)?;
+        each("callback", address("callback")?, 1, &|c| c.marks |= CALLBACK)?;
+        for (contract, at) in suite.contracts.iter().zip(&callees).filter(|(_, at)| **at != 0) {
+            let mark = if contract.kind == Kind::Return { EXIT_HANDLER } else { DIRECT_FUNC };
+            each(&contract.callee, *at, 1, &|c| c.marks |= mark)?;
         }
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
-        let places = trace::Places {
-            op,
-            return_to_handler: image.symbol("return_to_handler").map_or(0, |s| s.address),
-            ..Default::default()
-        };
+        let places = trace::Places { op, ..Default::default() };
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
+            callees,
             base,
             cells,
             garbage: garbage.clone(),
@@ -691,10 +724,26 @@ impl<'s> Bench<'s> {
         let has = |wanted: fn(Kind, Option<Kind>) -> bool| {
             self.suite.contracts.iter().any(|c| wanted(c.kind, situation.stub))
         };
-        let (sent, hooked) = (situation.direct || situation.early, situation.parent);
+        let sent = situation.direct || situation.early;
         (!sent || self.direct_target().is_some())
-            && (!hooked || has(|kind, _| kind == Kind::Return))
+            && (!situation.parent || self.exit(situation).is_some())
             && (situation.stub.is_none() || has(|kind, stub| Some(kind) == stub))
+    }
+
+    /// The trampoline that a hooked return goes to.
+    fn exit(&self, situation: Situation) -> Option<usize> {
+        self.suite.contracts.iter().position(|c| c.kind == Kind::Return && c.rethook == situation.rethook)
+    }
+
+    /// What the exit handler makes of the results: of each register that the contract lets it change.
+    fn new_results(&self, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
+        let contract = self.exit(situation).filter(|_| situation.results).map(|i| &self.suite.contracts[i]);
+        let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
+        let register = |f: &codegen::frame::Field| match f.content {
+            Content::Reg(r) => Some((r, rng.canary())),
+            _ => None,
+        };
+        written.filter_map(register).collect()
     }
 
     /// The trampoline that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the
@@ -743,7 +792,7 @@ impl<'s> Bench<'s> {
                             seed: case_seed,
                             sret: f.sret,
                             new_registers: std::array::from_fn(|_| rng.canary()),
-                            new_results: std::array::from_fn(|_| rng.canary()),
+                            new_results: self.new_results(situation, &mut rng),
                             initial: self.initial(case_seed, f.sret, sp),
                         }));
                     }
@@ -828,10 +877,8 @@ impl<'s> Bench<'s> {
                 self.fixture.variant, name, finding.place, finding.pc
             )));
         }
-        if case.situation.results {
-            for (&reg, &value) in self.registers.abi.rets.iter().zip(&case.new_results) {
-                outcome.registers.gpr[reg.0 as usize] = value;
-            }
+        for &(reg, value) in &case.new_results {
+            outcome.registers.gpr[reg.0 as usize] = value;
         }
         Ok(outcome)
     }
@@ -893,6 +940,7 @@ impl<'s> Bench<'s> {
     fn prepare(&mut self, case: &Case) -> Result<()> {
         let f = &self.functions[case.function];
         self.places.direct = self.direct_target().unwrap_or(0);
+        self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
         self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.address(name));
         let func = match case.situation.stub {
             Some(kind) => self.address(kind.symbol()),
@@ -1036,8 +1084,7 @@ impl<'s> Bench<'s> {
         let mut lines = decode(self.registers.machine, code, start)?;
         for line in &mut lines {
             // A call or jump to a function reads better by its name.
-            let Some((rest, number)) = line.text.rsplit_once("0x") else { continue };
-            let Ok(address) = u64::from_str_radix(number, 16) else { continue };
+            let (Some(address), Some((rest, _))) = (line.target(), line.text.rsplit_once("0x")) else { continue };
             if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {
                 line.text = format!("{}{}", rest.trim_end_matches('#'), target.name);
             }
@@ -1171,7 +1218,7 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
         seed,
         engine: format!("Unicorn {major}.{minor}"),
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
-        stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect(),
+        stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
         results,
         registers: registers.into_values().collect(),
     };
@@ -1224,8 +1271,16 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         return row(Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason));
     }
     if !found.is_empty() {
-        let reasons: Vec<String> =
-            found.iter().map(|(d, n)| format!("{}: {} ({n} times)", d.place, d.reason)).collect();
+        // Places with the same reason are told together.
+        let mut reasons: Vec<(String, &str, u64)> = Vec::new();
+        for (d, n) in found {
+            match reasons.last_mut().filter(|(_, reason, _)| *reason == d.reason) {
+                Some((places, _, times)) => (*places, *times) = (format!("{places}, {}", d.place), *times + n),
+                None => reasons.push((d.place.clone(), &d.reason, *n)),
+            }
+        }
+        let reasons = reasons.iter().map(|(places, reason, times)| format!("{places}: {reason} ({times} times)"));
+        let reasons: Vec<String> = reasons.collect();
         return row(Verdict::Deviates, reasons.join("; "));
     }
     if clause == Clause::P2 && part.vectors_lost[i] > 0 {

@@ -113,7 +113,8 @@ pub(crate) struct Exiting {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Places {
     pub op: u64,
-    pub return_to_handler: u64,
+    /// The trampoline that a hooked return goes to.
+    pub exit: u64,
     /// The direct trampoline that a callback or op may choose.
     pub direct: u64,
     /// Where a redirected function goes on.
@@ -126,6 +127,8 @@ pub(crate) struct Trace {
     pub registers: Option<Registers>,
     pub site: Option<&'static codegen::abi::Site>,
     pub contracts: Vec<Rc<Contract>>,
+    /// Where the function begins that each trampoline calls by name.
+    pub callees: Vec<u64>,
     pub base: u64,
     /// What is known of each byte of the image.
     pub cells: Vec<Cell>,
@@ -159,8 +162,6 @@ pub(crate) struct Trace {
     pub(crate) taken: Option<Taken>,
     /// Set for a diagnosis: every instruction in a trampoline with the registers before it.
     pub recording: Option<Vec<(u64, [u64; 32])>>,
-    /// What the results of the outermost function were changed to.
-    pub results: Option<[u64; 2]>,
 }
 
 impl Trace {
@@ -178,7 +179,6 @@ impl Trace {
         self.lowest_store = None;
         self.entered = 0;
         self.sites_seen = 0;
-        self.results = None;
         self.taken = None;
         self.written.resize((STACK_SIZE / 8) as usize, 0);
         let contracts = self.contracts.len();
@@ -337,7 +337,7 @@ impl Trace {
         }
         if self.enabled && region >= TRAMPOLINE {
             let index = (region - TRAMPOLINE) as usize;
-            if self.exiting.is_some() && pc == self.places.return_to_handler {
+            if self.exiting.is_some() && pc == self.places.exit {
                 // A tail call was hooked too: its parent is the exit trampoline once more.
                 self.parent_resumed(uc, pc);
                 self.enter(uc, pc, index, mark);
@@ -487,7 +487,11 @@ impl Trace {
         let (situation, kind) = (self.case.situation, |i: usize| self.contracts.get(i).map(|c| c.kind));
         let called_back =
             matches!(kind(self.case.attach), Some(Kind::Entry(_))) && situation.stub.is_none() && !situation.early;
-        let called = u64::from(called_back) + u64::from(matches!(kind(self.trampoline()), Some(Kind::Direct(_))));
+        let t = self.trampoline();
+        // A contract need not say what a direct trampoline calls.
+        let calls_named = self.callees.get(t).is_some_and(|callee| *callee != 0);
+        let called_direct = calls_named && matches!(kind(t), Some(Kind::Direct(_)));
+        let called = u64::from(called_back) + u64::from(called_direct);
         self.check(Clause::P10, "calls of the callback", called, calls, pc);
         if !dispatched && !redirected {
             self.check_returns(pc);
@@ -595,8 +599,10 @@ impl Trace {
         self.check(Clause::P10, "parent_ip", parent, arg(uc, 1), pc);
         self.check(Clause::P10, "op", self.places.op, arg(uc, 2), pc);
         let fregs = arg(uc, 3);
-        let inside = fregs >= sp && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
-        self.check(Clause::P10, "fregs lies in the frame", 1, u64::from(inside), pc);
+        if contract.frame.c_size > 0 {
+            let inside = fregs >= sp && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
+            self.check(Clause::P10, "fregs lies in the frame", 1, u64::from(inside), pc);
+        }
         let frame = words(uc, fregs, contract.frame.c_size as usize);
         let held = |offset: i32| frame.get(offset as usize / 8).copied().unwrap_or(0);
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
@@ -655,8 +661,8 @@ impl Trace {
         if case.situation.parent {
             let cell = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(site_sp));
             if let Some(at) = cell {
-                stored.push((at, places.return_to_handler));
-                a.returns_to = places.return_to_handler;
+                stored.push((at, places.exit));
+                a.returns_to = places.exit;
                 self.hooked.push(Hooked { parent: a.parent, sp: site_sp });
             }
         }
@@ -708,9 +714,12 @@ impl Trace {
     fn direct_func(&mut self, uc: &mut Uc, pc: u64) {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
         self.check_alignment(registers, registers.sp(uc), pc);
-        let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
+        let t = self.trampoline();
+        let Some(contract) = self.contracts.get(t).cloned() else { return };
         let Kind::Direct(direct) = contract.kind else { return };
         self.check_records(uc, registers, &contract, pc);
+        let callee = self.callees.get(t).copied().unwrap_or(0);
+        self.check(Clause::P10, "function that it calls", callee, pc, pc);
         let Some(a) = self.activations.last_mut() else { return };
         a.calls += 1;
         let (expect, resume) = (a.expect.clone(), a.resume);
@@ -745,39 +754,51 @@ impl Trace {
         e.calls += 1;
         let (parent, exit_sp, at) = (e.parent, e.sp, e.expect.clone());
         let fregs = registers.get(uc, registers.abi.args[0]);
-        let mut written = Vec::new();
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let place = fregs.wrapping_add(field.offset as u64);
             let want = match field.content {
-                Content::Reg(r) => {
-                    if let (Some(i), Back::Written) = (registers.abi.rets.iter().position(|x| *x == r), field.back) {
-                        written.push((i, r, place));
-                    }
-                    Some(at.gpr[r.0 as usize])
-                }
+                Content::Reg(r) => Some(at.gpr[r.0 as usize]),
                 Content::ExitSp => Some(exit_sp),
+                Content::Flags => Some(at.flags),
                 Content::Const(n) => Some(n as u64),
                 Content::Unfilled => continue,
                 // No two kernels agree on what these are after the function's end; that something is there is asked.
-                Content::Pc | Content::ParentIp | Content::SiteSp | Content::Flags | Content::Direct => None,
+                Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
             };
             if let Some(want) = want {
                 self.check(Clause::P10, Joined("fregs->", field.member, ""), want, word(uc, place), pc);
             }
             self.check_written(place, field.member, pc);
         }
-        if self.case.situation.results && self.hooked.is_empty() {
-            let values = self.case.new_results;
-            for (i, reg, place) in written {
-                let _ = put_word(uc, place, values[i]);
-                if let Some(e) = &mut self.exiting {
-                    e.expect.gpr[reg.0 as usize] = values[i];
-                }
+        let stores = |content: Content| {
+            let found = contract.frame.fields.iter().find(|f| f.content == content && f.back == Back::Written);
+            found.map(|f| fregs.wrapping_add(f.offset as u64))
+        };
+        let mut stored: Vec<(u64, u64)> = stores(Content::ParentIp).map(|at| (at, parent)).into_iter().collect();
+        let case = Arc::clone(&self.case);
+        if case.situation.results
+            && self.hooked.is_empty()
+            && let Some(e) = &mut self.exiting
+        {
+            for &(reg, value) in &case.new_results {
+                stored.extend(stores(Content::Reg(reg)).map(|at| (at, value)));
+                e.expect.gpr[reg.0 as usize] = value;
             }
-            self.results = Some(values);
+            if let (Some(at), Some((_, mask))) = (stores(Content::Flags), registers.machine.flags) {
+                e.expect.flags ^= mask;
+                stored.push((at, e.expect.flags));
+            }
+        }
+        for (at, value) in stored {
+            if !put_word(uc, at, value) {
+                self.fail(Clause::P11, "store through fregs", None, (value, at), 0);
+            }
         }
         self.poison(uc, registers, 90 + self.hooked.len() as u64);
-        registers.set(uc, registers.abi.rets[0], parent);
+        // Where the way back is not a word of the frame, the handler returns it.
+        if stores(Content::ParentIp).is_none() {
+            registers.set(uc, registers.abi.rets[0], parent);
+        }
     }
 
     /// T6 after a hooked return.
@@ -794,36 +815,30 @@ impl Trace {
         let now = registers.snapshot(uc);
         let t = self.trampoline();
         let rets = RegSet::of(registers.abi.exit_rets);
-        let c_keeps = registers.abi.callee_saved.union(registers.abi.platform);
-        for reg in c_keeps.union(registers.abi.caller_saved).iter() {
+        let promised = self.contracts.get(t).map(|c| (c.kept, c.flags_kept));
+        let (kept, flags_kept) = promised.unwrap_or((RegSet::EMPTY, false));
+        let all = registers.abi.callee_saved.union(registers.abi.platform).union(registers.abi.caller_saved);
+        for reg in all.iter() {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             if let Some(fates) = self.fates.get_mut(t) {
                 let fate = &mut fates[reg.0 as usize];
                 if want == have { fate.0 += 1 } else { fate.1 += 1 }
             }
-            let clause = match (rets.contains(reg), c_keeps.contains(reg)) {
-                (true, _) => Clause::P3,
-                (_, true) => Clause::P5,
-                _ => continue,
-            };
+            if !kept.contains(reg) {
+                continue;
+            }
+            let clause = if rets.contains(reg) { Clause::P3 } else { Clause::P5 };
             self.checks[t][clause as usize] += 1;
             if want != have {
                 self.fail(clause, registers.abi.name(reg), Some(reg), (want, have), pc);
             }
         }
-        if self.case.situation.results {
-            for &reg in registers.abi.rets {
-                let want = e.expect.gpr[reg.0 as usize];
-                self.check(
-                    Clause::P11,
-                    Joined("result in ", registers.abi.name(reg), ""),
-                    want,
-                    now.gpr[reg.0 as usize],
-                    pc,
-                );
-            }
+        let case = Arc::clone(&self.case);
+        for &(reg, _) in &case.new_results {
+            let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
+            self.check(Clause::P11, Joined("result in ", registers.abi.name(reg), ""), want, have, pc);
         }
-        self.compare_state(&e.expect, &now, false, Clause::P3, registers.machine.vector_rets, pc, registers);
+        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, registers.machine.vector_rets, pc, registers);
         self.current = None;
         self.frame_top = 0;
     }

@@ -4,7 +4,7 @@ use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::obj;
 use codegen::spec::{Choices, Direct, Spec};
-use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suite};
+use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 const BACKEND: &dyn Backend = &arch_x86_64::X86_64;
 
@@ -40,7 +40,8 @@ fn moved(section: u16, value: u64, size: u64) -> Vec<u8> {
 
 fn suite(contract: &str, object: Vec<u8>) -> Result<Suite> {
     let objects = vec![("t.o".to_owned(), object)];
-    foreign_suite(Foreign { contract_name: "t.toml", contract, objects, command: String::new() }, &[BACKEND])
+    let foreign = Foreign { contract_name: "t.toml", contract, objects, arch: None, dump: None };
+    foreign_suites(&foreign, &[BACKEND]).map(|mut suites| suites.remove(0))
 }
 
 fn judged(contract: &str, object: Vec<u8>) -> Result<Report> {

@@ -43,9 +43,8 @@ pub fn link(bytes: &[u8]) {
 
 /// Read `text` as a contract.
 pub fn contract(text: &str) {
-    let foreign =
-        Foreign { contract_name: "contract", contract: text, objects: Vec::new(), command: "check".to_owned() };
-    let _ = emu_tests::foreign_suite(foreign, BACKENDS);
+    let foreign = Foreign { contract_name: "contract", contract: text, objects: Vec::new(), arch: None, dump: None };
+    let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
 }
 
 /// The arguments of `gen` that say what to generate.

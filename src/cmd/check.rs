@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::spec::Choices;
-use emu_tests::{Filter, Foreign, Report, Suite};
+use emu_tests::{Dump, Filter, Foreign, Report, Suite};
 use tramptool::explain;
 use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
 
@@ -43,8 +43,17 @@ pub struct CheckArgs {
     /// Judge the trampolines of these objects instead of generated ones
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "contract", conflicts_with = "set")]
     pub object: Vec<PathBuf>,
+    /// Judge a trampoline in a dump of memory: its bytes, without a file format
+    #[arg(long, value_name = "FILE", requires_all = ["contract", "base", "entry"], conflicts_with_all = ["object", "set"])]
+    pub raw: Option<PathBuf>,
+    /// The address of the dump's first byte
+    #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
+    pub base: Option<u64>,
+    /// The address in the dump where the contract's trampoline begins
+    #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
+    pub entry: Option<u64>,
     /// What they promise: the name of a contract that comes with the tool, or a file
-    #[arg(long, value_name = "NAME|FILE", requires = "object")]
+    #[arg(long, value_name = "NAME|FILE")]
     pub contract: Option<String>,
     /// Run only the Kth of N shares of the suites; `tramptool report merge` puts the reports together
     #[arg(long, value_name = "K/N")]
@@ -75,7 +84,8 @@ Examples:
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
 
-  tramptool check --object arch/x86/kernel/ftrace_64.o --contract linux-6.12-x86_64-orc";
+  tramptool check --object arch/x86/kernel/ftrace_64.o --contract linux-6.12-x86_64-orc
+  tramptool check --raw dump.bin --base 0xffffffffa0000000 --entry 0xffffffffa0000040 --arch x86_64 --contract my.toml";
 
 /// Run the checks.
 ///
@@ -102,7 +112,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 
 fn examine(args: &CheckArgs) -> Result<Document> {
     let mut suites = match &args.contract {
-        Some(contract) => vec![foreign(&args.object, contract)?],
+        Some(contract) => foreign(args, contract)?,
         None => generated(args)?,
     };
     let filter = Filter {
@@ -127,7 +137,11 @@ fn examine(args: &CheckArgs) -> Result<Document> {
 }
 
 /// Objects that others made, with their contract.
-fn foreign(objects: &[PathBuf], contract: &str) -> Result<Suite> {
+fn foreign(args: &CheckArgs, contract: &str) -> Result<Vec<Suite>> {
+    let files: Vec<&PathBuf> = args.object.iter().chain(&args.raw).collect();
+    if files.is_empty() {
+        return Err(Error::new("--contract says what a file promises; give --object FILE or --raw FILE"));
+    }
     let known = tramptool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
     let text = match known {
         Some((_, text)) => (*text).to_owned(),
@@ -137,16 +151,18 @@ fn foreign(objects: &[PathBuf], contract: &str) -> Result<Suite> {
         })?,
     };
     let mut read = Vec::new();
-    let mut command = "tramptool check TRAMPOLINE --object".to_owned();
-    for path in objects {
+    for path in files {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
-        command = format!("{command} {name}");
         read.push((name, bytes));
     }
-    command = format!("{command} --contract {contract}");
-    let foreign = Foreign { contract_name: contract, contract: &text, objects: read, command };
-    emu_tests::foreign_suite(foreign, tramptool::BACKENDS)
+    let arch = match args.arch.as_str() {
+        "all" => None,
+        name => Some(tramptool::backend(name)?.facts().name),
+    };
+    let dump = args.base.zip(args.entry).map(|(base, entry)| Dump { base, entry });
+    let foreign = Foreign { contract_name: contract, contract: &text, objects: read, arch, dump };
+    emu_tests::foreign_suites(&foreign, tramptool::BACKENDS)
 }
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.

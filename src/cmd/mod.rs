@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod contract;
 mod diff;
 mod explain;
 mod generate;
@@ -55,6 +56,8 @@ enum Command {
     Link(link::LinkArgs),
     /// Run trampolines in an emulator against their contracts
     Check(check::CheckArgs),
+    /// Write a first contract for a trampoline that others wrote
+    Contract(contract::ContractCommand),
     /// Put reports of `check` together, print the schemas of reports and contracts
     Report(report::ReportCommand),
     /// Explain a property: what it means, the bug behind it, how it is decided
@@ -96,6 +99,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Gen(args) => generate::run(args, ui),
         Command::Link(args) => link::run(args, ui),
         Command::Check(args) => check::run(args, ui),
+        Command::Contract(args) => contract::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Mutate(args) => mutate::run(args, ui),

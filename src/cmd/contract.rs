@@ -1,0 +1,120 @@
+//! `contract`: write a first contract, to be edited.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use codegen::error::{Error, Result};
+use codegen::link::Input;
+use emu_tests::{Clause, Draft, Filter, Foreign};
+
+use super::DONE;
+use super::output;
+use super::ui::Ui;
+
+/// Arguments of `contract`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ContractCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Write a first contract for a trampoline, from what its object shows
+    #[command(after_help = EXAMPLES)]
+    Init(InitArgs),
+}
+
+/// Arguments of `contract init`.
+#[derive(Args)]
+struct InitArgs {
+    /// The object that has the trampoline
+    #[arg(long, value_name = "FILE")]
+    object: PathBuf,
+    /// Where the trampoline begins
+    #[arg(long, value_name = "NAME")]
+    symbol: String,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+The kind is guessed from names and calls, the number of arguments from runs. `tramptool check --contract` takes the
+result as it stands; what the trampoline promises beyond it, and its frame, is for you to add.
+
+Examples:
+  tramptool contract init --object my.o --symbol my_tramp -o my.toml
+  tramptool check --object my.o --contract my.toml";
+
+/// Run `contract`.
+///
+/// # Errors
+/// The object cannot be read or linked, has no such symbol, or the contract cannot be written.
+pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
+    let Action::Init(args) = &command.action;
+    let name = args.object.display().to_string();
+    let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+    let draft = emu_tests::draft(&Input { name: &name, bytes: &bytes }, &args.symbol, tramptool::BACKENDS)?;
+    let most = (0..=draft.args.len()).rev().find(|&n| draft.kind == "direct" && holds(&draft, args, &name, &bytes, n));
+    output::report(text(&draft, &args.symbol, most.unwrap_or(draft.args.len())), args.output.as_deref(), ui)?;
+    Ok(DONE)
+}
+
+/// Do functions with that many arguments find them again, and the way back?
+fn holds(draft: &Draft, args: &InitArgs, name: &str, bytes: &[u8], n: usize) -> bool {
+    let contract = text(draft, &args.symbol, n);
+    let objects = vec![(name.to_owned(), bytes.to_vec())];
+    let foreign = Foreign { contract_name: "draft", contract: &contract, objects, arch: None, dump: None };
+    let suites = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS);
+    let report = suites.and_then(|suites| emu_tests::check(&suites, &Filter::default(), 1, &|_, _| ()));
+    report.is_ok_and(|report| {
+        let mut failures = report.results.iter().flat_map(|row| &row.failures);
+        !failures.any(|f| f.clause == Clause::P9 || draft.args.iter().take(n).any(|arg| f.place == *arg))
+    })
+}
+
+/// The contract.
+fn text(draft: &Draft, symbol: &str, args: usize) -> String {
+    let quoted = |s: &str| toml::Value::from(s).to_string();
+    let mut lines = vec![
+        "# Written by tramptool contract init: see docs/contracts.md for what else it may say.".to_owned(),
+        format!("arch = {}", quoted(draft.arch)),
+        format!("about = {}", quoted(&format!("{symbol}, to be described"))),
+    ];
+    let mut say = |line: &str| lines.push(line.to_owned());
+    say("");
+    let with_frame = matches!(draft.kind, "entry" | "regs" | "return" | "rethook");
+    if with_frame {
+        say("# What the callback is given a pointer to. Uncomment it, name all fields, and name it below.");
+        say("# [frame.regs]\n# struct = \"ftrace_regs\"\n# size = 8\n# field = [");
+        say("#     { member = \"ip\", offset = 0, holds = \"pc\", stores = \"take-effect\" },\n# ]\n");
+    }
+    if matches!(draft.kind, "return" | "rethook") {
+        say(
+            "# Returns are hooked by callbacks: it runs together with a trampoline of kind entry or regs, to be added here.",
+        );
+    }
+    say("[[trampoline]]");
+    say(&format!("symbol = {}", quoted(symbol)));
+    say(&format!("kind = {}  # guessed from its name and calls", quoted(draft.kind)));
+    if draft.kind == "direct" {
+        say(&format!("args = {args}  # of the traced function; as many are kept"));
+    }
+    if let (Some(slot), "entry" | "regs") = (&draft.slot, draft.kind) {
+        say(&format!("slot = {}  # the call that is patched", quoted(slot)));
+    }
+    if let (Some(callee), "direct" | "return" | "rethook") = (draft.calls.first(), draft.kind) {
+        say(&format!("calls = {}", quoted(callee)));
+    }
+    if draft.calls.len() > 1 {
+        say(&format!("# All that it calls: {}.", draft.calls.join(", ").escape_default()));
+    }
+    if with_frame {
+        say("# frame = \"regs\"");
+    }
+    say(&format!("stack-align = {}", draft.stack_align));
+    say("# deviation = [{ clause = \"P1\", place = \"*\", reason = \"why it is known not to hold\" }]");
+    lines.join("\n") + "\n"
+}
