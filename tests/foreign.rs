@@ -5,6 +5,10 @@ use std::process::{Command, Output};
 
 use tramptool::contracts::CONTRACTS;
 
+use common::CONTRACT;
+
+mod common;
+
 /// A direct-call trampoline that keeps two argument registers.
 const TRAMPOLINE: &str = "
     .globl  my_tramp
@@ -22,18 +26,6 @@ my_tramp:
     ret
     .size   my_tramp, . - my_tramp
 ";
-
-const CONTRACT: &str = r#"
-arch = "x86_64"
-about = "a direct-call trampoline"
-
-[[trampoline]]
-symbol = "my_tramp"
-kind = "direct"
-args = 2
-calls = "direct_func"
-stack-align = 8
-"#;
 
 struct Case {
     dir: tempfile::TempDir,

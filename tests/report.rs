@@ -7,7 +7,7 @@ use emu_tests::Clause;
 use quick_junit::TestCaseStatus;
 use serde_json::Value;
 
-use common::Bench;
+use common::{Bench, CONTRACT};
 
 mod common;
 
@@ -21,18 +21,6 @@ my_tramp:
     ret
     .size   my_tramp, . - my_tramp
 ";
-
-const CONTRACT: &str = r#"
-arch = "x86_64"
-about = "a direct-call trampoline"
-
-[[trampoline]]
-symbol = "my_tramp"
-kind = "direct"
-args = 2
-calls = "direct_func"
-stack-align = 8
-"#;
 
 /// What is checked in most tests: two trampolines under four sets of options, with one function.
 const QUICK: [&str; 7] =

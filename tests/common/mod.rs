@@ -1,8 +1,22 @@
 //! The built binary, as its users have it, in a directory of its own.
+#![allow(dead_code, reason = "each test file has its own copy, and not every one needs all of it")]
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+
+/// The contract of a direct-call trampoline, `my_tramp`.
+pub const CONTRACT: &str = r#"
+arch = "x86_64"
+about = "a direct-call trampoline"
+
+[[trampoline]]
+symbol = "my_tramp"
+kind = "direct"
+args = 2
+calls = "direct_func"
+stack-align = 8
+"#;
 
 /// A directory of its own for a test.
 pub struct Bench(tempfile::TempDir);
@@ -59,7 +73,6 @@ impl Bench {
     }
 
     /// Run a tool of the binutils; it must succeed and say nothing on stderr. Returns stdout.
-    #[allow(dead_code, reason = "each test file has its own copy, and not every one runs binutils")]
     pub fn tool(&self, name: &str, args: &[&str]) -> String {
         let out = Command::new(name).args(args).current_dir(self.0.path()).output();
         let out = out.unwrap_or_else(|e| panic!("{name}: {e}: install the binutils for this architecture"));
