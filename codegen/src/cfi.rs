@@ -71,6 +71,8 @@ pub(crate) struct Tracker {
     /// A register that survives calls and holds SP as it was, and CFA minus it.
     copies: Option<(Reg, i32)>,
     survives: RegSet,
+    /// The registers that columns name.
+    homes: RegSet,
     /// A copy of a register that holds a column: (copy, original).
     spare: Option<(Reg, Reg)>,
     reachable: bool,
@@ -125,6 +127,7 @@ impl Tracker {
             Place::Saved(_) => None,
         });
         let holders = RegSet::of(&holders.collect::<Vec<_>>());
+        let homes = RegSet::of(&columns.iter().flatten().filter_map(|c| c.home).collect::<Vec<_>>());
         let state = State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0 };
         Tracker {
             sp_reg: abi.sp,
@@ -134,6 +137,7 @@ impl Tracker {
             at_branch: Vec::new(),
             copies: None,
             survives: abi.callee_saved,
+            homes,
             spare: None,
             reachable: true,
             ops: Vec::new(),
@@ -232,7 +236,9 @@ impl Tracker {
         let before_sp = self.state.sp;
         if effects.sp != SpEffect::None {
             self.sp_moved(effects.sp);
-            self.forget_below_sp();
+            if self.state.saved > 0 {
+                self.forget_below_sp();
+            }
         }
         match effects.moves {
             Moves::None => {}
@@ -262,12 +268,15 @@ impl Tracker {
 
     /// A column may be in two slots, of which one is known: what is loaded into its home is that column all the same.
     fn loaded(&mut self, offset: i32, reg: Reg) {
-        let columns = || self.state.columns.iter().flatten();
-        let known = columns().any(|c| c.place == Place::Saved(offset));
-        let home = columns().find(|c| c.home == Some(reg)).map(|c| c.place);
-        match home {
-            Some(place @ Place::Saved(_)) if !known => self.moved(place, Place::Register(reg)),
-            _ => self.moved(Place::Saved(offset), Place::Register(reg)),
+        let columns = &self.state.columns;
+        let known = columns.iter().position(|c| c.as_ref().is_some_and(|c| c.place == Place::Saved(offset)));
+        let saved = |c: &Column| c.home == Some(reg) && matches!(c.place, Place::Saved(_));
+        let home = || {
+            let may_be = self.homes.contains(reg);
+            may_be.then(|| columns.iter().position(|c| c.as_ref().is_some_and(saved))).flatten()
+        };
+        if let Some(i) = known.or_else(home) {
+            self.place(i, Place::Register(reg));
         }
     }
 

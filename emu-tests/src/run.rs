@@ -334,6 +334,8 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
         let case = cases
             .first()
             .ok_or_else(|| Error::unknown("function", function, functions.iter().map(|f| f.name.as_str())))?;
+        // As all functions but the first are run.
+        let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
         bench.patch_all(SiteState::Disabled, None)?;
         let expected = bench.reference(case)?;
         bench.patch_all(SiteState::Enabled { target: bench.ranges[attach].0, op: bench.places.op }, None)?;
