@@ -363,12 +363,12 @@ fn modules_and_shared_libraries_are_judged_too() {
     let (code, _, err) = case.tool(&["check", "--object", "t.bc", "--contract", "t.toml"]);
     assert!(code == Some(2) && err.contains("LLVM bitcode; compile without -flto"), "{err}");
     // Whatever the damage, there is an answer.
-    let library = std::fs::read(case.dir.path().join("t.so")).unwrap();
+    let whole = std::fs::read(case.dir.path().join("t.so")).unwrap();
     let backend = tramptool::backend("x86_64").unwrap();
-    for at in 0..library.len().min(4096) {
-        let mut damaged = library.clone();
+    for at in 0..whole.len().min(4096) {
+        let mut damaged = whole.clone();
         damaged[at] ^= 0xff;
-        for bytes in [&damaged[..], &library[..at]] {
+        for bytes in [&damaged[..], &whole[..at]] {
             let _ = codegen::link::relocatable(backend, &codegen::link::Input { name: "t.so", bytes });
         }
     }
