@@ -1,13 +1,13 @@
 //! Reports: the formats tell the same, partitions make a whole, expectations and exit codes hold.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use emu_tests::Clause;
 use quick_junit::TestCaseStatus;
 use serde_json::Value;
 
-use common::{Bench, CONTRACT};
+use common::{Bench, CONTRACT, kernel_cache};
 
 mod common;
 
@@ -42,8 +42,16 @@ fn failing(b: &Bench) -> Vec<&'static str> {
     vec!["check", "--object", "t.o", "--contract", "t.toml"]
 }
 
-fn count(rows: &Value, verdict: &str) -> usize {
-    rows["results"].as_array().unwrap().iter().filter(|r| r["verdict"] == verdict).count()
+fn rows(report: &Value) -> impl Iterator<Item = &Value> {
+    report["results"].as_array().unwrap().iter()
+}
+
+fn failures(report: &Value) -> impl Iterator<Item = &Value> {
+    rows(report).flat_map(|r| r["failures"].as_array().into_iter().flatten())
+}
+
+fn count(report: &Value, verdict: &str) -> usize {
+    rows(report).filter(|r| r["verdict"] == verdict).count()
 }
 
 /// JSON is the report; the others must tell the same verdicts, read by other programs' eyes.
@@ -78,12 +86,8 @@ fn formats_agree() {
         let run = &sarif["runs"][0];
         let results = run["results"].as_array().unwrap();
         let errors: Vec<&Value> = results.iter().filter(|r| r["level"] == "error").collect();
-        let told: usize = report["results"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|r| r["verdict"] == "fail")
-            .fold(0, |n, r| n + r["failures"].as_array().map_or(1, Vec::len));
+        let failing = rows(&report).filter(|r| r["verdict"] == "fail");
+        let told: usize = failing.map(|r| r["failures"].as_array().map_or(1, Vec::len)).sum();
         assert_eq!(errors.len(), told);
         for error in errors {
             // The region is the line of the disassembly that the arrow points at.
@@ -160,13 +164,8 @@ fn what_is_expected_to_fail_does_not_fail_the_run() {
     let b = Bench::new();
     let args = failing(&b);
     let report = json(&b.ends(1, &[&args[..], &["--format", "json"]].concat()));
-    let failing: Vec<&str> = report["results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|r| r["verdict"] == "fail")
-        .map(|r| r["clause"].as_str().unwrap())
-        .collect();
+    let failing = rows(&report).filter(|r| r["verdict"] == "fail").map(|r| r["clause"].as_str().unwrap());
+    let failing: Vec<&str> = failing.collect();
     assert!(failing.contains(&"P1"), "{failing:?}");
     let entry = |clause: &str, more: &str| {
         format!("[[expect]]\nclause = \"{clause}\"\nverdict = \"fail\"\nreason = \"known\"\n{more}")
@@ -234,25 +233,13 @@ fn a_failure_can_be_seen_again() {
     let b = Bench::new();
     let args = failing(&b);
     let report = json(&b.ends(1, &[&args[..], &["--format", "json"]].concat()));
-    let failures: Vec<&Value> = report["results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|r| r["failures"].as_array().into_iter().flatten())
-        .collect();
-    assert!(!failures.is_empty());
-    for failure in failures {
+    assert_ne!(failures(&report).count(), 0);
+    for failure in failures(&report) {
         let mut words = failure["replay"].as_str().unwrap().split(' ');
         assert_eq!(words.next(), Some("tramptool"));
         let again = json(&b.ends(1, &words.chain(["--format", "json"]).collect::<Vec<_>>()));
         let same = |f: &Value| ["clause", "place", "expected", "found", "at"].iter().all(|k| f[k] == failure[k]);
-        let found = again["results"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .flat_map(|r| r["failures"].as_array().into_iter().flatten())
-            .any(same);
-        assert!(found, "{failure}: {again}");
+        assert!(failures(&again).any(same), "{failure}: {again}");
         assert!(again["scenarios"].as_u64() < report["scenarios"].as_u64());
     }
 }
@@ -261,8 +248,7 @@ fn a_failure_can_be_seen_again() {
 #[test]
 #[ignore = "needs the kernel's source: cargo xtask kernel-objects"]
 fn the_kernels_tool_reads_our_ktap() {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/tramptool/kernel-objects");
-    let cache = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map_or_else(home, PathBuf::from);
+    let cache = kernel_cache();
     let kunit: &Path = &cache.join("linux-source-6.12/tools/testing/kunit/kunit.py");
     let b = Bench::new();
     for (code, args) in [(0, with(&[])), (1, failing(&b))] {

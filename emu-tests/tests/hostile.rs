@@ -8,17 +8,7 @@ use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 const BACKEND: &dyn Backend = &arch_x86_64::X86_64;
 
-const CONTRACT: &str = r#"
-arch = "x86_64"
-about = "a direct-call trampoline"
-
-[[trampoline]]
-symbol = "my_tramp"
-kind = "direct"
-args = 2
-calls = "direct_func"
-stack-align = 8
-"#;
+const CONTRACT: &str = include_str!("direct.toml");
 
 /// A sound object for [`CONTRACT`].
 fn object() -> Vec<u8> {
