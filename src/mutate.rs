@@ -89,7 +89,7 @@ impl Candidate<'_> {
         let object = obj::write(&backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target)?;
         let faulty = [Suite {
             backend: *backend,
-            objects: vec![("mutant".to_owned(), object)],
+            objects: vec![(OBJECT.to_owned(), object)],
             contracts: suite.contracts.clone(),
             deviations: Vec::new(),
             slots: suite.slots.clone(),
@@ -101,8 +101,12 @@ impl Candidate<'_> {
         }];
         let mut filter = Filter { concerning: Some(self.trampoline().to_owned()), first_failure, ..Filter::default() };
         let failing = |filter: &Filter| -> Result<Vec<&'static str>> {
-            // Half of an address without its other half does not link.
-            let Ok(report) = emu_tests::check(&faulty, filter, seed, &|_, _| {}) else { return Ok(vec![LINKER]) };
+            let report = match emu_tests::check(&faulty, filter, seed, &|_, _| {}) {
+                Ok(report) => report,
+                // Half of an address without its other half: the linker names the object that has it.
+                Err(e) if e.to_string().starts_with(OBJECT) => return Ok(vec![LINKER]),
+                Err(e) => return Err(e.at(format_args!("{} {} {}", self.arch(), self.trampoline(), self.mutant))),
+            };
             let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
             let failed: BTreeSet<Clause> = failed.filter(|c| *c != Clause::Coverage).collect();
             Ok(failed.into_iter().map(Clause::name).collect())
@@ -119,6 +123,9 @@ impl Candidate<'_> {
         failing(&filter)
     }
 }
+
+/// The name of a faulty object.
+const OBJECT: &str = "mutant";
 
 /// Stands among the clauses for a mutant that no linker lets through.
 const LINKER: &str = "link";

@@ -8,11 +8,10 @@ use codegen::spec::Choices;
 use emu_tests::{Dump, Filter, Foreign, Report, Suite};
 use tramptool::explain;
 use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
+use tramptool::request::parse_u64;
 
 use super::DONE;
 use super::report::ReportArgs;
-use tramptool::request::parse_u64;
-
 use super::ui::Ui;
 
 /// Arguments of `check`.
@@ -69,10 +68,10 @@ pub struct CheckArgs {
 }
 
 const EXAMPLES: &str = "\
-Each function is run unpatched, with its site enabled, and with it disabled again; results and machine state must
+Each function is run unpatched, with its site enabled, and with it disabled again; results and machine state must \
 agree but for what the contract declares clobbered.
 
-Exit code: 0 all clauses hold, 1 one fails, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no
+Exit code: 0 all clauses hold, 1 one fails, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no \
 clause was checked.
 
 Examples:
@@ -83,9 +82,8 @@ Examples:
   tramptool check --partition 2/3 --format json -o 2.json
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
-
   tramptool check --object arch/x86/kernel/ftrace_64.o --contract linux-6.12-x86_64-orc
-  tramptool check --raw dump.bin --base 0xffffffffa0000000 --entry 0xffffffffa0000040 --arch x86_64 --contract my.toml";
+  tramptool check --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --contract my.toml";
 
 /// Run the checks.
 ///

@@ -41,7 +41,7 @@ struct InitArgs {
 }
 
 const EXAMPLES: &str = "\
-The kind is guessed from names and calls, the number of arguments from runs. `tramptool check --contract` takes the
+The kind is guessed from names and calls, the number of arguments from runs. `tramptool check --contract` takes the \
 result as it stands; what the trampoline promises beyond it, and its frame, is for you to add.
 
 Examples:

@@ -9,10 +9,9 @@ use codegen::error::{Error, Result};
 use codegen::mutate::Operator;
 use tramptool::mutate::{Bug, Candidate, Ground, Judged, Outcome, Report, judge, named, sample, table};
 use tramptool::report::Partition;
-
-use super::Format;
 use tramptool::request::parse_u64;
 
+use super::Format;
 use super::ui::{Style, Ui};
 
 /// Arguments of `mutate`.
@@ -51,8 +50,8 @@ pub struct MutateArgs {
 
 fn after_help() -> String {
     let mut text = String::from(
-        "Each mutant is a trampoline with one fault, linked and run by the same checks as `tramptool check`, which know\n\
-         nothing of it. One that no clause notices survives, and is printed with its diff. What cannot be encoded, or\n\
+        "Each mutant is a trampoline with one fault, linked and run by the same checks as `tramptool check`, which know \
+         nothing of it. One that no clause notices survives, and is printed with its diff. What cannot be encoded, or \
          comes out byte for byte the same, is no mutant. Equivalent mutants are listed with a reason in src/mutants.toml.\n\
          \nOperators:\n",
     );
@@ -76,12 +75,11 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let mut results = Vec::new();
-    if names.is_empty() != bugs.is_empty() || args.trampolines.is_empty() {
-        if bugs.is_empty() { results.extend(faults(args)?) } else { results.extend(corpus(args, &bugs)?) }
-    } else {
-        return Err(Error::new("bugs and trampolines are given; valid: one or the other"));
-    }
+    let results = match (bugs.is_empty(), names.is_empty()) {
+        (true, _) => faults(args)?,
+        (false, true) => corpus(args, &bugs)?,
+        (false, false) => return Err(Error::new("bugs and trampolines are given; valid: one or the other")),
+    };
     let report = Report::new(results, args.seed);
     let text = match args.format {
         Format::Json => tramptool::report::json(&report)?,

@@ -7,7 +7,7 @@ use codegen::error::Result;
 use tramptool::report::{Document, Format, Palette, Style, refuse_skips, render};
 
 use super::DONE;
-use super::output::{self, File};
+use super::output;
 use super::ui::Ui;
 
 /// Exit code: a clause fails.
@@ -58,12 +58,7 @@ impl ReportArgs {
         }
         let palette = Palette { colour: self.output.is_none() && ui.colour() };
         let text = render(&document, self.format, Style { palette, verbose: self.verbose })?;
-        match &self.output {
-            Some(path) => {
-                output::write(&[File { path: path.clone(), bytes: text.into_bytes(), executable: false }])?;
-            }
-            None => ui.out(text)?,
-        }
+        output::report(text, self.output.as_deref(), ui)?;
         let summary = document.report.summary;
         Ok(match () {
             () if summary.fail > 0 => FAILS,
