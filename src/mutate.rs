@@ -91,13 +91,14 @@ impl Candidate<'_> {
             backend: *backend,
             objects: vec![(OBJECT.to_owned(), object)],
             contracts: suite.contracts.clone(),
-            deviations: Vec::new(),
+            deviations: suite.deviations.clone(),
             slots: suite.slots.clone(),
             stubs: false,
             options: String::new(),
             replay: String::new(),
             op_offsets: suite.op_offsets,
             notes: BTreeMap::new(),
+            poke: suite.poke,
         }];
         let mut filter = Filter { concerning: Some(self.trampoline().to_owned()), first_failure, ..Filter::default() };
         let failing = |filter: &Filter| -> Result<Vec<&'static str>> {

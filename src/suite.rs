@@ -9,7 +9,7 @@ use codegen::plan::Inner;
 use codegen::spec::{Direct, Kind, NAMED, Spec};
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
-use emu_tests::Suite;
+use emu_tests::{BY_THE_BACKEND, Deviation, Suite};
 
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
@@ -45,7 +45,7 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
     let specs = specs(&trampolines);
     let assembly = backend.assemble(&specs, target)?;
     let object = obj::write(&assembly, target)?;
-    let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<_>>()?;
+    let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;
     let defined = |name: &String| assembly.globals.iter().any(|s| assembly.name(s) == name);
     let slots = specs.iter().map(|s| Inner::Call.symbol(s.name, s.kind).concat()).filter(defined).collect();
     let mut notes = BTreeMap::new();
@@ -59,13 +59,14 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
     Ok(Suite {
         backend,
         objects: vec![("trampolines".to_owned(), object)],
+        deviations: Deviation::of_sites(backend, contracts.iter()).collect(),
         contracts,
-        deviations: Vec::new(),
         slots,
         stubs: false,
         options: target.choices.describe(target.facts.options),
         replay: format!("tramptool check TRAMPOLINE --arch {}{}", target.facts.name, settings(target)),
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
         notes,
+        poke: BY_THE_BACKEND,
     })
 }

@@ -65,6 +65,7 @@ static FACTS: Facts = Facts {
         resume: None,
         lost: RegSet::EMPTY,
         direct: None,
+        between: "",
     },
     site_text: "Reached from a patched function entry.",
     exit_text: "Reached by a return.",

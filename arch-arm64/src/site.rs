@@ -26,20 +26,22 @@ pub fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
 }
 
 /// The bytes that put a site into a state: `op` first, then the instructions. A site that is disabled keeps the
-/// first one; the kernel puts it there at boot and leaves it.
+/// first one; the kernel puts it there at boot and leaves it. It keeps `op` too, for the CPUs that are on the way to
+/// reading it.
 ///
 /// # Errors
 /// The trampoline is out of reach.
 pub fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-    // Disabled, the kernel has the address of an empty `ftrace_ops` there. Nothing reads it, so here it is zero.
-    let (op, insn) = match state {
-        SiteState::Disabled => (0, NOP),
-        SiteState::Enabled { target, op } => (op, call(ip, target)?),
-    };
     let mut writes = Vec::new();
-    if has_op {
-        writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
-    }
+    let insn = match state {
+        SiteState::Disabled => NOP,
+        SiteState::Enabled { target, op } => {
+            if has_op {
+                writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
+            }
+            call(ip, target)?
+        }
+    };
     writes.push(write(ip.wrapping_sub(4), &MOV_X9_X30.to_le_bytes()));
     writes.push(write(ip, &insn.to_le_bytes()));
     Ok(writes)
@@ -83,10 +85,10 @@ mod tests {
         assert_eq!(writes, [op, mov(), write(ip, &CALL)]);
 
         let nop = || write(ip, &0xd503_201f_u32.to_le_bytes());
-        let writes = patch_site(ip, SiteState::Disabled, false).unwrap();
-        assert_eq!(writes, [mov(), nop()]);
-        let writes = patch_site(ip, SiteState::Disabled, true).unwrap();
-        assert_eq!(writes, [write(0x40_0ff8, &[0; 8]), mov(), nop()]);
+        for has_op in [false, true] {
+            let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
+            assert_eq!(writes, [mov(), nop()]);
+        }
         assert_eq!(patch_call(ip, 0x3f_f000).unwrap(), write(ip, &CALL));
     }
 
@@ -94,7 +96,7 @@ mod tests {
     fn room_for_op_is_before_the_function_with_or_without_landing_pad() {
         // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
         for ip in [0x40_1004, 0x40_1008] {
-            let writes = patch_site(ip, SiteState::Disabled, true).unwrap();
+            let writes = patch_site(ip, SiteState::Enabled { target: ip, op: 0 }, true).unwrap();
             assert_eq!(writes.first(), Some(&write(0x40_0ff8, &[0; 8])));
         }
     }

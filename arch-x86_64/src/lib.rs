@@ -14,7 +14,7 @@ use std::fmt;
 use codegen::abi::Reg;
 use codegen::code::CodeBuf;
 use codegen::error::{Error, Result};
-use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
+use codegen::isa::{CfiEntry, Effects, Isa, Names, Poke, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
@@ -124,6 +124,10 @@ impl Isa for X86_64 {
 
     fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
         site::patch_site(ip, state, has_op)
+    }
+
+    fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
+        site::poke_site(ip, state, has_op)
     }
 
     fn patch_call(slot: u64, target: u64) -> Result<Write> {

@@ -1,11 +1,13 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
 use codegen::error::Result;
-use codegen::isa::{SiteState, Write};
+use codegen::isa::{Poke, SiteState, Write};
 use codegen::link::reach;
 
 /// `nopl 0(%rax,%rax,1)`: five bytes that do nothing.
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+/// `int3`.
+const INT3: u8 = 0xcc;
 
 /// From an entry of the site list to the address that the kernel records: the list has it as it is.
 pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
@@ -22,6 +24,22 @@ pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>
         SiteState::Enabled { target, .. } => call(ip, target)?,
     };
     Ok(vec![write(ip, &insn)])
+}
+
+/// As the kernel's `text_poke_bp` writes them: a breakpoint, all but the first byte, the first byte.
+///
+/// # Errors
+/// As [`patch_site`].
+pub fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
+    let mut pokes = Vec::new();
+    for Write { at, bytes } in patch_site(ip, state, has_op)? {
+        if let [first, rest @ ..] = &bytes[..] {
+            pokes.push(Poke { write: write(at, &[INT3]), traps: true });
+            pokes.push(Poke { write: write(at.wrapping_add(1), rest), traps: true });
+            pokes.push(Poke { write: write(at, &[*first]), traps: false });
+        }
+    }
+    Ok(pokes)
 }
 
 /// The bytes that make a patchable call slot call `target`.

@@ -154,4 +154,6 @@ pub struct Site {
     pub lost: RegSet,
     /// The register that holds a direct trampoline's address on the way there.
     pub direct: Option<Reg>,
+    /// Why no CPU may be between two instructions of a site while it is patched; empty if one may.
+    pub between: &'static str,
 }

@@ -201,6 +201,16 @@ pub struct Write {
     pub bytes: Vec<u8>,
 }
 
+/// One of the writes by which a running kernel patches a site: other CPUs see it before the next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Poke {
+    /// What is written; in one piece for whoever executes it.
+    pub write: Write,
+    /// From here to the next one the site's first instruction is a breakpoint, and its handler does for the CPU that meets
+    /// it what the site will do after the last one.
+    pub traps: bool,
+}
+
 /// An instruction set. One unit struct per architecture implements it.
 pub trait Isa: Sync + 'static {
     /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
@@ -272,12 +282,21 @@ pub trait Isa: Sync + 'static {
     /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`).
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
 
-    /// The bytes that put a site into a state, as the kernel writes them. `has_op` says that the function was
-    /// compiled with room for `op` before its entry.
+    /// The bytes that put a site into a state, in the order in which the kernel writes them. `has_op` says that the
+    /// function was compiled with room for `op` before its entry.
     ///
     /// # Errors
     /// The trampoline is out of reach.
     fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
+
+    /// The same while CPUs run.
+    ///
+    /// # Errors
+    /// As [`Isa::patch_site`].
+    fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
+        let writes = Self::patch_site(ip, state, has_op)?;
+        Ok(writes.into_iter().map(|write| Poke { write, traps: false }).collect())
+    }
 
     /// The bytes that make a patchable call slot call `target`.
     ///
@@ -335,6 +354,11 @@ pub trait Backend: Sync {
     /// # Errors
     /// As there.
     fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
+    /// See [`Isa::poke_site`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>>;
     /// See [`Isa::patch_call`].
     ///
     /// # Errors
@@ -448,6 +472,10 @@ impl<I: Isa> Backend for I {
 
     fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
         I::patch_site(ip, state, has_op)
+    }
+
+    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
+        I::poke_site(ip, state, has_op)
     }
 
     fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {

@@ -42,6 +42,11 @@ pub const NAMED: &[Kind] =
     &[Kind::Stub, Kind::StubGraph, Kind::StubDirect, Kind::Entry(Regs::Args), Kind::Entry(Regs::All), Kind::Return];
 
 impl Kind {
+    /// Can a patched site go to it?
+    pub fn attaches(self) -> bool {
+        matches!(self, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_))
+    }
+
     /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
     pub fn symbol(self) -> &'static str {
         match self {

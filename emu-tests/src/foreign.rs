@@ -16,7 +16,7 @@ use toml::Spanned;
 
 use crate::raw::{Dump, wrap};
 use crate::report::Clause;
-use crate::run::{Deviation, Suite};
+use crate::run::{BY_THE_BACKEND, Deviation, Suite};
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
 #[derive(Deserialize, JsonSchema)]
@@ -325,7 +325,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             let name = foreign.contract_name;
             return Err(Error::new(format!("{name} has nothing for {path}; valid: {}", named.join(", "))));
         }
-        let mut deviations = Vec::new();
+        let mut deviations: Vec<_> = Deviation::of_sites(backend, contracts.iter()).collect();
         for (i, t) in trampolines.iter().enumerate() {
             for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
                 let expected = |place: &String| {
@@ -355,6 +355,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
             op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
             notes: BTreeMap::new(),
+            poke: BY_THE_BACKEND,
         });
     }
     Ok(suites)

@@ -14,6 +14,7 @@ mod raw;
 mod report;
 mod rng;
 mod run;
+mod site;
 mod trace;
 mod unwind;
 
@@ -23,4 +24,4 @@ pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
-pub use run::{Deviation, Filter, Progress, ScenarioCost, Suite, check, measure};
+pub use run::{BY_THE_BACKEND, Deviation, Filter, Poker, Progress, ScenarioCost, Suite, check, measure};

@@ -24,6 +24,8 @@ pub enum Clause {
     P13,
     P14,
     P15,
+    P17,
+    P18,
     #[serde(rename = "coverage")]
     Coverage,
 }
@@ -36,7 +38,7 @@ impl std::fmt::Display for Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Clause; 16] = [
+    pub const ALL: [Clause; 18] = [
         Clause::P1,
         Clause::P2,
         Clause::P3,
@@ -52,6 +54,8 @@ impl Clause {
         Clause::P13,
         Clause::P14,
         Clause::P15,
+        Clause::P17,
+        Clause::P18,
         Clause::Coverage,
     ];
 
@@ -73,6 +77,8 @@ impl Clause {
             Clause::P13 => "P13",
             Clause::P14 => "P14",
             Clause::P15 => "P15",
+            Clause::P17 => "P17",
+            Clause::P18 => "P18",
             Clause::Coverage => "coverage",
         }
     }
@@ -95,6 +101,8 @@ impl Clause {
             Clause::P13 => "landing pads fit the branches that reach them",
             Clause::P14 => "calls and returns are paired",
             Clause::P15 => "traps where only speculation goes",
+            Clause::P17 => "the bytes that patching changes",
+            Clause::P18 => "CPUs in a site while it is patched",
             Clause::Coverage => "every instruction was executed",
         }
     }

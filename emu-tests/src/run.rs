@@ -10,11 +10,11 @@ use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
-use codegen::isa::{Backend, SiteState, Write};
-use codegen::link::{Image, Input, Options, STUBS, link};
+use codegen::isa::{Backend, Poke, SiteState, Write};
+use codegen::link::{Image, Input, Options, STUBS, SiteEntry, link};
 use codegen::spec::Kind;
 use rayon::prelude::*;
-use unicorn_engine::{Context, HookType};
+use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
@@ -63,6 +63,22 @@ pub struct Suite {
     pub op_offsets: (u64, u64),
     /// Notes by symbol and offset, for the lines around a failure.
     pub notes: BTreeMap<(String, u64), String>,
+    /// How sites are patched: [`BY_THE_BACKEND`], or what a test puts in its place.
+    pub poke: Poker,
+}
+
+/// Switches the site at an address, as [`Backend::poke_site`].
+pub type Poker = fn(&dyn Backend, u64, SiteState, bool) -> Result<Vec<Poke>>;
+
+/// As the architecture's kernel does it.
+pub const BY_THE_BACKEND: Poker = |backend, ip, state, has_op| backend.poke_site(ip, state, has_op);
+
+impl Suite {
+    /// The writes that put a site into a state.
+    pub(crate) fn writes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Write>> {
+        let pokes = (self.poke)(self.backend, site.ip, state, site.has_op)?;
+        Ok(pokes.into_iter().map(|poke| poke.write).collect())
+    }
 }
 
 /// A clause that does not hold, as the contract says with a reason.
@@ -79,6 +95,21 @@ pub struct Deviation {
 }
 
 impl Deviation {
+    /// What no trampoline can help: the sites of the architecture may not be patched while a CPU is in them.
+    pub fn of_sites<'c>(
+        backend: &dyn Backend,
+        contracts: impl Iterator<Item = &'c Contract>,
+    ) -> impl Iterator<Item = Deviation> {
+        let reason = backend.facts().site.between;
+        let all = contracts.enumerate().filter(move |(_, c)| c.kind.attaches() && !reason.is_empty());
+        all.map(move |(trampoline, _)| Deviation {
+            trampoline,
+            clause: Clause::P18,
+            place: "*CPU at ip+?*".to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+
     fn covers(&self, finding: &Finding) -> bool {
         (self.trampoline, self.clause) == (finding.trampoline, finding.clause)
             && WildMatch::new(&self.place).matches(&finding.place)
@@ -216,12 +247,17 @@ pub(crate) struct Case {
 /// Registers, SP, and the stack from there up, when a function is called.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Initial {
-    registers: Snapshot,
+    pub registers: Snapshot,
     sp: u64,
     above: Vec<u8>,
 }
 
 impl Case {
+    /// The callback does nothing besides overwriting.
+    pub fn is_plain(&self) -> bool {
+        self.situation == Situation::default()
+    }
+
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.
     pub fn rewritten<'c>(&'c self, contract: &'c Contract, abi: &'c Abi) -> impl Iterator<Item = (Reg, u64)> + 'c {
         contract.frame.fields.iter().filter_map(move |f| match (f.content, f.back) {
@@ -235,21 +271,21 @@ impl Case {
 
 /// What a run leaves behind.
 #[derive(Clone, PartialEq, Debug)]
-struct Outcome {
+pub(crate) struct Outcome {
     registers: Snapshot,
     above: Vec<u8>,
     result: Vec<u8>,
 }
 
 /// A linked image on an engine.
-struct Bench<'s> {
-    suite: &'s Suite,
-    fixture: &'static Fixture,
-    functions: &'s [Function],
+pub(crate) struct Bench<'s> {
+    pub(crate) suite: &'s Suite,
+    pub(crate) fixture: &'static Fixture,
+    pub(crate) functions: &'s [Function],
     seed: u64,
-    image: Image,
-    registers: Registers,
-    uc: Uc<'static>,
+    pub(crate) image: Image,
+    pub(crate) registers: Registers,
+    pub(crate) uc: Uc<'static>,
     /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
     fresh: Context,
     /// The last run may have left more behind than the next one sets.
@@ -259,12 +295,12 @@ struct Bench<'s> {
     /// Registers of the fresh CPU, and garbage for the stack.
     clean: Snapshot,
     garbage: Vec<u8>,
-    places: trace::Places,
+    pub(crate) places: trace::Places,
     scratch: u64,
     callback: u64,
     slots: Vec<u64>,
     op_cell: (u64, u64),
-    ranges: Vec<(u64, u64)>,
+    pub(crate) ranges: Vec<(u64, u64)>,
 }
 
 /// Run all cases of all suites that pass the filter.
@@ -440,9 +476,9 @@ fn e_flags(object: &[u8]) -> u32 {
 }
 
 /// What was found and counted, per trampoline.
-struct Part {
-    findings: Vec<(Finding, Arc<Case>, String, &'static str)>,
-    checks: Vec<[u64; Clause::ALL.len()]>,
+pub(crate) struct Part {
+    pub(crate) findings: Vec<(Finding, Arc<Case>, String, &'static str)>,
+    pub(crate) checks: Vec<[u64; Clause::ALL.len()]>,
     fates: Vec<[(u64, u64); 32]>,
     vectors_lost: Vec<u64>,
     vector_runs: Vec<u64>,
@@ -651,24 +687,25 @@ impl<'s> Bench<'s> {
         })
     }
 
-    fn trace(&mut self) -> &mut Trace {
+    pub(crate) fn trace(&mut self) -> &mut Trace {
         self.uc.get_data_mut().get_or_insert_default()
     }
 
-    fn address(&self, symbol: &str) -> u64 {
+    pub(crate) fn address(&self, symbol: &str) -> u64 {
         self.image.symbol(symbol).map_or(0, |s| s.address)
     }
 
     fn run(mut self, filter: &Filter) -> Result<Part> {
         let mut part = Part::new(self.suite);
         self.patch_all(SiteState::Disabled, None)?;
+        // Where the first failure is the end, the trampolines are in doubt, not the sites.
+        let layouts = if filter.first_failure { Vec::new() } else { self.layouts()? };
         'all: for attach in 0..self.suite.contracts.len() {
             let contract = self.suite.contracts[attach].clone();
             let wanted = filter.trampolines.is_empty()
                 || filter.trampolines.contains(&contract.name)
                 || matches!(contract.kind, Kind::Entry(_));
-            let attachable = matches!(contract.kind, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_));
-            if !attachable || !wanted {
+            if !contract.kind.attaches() || !wanted {
                 continue;
             }
             let cases = self.cases(attach, &contract, filter);
@@ -681,6 +718,7 @@ impl<'s> Bench<'s> {
                 expected.push(self.reference(case)?);
             }
             let one = matches!(contract.kind, Kind::Direct(_));
+            let before = self.code(&layouts);
             if !one {
                 self.patch_all(SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op }, None)?;
             }
@@ -703,10 +741,12 @@ impl<'s> Bench<'s> {
                     self.patch_all(state, patched)?;
                 }
             }
+            let during = self.code(&layouts);
             self.patch_all(SiteState::Disabled, None)?;
+            self.judge_site(&cases, &expected, &layouts, [&before, &during], patched, &mut part)?;
             for (case, expected) in cases.iter().zip(&expected) {
-                if case.situation == Situation::default() {
-                    self.disabled(case, expected, &mut part)?;
+                if case.is_plain() {
+                    self.disabled(case, expected, &mut part);
                 }
             }
             part.scenarios += cases.len() as u64;
@@ -825,6 +865,13 @@ impl<'s> Bench<'s> {
     }
 
     fn go(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
+        self.set_out(case, initial, enabled);
+        let ended = self.uc.emu_start(start, EXIT, 0, 0);
+        self.come_back(case, ended)
+    }
+
+    /// Memory and registers as they are when the function is called.
+    pub(crate) fn set_out(&mut self, case: &Arc<Case>, initial: &Snapshot, enabled: bool) {
         let Initial { sp, above, .. } = &case.initial;
         let places = self.places.clone();
         let trace = self.trace();
@@ -837,7 +884,11 @@ impl<'s> Bench<'s> {
         let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
         let _ = self.uc.mem_write(*sp, above);
         let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
-        let ended = self.uc.emu_start(start, EXIT, 0, 0);
+    }
+
+    /// What the run left, and whether it reached the exit.
+    pub(crate) fn come_back(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
+        let Initial { sp, above, .. } = &case.initial;
         let pc = self.uc.pc_read().unwrap_or(0);
         let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
         match ended {
@@ -939,7 +990,7 @@ impl<'s> Bench<'s> {
     }
 
     /// Set what is patched or stored before this case runs.
-    fn prepare(&mut self, case: &Case) -> Result<()> {
+    pub(crate) fn prepare(&mut self, case: &Case) -> Result<()> {
         let f = &self.functions[case.function];
         self.places.direct = self.direct_target().unwrap_or(0);
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
@@ -969,7 +1020,14 @@ impl<'s> Bench<'s> {
     }
 
     /// Enabled against unpatched: everything but what a contract declares clobbered.
-    fn agree(&self, case: &Case, expected: &Outcome, found: &Outcome, entered: u64, findings: &mut Vec<Finding>) {
+    pub(crate) fn agree(
+        &self,
+        case: &Case,
+        expected: &Outcome,
+        found: &Outcome,
+        entered: u64,
+        findings: &mut Vec<Finding>,
+    ) {
         let (abi, site) = (self.registers.abi, &self.suite.backend.facts().site);
         let mut free = RegSet::EMPTY;
         for (i, contract) in self.suite.contracts.iter().enumerate() {
@@ -1016,22 +1074,22 @@ impl<'s> Bench<'s> {
         }
     }
 
-    fn disabled(&mut self, case: &Arc<Case>, expected: &Outcome, part: &mut Part) -> Result<()> {
-        let outcome = self.reference(case)?;
-        if outcome != *expected {
-            let name = self.functions[case.function].name.clone();
+    fn disabled(&mut self, case: &Arc<Case>, expected: &Outcome, part: &mut Part) {
+        let outcome = self.reference(case);
+        if outcome.as_ref().ok() != Some(expected) {
+            let result = |o: &Outcome| o.registers.gpr[self.registers.abi.rets[0].0 as usize];
             let finding = Finding {
                 clause: Clause::P9,
                 trampoline: case.attach,
                 place: "disabled again, the function behaves differently".into(),
                 register: None,
-                expected: expected.registers.gpr[self.registers.abi.rets[0].0 as usize],
-                found: outcome.registers.gpr[self.registers.abi.rets[0].0 as usize],
+                expected: result(expected),
+                found: outcome.as_ref().map_or(0, result),
                 pc: EXIT,
             };
+            let name = self.functions[case.function].name.clone();
             part.findings.push((finding, case.clone(), name, self.fixture.variant));
         }
-        Ok(())
     }
 
     /// Patch the site of one function, or all.
@@ -1045,7 +1103,7 @@ impl<'s> Bench<'s> {
             None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
         };
         for site in self.image.sites.iter().filter(wanted) {
-            writes.extend(self.suite.backend.patch_site(site.ip, state, site.has_op)?);
+            writes.extend(self.suite.writes(site, state)?);
             if let Some(cell) = trace.cells.get_mut((site.ip - trace.base) as usize) {
                 cell.marks = if state == SiteState::Disabled { cell.marks & !SITE } else { cell.marks | SITE };
             }
@@ -1058,11 +1116,12 @@ impl<'s> Bench<'s> {
         let trace = self.trace();
         let cells = trace.cells.clone();
         let base = trace.base;
-        part.checks.clone_from(&trace.checks);
+        for (sum, checks) in part.checks.iter_mut().zip(&trace.checks) {
+            sum.iter_mut().zip(checks).for_each(|(n, m)| *n += m);
+        }
         part.fates.clone_from(&trace.fates);
         part.vectors_lost.clone_from(&trace.vectors_lost);
         let n = self.suite.contracts.len();
-        part.checks.resize(n, [0; Clause::ALL.len()]);
         part.fates.resize(n, [(0, 0); 32]);
         part.vectors_lost.resize(n, 0);
         for i in 0..n {
@@ -1274,14 +1333,14 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
     }
     if !found.is_empty() {
         // Places with the same reason are told together.
-        let mut reasons: Vec<(String, &str, u64)> = Vec::new();
-        for (d, n) in found {
-            match reasons.last_mut().filter(|(_, reason, _)| *reason == d.reason) {
-                Some((places, _, times)) => (*places, *times) = (format!("{places}, {}", d.place), *times + n),
-                None => reasons.push((d.place.clone(), &d.reason, *n)),
+        let mut reasons: Vec<(String, &str)> = Vec::new();
+        for (d, _) in found {
+            match reasons.last_mut().filter(|(_, reason)| *reason == d.reason) {
+                Some((places, _)) => *places = format!("{places}, {}", d.place),
+                None => reasons.push((d.place.clone(), &d.reason)),
             }
         }
-        let reasons = reasons.iter().map(|(places, reason, times)| format!("{places}: {reason} ({times} times)"));
+        let reasons = reasons.iter().map(|(places, reason)| format!("{places}: {reason}"));
         let reasons: Vec<String> = reasons.collect();
         return row(Verdict::Deviates, reasons.join("; "));
     }
@@ -1307,6 +1366,7 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
 fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
     match (contract.kind, clause) {
         (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
+        (Kind::Return, Clause::P17 | Clause::P18) => "no site goes to it",
         (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
         (Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect, Clause::P3) => "runs before the function: no results yet",
         (_, Clause::P4) => "its contract lets scratch registers go",

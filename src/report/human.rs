@@ -86,22 +86,24 @@ fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> s
     writeln!(out, "{}", palette.paint("1", &title))?;
     write!(out, "  {:<26}", "")?;
     for clause in Clause::ALL {
-        write!(out, "{:>5}", if clause == Clause::Coverage { "cover" } else { clause.name() })?;
-        if clause == Clause::P15 {
-            write!(out, " ")?;
-        }
+        let name = if clause == Clause::Coverage { "cover" } else { clause.name() };
+        write!(out, "{name:>0$}", width(clause))?;
     }
     writeln!(out)?;
     for trampoline in unique(rows.iter().map(|r| r.trampoline.as_str())) {
         write!(out, "  {trampoline:<26}")?;
         for clause in Clause::ALL {
             let of = rows.iter().filter(|r| r.trampoline == trampoline && r.clause == clause).copied();
-            let width = if clause == Clause::Coverage { 6 } else { 5 };
-            write!(out, "{}", palette.verdict(worst(of), width))?;
+            write!(out, "{}", palette.verdict(worst(of), width(clause)))?;
         }
         writeln!(out)?;
     }
     writeln!(out)
+}
+
+/// Columns of a clause.
+fn width(clause: Clause) -> usize {
+    if clause == Clause::Coverage { 6 } else { 5 }
 }
 
 fn registers(report: &Report, arch: &str, palette: Palette, out: &mut String) -> std::fmt::Result {

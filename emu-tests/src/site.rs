@@ -1,0 +1,270 @@
+//! P17 and P18: the bytes of a patched site, and what a CPU makes of them that is in it while they change.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use codegen::error::Result;
+use codegen::isa::{Poke, SiteState};
+use codegen::link::SiteEntry;
+
+use crate::cpu::{EXIT, write_code};
+use crate::disasm::decode;
+use crate::report::Clause;
+use crate::run::{Bench, Case, Outcome, Part};
+use crate::trace::Finding;
+
+/// The bytes of all functions, in their order.
+pub(crate) type Code = Vec<Vec<u8>>;
+
+/// What a site is switched to.
+#[derive(Clone, Copy)]
+struct Switch {
+    name: &'static str,
+    from: SiteState,
+    to: SiteState,
+}
+
+/// A traced function and its site.
+pub(crate) struct Layout {
+    site: SiteEntry,
+    /// The function.
+    body: Range<u64>,
+    /// The bytes of it that patching may change.
+    window: Range<u64>,
+    /// The window ends where an instruction does.
+    ends: bool,
+    /// Where a branch of the function leads into the window.
+    lands: Option<u64>,
+}
+
+impl Bench<'_> {
+    /// Every function with its site; `None` for those that have none.
+    pub(crate) fn layouts(&self) -> Result<Vec<Option<Layout>>> {
+        self.functions.iter().map(|f| self.layout(&f.name)).collect()
+    }
+
+    fn layout(&self, function: &str) -> Result<Option<Layout>> {
+        let Some(symbol) = self.image.symbol(function) else { return Ok(None) };
+        let Some(site) = self.image.sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
+        let body = symbol.address..symbol.address + symbol.size;
+        let on = SiteState::Enabled { target: site.ip, op: 0 };
+        let writes = self.suite.writes(site, on)?;
+        // The word for `op` lies before the function.
+        let inside = || writes.iter().filter(|w| w.at >= site.start);
+        let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
+        let window = start..inside().map(|w| w.at + w.bytes.len() as u64).max().unwrap_or(site.ip);
+        let code = self.image.bytes(body.start, symbol.size as usize).unwrap_or_default();
+        let code = decode(self.registers.machine, code, body.start)?;
+        Ok(Some(Layout {
+            site: site.clone(),
+            ends: code.iter().any(|i| i.at + u64::from(i.size) == window.end),
+            lands: code.iter().filter_map(|i| i.target()).find(|t| window.start < *t && *t < window.end),
+            body,
+            window,
+        }))
+    }
+
+    /// The functions as they are in memory.
+    pub(crate) fn code(&self, layouts: &[Option<Layout>]) -> Code {
+        let bytes = |layout: &Option<Layout>| {
+            let body = layout.as_ref().map_or(0..0, |l| l.body.clone());
+            let mut bytes = vec![0; (body.end - body.start) as usize];
+            let _ = self.uc.mem_read(body.start, &mut bytes);
+            bytes
+        };
+        layouts.iter().map(bytes).collect()
+    }
+
+    /// P17 and P18 of the trampoline that these cases attached. The functions were as `before`, then as `during`, with the
+    /// site of function `only` enabled, or those of all.
+    pub(crate) fn judge_site(
+        &mut self,
+        cases: &[Arc<Case>],
+        expected: &[Outcome],
+        layouts: &[Option<Layout>],
+        [before, during]: [&Code; 2],
+        only: Option<usize>,
+        part: &mut Part,
+    ) -> Result<()> {
+        let mut plain = cases.iter().zip(expected).filter(|(c, _)| c.is_plain());
+        let Some((case, expected)) = plain.next() else { return Ok(()) };
+        let after = self.code(layouts);
+        for (function, layout) in layouts.iter().enumerate() {
+            if let Some(layout) = layout {
+                let bytes = [before, during, &after].map(|code| &code[function][..]);
+                self.judge_bytes(case, layout, bytes, only.is_none_or(|only| function == only), part);
+            }
+        }
+        match layouts.get(case.function) {
+            Some(Some(layout)) => self.judge_pokes(case, layout, expected, part),
+            _ => Ok(()),
+        }
+    }
+
+    /// P17: what tracing does to a function's bytes; its own site was enabled if it is `traced`.
+    fn judge_bytes(
+        &self,
+        case: &Arc<Case>,
+        layout: &Layout,
+        [before, during, after]: [&[u8]; 3],
+        traced: bool,
+        part: &mut Part,
+    ) {
+        let Layout { site, body, window, ends, lands } = layout;
+        let differs = |bytes: &[u8], free: &Range<u64>| {
+            let mut pairs = before.iter().zip(bytes).zip(body.clone());
+            pairs.find(|((a, b), at)| a != b && !free.contains(at)).map(|(_, at)| at)
+        };
+        let free = if traced { window } else { &(0..0) };
+        let (nowhere, found) = (body.start, |at: Option<u64>| at.unwrap_or(body.start));
+        let checks = [
+            ("the site begins in the function", body.start, body.start.min(window.start)),
+            ("the site ends in the function", body.end, body.end.max(window.end)),
+            ("the site ends where an instruction does", 1, u64::from(*ends)),
+            ("a branch of the function into its site", nowhere, found(*lands)),
+            ("byte outside of an enabled site", nowhere, found(differs(during, free))),
+            ("byte after the site was disabled", nowhere, found(differs(after, &(0..0)))),
+        ];
+        for (what, expected, found) in checks {
+            let place = format!("{}: {what}", site.function);
+            part.checked(case, Clause::P17, place, (expected, found), body.start, self);
+        }
+    }
+
+    /// P18: switch the site of this case's function on and off; at each step, for a CPU at each instruction of the site.
+    fn judge_pokes(&mut self, case: &Arc<Case>, layout: &Layout, expected: &Outcome, part: &mut Part) -> Result<()> {
+        let Layout { site, window, .. } = layout;
+        let on = SiteState::Enabled { target: self.ranges[case.attach].0, op: self.places.op };
+        self.prepare(case)?;
+        self.put(site, on)?;
+        self.set_out(case, &case.initial.registers, false);
+        let ended = self.uc.emu_start(self.address(&self.functions[case.function].name), EXIT, 0, 0);
+        let traced = self.come_back(case, ended);
+        if !std::mem::take(&mut self.trace().findings).is_empty() {
+            // What is wrong without a switch is told by other clauses.
+            return self.put(site, SiteState::Disabled);
+        }
+        for switch in [
+            Switch { name: "switched on", from: SiteState::Disabled, to: on },
+            Switch { name: "switched off", from: on, to: SiteState::Disabled },
+        ] {
+            let steps = (self.suite.poke)(self.suite.backend, site.ip, switch.to, site.has_op)?;
+            for seen in 0..=steps.len() {
+                self.stand(site, switch, &steps, seen)?;
+                // Who met a breakpoint is in its handler, not in the site.
+                let inside = if trapping(&steps, seen) { vec![window.start] } else { self.boundaries(window)? };
+                for done in seen.max(1)..=steps.len() {
+                    for &at in &inside {
+                        let moment = Moment { site, switch, steps: &steps, seen, done, at };
+                        self.judge_moment(case, [expected, &traced], &moment, part)?;
+                    }
+                }
+            }
+        }
+        self.put(site, SiteState::Disabled)
+    }
+
+    /// The addresses of the instructions in `window`.
+    fn boundaries(&self, window: &Range<u64>) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; (window.end - window.start) as usize];
+        let _ = self.uc.mem_read(window.start, &mut bytes);
+        Ok(decode(self.registers.machine, &bytes, window.start)?.iter().map(|i| i.at).collect())
+    }
+
+    fn put(&mut self, site: &SiteEntry, state: SiteState) -> Result<()> {
+        let writes = self.suite.writes(site, state)?;
+        write_code(&mut self.uc, &writes)
+    }
+
+    /// The site after so many of the steps.
+    fn stand(&mut self, site: &SiteEntry, switch: Switch, steps: &[Poke], done: usize) -> Result<()> {
+        self.put(site, switch.from)?;
+        let writes: Vec<_> = steps.iter().take(done).map(|s| s.write.clone()).collect();
+        write_code(&mut self.uc, &writes)
+    }
+
+    /// It must mean the one or the other.
+    fn judge_moment(&mut self, case: &Arc<Case>, means: [&Outcome; 2], moment: &Moment, part: &mut Part) -> Result<()> {
+        let &Moment { site, switch, steps, seen, done, at } = moment;
+        self.stand(site, switch, steps, seen)?;
+        self.set_out(case, &case.initial.registers, false);
+        let start = self.address(&self.functions[case.function].name);
+        // Up to here, as the bytes were.
+        let mut ended = if at == start { Ok(()) } else { self.uc.emu_start(start, at, 0, 0) };
+        let arrived = ended.is_ok();
+        self.stand(site, switch, steps, done)?;
+        let (mut trapped, mut pc) = (true, at);
+        if arrived && trapping(steps, done) {
+            trapped = self.uc.emu_start(at, EXIT, 0, 1).is_err();
+            // The handler does what the site will do.
+            self.put(site, switch.to)?;
+            ended = self.uc.emu_start(at, EXIT, 0, 1);
+            self.stand(site, switch, steps, done)?;
+            pc = self.uc.pc_read().unwrap_or(at);
+        }
+        if arrived && ended.is_ok() {
+            ended = self.uc.emu_start(pc, EXIT, 0, 0);
+        }
+        let outcome = self.come_back(case, ended);
+        let mut findings = std::mem::take(&mut self.trace().findings);
+        if findings.is_empty() {
+            for expected in means {
+                findings.clear();
+                self.agree(case, expected, &outcome, 1 << case.attach, &mut findings);
+                if findings.is_empty() {
+                    break;
+                }
+            }
+        }
+        let wrong = findings.first();
+        let offset = at.wrapping_sub(site.ip) as i64;
+        let ip = match offset {
+            0 => "ip".to_owned(),
+            _ => format!("ip{}{:#x}", if offset < 0 { '-' } else { '+' }, offset.unsigned_abs()),
+        };
+        let place = format!(
+            "{}, step {done} of {}, CPU at {ip} since step {seen}: {}",
+            switch.name,
+            steps.len(),
+            wrong.map_or("the breakpoint", |f| &f.place)
+        );
+        let pair = wrong.map_or((1, u64::from(trapped)), |f| (f.expected, f.found));
+        part.checked(case, Clause::P18, place, pair, at, self);
+        Ok(())
+    }
+}
+
+/// After so many steps, is the site's first instruction a breakpoint?
+fn trapping(steps: &[Poke], done: usize) -> bool {
+    done.checked_sub(1).and_then(|last| steps.get(last)).is_some_and(|s| s.traps)
+}
+
+/// A CPU came to `at` when `seen` steps were done, and goes on when `done` are.
+struct Moment<'m> {
+    site: &'m SiteEntry,
+    switch: Switch,
+    steps: &'m [Poke],
+    seen: usize,
+    done: usize,
+    at: u64,
+}
+
+impl Part {
+    /// Count a check of a site; it failed if the pair differs.
+    fn checked(
+        &mut self,
+        case: &Arc<Case>,
+        clause: Clause,
+        place: String,
+        (expected, found): (u64, u64),
+        pc: u64,
+        bench: &Bench,
+    ) {
+        self.checks[case.attach][clause as usize] += 1;
+        if expected != found {
+            let finding = Finding { clause, trampoline: case.attach, place, register: None, expected, found, pc };
+            let function = bench.functions[case.function].name.clone();
+            self.findings.push((finding, case.clone(), function, bench.fixture.variant));
+        }
+    }
+}

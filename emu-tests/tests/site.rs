@@ -1,0 +1,149 @@
+//! Sites that are patched wrongly must be noticed: each way to do it wrong has shipped, or nearly so.
+
+use codegen::error::Result;
+use codegen::isa::{Backend, Poke, SiteState};
+use codegen::obj;
+use codegen::spec::{Choices, Direct, Spec};
+use emu_tests::{BY_THE_BACKEND, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
+
+const X86_64: &dyn Backend = &arch_x86_64::X86_64;
+const ARM64: &dyn Backend = &arch_arm64::Arm64;
+const RISCV64: &dyn Backend = &arch_riscv::Riscv64;
+
+/// One direct-call trampoline on the functions of a fixture, whose sites are patched by `poke`.
+fn judged(backend: &dyn Backend, fixture: &str, poke: Poker) -> Report {
+    let target = backend.target(Choices::default());
+    let spec = Spec::direct("my_tramp", Direct { args: 2, ip: false }, "direct_func");
+    let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
+    let contract = include_str!("direct.toml").replace("x86_64", backend.facts().name);
+    let objects = vec![("t.o".to_owned(), object)];
+    let foreign = Foreign { contract_name: "t.toml", contract: &contract, objects, arch: None, dump: None };
+    let mut suites = foreign_suites(&foreign, &[X86_64, ARM64, RISCV64]).unwrap();
+    suites[0].poke = poke;
+    let filter = Filter { fixture: Some(fixture.to_owned()), ..Filter::default() };
+    check(&suites, &filter, 1, &|_, _| {}).unwrap()
+}
+
+/// As the backend has it, with a fault where the site is enabled.
+fn enabling(b: &dyn Backend, ip: u64, state: SiteState, op: bool, fault: impl Fn(&mut Poke)) -> Result<Vec<Poke>> {
+    let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+    if state != SiteState::Disabled {
+        pokes.iter_mut().take(1).for_each(fault);
+    }
+    Ok(pokes)
+}
+
+fn reason(report: &Report, clause: Clause) -> (Verdict, String) {
+    let row = report.results.iter().find(|r| r.clause == clause).unwrap();
+    let places = row.failures.iter().map(|f| f.place.as_str()).collect::<Vec<_>>().join("; ");
+    (row.verdict, format!("{} {places}", row.reason))
+}
+
+fn fails(backend: &dyn Backend, fixture: &str, poke: Poker, clause: Clause, part: &str) {
+    let (verdict, reason) = reason(&judged(backend, fixture, poke), clause);
+    assert!(verdict == Verdict::Fail && reason.contains(part), "{clause}: {verdict:?}, no '{part}' in {reason}");
+}
+
+#[test]
+fn sound_ones_pass() {
+    for (backend, fixture) in [(X86_64, "ibt"), (ARM64, "bti"), (RISCV64, "rvc")] {
+        let report = judged(backend, fixture, BY_THE_BACKEND);
+        for clause in [Clause::P17, Clause::P18] {
+            let (verdict, reason) = reason(&report, clause);
+            let expected = if backend.facts().site.between.is_empty() || clause == Clause::P17 {
+                Verdict::Pass
+            } else {
+                Verdict::Deviates
+            };
+            assert_eq!(verdict, expected, "{} {clause}: {reason}", backend.facts().name);
+        }
+    }
+}
+
+/// Bug M1: more bytes are written than the site has.
+#[test]
+fn a_site_that_is_too_long() {
+    fails(
+        X86_64,
+        "plain",
+        |b, ip, state, op| enabling(b, ip, state, op, |p| p.write.bytes.extend([0x90; 400])),
+        Clause::P17,
+        "the site ends in the function",
+    );
+}
+
+/// Bugs I3 and I6: the landing pad is taken for the site.
+#[test]
+fn a_site_in_place_of_the_landing_pad() {
+    const PAD: u64 = 4;
+    fails(
+        X86_64,
+        "ibt",
+        |b, ip, state, op| BY_THE_BACKEND(b, if state == SiteState::Disabled { ip } else { ip - PAD }, state, op),
+        Clause::P17,
+        "the site ends where an instruction does",
+    );
+}
+
+#[test]
+fn a_site_that_is_not_given_back() {
+    fails(
+        RISCV64,
+        "rvc",
+        |b, ip, state, op| {
+            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+            if state == SiteState::Disabled {
+                pokes[0].write.bytes.truncate(4);
+            }
+            Ok(pokes)
+        },
+        Clause::P17,
+        "byte after the site was disabled",
+    );
+}
+
+#[test]
+fn without_a_breakpoint_half_an_instruction_is_executed() {
+    fails(
+        X86_64,
+        "plain",
+        |b, ip, state, op| {
+            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+            pokes.remove(0);
+            pokes[0].traps = false;
+            Ok(pokes)
+        },
+        Clause::P18,
+        "switched on, step 1 of 2, CPU at ip since step",
+    );
+}
+
+#[test]
+fn a_breakpoint_that_is_none() {
+    fails(
+        X86_64,
+        "plain",
+        |b, ip, state, op| enabling(b, ip, state, op, |p| p.write.bytes = vec![0x90]),
+        Clause::P18,
+        "the breakpoint",
+    );
+}
+
+/// The halves of riscv64's pair, one after the other, in the order in which the first half is not there yet.
+#[test]
+fn halves_in_the_wrong_order() {
+    fails(
+        RISCV64,
+        "rvc",
+        |b, ip, state, op| {
+            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+            let mut second = pokes[0].clone();
+            second.write.at += 4;
+            second.write.bytes = pokes[0].write.bytes.split_off(4);
+            pokes.insert(0, second);
+            Ok(pokes)
+        },
+        Clause::P18,
+        "switched on, step 1 of 2, CPU at ip since step 0",
+    );
+}
