@@ -65,6 +65,7 @@ static FACTS: Facts = Facts {
         resume: None,
         lost: RegSet::EMPTY,
         direct: None,
+        reach: 0,
         between: "",
     },
     site_text: "Reached from a patched function entry.",

@@ -37,6 +37,7 @@ pub const SITE: Site = Site {
     resume: Some((X9, X30)),
     lost: RegSet::of(&[X9]),
     direct: Some(X17),
+    reach: 128 << 20,
     between: "",
 };
 

@@ -37,6 +37,7 @@ pub const SITE: Site = Site {
     resume: None,
     lost: RegSet::of(&[T0, T1]),
     direct: Some(T1),
+    reach: 2 << 30,
     // Kernel arch/riscv/kernel/ftrace.c and Kconfig: HAVE_FUNCTION_TRACER if !PREEMPTION.
     between: "two instructions are written at once, with every CPU stopped; a task that was preempted between them would \
               jump through a stale t0, so the kernel has no function tracer where tasks are preempted",

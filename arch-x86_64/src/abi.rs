@@ -35,6 +35,7 @@ pub const SITE: Site = Site {
     resume: None,
     lost: RegSet::EMPTY,
     direct: None,
+    reach: 2 << 30,
     between: "",
 };
 

@@ -14,7 +14,7 @@ use std::fmt;
 use codegen::abi::Reg;
 use codegen::code::CodeBuf;
 use codegen::error::{Error, Result};
-use codegen::isa::{CfiEntry, Effects, Isa, Names, Poke, Relocation, SiteState, Write};
+use codegen::isa::{CfiEntry, Effects, Isa, Names, Parts, Poke, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
@@ -132,5 +132,9 @@ impl Isa for X86_64 {
 
     fn patch_call(slot: u64, target: u64) -> Result<Write> {
         site::patch_call(slot, target)
+    }
+
+    fn copy(code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
+        site::copy(code, parts, op)
     }
 }

@@ -1,7 +1,7 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
 use codegen::error::Result;
-use codegen::isa::{Poke, SiteState, Write};
+use codegen::isa::{Parts, Poke, SiteState, Write};
 use codegen::link::reach;
 
 /// `nopl 0(%rax,%rax,1)`: five bytes that do nothing.
@@ -50,6 +50,29 @@ pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
     Ok(write(slot, &call(slot, target)?))
 }
 
+/// The copy of an entry trampoline for `op` (kernel arch/x86/kernel/ftrace.c, `create_trampoline`): it ends in a return,
+/// has no way to a direct trampoline, and loads `op` from behind its end.
+pub fn copy(code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
+    /// `jnz` with a distance of 8 bits; `nop` of two bytes.
+    const JNZ: u8 = 0x75;
+    const NOP2: [u8; 2] = [0x66, 0x90];
+    /// `mov distance(%rip), %rdx`.
+    const LOAD_OP: [u8; 3] = [0x48, 0x8b, 0x15];
+    const RET_INT3: [u8; 2] = [0xc3, INT3];
+    let mut copy = code.get(..parts.end)?.to_vec();
+    if let Some(jmp) = parts.jmp {
+        let branch = copy.get_mut(jmp..jmp.checked_add(NOP2.len())?)?;
+        (branch.first() == Some(&JNZ)).then(|| branch.copy_from_slice(&NOP2))?;
+    }
+    let load = parts.op_ptr.checked_add(LOAD_OP.len())?;
+    (copy.get(parts.op_ptr..load)? == LOAD_OP).then_some(())?;
+    let distance = parts.end + RET_INT3.len() - load.checked_add(4)?;
+    copy.get_mut(load..load + 4)?.copy_from_slice(&(distance as i32).to_le_bytes());
+    copy.extend(RET_INT3);
+    copy.extend(op.to_le_bytes());
+    Some(copy)
+}
+
 /// `call target` at `at`.
 fn call(at: u64, target: u64) -> Result<[u8; 5]> {
     let next = at.wrapping_add(5);
@@ -79,6 +102,26 @@ mod tests {
             assert_eq!(writes, [write(ip, &[0x0f, 0x1f, 0x44, 0x00, 0x00])]);
         }
         assert_eq!(patch_call(ip, 0x48_0000).unwrap(), write(ip, &CALL));
+    }
+
+    #[test]
+    fn a_copy_has_its_own_op_and_no_direct_path() {
+        // GNU as 2.40: 1: mov 0x100(%rip), %rdx; jnz 1b; nop
+        let code = [0x48, 0x8b, 0x15, 0x00, 0x01, 0, 0, 0x75, 0xf7, 0x90, 0xcc];
+        let parts = Parts { end: 10, op_ptr: 0, jmp: Some(7) };
+        let made = copy(&code, &parts, 0x1122).unwrap();
+        // And: mov 5(%rip), %rdx; xchg %ax, %ax; nop; ret; int3; .quad 0x1122
+        let expected = [0x48, 0x8b, 0x15, 5, 0, 0, 0, 0x66, 0x90, 0x90, 0xc3, 0xcc, 0x22, 0x11, 0, 0, 0, 0, 0, 0];
+        assert_eq!(made, expected);
+        for wrong in [
+            Parts { end: 12, ..parts },
+            Parts { op_ptr: 1, ..parts },
+            Parts { op_ptr: usize::MAX, ..parts },
+            Parts { jmp: Some(8), ..parts },
+            Parts { end: 5, jmp: None, ..parts },
+        ] {
+            assert_eq!(copy(&code, &wrong, 0), None, "{wrong:?}");
+        }
     }
 
     #[test]

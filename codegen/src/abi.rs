@@ -154,6 +154,8 @@ pub struct Site {
     pub lost: RegSet,
     /// The register that holds a direct trampoline's address on the way there.
     pub direct: Option<Reg>,
+    /// How far a trampoline may be from the site, in bytes either way.
+    pub reach: i64,
     /// Why no CPU may be between two instructions of a site while it is patched; empty if one may.
     pub between: &'static str,
 }

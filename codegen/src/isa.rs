@@ -211,6 +211,17 @@ pub struct Poke {
     pub traps: bool,
 }
 
+/// Places in an entry trampoline of which the kernel makes a copy for each `ftrace_ops`, as offsets from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// Behind the last byte that is copied.
+    pub end: usize,
+    /// The instruction that loads `op`.
+    pub op_ptr: usize,
+    /// The branch to the direct path, if there is one.
+    pub jmp: Option<usize>,
+}
+
 /// An instruction set. One unit struct per architecture implements it.
 pub trait Isa: Sync + 'static {
     /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
@@ -303,6 +314,12 @@ pub trait Isa: Sync + 'static {
     /// # Errors
     /// The target is out of reach.
     fn patch_call(slot: u64, target: u64) -> Result<Write>;
+
+    /// The copy of an entry trampoline that the kernel makes for `op`, followed by that address; its call is still to be
+    /// patched. `None` if this kernel makes none, or none of such code.
+    fn copy(_code: &[u8], _parts: &Parts, _op: u64) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// An architecture as the rest of the world sees it. Nobody implements it by hand.
@@ -364,6 +381,8 @@ pub trait Backend: Sync {
     /// # Errors
     /// As there.
     fn patch_call(&self, slot: u64, target: u64) -> Result<Write>;
+    /// See [`Isa::copy`].
+    fn copy(&self, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>>;
 }
 
 /// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
@@ -480,6 +499,10 @@ impl<I: Isa> Backend for I {
 
     fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
         I::patch_call(slot, target)
+    }
+
+    fn copy(&self, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
+        I::copy(code, parts, op)
     }
 }
 

@@ -164,8 +164,12 @@ pub(crate) fn put_word(uc: &mut Uc, at: u64, value: u64) -> bool {
     uc.mem_write(at, &value.to_le_bytes()).is_ok()
 }
 
-/// Make an engine with the image and a stack in it.
-pub(crate) fn load(backend: &dyn Backend, image: &Image, trace: Trace) -> Result<Uc<'static>> {
+/// Make an engine with the images and a stack in it.
+pub(crate) fn load<'i>(
+    backend: &dyn Backend,
+    images: impl Iterator<Item = &'i Image>,
+    trace: Trace,
+) -> Result<Uc<'static>> {
     let machine = backend.machine();
     let arch = Arch::try_from(machine.arch as usize).map_err(|e| engine("architecture", e))?;
     let mode = Mode::try_from(machine.mode).map_err(|e| engine("mode", e))?;
@@ -174,7 +178,7 @@ pub(crate) fn load(backend: &dyn Backend, image: &Image, trace: Trace) -> Result
     for &(id, value) in machine.init {
         uc.reg_write(id, value).map_err(|e| engine("control register", e))?;
     }
-    for segment in &image.segments {
+    for segment in images.flat_map(|image| &image.segments) {
         let start = segment.address & !(PAGE - 1);
         let end = (segment.address + segment.mem_size).next_multiple_of(PAGE);
         // Executable from the start: the engine misses code that becomes executable later.

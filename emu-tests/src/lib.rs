@@ -4,6 +4,7 @@
 //! This crate judges: it sees an object and a [`codegen::contract::Contract`], links, loads and runs. It never calls
 //! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::machine::Machine`].
 
+mod copy;
 mod cpu;
 mod disasm;
 mod draft;

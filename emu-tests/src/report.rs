@@ -24,8 +24,10 @@ pub enum Clause {
     P13,
     P14,
     P15,
+    P16,
     P17,
     P18,
+    P19,
     #[serde(rename = "coverage")]
     Coverage,
 }
@@ -38,7 +40,7 @@ impl std::fmt::Display for Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Clause; 18] = [
+    pub const ALL: [Clause; 20] = [
         Clause::P1,
         Clause::P2,
         Clause::P3,
@@ -54,8 +56,10 @@ impl Clause {
         Clause::P13,
         Clause::P14,
         Clause::P15,
+        Clause::P16,
         Clause::P17,
         Clause::P18,
+        Clause::P19,
         Clause::Coverage,
     ];
 
@@ -77,8 +81,10 @@ impl Clause {
             Clause::P13 => "P13",
             Clause::P14 => "P14",
             Clause::P15 => "P15",
+            Clause::P16 => "P16",
             Clause::P17 => "P17",
             Clause::P18 => "P18",
+            Clause::P19 => "P19",
             Clause::Coverage => "coverage",
         }
     }
@@ -101,8 +107,10 @@ impl Clause {
             Clause::P13 => "landing pads fit the branches that reach them",
             Clause::P14 => "calls and returns are paired",
             Clause::P15 => "traps where only speculation goes",
+            Clause::P16 => "the same with the trampoline far from the site",
             Clause::P17 => "the bytes that patching changes",
             Clause::P18 => "CPUs in a site while it is patched",
+            Clause::P19 => "as many bytes as the symbol says, at every address",
             Clause::Coverage => "every instruction was executed",
         }
     }

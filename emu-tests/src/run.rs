@@ -17,19 +17,22 @@ use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
 
+use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
 use crate::fixture::{FIXTURES, Fixture, Function, functions};
 use crate::report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
 use crate::rng::Rng;
 use crate::trace::{
-    self, CALLBACK, Cell, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
+    self, CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
 };
 use crate::unwind::Table;
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
 /// carried along shows.
 const BASE: u64 = 0x7f_ffff_f000;
+/// Images begin on a page of their own.
+pub(crate) const PAGE: u64 = 0x1000;
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
 /// Bytes below SP that hold garbage.
@@ -74,6 +77,11 @@ pub type Poker = fn(&dyn Backend, u64, SiteState, bool) -> Result<Vec<Poke>>;
 pub const BY_THE_BACKEND: Poker = |backend, ip, state, has_op| backend.poke_site(ip, state, has_op);
 
 impl Suite {
+    /// How many objects come before ours when they are linked: those that others wrote.
+    fn first(&self) -> usize {
+        if self.stubs { self.objects.len() } else { 0 }
+    }
+
     /// The writes that put a site into a state.
     pub(crate) fn writes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Write>> {
         let pokes = (self.poke)(self.backend, site.ip, state, site.has_op)?;
@@ -283,7 +291,10 @@ pub(crate) struct Bench<'s> {
     pub(crate) fixture: &'static Fixture,
     pub(crate) functions: &'s [Function],
     seed: u64,
+    /// The trampolines, and all that they refer to.
     pub(crate) image: Image,
+    /// The traced functions, if they are elsewhere.
+    away: Option<Away<'s>>,
     pub(crate) registers: Registers,
     pub(crate) uc: Uc<'static>,
     /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
@@ -303,6 +314,17 @@ pub(crate) struct Bench<'s> {
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
+/// The same image once more, with the functions that are traced.
+struct Away<'s> {
+    functions: Image,
+    /// From there to the trampolines, in bytes.
+    distance: i64,
+    /// The entry trampolines are copies, as the kernel makes them for an `ftrace_ops`.
+    copied: bool,
+    /// What came out beside the trampolines.
+    beside: &'s Part,
+}
+
 /// Run all cases of all suites that pass the filter.
 ///
 /// # Errors
@@ -315,10 +337,15 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     if groups.is_empty() {
         return Err(Error::new("no fixture fits these options: see emu-tests/fixtures/fixtures.toml"));
     }
+    let run = |i: usize, fixture: &'static Fixture| {
+        // One fixture is enough to tell what distance does.
+        let once = fixtures(&suites[i], filter).next().is_some_and(|first| std::ptr::eq(first, fixture));
+        judge(&suites[i], fixture, &functions, seed, filter, once && !filter.first_failure)
+    };
     if filter.first_failure {
         let mut merged: Vec<Part> = suites.iter().map(Part::new).collect();
         for (i, fixture) in groups {
-            merged[i].absorb(Bench::new(&suites[i], fixture, &functions, seed)?.run(filter)?);
+            merged[i].absorb(run(i, fixture)?);
             if merged[i].failures.iter().any(|f| !f.is_empty()) {
                 break;
             }
@@ -329,7 +356,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     let parts: Vec<Result<(usize, Part)>> = groups
         .par_iter()
         .map(|&(i, fixture)| {
-            let part = Bench::new(&suites[i], fixture, &functions, seed)?.run(filter)?;
+            let part = run(i, fixture)?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
             Ok((i, part))
         })
@@ -340,6 +367,42 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
         merged[i].absorb(part);
     }
     Ok(report(suites, &merged, filter, seed))
+}
+
+/// Run a suite on the functions of a fixture; and, if it is to be `moved`, once more from as far away as its sites reach.
+fn judge(
+    suite: &Suite,
+    fixture: &'static Fixture,
+    functions: &[Function],
+    seed: u64,
+    filter: &Filter,
+    moved: bool,
+) -> Result<Part> {
+    let bench = Bench::new(suite, fixture, functions, seed)?;
+    let image = bench.image.clone();
+    let mut part = bench.run(filter)?;
+    let start = image.segments.first().map_or(0, |s| s.address);
+    let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
+    let size = (end - start).next_multiple_of(PAGE) as i64;
+    let reach = suite.backend.facts().site.reach;
+    for direction in [1, -1].into_iter().filter(|_| moved) {
+        // Code with addresses of 32 bits cannot be everywhere.
+        for distance in [reach - 2 * size, reach / 2] {
+            let distance = direction * distance;
+            let away = |copied| Away { functions: image.clone(), distance, copied, beside: &part };
+            let benches = [false, true].map(|copied| Bench::moved(suite, fixture, functions, seed, away(copied)));
+            let mut found = Vec::new();
+            for bench in benches {
+                found.extend(bench?.map(|bench| bench.run(filter)).transpose()?);
+            }
+            let done = !found.is_empty();
+            found.into_iter().for_each(|there| part.absorb_moved(there));
+            if done {
+                break;
+            }
+        }
+    }
+    Ok(part)
 }
 
 /// What one scenario costs.
@@ -377,7 +440,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
         bench.patch_all(SiteState::Enabled { target: bench.ranges[attach].0, op: bench.places.op }, None)?;
         bench.prepare(case)?;
         let sp = case.initial.sp;
-        let start = bench.address(function);
+        let start = bench.function(function);
         let mut part = Part::new(suite);
         for _ in 0..5 {
             let clock = Instant::now();
@@ -485,6 +548,8 @@ pub(crate) struct Part {
     /// Offsets of instructions never executed, by trampoline; `None` until something ran.
     missed: Vec<Option<Vec<u64>>>,
     instructions: Vec<usize>,
+    /// Bytes, by trampoline.
+    sizes: Vec<u64>,
     failed: Vec<[u64; Clause::ALL.len()]>,
     failures: Vec<Vec<Failure>>,
     /// How often each expected deviation was found.
@@ -507,9 +572,31 @@ impl Part {
             vector_runs: vec![0; n],
             missed: vec![None; n],
             instructions: vec![0; n],
+            sizes: Vec::new(),
             failed: vec![[0; Clause::ALL.len()]; n],
             failures: vec![Vec::new(); n],
             scenarios: 0,
+        }
+    }
+
+    /// Count a check that was made outside of a run; it failed if what was expected was not found.
+    pub(crate) fn judged(&mut self, case: &Arc<Case>, finding: Finding, bench: &Bench) {
+        if let Some(checks) = self.checks.get_mut(finding.trampoline) {
+            checks[finding.clause as usize] += 1;
+        }
+        if finding.expected != finding.found {
+            let function = bench.functions[case.function].name.clone();
+            self.findings.push((finding, case.clone(), function, bench.fixture.variant));
+        }
+    }
+
+    /// What was found far away is one clause here.
+    fn absorb_moved(&mut self, there: Part) {
+        const P16: usize = Clause::P16 as usize;
+        for i in 0..self.checks.len() {
+            self.checks[i][P16] += there.checks[i].iter().sum::<u64>();
+            self.failed[i][P16] += there.failed[i][P16];
+            self.failures[i].extend_from_slice(&there.failures[i]);
         }
     }
 
@@ -543,6 +630,21 @@ impl Part {
     }
 }
 
+/// Link a suite's objects with a fixture's functions and callbacks.
+fn link_at(suite: &Suite, fixture: &Fixture, base: u64) -> Result<Image> {
+    let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
+    let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
+    let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
+    let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
+    let ours = ours.map(|(name, bytes)| Input { name, bytes });
+    // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
+    // code and data must not have the same offset in their pages.
+    let inputs: Vec<Input> =
+        if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
+    let stub = suite.stubs.then_some(suite.backend.machine().ret);
+    link(suite.backend, &inputs, &Options { base, first: suite.first(), stub, ..Options::default() })
+}
+
 impl<'s> Bench<'s> {
     fn new(suite: &'s Suite, fixture: &'static Fixture, functions: &'s [Function], seed: u64) -> Result<Bench<'s>> {
         Bench::with_hooks(suite, fixture, functions, seed, true)
@@ -555,22 +657,40 @@ impl<'s> Bench<'s> {
         seed: u64,
         hooks: bool,
     ) -> Result<Bench<'s>> {
-        let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
-        let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
-        let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
-        let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
-        let ours = ours.map(|(name, bytes)| Input { name, bytes });
-        // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
-        // code and data must not have the same offset in their pages.
-        let inputs: Vec<Input> =
-            if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
-        let stub = suite.stubs.then_some(suite.backend.machine().ret);
-        let first = if suite.stubs { suite.objects.len() } else { 0 };
-        let options = Options { base: BASE, first, stub, ..Options::default() };
         // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
-        let low = Options { base: Options::default().base, ..options.clone() };
-        let linked = link(suite.backend, &inputs, &options).or_else(|_| link(suite.backend, &inputs, &low))?;
+        let linked = link_at(suite, fixture, BASE).or_else(|_| link_at(suite, fixture, Options::default().base))?;
+        Bench::around(suite, fixture, functions, seed, linked, None, hooks)
+    }
+
+    /// A bench with the functions where those of `beside` are, and everything else so many bytes away; `None` if the
+    /// objects cannot be linked there.
+    fn moved(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+        away: Away<'s>,
+    ) -> Result<Option<Bench<'s>>> {
+        let base = away.functions.segments.first().map_or(BASE, |s| s.address);
+        let there = base.checked_add_signed(away.distance).filter(|at| *at > 0);
+        let Some(Ok(mut linked)) = there.map(|base| link_at(suite, fixture, base)) else { return Ok(None) };
+        if away.copied && !put_copies(suite, &mut linked) {
+            return Ok(None);
+        }
+        Bench::around(suite, fixture, functions, seed, linked, Some(away), true).map(Some)
+    }
+
+    fn around(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+        linked: Image,
+        away: Option<Away<'s>>,
+        hooks: bool,
+    ) -> Result<Bench<'s>> {
         let mut image = Image::from_elf(&linked.to_elf()?)?;
+        let first = suite.first();
         let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
         // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
         image.sites.retain(|site| !judged(site.start));
@@ -589,15 +709,18 @@ impl<'s> Bench<'s> {
         };
         let registers = Registers { machine: suite.backend.machine(), abi: &suite.backend.facts().abi };
 
-        let code = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
-        let (base, end) = code.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)));
-        let size = (end - base) as usize;
-        let mut cells = vec![Cell::default(); size];
+        let images = || away.iter().map(|a| &a.functions).chain([&image]);
+        let extents: Vec<(u64, u64)> = images()
+            .map(|image| {
+                let memory = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
+                memory.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)))
+            })
+            .collect();
+        let mut cells = Cells::default();
+        extents.iter().for_each(|&(base, end)| cells.add(base, (end - base) as usize));
         // An object may say of a symbol what it likes.
         let mut each = |name: &str, from: u64, len: u64, change: &dyn Fn(&mut Cell)| {
-            let at = from.wrapping_sub(base) as usize;
-            let place = cells.get_mut(at..at.saturating_add(len as usize));
-            let place = place.ok_or_else(|| {
+            let place = cells.range_mut(from, len).ok_or_else(|| {
                 let fixture = fixture.variant;
                 Error::new(format!("{fixture}: {name} at {from:#x}, with {len} bytes, is not inside the linked image"))
             })?;
@@ -605,7 +728,8 @@ impl<'s> Bench<'s> {
             Ok(())
         };
         for f in functions {
-            let symbol = image.symbol(&f.name).ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
+            let symbol = away.as_ref().map_or(&image, |a| &a.functions).symbol(&f.name);
+            let symbol = symbol.ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
             each(&f.name, symbol.address, symbol.size, &|c| c.region = FUNCTION)?;
         }
         let mut ranges = Vec::new();
@@ -641,16 +765,17 @@ impl<'s> Bench<'s> {
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
             callees,
-            base,
             cells,
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
             ..Trace::default()
         };
-        let mut uc = load(suite.backend, &image, trace)?;
+        let mut uc = load(suite.backend, images(), trace)?;
         let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
         if hooks {
-            uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
+            for (base, end) in extents {
+                uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
+            }
             let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
             uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
                 trace::accessed(uc, at, size, true)
@@ -674,6 +799,7 @@ impl<'s> Bench<'s> {
             scratch: address("scratch")?,
             op_cell: (op.wrapping_add(suite.op_offsets.0), op.wrapping_add(suite.op_offsets.1)),
             image,
+            away,
             registers,
             clean: registers.snapshot(&uc),
             fresh,
@@ -691,17 +817,37 @@ impl<'s> Bench<'s> {
         self.uc.get_data_mut().get_or_insert_default()
     }
 
-    pub(crate) fn address(&self, symbol: &str) -> u64 {
+    fn address(&self, symbol: &str) -> u64 {
         self.image.symbol(symbol).map_or(0, |s| s.address)
+    }
+
+    /// The image with the functions that are traced.
+    pub(crate) fn traced(&self) -> &Image {
+        self.away.as_ref().map_or(&self.image, |a| &a.functions)
+    }
+
+    /// Are the entry trampolines copies?
+    fn copied(&self) -> bool {
+        self.away.as_ref().is_some_and(|a| a.copied)
+    }
+
+    /// The address of a traced function.
+    pub(crate) fn function(&self, name: &str) -> u64 {
+        self.traced().symbol(name).map_or(0, |s| s.address)
     }
 
     fn run(mut self, filter: &Filter) -> Result<Part> {
         let mut part = Part::new(self.suite);
         self.patch_all(SiteState::Disabled, None)?;
         // Where the first failure is the end, the trampolines are in doubt, not the sites.
-        let layouts = if filter.first_failure { Vec::new() } else { self.layouts()? };
+        let mut example = None;
+        let layouts = if filter.first_failure || self.away.is_some() { Vec::new() } else { self.layouts()? };
         'all: for attach in 0..self.suite.contracts.len() {
-            let contract = self.suite.contracts[attach].clone();
+            let mut contract = self.suite.contracts[attach].clone();
+            if self.copied() {
+                // Who has a copy to itself has no use for other handlers, so it has no way to a direct trampoline.
+                contract.direct = false;
+            }
             let wanted = filter.trampolines.is_empty()
                 || filter.trampolines.contains(&contract.name)
                 || matches!(contract.kind, Kind::Entry(_));
@@ -709,9 +855,8 @@ impl<'s> Bench<'s> {
                 continue;
             }
             let cases = self.cases(attach, &contract, filter);
-            if cases.is_empty() {
-                continue;
-            }
+            let Some(first) = cases.first() else { continue };
+            example.get_or_insert_with(|| first.clone());
             // Unpatched: what must come out. Enabled. Disabled again: as if nothing had been.
             let mut expected = Vec::with_capacity(cases.len());
             for case in &cases {
@@ -754,8 +899,9 @@ impl<'s> Bench<'s> {
         let stubs = self.image.sections.iter().find(|s| s.name == STUBS);
         let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
         part.stubs = self.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
-        if !filter.first_failure {
+        if let Some(case) = example.filter(|_| !filter.first_failure) {
             self.count(&mut part)?;
+            self.judge_sizes(&case, &mut part)?;
         }
         self.explain(&mut part, filter)?;
         Ok(part)
@@ -820,8 +966,13 @@ impl<'s> Bench<'s> {
                 if !filter.concerns(&self.suite.contracts, contract, situation) {
                     continue;
                 }
-                for handler in [Handler::General, Handler::Any] {
-                    for &sp in self.registers.machine.entry_sp {
+                // What handlers overwrite and how the stack is aligned has nothing to do with distance.
+                let (handlers, stacks) = match self.away {
+                    None => (&[Handler::General, Handler::Any][..], usize::MAX),
+                    Some(_) => (&[Handler::General][..], 1),
+                };
+                for &handler in handlers {
+                    for &sp in self.registers.machine.entry_sp.iter().take(stacks) {
                         // A stack that is misaligned for the psABI is for code that says it can live with it.
                         let case_seed = Rng::new(self.seed, (i as u64) << 8 | sp).next();
                         let mut rng = Rng::new(case_seed, 3);
@@ -829,7 +980,10 @@ impl<'s> Bench<'s> {
                             attach,
                             function: i,
                             situation,
-                            closely: i == first && handler == Handler::General && !situation.args,
+                            closely: i == first
+                                && handler == Handler::General
+                                && !situation.args
+                                && self.away.is_none(),
                             handler,
                             seed: case_seed,
                             sret: f.sret,
@@ -922,7 +1076,7 @@ impl<'s> Bench<'s> {
             (Some(other), true) => other,
             _ => &f.name,
         };
-        let start = self.address(name);
+        let start = self.function(name);
         let mut outcome = self.go(case, start, &initial, false);
         if let Some(finding) = self.trace().findings.pop() {
             return Err(Error::new(format!(
@@ -943,7 +1097,8 @@ impl<'s> Bench<'s> {
             bytes.resize(s.mem_size as usize, 0);
             Write { at: s.address, bytes }
         };
-        let writes: Vec<Write> = self.image.segments.iter().map(whole).collect();
+        let away = self.away.iter().flat_map(|a| &a.functions.segments);
+        let writes: Vec<Write> = self.image.segments.iter().chain(away).map(whole).collect();
         write_code(&mut self.uc, &writes)?;
         self.prepared = None;
         self.patch_all(SiteState::Disabled, None)
@@ -952,7 +1107,7 @@ impl<'s> Bench<'s> {
     /// Run with the site enabled and compare. Returns whether the run came back.
     fn enabled(&mut self, case: &Arc<Case>, expected: &Outcome, part: &mut Part) -> Result<bool> {
         self.prepare(case)?;
-        let start = self.address(&self.functions[case.function].name);
+        let start = self.function(&self.functions[case.function].name);
         let outcome = self.go(case, start, &case.initial.registers, true);
         let trace = self.trace();
         let seen = trace.sites_seen;
@@ -994,7 +1149,7 @@ impl<'s> Bench<'s> {
         let f = &self.functions[case.function];
         self.places.direct = self.direct_target().unwrap_or(0);
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
-        self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.address(name));
+        self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.function(name));
         let func = match case.situation.stub {
             Some(kind) => self.address(kind.symbol()),
             None => self.callback,
@@ -1009,8 +1164,8 @@ impl<'s> Bench<'s> {
         }
         for &slot in &self.slots {
             let mut call = self.suite.backend.patch_call(slot, func)?;
-            if case.situation.stub == Some(Kind::Stub) {
-                // As it was linked, before the kernel wrote to it.
+            if case.situation.stub == Some(Kind::Stub) && !self.copied() {
+                // As it was linked, before the kernel wrote to it. To a copy the kernel writes at once.
                 call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
             }
             write_code(&mut self.uc, &[call])?;
@@ -1094,17 +1249,18 @@ impl<'s> Bench<'s> {
 
     /// Patch the site of one function, or all.
     fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
-        let start = only.map(|i| self.address(&self.functions[i].name));
+        let start = only.map(|i| self.function(&self.functions[i].name));
         let mut writes = Vec::new();
+        let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
         let trace = self.uc.get_data_mut().get_or_insert_default();
         // Functions that others are redirected to stay untraced.
         let wanted = |s: &&codegen::link::SiteEntry| match start {
             Some(start) => s.start == start,
             None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
         };
-        for site in self.image.sites.iter().filter(wanted) {
+        for site in sites.iter().filter(wanted) {
             writes.extend(self.suite.writes(site, state)?);
-            if let Some(cell) = trace.cells.get_mut((site.ip - trace.base) as usize) {
+            if let Some(cell) = trace.cells.get_mut(site.ip) {
                 cell.marks = if state == SiteState::Disabled { cell.marks & !SITE } else { cell.marks | SITE };
             }
         }
@@ -1115,7 +1271,6 @@ impl<'s> Bench<'s> {
     fn count(&mut self, part: &mut Part) -> Result<()> {
         let trace = self.trace();
         let cells = trace.cells.clone();
-        let base = trace.base;
         for (sum, checks) in part.checks.iter_mut().zip(&trace.checks) {
             sum.iter_mut().zip(checks).for_each(|(n, m)| *n += m);
         }
@@ -1128,12 +1283,41 @@ impl<'s> Bench<'s> {
             let decoded: Vec<Decoded> = self.decode(i)?.into_iter().filter(|d| !d.filler).collect();
             let missed: Vec<u64> = decoded
                 .iter()
-                .filter(|d| !cells[(d.at - base) as usize].visited)
+                .filter(|d| !cells.get(d.at).is_some_and(|c| c.visited))
                 .map(|d| d.at - self.ranges[i].0)
                 .collect();
             part.instructions[i] = decoded.len();
             if missed.len() < decoded.len() {
                 part.missed[i] = Some(missed);
+            }
+        }
+        Ok(())
+    }
+
+    /// P19: a trampoline has the bytes that its symbol says, and as many wherever it is.
+    fn judge_sizes(&self, case: &Arc<Case>, part: &mut Part) -> Result<()> {
+        for (trampoline, &(start, size)) in self.ranges.iter().enumerate() {
+            part.sizes.push(size);
+            // Not every symbol says how many.
+            let says = self.image.symbol(&self.suite.contracts[trampoline].name).is_some_and(|s| s.size > 0);
+            let end = self.decode(trampoline)?.last().map_or(start, |last| last.at + u64::from(last.size));
+            let decoded = if says { end - start } else { size };
+            let beside = self.away.as_ref().filter(|a| !a.copied).and_then(|a| a.beside.sizes.get(trampoline));
+            let checks = [
+                ("bytes by the symbol, and those of its instructions", size, decoded),
+                ("bytes, and those at another address", *beside.unwrap_or(&size), size),
+            ];
+            for (place, expected, found) in checks {
+                let finding = Finding {
+                    clause: Clause::P19,
+                    trampoline,
+                    place: place.to_owned(),
+                    register: None,
+                    expected,
+                    found,
+                    pc: start,
+                };
+                part.judged(case, finding, self);
             }
         }
         Ok(())
@@ -1158,8 +1342,8 @@ impl<'s> Bench<'s> {
         if pc == EXIT {
             return "the caller".into();
         }
-        match self.image.symbols.iter().find(inside) {
-            Some(s) => format!("{}+{:#x}", s.name, pc - s.address),
+        match self.image.symbols.iter().chain(&self.traced().symbols).find(inside) {
+            Some(s) => format!("{}+{:#x}", s.name, pc.wrapping_sub(s.address)),
             None => format!("{pc:#x}"),
         }
     }
@@ -1173,6 +1357,22 @@ impl<'s> Bench<'s> {
                 part.deviated[known] += 1;
                 continue;
             }
+            let finding = match &self.away {
+                None => finding,
+                // What fails without a distance is told there.
+                Some(away) if away.beside.failed[t][finding.clause as usize] > 0 => continue,
+                Some(away) => Finding {
+                    clause: Clause::P16,
+                    place: format!(
+                        "{}{} MiB from the site, {}: {}",
+                        if away.copied { "copy, " } else { "" },
+                        away.distance >> 20,
+                        finding.clause,
+                        finding.place
+                    ),
+                    ..finding
+                },
+            };
             part.failed[t][finding.clause as usize] += 1;
             let found_at = self.symbolic(finding.pc);
             let same = part.failures[t].iter().filter(|f| f.clause == finding.clause);
@@ -1231,7 +1431,7 @@ impl<'s> Bench<'s> {
         self.patch_all(state, only)?;
         self.trace().recording = Some(Vec::new());
         self.prepare(case)?;
-        let start = self.address(&self.functions[case.function].name);
+        let start = self.function(&self.functions[case.function].name);
         self.go(case, start, &case.initial.registers, true);
         if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
             self.reload()?;

@@ -44,8 +44,8 @@ impl Bench<'_> {
     }
 
     fn layout(&self, function: &str) -> Result<Option<Layout>> {
-        let Some(symbol) = self.image.symbol(function) else { return Ok(None) };
-        let Some(site) = self.image.sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
+        let Some(symbol) = self.traced().symbol(function) else { return Ok(None) };
+        let Some(site) = self.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
         let body = symbol.address..symbol.address + symbol.size;
         let on = SiteState::Enabled { target: site.ip, op: 0 };
         let writes = self.suite.writes(site, on)?;
@@ -53,7 +53,7 @@ impl Bench<'_> {
         let inside = || writes.iter().filter(|w| w.at >= site.start);
         let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
         let window = start..inside().map(|w| w.at + w.bytes.len() as u64).max().unwrap_or(site.ip);
-        let code = self.image.bytes(body.start, symbol.size as usize).unwrap_or_default();
+        let code = self.traced().bytes(body.start, symbol.size as usize).unwrap_or_default();
         let code = decode(self.registers.machine, code, body.start)?;
         Ok(Some(Layout {
             site: site.clone(),
@@ -127,7 +127,7 @@ impl Bench<'_> {
         ];
         for (what, expected, found) in checks {
             let place = format!("{}: {what}", site.function);
-            part.checked(case, Clause::P17, place, (expected, found), body.start, self);
+            part.judged(case, finding(case, Clause::P17, place, (expected, found), body.start), self);
         }
     }
 
@@ -138,7 +138,7 @@ impl Bench<'_> {
         self.prepare(case)?;
         self.put(site, on)?;
         self.set_out(case, &case.initial.registers, false);
-        let ended = self.uc.emu_start(self.address(&self.functions[case.function].name), EXIT, 0, 0);
+        let ended = self.uc.emu_start(self.function(&self.functions[case.function].name), EXIT, 0, 0);
         let traced = self.come_back(case, ended);
         if !std::mem::take(&mut self.trace().findings).is_empty() {
             // What is wrong without a switch is told by other clauses.
@@ -188,7 +188,7 @@ impl Bench<'_> {
         let &Moment { site, switch, steps, seen, done, at } = moment;
         self.stand(site, switch, steps, seen)?;
         self.set_out(case, &case.initial.registers, false);
-        let start = self.address(&self.functions[case.function].name);
+        let start = self.function(&self.functions[case.function].name);
         // Up to here, as the bytes were.
         let mut ended = if at == start { Ok(()) } else { self.uc.emu_start(start, at, 0, 0) };
         let arrived = ended.is_ok();
@@ -229,7 +229,7 @@ impl Bench<'_> {
             wrong.map_or("the breakpoint", |f| &f.place)
         );
         let pair = wrong.map_or((1, u64::from(trapped)), |f| (f.expected, f.found));
-        part.checked(case, Clause::P18, place, pair, at, self);
+        part.judged(case, finding(case, Clause::P18, place, pair, at), self);
         Ok(())
     }
 }
@@ -249,22 +249,6 @@ struct Moment<'m> {
     at: u64,
 }
 
-impl Part {
-    /// Count a check of a site; it failed if the pair differs.
-    fn checked(
-        &mut self,
-        case: &Arc<Case>,
-        clause: Clause,
-        place: String,
-        (expected, found): (u64, u64),
-        pc: u64,
-        bench: &Bench,
-    ) {
-        self.checks[case.attach][clause as usize] += 1;
-        if expected != found {
-            let finding = Finding { clause, trampoline: case.attach, place, register: None, expected, found, pc };
-            let function = bench.functions[case.function].name.clone();
-            self.findings.push((finding, case.clone(), function, bench.fixture.variant));
-        }
-    }
+fn finding(case: &Case, clause: Clause, place: String, (expected, found): (u64, u64), pc: u64) -> Finding {
+    Finding { clause, trampoline: case.attach, place, register: None, expected, found, pc }
 }

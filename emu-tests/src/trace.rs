@@ -52,6 +52,49 @@ pub(crate) struct Cell {
     pub branch: Option<(Branch, u8)>,
 }
 
+/// What is known of the addresses of one image, or of two.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Cells {
+    /// The first address of each image, and where its cells begin.
+    spans: [(u64, usize); 2],
+    cells: Vec<Cell>,
+}
+
+impl Cells {
+    /// Room for the addresses of one more image: from `base` on, so many of them.
+    pub fn add(&mut self, base: u64, size: usize) {
+        let from = self.cells.len();
+        if from == 0 {
+            self.spans[0] = (base, 0);
+        }
+        self.spans[1] = (base, from);
+        self.cells.resize(from + size, Cell::default());
+    }
+
+    fn index(&self, at: u64) -> usize {
+        let [(first, _), (second, from)] = self.spans;
+        let index = at.wrapping_sub(first) as usize;
+        // Without a second image, what is not in the first is nowhere.
+        if from == 0 || index < from { index } else { (at.wrapping_sub(second) as usize).saturating_add(from) }
+    }
+
+    pub fn get(&self, at: u64) -> Option<&Cell> {
+        self.cells.get(self.index(at))
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, at: u64) -> Option<&mut Cell> {
+        let index = self.index(at);
+        self.cells.get_mut(index)
+    }
+
+    /// The cells of `size` addresses in one image.
+    pub fn range_mut(&mut self, at: u64, size: u64) -> Option<&mut [Cell]> {
+        let index = self.index(at);
+        self.cells.get_mut(index..index.saturating_add(size as usize))
+    }
+}
+
 /// A name in parts, put together only if a check fails.
 pub(crate) struct Joined<'n>(pub &'static str, pub &'n str, pub &'static str);
 
@@ -129,9 +172,8 @@ pub(crate) struct Trace {
     pub contracts: Vec<Rc<Contract>>,
     /// Where the function begins that each trampoline calls by name.
     pub callees: Vec<u64>,
-    pub base: u64,
     /// What is known of each byte of the image.
-    pub cells: Vec<Cell>,
+    pub cells: Cells,
     pub places: Places,
     pub case: Arc<Case>,
     /// What callbacks overwrite the stack below them with.
@@ -193,7 +235,7 @@ impl Trace {
 
     /// The region of an address.
     pub(crate) fn region(&self, at: u64) -> u8 {
-        self.cells.get(at.wrapping_sub(self.base) as usize).map_or(ELSEWHERE, |c| c.region)
+        self.cells.get(at).map_or(ELSEWHERE, |c| c.region)
     }
 
     fn fail(&mut self, clause: Clause, place: impl Into<String>, register: Option<Reg>, pair: (u64, u64), pc: u64) {
@@ -294,7 +336,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         return;
     }
     let mut outside = Cell::default();
-    let cell = t.cells.get_mut(pc.wrapping_sub(t.base) as usize).unwrap_or(&mut outside);
+    let cell = t.cells.get_mut(pc).unwrap_or(&mut outside);
     cell.visited = true;
     let (region, mark) = (cell.region, cell.marks);
     let taken = cell.branch.map(|(branch, size)| Taken { branch, next: pc + u64::from(size) });

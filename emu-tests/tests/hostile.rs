@@ -4,7 +4,7 @@ use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::obj;
 use codegen::spec::{Choices, Direct, Spec};
-use emu_tests::{Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
+use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 const BACKEND: &dyn Backend = &arch_x86_64::X86_64;
 
@@ -53,6 +53,13 @@ fn a_symbol_may_be_anywhere() {
     }
     // A size that is too large ends with the section.
     assert!(judged(CONTRACT, moved(1, 0, u64::MAX)).is_ok());
+    // One that ends in the middle of an instruction is wrong.
+    let failing = |size| {
+        let report = judged(CONTRACT, moved(1, 0, size)).unwrap();
+        report.results.iter().any(|r| r.clause == Clause::P19 && r.verdict == Verdict::Fail)
+    };
+    // ENDBR64 has four bytes.
+    assert!(failing(3) && !failing(4));
 }
 
 #[test]
@@ -62,7 +69,7 @@ fn a_run_that_fails_with_every_instruction_is_told_in_few() {
     // 1: mov -8(%rsp), %rax; jmp 1b
     object[at..at + 7].copy_from_slice(&[0x48, 0x8b, 0x44, 0x24, 0xf8, 0xeb, 0xf9]);
     let report = judged(CONTRACT, object).unwrap();
-    let p7 = report.results.iter().find(|r| r.clause == emu_tests::Clause::P7).unwrap();
+    let p7 = report.results.iter().find(|r| r.clause == Clause::P7).unwrap();
     assert_eq!(p7.verdict, Verdict::Fail);
     let failures: u64 = p7.reason.trim_end_matches(" failures").parse().unwrap();
     assert!(failures <= 100 * report.scenarios, "{failures} in {} scenarios", report.scenarios);

@@ -1,0 +1,43 @@
+//! P16: entry trampolines as the copies that a kernel makes of them.
+
+use codegen::isa::Parts;
+use codegen::link::{Access, Image, Section, Segment};
+use codegen::plan::Inner;
+use codegen::spec::Kind;
+
+use crate::run::{PAGE, Suite};
+
+/// Put copies of the entry trampolines behind the image, and let their names mean the copies. Returns whether there are
+/// any.
+pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
+    let mut any = false;
+    let op = image.symbol("ops").map_or(0, |s| s.address);
+    for contract in suite.contracts.iter().filter(|c| matches!(c.kind, Kind::Entry(_))) {
+        let label = |inner: Inner| inner.symbol(&contract.name, contract.kind).concat();
+        let address = |name: &str| image.symbol(name).map(|s| s.address);
+        let Some(start) = address(&contract.name) else { continue };
+        let part = |inner| address(&label(inner)).and_then(|at| at.checked_sub(start)).map(|at| at as usize);
+        let slot = label(Inner::Call);
+        let (Some(end), Some(op_ptr), Some(call)) = (part(Inner::End), part(Inner::OpPtr), part(Inner::Call)) else {
+            continue;
+        };
+        let parts = Parts { end, op_ptr, jmp: part(Inner::Jmp).filter(|jmp| *jmp < end) };
+        let copy = image.bytes(start, end).and_then(|code| suite.backend.copy(code, &parts, op));
+        let Some(bytes) = copy.filter(|_| suite.slots.contains(&slot)) else { continue };
+        let last = image.segments.last().map_or(0, |s| s.address + s.mem_size);
+        let at = last.next_multiple_of(PAGE);
+        let (access, mem_size, size) = (Access::Execute, bytes.len() as u64, bytes.len() as u64 - 8);
+        image.segments.push(Segment { address: at, bytes, mem_size, access });
+        let name = ".copies".to_owned();
+        image.sections.push(Section { name, address: at, size, align: PAGE, access, zeroed: false });
+        for symbol in &mut image.symbols {
+            if symbol.name == contract.name {
+                (symbol.address, symbol.size) = (at, size);
+            } else if symbol.name == slot {
+                symbol.address = at + call as u64;
+            }
+        }
+        any = true;
+    }
+    any
+}
