@@ -34,9 +34,13 @@ struct Case {
 impl Case {
     fn new(text: &str, contract: &str) -> Case {
         let case = Case { dir: tempfile::tempdir().unwrap() };
-        std::fs::write(case.dir.path().join("t.toml"), contract).unwrap();
+        case.contract(contract);
         case.assemble("t", &text.replace("my_direct_func", "direct_func"));
         case
+    }
+
+    fn contract(&self, text: &str) {
+        std::fs::write(self.dir.path().join("t.toml"), text).unwrap();
     }
 
     fn run(&self, program: &str, args: &[&str]) -> (Option<i32>, String, String) {
@@ -90,6 +94,46 @@ fn an_expected_deviation_is_told_and_one_that_is_gone_fails() {
     let (code, out, _) = Case::new(TRAMPOLINE, &expecting).check();
     assert_eq!(code, Some(1));
     assert!(out.contains("rsi was expected to deviate and does not: known"), "{out}");
+}
+
+/// What objtool says of [`TRAMPOLINE`]: the CFA and the slot of rbp from each instruction that changes either. Numbers of
+/// registers and types are those of kernel arch/x86/include/asm/orc_types.h.
+fn orc(frame: i16) -> String {
+    // Address, CFA minus its base, slot of rbp below CFA, base and how rbp is found, type.
+    let frame = frame.to_string();
+    let entries = [
+        ("my_tramp", "8", "0", "0x05", "2"),
+        ("my_tramp + 1", "16", "-16", "0x15", "2"),
+        ("my_tramp + 4", &frame, "-16", "0x14", "2"),
+        ("my_tramp + 0x13", "8", "0", "0x05", "2"),
+        ("my_tramp + 0x14", "0", "0", "0x00", "0"),
+    ];
+    let ips = entries.map(|(at, ..)| format!("    .long {at} - .\n")).concat();
+    let rules = entries.map(|(_, cfa, bp, base, kind)| format!("    .short {cfa}, {bp}\n    .byte {base}, {kind}\n"));
+    format!("    .section .orc_unwind_ip, \"a\"\n{ips}    .section .orc_unwind, \"a\"\n{}", rules.concat())
+}
+
+#[test]
+fn orc_is_compared_with_the_stack_at_every_instruction() {
+    let (code, out, err) = Case::new(&(TRAMPOLINE.to_owned() + &orc(16)), CONTRACT).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let row = |out: &str| out.lines().find(|l| l.trim_start().starts_with("my_tramp ")).unwrap_or_default().to_owned();
+    let (_, without, _) = Case::new(TRAMPOLINE, CONTRACT).check();
+    assert_ne!(row(&out), row(&without), "P12 was not decided");
+    let broken = Case::new(&(TRAMPOLINE.to_owned() + &orc(24)), CONTRACT);
+    let (code, out, _) = broken.check();
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL P12") && out.contains("\n  CFA by the unwind table: "), "{out}");
+    // Expected at one instruction, it is still a failure at the others.
+    let expecting = |place: &str| {
+        let known = format!("deviation = [{{ clause = \"P12\", place = \"{place}\", reason = \"known\" }}]\n");
+        broken.contract(&format!("{CONTRACT}{known}"));
+        broken.check()
+    };
+    assert_eq!(expecting("* by the unwind table").0, Some(0));
+    let (code, out, _) = expecting("* by the unwind table at my_tramp+0x4");
+    assert_eq!(code, Some(1));
+    assert!(out.contains("at my_tramp+0x5") && !out.contains("at my_tramp+0x4\n"), "{out}");
 }
 
 /// A function of the object itself, with a site and a body that cannot run here.

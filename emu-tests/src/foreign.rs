@@ -205,7 +205,8 @@ struct DeviationIn {
     /// P1 to P23, as in `tramptool check --list-clauses`.
     #[schemars(with = "String")]
     clause: Spanned<String>,
-    /// The register, field or place, as the report names it, or a list of them; `*` and `?` are wildcards.
+    /// The register, field or place, as the report names it, or a list of them, each with or without ` at ` and the
+    /// instruction as symbol+offset; `*` and `?` are wildcards.
     place: Places,
     /// Why.
     reason: String,

@@ -96,7 +96,7 @@ pub struct Deviation {
     pub trampoline: usize,
     /// The clause.
     pub clause: Clause,
-    /// The register, slot or place; `*` stands for any text.
+    /// The register, slot or place, with or without ` at ` and the instruction; `*` stands for any text.
     pub place: String,
     /// Why it does not hold.
     pub reason: String,
@@ -118,9 +118,10 @@ impl Deviation {
         })
     }
 
-    fn covers(&self, finding: &Finding) -> bool {
+    fn covers(&self, finding: &Finding, at: &str) -> bool {
+        let place = WildMatch::new(&self.place);
         (self.trampoline, self.clause) == (finding.trampoline, finding.clause)
-            && WildMatch::new(&self.place).matches(&finding.place)
+            && (place.matches(&finding.place) || place.matches(&format!("{} at {at}", finding.place)))
     }
 }
 
@@ -1141,7 +1142,8 @@ impl<'s> Bench<'s> {
 
     /// The deviation that the contract expects here.
     fn known(&self, finding: &Finding) -> Option<usize> {
-        self.suite.deviations.iter().position(|d| d.covers(finding))
+        let at = self.symbolic(finding.pc);
+        self.suite.deviations.iter().position(|d| d.covers(finding, &at))
     }
 
     /// Set what is patched or stored before this case runs.

@@ -1,11 +1,11 @@
 //! P12: at every instruction, what the unwind table says against what the CPU holds; and the walk of frame records that
 //! an unwinder makes from a callback.
 //!
-//! gimli reads the linked `.eh_frame`; nothing here knows how it was made.
+//! gimli reads the linked `.eh_frame`; where there is none, ORC is read. Nothing here knows how they were made.
 
 use std::collections::HashMap;
 
-use codegen::abi::{Abi, Reg};
+use codegen::abi::{Abi, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::Content;
 use codegen::link::Image;
@@ -37,6 +37,8 @@ struct Row {
     /// The return address is in the link register's own column.
     in_link: bool,
     rules: Vec<(Reg, Rule)>,
+    /// The registers of which it says where they are: by a rule, or that they have their value still.
+    tells: RegSet,
 }
 
 /// The unwind table of the trampolines, by address. What it says in DWARF expressions is left out.
@@ -46,16 +48,62 @@ pub(crate) struct Table(HashMap<u64, Row>);
 impl Table {
     /// Read what the image says of these addresses.
     pub fn read(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> Table {
-        let mut table = Table::default();
-        let Some(section) = image.sections.iter().find(|s| s.name == ".eh_frame") else { return table };
-        let bytes = image.bytes(section.address, section.size as usize);
-        let frames = EhFrame::new(bytes.unwrap_or_default(), LittleEndian);
-        let bases = BaseAddresses::default().set_eh_frame(section.address);
+        let (frames_at, frames) = contents(image, ".eh_frame");
+        let frames = EhFrame::new(frames, LittleEndian);
+        let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
-        for pc in addresses {
-            table.0.extend(row(&frames, &bases, &mut context, abi, pc).map(|row| (pc, row)));
-        }
-        table
+        let orc = Orc::read(image);
+        let mut row = |pc| row(&frames, &bases, &mut context, abi, pc).or_else(|| orc.row(abi, pc));
+        Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect())
+    }
+}
+
+/// Address and bytes of a section; none if there is no such section.
+fn contents<'i>(image: &'i Image, name: &str) -> (u64, &'i [u8]) {
+    let section = image.sections.iter().find(|s| s.name == name);
+    let bytes = section.and_then(|s| Some((s.address, image.bytes(s.address, s.size as usize)?)));
+    bytes.unwrap_or_default()
+}
+
+/// The table that objtool gives to x86 kernels: entries of `struct orc_entry` (kernel arch/x86/include/asm/orc_types.h) by
+/// the address from which each holds.
+struct Orc(Vec<(u64, [u8; 6])>);
+
+impl Orc {
+    fn read(image: &Image) -> Orc {
+        let (at, addresses) = contents(image, ".orc_unwind_ip");
+        let (_, entries) = contents(image, ".orc_unwind");
+        let places = (at..).step_by(4).zip(addresses.as_chunks().0);
+        let from = places.map(|(place, distance)| place.wrapping_add_signed(i32::from_le_bytes(*distance).into()));
+        let mut all: Vec<_> = from.zip(entries.as_chunks().0.iter().copied()).collect();
+        all.sort_by_key(|(from, _)| *from);
+        Orc(all)
+    }
+
+    /// Entries of the type for calls. The others lead to a saved `pt_regs`, or to nothing.
+    fn row(&self, abi: &Abi, pc: u64) -> Option<Row> {
+        const CALL: u8 = 2;
+        const UNDEFINED: u8 = 0;
+        const PREV_SP: u8 = 1;
+        /// The registers that can be a base, by their numbers there.
+        const BASES: [(u8, &str); 6] = [(2, "rdx"), (3, "rdi"), (4, "rbp"), (5, "rsp"), (6, "r10"), (7, "r13")];
+        let behind = self.0.partition_point(|(from, _)| *from <= pc);
+        let (_, [sp_low, sp_high, bp_low, bp_high, bases, kind]) = *self.0.get(behind.checked_sub(1)?)?;
+        let (_, base) = BASES.into_iter().find(|(n, _)| *n == bases & 15)?;
+        let offset = |low, high| i64::from(i16::from_le_bytes([low, high]));
+        let (saved, tells) = match bases >> 4 {
+            UNDEFINED => (None, RegSet::of(&[abi.fp])),
+            PREV_SP => (Some((abi.fp, Rule::At(offset(bp_low, bp_high)))), RegSet::of(&[abi.fp])),
+            _ => (None, RegSet::EMPTY),
+        };
+        (kind & 7 == CALL).then_some(Row {
+            cfa: (abi.find(base)?, offset(sp_low, sp_high)),
+            // Where the call pushed it.
+            returns: Some(Rule::At(-8)),
+            in_link: false,
+            rules: saved.into_iter().collect(),
+            tells,
+        })
     }
 }
 
@@ -76,6 +124,7 @@ fn row(
         returns: None,
         in_link: column(returns_in) == abi.link && abi.link.is_some(),
         rules: Vec::new(),
+        tells: abi.callee_saved,
     };
     let mut undefined = false;
     for &(n, ref rule) in row.registers() {
@@ -118,7 +167,7 @@ impl Trace {
             (reg, at.gpr[reg.0 as usize], value(rule))
         };
         let mut columns = Vec::new();
-        let saved = || registers.abi.callee_saved.iter().filter(|&r| Some(r) != registers.abi.link);
+        let saved = || row.tells.iter().filter(|&r| Some(r) != registers.abi.link);
         let sp = match (&self.exiting, self.activations.last()) {
             (Some(e), _) => {
                 columns.extend(saved().map(|r| kept(&e.expect, r)));
