@@ -76,6 +76,40 @@ fn samples_and_shares() {
     }
 }
 
+/// What partitions of a run wrote is put together to what one run writes, in both formats; what is no whole is refused.
+#[test]
+fn merged_shares_are_the_whole() {
+    let b = Bench::new();
+    let json = ["--format", "json"];
+    for what in [&["return_to_handler", "direct_1", "--sample", "1"][..], &["bug:F1", "bug:c1", "bug:E1", "bug:A1"]] {
+        let run = [&["mutate"], what].concat();
+        for k in ["1", "2", "3"] {
+            b.ok(&[&run[..], &json, &["--partition", &format!("{k}/3"), "-o", &format!("{k}.json")]].concat());
+        }
+        let merge = ["report", "merge", "3.json", "1.json", "2.json"];
+        assert_eq!(b.ok(&[&merge[..], &json].concat()), b.ok(&[&run[..], &json].concat()));
+        assert_eq!(b.ok(&merge), b.ok(&run));
+    }
+    let merge = ["report", "merge", "1.json", "2.json", "3.json"];
+    b.refuses(&[&merge[..], &["3.json"]].concat(), &["3.json: ", " is in 3.json too"]);
+    b.refuses(&merge[..4], &["no report has mutant number ", " of 5, ", "all partitions together"]);
+    b.refuses(&[&merge[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human or json"]);
+    b.refuses(&[&merge[..], &["--strict"]].concat(), &["of `mutate`", "--strict"]);
+    for (more, part) in [(["--seed", "2"], "seed 2"), (["--arch", "x86_64"], "--arch x86_64")] {
+        b.ok(&[&["mutate", "bug:F1", "-o", "other.json"], &json[..], &more].concat());
+        b.refuses(&["report", "merge", "1.json", "other.json"], &["other.json: ", part, "but 1.json: 5 mutants"]);
+    }
+    b.ok(&["check", "direct_1", "--arch=riscv64", "--function=args1", "--format=json", "-o", "check.json"]);
+    b.refuses(&["report", "merge", "1.json", "check.json"], &["check.json is a report of `check`, 1.json of `mutate`"]);
+    let text = std::fs::read_to_string(b.path("1.json")).unwrap();
+    std::fs::write(b.path("other.json"), text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    b.refuses(&["report", "merge", "other.json"], &["other.json: a report of version 2", "valid: 1"]);
+    // One that survives fails the merged run too, and is told with its diff.
+    let survived = text.replace("\"outcome\": \"killed\"", "\"outcome\": \"survived\"");
+    std::fs::write(b.path("1.json"), survived).unwrap();
+    assert!(b.ends(1, &merge).contains("  tramptool mutate bug:"));
+}
+
 #[test]
 fn bad_requests_are_refused() {
     let b = Bench::new();

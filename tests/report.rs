@@ -115,6 +115,11 @@ fn the_schemas_describe_what_is_written_and_read() {
         value["results"][0]["verdict"] = "perhaps".into();
         assert!(!report.is_valid(&value));
     }
+    let mut value = json(&b.ok(&["mutate", "bug:F1", "--format", "json"]));
+    let mutants = validator("mutants");
+    assert_eq!(mutants.iter_errors(&value).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
+    value["results"][0]["outcome"] = "perhaps".into();
+    assert!(!mutants.is_valid(&value) && !report.is_valid(&value));
     let contract = validator("contract");
     for (name, text) in tramptool::contracts::CONTRACTS.iter().copied().chain([("t.toml", CONTRACT)]) {
         let table: toml::Table = text.parse().unwrap();

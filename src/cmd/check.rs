@@ -93,14 +93,14 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
     if args.list_clauses {
         return ui.out(explain::list()?).map(|()| DONE);
     }
-    args.report.finish(ui, || {
+    args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.
         let expectations = args.expect.as_deref().map(expectations).transpose()?;
         let mut document = examine(args)?;
         if let Some(expectations) = expectations {
             expectations.apply(&mut document.report);
         }
-        Ok(document)
+        args.report.deliver(document, ui)
     })
 }
 

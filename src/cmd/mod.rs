@@ -58,7 +58,7 @@ enum Command {
     Check(check::CheckArgs),
     /// Write a first contract for a trampoline that others wrote
     Contract(contract::ContractCommand),
-    /// Put reports of `check` together, print the schemas of reports and contracts
+    /// Put reports of `check` or `mutate` together, print the schemas of reports and contracts
     Report(report::ReportCommand),
     /// Explain a property: what it means, the bug behind it, how it is decided
     Explain(explain::ExplainArgs),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::mutate::Operator;
-use tramptool::mutate::{Bug, Candidate, Ground, Judged, Outcome, Report, judge, named, sample, table};
+use tramptool::mutate::{Candidate, Ground, Outcome, Report, judge, named, sample};
 use tramptool::report::Partition;
 use tramptool::request::parse_u64;
 
@@ -75,27 +75,34 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let results = match (bugs.is_empty(), names.is_empty()) {
+    let report = match (bugs.is_empty(), names.is_empty()) {
         (true, _) => faults(args)?,
         (false, true) => corpus(args, &bugs)?,
         (false, false) => return Err(Error::new("bugs and trampolines are given; valid: one or the other")),
     };
-    let report = Report::new(results, args.seed);
-    let text = match args.format {
-        Format::Json => tramptool::report::json(&report)?,
+    deliver(&report, args.format, args.output.as_deref(), ui)
+}
+
+/// Write a report. Returns the exit code.
+///
+/// # Errors
+/// It cannot be written.
+pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) -> Result<u8> {
+    let text = match format {
+        Format::Json => tramptool::report::json(report)?,
         Format::Human => {
             let plain = Ui::plain();
-            render(&report, if args.output.is_some() { &plain } else { ui })
+            render(report, if output.is_some() { &plain } else { ui })
         }
     };
-    super::output::report(text, args.output.as_deref(), ui)?;
+    super::output::report(text, output, ui)?;
     Ok(u8::from(report.survivors().next().is_some()))
 }
 
 /// What the names of bugs begin with.
 const BUG: &str = "bug:";
 
-fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
+fn faults(args: &MutateArgs) -> Result<Report> {
     let grounds = tramptool::request::backends(&args.arch)?
         .into_iter()
         .map(|b| ground(args, b.facts().name, &args.set))
@@ -106,6 +113,24 @@ fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
     for ground in &grounds {
         candidates.extend(ground.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
     }
+    judged(args, candidates)
+}
+
+fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
+    let mut bugs = Vec::new();
+    for name in wanted {
+        bugs.extend(tramptool::mutate::bugs(&name[BUG.len()..])?);
+    }
+    let grounds = bugs.iter().map(|bug| ground(args, &bug.arch, &bug.set)).collect::<Result<Vec<_>>>()?;
+    let mut candidates = Vec::new();
+    for (bug, ground) in bugs.into_iter().zip(&grounds) {
+        candidates.extend(bug.rebuilt(ground)?);
+    }
+    judged(args, candidates)
+}
+
+/// Run what the arguments select of these.
+fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     if let Some(only) = &args.only {
         candidates.retain(|c| named(only, &c.mutant));
         if candidates.is_empty() {
@@ -113,33 +138,27 @@ fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
             return Err(Error::unknown("mutant of these trampolines", only, valid));
         }
     }
-    select(args, &mut candidates);
-    super::ui::with_progress(|progress| judge(&candidates, None, args.seed, progress))
+    if let Some(n) = args.sample {
+        sample(&mut candidates, n, args.seed);
+    }
+    let report = Report::empty(args.seed, request(args), candidates.len(), args.partition);
+    let mut candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
+    if let Some(partition) = args.partition {
+        candidates.retain(|(_, c)| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
+    }
+    let results = super::ui::with_progress(|progress| judge(&candidates, args.seed, progress))?;
+    Ok(report.with(results))
 }
 
-fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Vec<Judged>> {
-    let known = &table()?.bug;
-    let mut results = Vec::new();
-    for name in wanted {
-        let id = &name[BUG.len()..];
-        let bugs: Vec<&'static Bug> = known.iter().filter(|b| id == "all" || b.id.eq_ignore_ascii_case(id)).collect();
-        if bugs.is_empty() {
-            return Err(Error::unknown("bug", id, known.iter().map(|b| b.id.as_str()).chain(["all"])));
-        }
-        for bug in bugs {
-            let ground = ground(args, &bug.arch, &bug.set)?;
-            let mut candidates = ground.mutants(|name| name == bug.trampoline)?;
-            candidates.retain(|c| bug.is(c));
-            if candidates.is_empty() {
-                return Err(Error::new(format!(
-                    "src/mutants.toml: bug {}: {} has no mutant {}; see `tramptool mutate {} --arch {}`",
-                    bug.id, bug.trampoline, bug.operator, bug.trampoline, bug.arch
-                )));
-            }
-            results.extend(judge(&candidates, Some(bug), args.seed, &|_, _| {})?);
-        }
-    }
-    Ok(results)
+/// The arguments that say what to run; not with which seed, nor which share of it.
+fn request(args: &MutateArgs) -> String {
+    let mut text = "tramptool mutate".to_owned();
+    args.trampolines.iter().for_each(|name| text += &format!(" {name}"));
+    text += &format!(" --arch {}", args.arch);
+    args.set.iter().for_each(|set| text += &format!(" --set {set}"));
+    args.only.iter().for_each(|only| text += &format!(" --only '{only}'"));
+    args.sample.iter().for_each(|n| text += &format!(" --sample {n}"));
+    text
 }
 
 fn ground(args: &MutateArgs, arch: &str, set: &[String]) -> Result<Ground> {
@@ -152,15 +171,6 @@ fn ground(args: &MutateArgs, arch: &str, set: &[String]) -> Result<Ground> {
         chosen += &format!(" --set {name}={value}");
     }
     Ground::new(backend, target, chosen)
-}
-
-fn select(args: &MutateArgs, candidates: &mut Vec<Candidate>) {
-    if let Some(n) = args.sample {
-        sample(candidates, n, args.seed);
-    }
-    if let Some(partition) = args.partition {
-        candidates.retain(|c| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
-    }
 }
 
 /// The report as text.
@@ -178,7 +188,7 @@ fn percent(killed: usize, of: usize) -> String {
 
 fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     for judged in report.survivors() {
-        let what = match judged.bug {
+        let what = match &judged.bug {
             Some((id, property)) => format!("bug:{id}, to be noticed by {property}, "),
             None => String::new(),
         };
@@ -198,7 +208,7 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     }
     table_of_scores(report, ui, out)?;
     let bugs: BTreeMap<&str, bool> = report.results.iter().fold(BTreeMap::new(), |mut bugs, j| {
-        if let Some((id, _)) = j.bug {
+        if let Some((id, _)) = &j.bug {
             *bugs.entry(id).or_insert(true) &= j.outcome == Outcome::Killed;
         }
         bugs
@@ -222,7 +232,7 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
 fn table_of_scores(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     let all = tramptool::BACKENDS.iter().map(|b| b.facts().name);
     let arches: Vec<&str> = all.filter(|arch| report.scores.iter().any(|s| s.arch == *arch)).collect();
-    let mut operators: Vec<&str> = report.scores.iter().map(|s| s.operator).collect();
+    let mut operators: Vec<&str> = report.scores.iter().map(|s| s.operator.as_str()).collect();
     operators.dedup();
     let mut title = format!("{:23}", "killed of mutants");
     arches.iter().for_each(|arch| title += &format!("{arch:>11}"));
