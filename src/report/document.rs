@@ -49,7 +49,8 @@ impl SuiteName {
         SuiteName { arch: suite.backend.facts().name.to_owned(), options: suite.options.clone() }
     }
 
-    fn of_row(row: &Row) -> SuiteName {
+    /// The name of the suite that `row` is of.
+    pub fn of_row(row: &Row) -> SuiteName {
         SuiteName { arch: row.arch.clone(), options: row.options.clone() }
     }
 }
