@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::report::Partition;
-use crate::suite;
+use crate::{request, suite};
 
 /// One architecture under one set of options.
 pub struct Ground {
@@ -32,12 +32,15 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Everything that `target` has; `chosen` are the arguments that say so.
+    /// Everything that `backend` has with these options and numbers.
     ///
     /// # Errors
     /// What generation refuses.
-    pub fn new(backend: &'static dyn Backend, target: Target, chosen: String) -> Result<Ground> {
+    pub fn new(backend: &'static dyn Backend, settings: &[(&str, &str)]) -> Result<Ground> {
+        let target = request::target(backend, settings)?;
         let suite = suite::suite(backend, &target)?;
+        let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
+        let chosen = format!(" --arch {}{set}", backend.facts().name);
         Ok(Ground { trampolines: suite::trampolines(&target), backend, target, suite, chosen })
     }
 
@@ -405,6 +408,9 @@ impl Known {
     }
 }
 
+/// What the names of bugs begin with.
+pub const BUG: &str = "bug:";
+
 /// The bugs called `id`, which may be `all`.
 ///
 /// # Errors
@@ -413,12 +419,22 @@ pub fn bugs(id: &str) -> Result<Vec<&'static Bug>> {
     let known = &table()?.bug;
     let found: Vec<&Bug> = known.iter().filter(|b| id == "all" || b.id.eq_ignore_ascii_case(id)).collect();
     if found.is_empty() {
-        return Err(Error::unknown("bug", id, known.iter().map(|b| b.id.as_str()).chain(["all"])));
+        let ids: BTreeSet<&str> = known.iter().map(|b| b.id.as_str()).collect();
+        return Err(Error::unknown("bug", id, ids.into_iter().chain(["all"])));
     }
     Ok(found)
 }
 
 impl Bug {
+    /// Where it is rebuilt.
+    ///
+    /// # Errors
+    /// The table is out of date.
+    pub fn ground(&self) -> Result<Ground> {
+        let settings = self.set.iter().map(|s| request::setting(s)).collect::<Result<Vec<_>>>()?;
+        Ground::new(crate::backend(&self.arch)?, &settings)
+    }
+
     /// The mutants on `ground` that are this bug.
     ///
     /// # Errors

@@ -47,6 +47,27 @@ fn every_bug_is_noticed_by_its_property() {
         let noticed = |r: &Value| r["clauses"].as_array().unwrap().iter().any(|c| *c == bug.property.as_str());
         assert!(rebuilt.clone().count() > 0 && rebuilt.clone().all(noticed), "{}", bug.id);
     }
+    // A bug's page has what the table says, the fault as `mutate` makes it, and the command that runs it.
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let list = b.ok(&["explain", "bug:all"]);
+    assert_eq!(list.lines().count(), bugs.len());
+    for bug in bugs {
+        assert!(list.contains(&format!("bug:{} ({}, {} ", bug.id, bug.property, bug.arch)), "{list}");
+        let page = b.ok(&["explain", &format!("bug:{}", bug.id.to_lowercase())]);
+        assert!(page.lines().all(|l| l.chars().count() <= 100), "{page}");
+        let page = one_line(&page);
+        let run = format!("How to run it tramptool mutate bug:{}", bug.id);
+        for part in [&bug.about, &run, &format!("tramptool explain {}", bug.property), &bug.set.join(" ")] {
+            assert!(page.contains(part.as_str()), "no {part:?} in {page}");
+        }
+        for result in results.iter().filter(|r| r["bug"][0] == bug.id.as_str()) {
+            let diff = result["diff"].as_array().unwrap().iter().map(|l| l.as_str().unwrap());
+            for line in diff.chain([result["mutant"].as_str().unwrap()]) {
+                assert!(page.contains(&one_line(line)), "no {line:?} in {page}");
+            }
+        }
+    }
+    b.refuses(&["explain", "bug:Z9"], &["unknown bug 'Z9'", "A1, A4", "all"]);
     assert!(b.ok(&["mutate", "bug:f1"]).contains("noticed by their property, 1 of 1: F1"));
     b.refuses(&["mutate", "bug:Z9"], &["unknown bug 'Z9'", "A1", "all"]);
 }

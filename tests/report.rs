@@ -229,6 +229,8 @@ fn every_property_has_its_page() {
         assert!(checked.is_none_or(|c| page.starts_with(&format!("{name}: {}\n", c.about()))), "{page}");
         assert!(page.lines().all(|l| l.chars().count() <= 100), "{page}");
     }
+    assert!(b.ok(&["explain", "P9"]).contains("  bug:F1 (P9, arm64 ftrace_stub_direct_tramp): the stub went back"));
+    assert!(!b.ok(&["explain", "coverage"]).contains("bug:"));
     b.refuses(&["explain", "P24"], &["unknown clause 'P24'", "P1, P2", "coverage"]);
 }
 

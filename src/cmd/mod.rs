@@ -60,7 +60,7 @@ enum Command {
     Contract(contract::ContractCommand),
     /// Put reports of `check` or `mutate` together, print the schemas of reports and contracts
     Report(report::ReportCommand),
-    /// Explain a property: what it means, the bug behind it, how it is decided
+    /// Explain a property or a bug: what it means or what happened, and how it is decided
     Explain(explain::ExplainArgs),
     /// Inject faults and see whether the checks notice
     Mutate(mutate::MutateArgs),

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::error::{Error, Result};
+use codegen::isa::Backend;
 use codegen::mutate::Operator;
-use tramptool::mutate::{Candidate, Ground, Outcome, Report, judge, named, sample};
+use tramptool::mutate::{BUG, Candidate, Ground, Outcome, Report, judge, named, sample};
 use tramptool::report::Partition;
 use tramptool::request::parse_u64;
 
@@ -99,14 +100,9 @@ pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) 
     Ok(u8::from(report.survivors().next().is_some()))
 }
 
-/// What the names of bugs begin with.
-const BUG: &str = "bug:";
-
 fn faults(args: &MutateArgs) -> Result<Report> {
-    let grounds = tramptool::request::backends(&args.arch)?
-        .into_iter()
-        .map(|b| ground(args, b.facts().name, &args.set))
-        .collect::<Result<Vec<_>>>()?;
+    let grounds =
+        tramptool::request::backends(&args.arch)?.into_iter().map(|b| ground(args, b)).collect::<Result<Vec<_>>>()?;
     let known = grounds.iter().flat_map(Ground::trampolines);
     let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
@@ -121,7 +117,7 @@ fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
     for name in wanted {
         bugs.extend(tramptool::mutate::bugs(&name[BUG.len()..])?);
     }
-    let grounds = bugs.iter().map(|bug| ground(args, &bug.arch, &bug.set)).collect::<Result<Vec<_>>>()?;
+    let grounds = bugs.iter().map(|bug| bug.ground()).collect::<Result<Vec<_>>>()?;
     let mut candidates = Vec::new();
     for (bug, ground) in bugs.into_iter().zip(&grounds) {
         candidates.extend(bug.rebuilt(ground)?);
@@ -161,16 +157,12 @@ fn request(args: &MutateArgs) -> String {
     text
 }
 
-fn ground(args: &MutateArgs, arch: &str, set: &[String]) -> Result<Ground> {
-    let backend = tramptool::backend(arch)?;
-    let settings = set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
-    let settings = tramptool::request::settings_of(backend, &tramptool::request::backends(&args.arch)?, &settings);
-    let target = tramptool::request::target(backend, &settings)?;
-    let mut chosen = format!(" --arch {}", backend.facts().name);
-    for (name, value) in &settings {
-        chosen += &format!(" --set {name}={value}");
-    }
-    Ground::new(backend, target, chosen)
+fn ground(args: &MutateArgs, backend: &'static dyn Backend) -> Result<Ground> {
+    let settings = args.set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    Ground::new(
+        backend,
+        &tramptool::request::settings_of(backend, &tramptool::request::backends(&args.arch)?, &settings),
+    )
 }
 
 /// The report as text.
