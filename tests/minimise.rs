@@ -164,7 +164,8 @@ fn the_fewest_options_are_changed() {
     assert_eq!(failing.len(), 4);
     for row in failing {
         let [failure] = &row.failures[..] else { panic!("{row:?}") };
-        let fewest = tramptool::suite::settings(&backend.target(Choices::default().with(2, 1)));
+        let fewest = tramptool::suite::settings(backend, &backend.target(Choices::default().with(2, 1)));
+        let fewest = fewest.join(" --set ");
         assert!(failure.replay.contains(&format!("{fewest} --fixture")), "{}", failure.replay);
         assert!(failure.replay.contains("--function args1 --situation plain"), "{}", failure.replay);
     }
