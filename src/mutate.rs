@@ -14,9 +14,11 @@ use codegen::spec::Kind;
 use codegen::target::Target;
 use emu_tests::{Clause, Filter, Progress, Suite, Verdict};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::suite;
+use crate::report::Partition;
+use crate::{request, suite};
 
 /// One architecture under one set of options.
 pub struct Ground {
@@ -30,12 +32,15 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Everything that `target` has; `chosen` are the arguments that say so.
+    /// Everything that `backend` has with these options and numbers.
     ///
     /// # Errors
     /// What generation refuses.
-    pub fn new(backend: &'static dyn Backend, target: Target, chosen: String) -> Result<Ground> {
+    pub fn new(backend: &'static dyn Backend, settings: &[(&str, &str)]) -> Result<Ground> {
+        let target = request::target(backend, settings)?;
         let suite = suite::suite(backend, &target)?;
+        let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
+        let chosen = format!(" --arch {}{set}", backend.facts().name);
         Ok(Ground { trampolines: suite::trampolines(&target), backend, target, suite, chosen })
     }
 
@@ -57,7 +62,7 @@ impl Ground {
         let mut all = Vec::new();
         for (which, spec) in suite::specs(&self.trampolines).iter().enumerate().filter(|(_, s)| wanted(s.name)) {
             let mutants = self.backend.mutants(spec, &self.target)?;
-            all.extend(mutants.into_iter().map(|mutant| Candidate { ground: self, which, mutant }));
+            all.extend(mutants.into_iter().map(|mutant| Candidate { ground: self, which, mutant, bug: None }));
         }
         Ok(all)
     }
@@ -69,6 +74,8 @@ pub struct Candidate<'g> {
     which: usize,
     /// The fault.
     pub mutant: Mutant,
+    /// The bug of the corpus that it rebuilds. Then every case is run, and its property must be among those that fail.
+    pub bug: Option<&'static Bug>,
 }
 
 impl Candidate<'_> {
@@ -83,7 +90,8 @@ impl Candidate<'_> {
     }
 
     /// The clauses that fail: those of the first failing case, or of all.
-    fn clauses(&self, seed: u64, first_failure: bool) -> Result<Vec<&'static str>> {
+    fn clauses(&self, seed: u64) -> Result<Vec<&'static str>> {
+        let first_failure = self.bug.is_none();
         let Ground { backend, target, trampolines, suite, .. } = self.ground;
         let specs = suite::specs(trampolines);
         let object = obj::write(&backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target)?;
@@ -135,7 +143,7 @@ const LINKER: &str = "link";
 const QUICK: &str = "args3";
 
 /// What became of a mutant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// A clause failed.
@@ -147,14 +155,16 @@ pub enum Outcome {
 }
 
 /// A mutant that was run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
+    /// Its place in the whole run, from 0.
+    pub number: usize,
     /// The architecture.
-    pub arch: &'static str,
+    pub arch: String,
     /// The trampoline.
     pub trampoline: String,
     /// The operator.
-    pub operator: &'static str,
+    pub operator: String,
     /// Operator, operand and offset.
     pub mutant: String,
     /// The changed lines.
@@ -162,24 +172,24 @@ pub struct Judged {
     /// What became of it.
     pub outcome: Outcome,
     /// The clauses that failed in the first case that failed; for a bug of the corpus, in all cases.
-    pub clauses: Vec<&'static str>,
+    pub clauses: Vec<String>,
     /// Why it survives, if that is known.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: &'static str,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// The bug of the corpus that it rebuilds, and the property that must notice.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bug: Option<(&'static str, &'static str)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bug: Option<(String, String)>,
     /// The command that runs exactly this one.
     pub replay: String,
 }
 
 /// How the mutants of one operator on one architecture fared.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
     /// The architecture.
-    pub arch: &'static str,
+    pub arch: String,
     /// The operator.
-    pub operator: &'static str,
+    pub operator: String,
     /// Mutants run.
     pub mutants: usize,
     /// Of these, equivalent to the original.
@@ -187,16 +197,26 @@ pub struct Score {
     /// Of these, noticed.
     pub killed: usize,
     /// How often each clause was among those that noticed.
-    pub by: BTreeMap<&'static str, usize>,
+    pub by: BTreeMap<String, usize>,
 }
 
 /// Everything that a run found.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "tramptool mutants")]
 pub struct Report {
     /// The format's version.
     pub version: u32,
     /// The seed of all random values and of the sample.
     pub seed: u64,
+    /// The engine and its version.
+    pub engine: String,
+    /// What was asked for, as arguments; shares of one run agree in it.
+    pub request: String,
+    /// Mutants that were asked for, also those that other partitions run.
+    pub whole: usize,
+    /// Which share this is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
     /// Mutants run.
     pub mutants: usize,
     /// Of these, equivalent to the original.
@@ -210,34 +230,86 @@ pub struct Report {
 }
 
 impl Report {
-    /// Sum up.
-    pub fn new(results: Vec<Judged>, seed: u64) -> Report {
+    /// The version of the format: it changes when a field goes or gets another meaning, not when one is added.
+    pub const VERSION: u32 = 1;
+
+    /// A report before anything was run.
+    pub fn empty(seed: u64, request: String, whole: usize, partition: Option<Partition>) -> Report {
+        Report {
+            version: Report::VERSION,
+            seed,
+            engine: emu_tests::Report::empty(seed).engine,
+            request,
+            whole,
+            partition,
+            mutants: 0,
+            equivalent: 0,
+            killed: 0,
+            scores: Vec::new(),
+            results: Vec::new(),
+        }
+    }
+
+    /// With these results, summed up.
+    #[must_use]
+    pub fn with(self, results: Vec<Judged>) -> Report {
         let mut scores: Vec<Score> = Vec::new();
         let order = |name: &str| Operator::ALL.iter().position(|o| o.name() == name);
         for judged in &results {
-            let same = |s: &Score| (s.arch, s.operator) == (judged.arch, judged.operator);
+            let same = |s: &Score| (&s.arch, &s.operator) == (&judged.arch, &judged.operator);
             let i = scores.iter().position(same).unwrap_or_else(|| {
-                scores.push(Score { arch: judged.arch, operator: judged.operator, ..Score::default() });
+                let (arch, operator) = (judged.arch.clone(), judged.operator.clone());
+                scores.push(Score { arch, operator, ..Score::default() });
                 scores.len() - 1
             });
             scores[i].mutants += 1;
             scores[i].equivalent += usize::from(judged.outcome == Outcome::Equivalent);
             scores[i].killed += usize::from(judged.outcome == Outcome::Killed);
             for clause in &judged.clauses {
-                *scores[i].by.entry(clause).or_default() += 1;
+                *scores[i].by.entry(clause.clone()).or_default() += 1;
             }
         }
-        scores.sort_by_key(|s| order(s.operator));
+        scores.sort_by_key(|s| order(&s.operator));
         let sum = |of: fn(&Score) -> usize| scores.iter().map(of).sum();
-        Report {
-            version: 1,
-            seed,
-            mutants: results.len(),
-            equivalent: sum(|s| s.equivalent),
-            killed: sum(|s| s.killed),
-            scores,
-            results,
+        let (equivalent, killed) = (sum(|s| s.equivalent), sum(|s| s.killed));
+        Report { mutants: results.len(), equivalent, killed, scores, results, ..self }
+    }
+
+    /// Put together what was run apart; the result is that of one run. Each report comes with its name, for messages.
+    ///
+    /// # Errors
+    /// They are not parts of one whole: something else was asked for, or a mutant was run twice, or by nobody.
+    pub fn merge(parts: &[(String, Report)]) -> Result<Report> {
+        let Some((first, whole)) = parts.first() else {
+            return Err(Error::new("nothing to merge; valid: one report or more"));
+        };
+        let mut all: BTreeMap<usize, (&Judged, &str)> = BTreeMap::new();
+        for (name, part) in parts {
+            let (ours, theirs) = (whole.asked(), part.asked());
+            if ours != theirs {
+                return Err(Error::new(format!("{name}: {theirs}, but {first}: {ours}; valid: reports of one run")));
+            }
+            for judged in &part.results {
+                if let Some((_, other)) = all.insert(judged.number, (judged, name)) {
+                    let what = format!("{} {} {}", judged.arch, judged.trampoline, judged.mutant);
+                    return Err(Error::new(format!(
+                        "{name}: {what} is in {other} too; valid: each mutant in one report"
+                    )));
+                }
+            }
         }
+        if let Some(n) = (0..whole.whole).find(|n| !all.contains_key(n)) {
+            let of = whole.whole;
+            return Err(Error::new(format!(
+                "no report has mutant number {n} of {of}, from 0; valid: the reports of all partitions together"
+            )));
+        }
+        let results = all.into_values().map(|(judged, _)| judged.clone()).collect();
+        Ok(Report { partition: None, ..whole.clone() }.with(results))
+    }
+
+    fn asked(&self) -> String {
+        format!("{} mutants of `{}`, seed {}, {}", self.whole, self.request, self.seed, self.engine)
     }
 
     /// Those that nothing noticed and something could.
@@ -337,14 +409,48 @@ impl Known {
     }
 }
 
+/// What the names of bugs begin with.
+pub const BUG: &str = "bug:";
+
+/// The bugs called `id`, which may be `all`.
+///
+/// # Errors
+/// There is none of that name.
+pub fn bugs(id: &str) -> Result<Vec<&'static Bug>> {
+    let known = &table()?.bug;
+    let found: Vec<&Bug> = known.iter().filter(|b| id == "all" || b.id.eq_ignore_ascii_case(id)).collect();
+    if found.is_empty() {
+        let ids: BTreeSet<&str> = known.iter().map(|b| b.id.as_str()).collect();
+        return Err(Error::unknown("bug", id, ids.into_iter().chain(["all"])));
+    }
+    Ok(found)
+}
+
 impl Bug {
-    /// Is this mutant the bug?
-    pub fn is(&self, candidate: &Candidate) -> bool {
-        let mutant = &candidate.mutant;
-        candidate.arch() == self.arch
-            && candidate.trampoline() == self.trampoline
-            && named(&self.operator, mutant)
-            && mutant.diff.iter().any(|line| line.contains(&self.line))
+    /// Where it is rebuilt.
+    ///
+    /// # Errors
+    /// The table is out of date.
+    pub fn ground(&self) -> Result<Ground> {
+        let settings = self.set.iter().map(|s| request::setting(s)).collect::<Result<Vec<_>>>()?;
+        Ground::new(crate::backend(&self.arch)?, &settings)
+    }
+
+    /// The mutants on `ground` that are this bug.
+    ///
+    /// # Errors
+    /// There is none: the table is out of date.
+    pub fn rebuilt<'g>(&'static self, ground: &'g Ground) -> Result<Vec<Candidate<'g>>> {
+        let mut candidates = ground.mutants(|name| name == self.trampoline)?;
+        candidates.retain(|c| named(&self.operator, &c.mutant) && c.mutant.diff.iter().any(|l| l.contains(&self.line)));
+        if candidates.is_empty() {
+            return Err(Error::new(format!(
+                "src/mutants.toml: bug {}: {} has no mutant {}; see `tramptool mutate {} --arch {}`",
+                self.id, self.trampoline, self.operator, self.trampoline, self.arch
+            )));
+        }
+        candidates.iter_mut().for_each(|c| c.bug = Some(self));
+        Ok(candidates)
     }
 }
 
@@ -366,28 +472,23 @@ pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
     candidates.retain(|c| classes[&(c.arch(), c.mutant.operator)].contains(&rank(c)));
 }
 
-/// Run mutants. With `bug`, every case of each is run, and its property must be among those that fail.
+/// Run mutants, of which each comes with its number in the whole run.
 ///
 /// # Errors
 /// A mutant that cannot be put before the judge.
-pub fn judge(
-    candidates: &[Candidate],
-    bug: Option<&'static Bug>,
-    seed: u64,
-    progress: Progress,
-) -> Result<Vec<Judged>> {
+pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -> Result<Vec<Judged>> {
     let table = table()?;
     let (done, all) = (AtomicU64::new(0), candidates.len() as u64);
-    let judge = |c: &Candidate| -> Result<Judged> {
-        let clauses = c.clauses(seed, bug.is_none())?;
+    let judge = |(number, c): &(usize, Candidate)| -> Result<Judged> {
+        let clauses = c.clauses(seed)?;
         let known = |list: &'static [Known]| list.iter().find(|k| k.describes(c)).map(|k| k.reason.as_str());
-        let noticed = bug.map_or(!clauses.is_empty(), |b| clauses.contains(&b.property.as_str()));
+        let noticed = c.bug.map_or(!clauses.is_empty(), |b| clauses.contains(&b.property.as_str()));
         let (outcome, reason) = match (noticed, known(&table.equivalent)) {
             (true, _) => (Outcome::Killed, ""),
             (false, Some(reason)) => (Outcome::Equivalent, reason),
             (false, None) => (Outcome::Survived, known(&table.gap).unwrap_or("")),
         };
-        let replay = match bug {
+        let replay = match c.bug {
             Some(bug) => format!("tramptool mutate bug:{} --seed {seed}", bug.id),
             None => {
                 format!("tramptool mutate {}{} --only '{}' --seed {seed}", c.trampoline(), c.ground.chosen, c.mutant)
@@ -395,15 +496,16 @@ pub fn judge(
         };
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         Ok(Judged {
-            arch: c.arch(),
+            number: *number,
+            arch: c.arch().to_owned(),
             trampoline: c.trampoline().to_owned(),
-            operator: c.mutant.operator.name(),
+            operator: c.mutant.operator.name().to_owned(),
             mutant: c.mutant.to_string(),
             diff: c.mutant.diff.clone(),
             outcome,
-            clauses,
-            reason,
-            bug: bug.map(|b| (b.id.as_str(), b.property.as_str())),
+            clauses: clauses.into_iter().map(str::to_owned).collect(),
+            reason: reason.to_owned(),
+            bug: c.bug.map(|b| (b.id.clone(), b.property.clone())),
             replay,
         })
     };

@@ -29,11 +29,26 @@ pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
     trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: CALLEE }).collect()
 }
 
-/// The options of `target` as arguments on the command line, each after a blank.
-pub fn settings(target: &Target) -> String {
-    let options = target.facts.options;
-    let set = options.iter().enumerate().map(|(i, o)| format!(" --set {}={}", o.name, o.values[target.choices.get(i)]));
-    set.collect()
+/// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.
+pub fn settings(backend: &dyn Backend, target: &Target) -> Vec<String> {
+    let options = target.facts.options.iter().enumerate();
+    let options = options.map(|(i, o)| format!("{}={}", o.name, o.values[target.choices.get(i)]));
+    let profile = backend.target(target.choices);
+    let changed = target.symbols().into_iter().filter(|s| target.value(s) != profile.value(s));
+    options.chain(changed.filter_map(|s| Some(format!("{s}={}", target.value(s)?)))).collect()
+}
+
+/// The command that writes the text of a trampoline of [`specs`].
+pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
+    let what = match spec.kind {
+        Kind::Direct(Direct { args, ip }) => {
+            let ip = if ip { " --ip" } else { "" };
+            format!("direct --args {args}{ip} --call {} --name {}", spec.callee, spec.name)
+        }
+        _ => spec.name.to_owned(),
+    };
+    let set: String = settings(backend, target).iter().map(|s| format!(" --set {s}")).collect();
+    format!("tramptool gen {what} --arch {}{set}", target.facts.name)
 }
 
 /// Generate everything for `target` and describe it for [`emu_tests::check`].
@@ -56,6 +71,7 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
             }
         }
     }
+    let settings = settings(backend, target);
     Ok(Suite {
         backend,
         objects: vec![("trampolines".to_owned(), object)],
@@ -63,8 +79,12 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
         contracts,
         slots,
         stubs: false,
-        options: target.choices.describe(target.facts.options),
-        replay: format!("tramptool check TRAMPOLINE --arch {}{}", target.facts.name, settings(target)),
+        options: settings.join(" "),
+        replay: format!(
+            "tramptool check TRAMPOLINE --arch {}{}",
+            target.facts.name,
+            settings.iter().map(|s| format!(" --set {s}")).collect::<String>()
+        ),
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
         notes,
         poke: BY_THE_BACKEND,

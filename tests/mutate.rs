@@ -47,6 +47,27 @@ fn every_bug_is_noticed_by_its_property() {
         let noticed = |r: &Value| r["clauses"].as_array().unwrap().iter().any(|c| *c == bug.property.as_str());
         assert!(rebuilt.clone().count() > 0 && rebuilt.clone().all(noticed), "{}", bug.id);
     }
+    // A bug's page has what the table says, the fault as `mutate` makes it, and the command that runs it.
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let list = b.ok(&["explain", "bug:all"]);
+    assert_eq!(list.lines().count(), bugs.len());
+    for bug in bugs {
+        assert!(list.contains(&format!("bug:{} ({}, {} ", bug.id, bug.property, bug.arch)), "{list}");
+        let page = b.ok(&["explain", &format!("bug:{}", bug.id.to_lowercase())]);
+        assert!(page.lines().all(|l| l.chars().count() <= 100), "{page}");
+        let page = one_line(&page);
+        let run = format!("How to run it tramptool mutate bug:{}", bug.id);
+        for part in [&bug.about, &run, &format!("tramptool explain {}", bug.property), &bug.set.join(" ")] {
+            assert!(page.contains(part.as_str()), "no {part:?} in {page}");
+        }
+        for result in results.iter().filter(|r| r["bug"][0] == bug.id.as_str()) {
+            let diff = result["diff"].as_array().unwrap().iter().map(|l| l.as_str().unwrap());
+            for line in diff.chain([result["mutant"].as_str().unwrap()]) {
+                assert!(page.contains(&one_line(line)), "no {line:?} in {page}");
+            }
+        }
+    }
+    b.refuses(&["explain", "bug:Z9"], &["unknown bug 'Z9'", "A1, A4", "all"]);
     assert!(b.ok(&["mutate", "bug:f1"]).contains("noticed by their property, 1 of 1: F1"));
     b.refuses(&["mutate", "bug:Z9"], &["unknown bug 'Z9'", "A1", "all"]);
 }
@@ -74,6 +95,40 @@ fn samples_and_shares() {
         let operator = score["operator"].as_str().unwrap();
         assert!(whole.iter().any(|m| m.contains(operator)), "{operator}");
     }
+}
+
+/// What partitions of a run wrote is put together to what one run writes, in both formats; what is no whole is refused.
+#[test]
+fn merged_shares_are_the_whole() {
+    let b = Bench::new();
+    let json = ["--format", "json"];
+    for what in [&["return_to_handler", "direct_1", "--sample", "1"][..], &["bug:F1", "bug:c1", "bug:E1", "bug:A1"]] {
+        let run = [&["mutate"], what].concat();
+        for k in ["1", "2", "3"] {
+            b.ok(&[&run[..], &json, &["--partition", &format!("{k}/3"), "-o", &format!("{k}.json")]].concat());
+        }
+        let merge = ["report", "merge", "3.json", "1.json", "2.json"];
+        assert_eq!(b.ok(&[&merge[..], &json].concat()), b.ok(&[&run[..], &json].concat()));
+        assert_eq!(b.ok(&merge), b.ok(&run));
+    }
+    let merge = ["report", "merge", "1.json", "2.json", "3.json"];
+    b.refuses(&[&merge[..], &["3.json"]].concat(), &["3.json: ", " is in 3.json too"]);
+    b.refuses(&merge[..4], &["no report has mutant number ", " of 5, ", "all partitions together"]);
+    b.refuses(&[&merge[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human or json"]);
+    b.refuses(&[&merge[..], &["--strict"]].concat(), &["of `mutate`", "--strict"]);
+    for (more, part) in [(["--seed", "2"], "seed 2"), (["--arch", "x86_64"], "--arch x86_64")] {
+        b.ok(&[&["mutate", "bug:F1", "-o", "other.json"], &json[..], &more].concat());
+        b.refuses(&["report", "merge", "1.json", "other.json"], &["other.json: ", part, "but 1.json: 5 mutants"]);
+    }
+    b.ok(&["check", "direct_1", "--arch=riscv64", "--function=args1", "--format=json", "-o", "check.json"]);
+    b.refuses(&["report", "merge", "1.json", "check.json"], &["check.json is a report of `check`, 1.json of `mutate`"]);
+    let text = std::fs::read_to_string(b.path("1.json")).unwrap();
+    std::fs::write(b.path("other.json"), text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    b.refuses(&["report", "merge", "other.json"], &["other.json: a report of version 2", "valid: 1"]);
+    // One that survives fails the merged run too, and is told with its diff.
+    let survived = text.replace("\"outcome\": \"killed\"", "\"outcome\": \"survived\"");
+    std::fs::write(b.path("1.json"), survived).unwrap();
+    assert!(b.ends(1, &merge).contains("  tramptool mutate bug:"));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Reports: the formats tell the same, partitions make a whole, expectations and exit codes hold.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use emu_tests::Clause;
+use emu_tests::{Clause, Filter, check};
 use quick_junit::TestCaseStatus;
 use serde_json::Value;
+use tramptool::report::{Document, Format, Palette, Scope, Style, render};
 
 use common::{Bench, CONTRACT, kernel_cache};
 
@@ -82,6 +84,7 @@ fn formats_agree() {
         assert_eq!(skipped, deviates + skip);
 
         let sarif = json(&rendered("sarif"));
+        assert!(serde_json::from_value::<serde_sarif::sarif::Sarif>(sarif.clone()).is_ok());
         assert_eq!(sarif["version"], "2.1.0");
         let run = &sarif["runs"][0];
         let results = run["results"].as_array().unwrap();
@@ -90,18 +93,85 @@ fn formats_agree() {
         let told: usize = failing.map(|r| r["failures"].as_array().map_or(1, Vec::len)).sum();
         assert_eq!(errors.len(), told);
         for error in errors {
-            // The region is the line of the disassembly that the arrow points at.
+            // The region is the line of the disassembly that the arrow points at, and that has the place's offset.
             let place = &error["locations"][0]["physicalLocation"];
             let artifact = &run["artifacts"][place["artifactLocation"]["index"].as_u64().unwrap() as usize];
             let line = place["region"]["startLine"].as_u64().unwrap() as usize;
             let text = artifact["contents"]["text"].as_str().unwrap();
-            assert!(text.lines().nth(line - 1).unwrap().starts_with("=>"), "{text}");
+            let words: Vec<&str> = text.lines().nth(line - 1).unwrap().split_whitespace().collect();
+            let name = error["locations"][0]["logicalLocations"][0]["fullyQualifiedName"].as_str().unwrap();
+            assert!(words[0] == "=>" && name == format!("my_tramp+0x{}", words[1]), "{name}: {text}");
             assert_eq!(
                 run["tool"]["driver"]["rules"][error["ruleIndex"].as_u64().unwrap() as usize]["id"],
                 error["ruleId"]
             );
         }
     }
+}
+
+/// The region of a failure of a generated trampoline is the line of the `.S` that `gen` writes on which GNU as puts the
+/// instruction.
+#[test]
+fn a_failure_in_generated_text_is_on_its_line() {
+    let b = Bench::new();
+    let mut seen = 0;
+    for (arch, set, prefix) in [
+        ("x86_64", ("endbr", "off"), "x86_64-linux-gnu"),
+        ("arm64", ("FTRACE_OPS_DIRECT_CALL", "216"), "aarch64-linux-gnu"),
+        ("riscv64", ("rvc", "off"), "riscv64-linux-gnu"),
+    ] {
+        let backend = tramptool::backend(arch).unwrap();
+        let target = tramptool::request::target(backend, &[set]).unwrap();
+        let mut suite = tramptool::suite::suite(backend, &target).unwrap();
+        // More than they promise, so that there are failures.
+        for contract in &mut suite.contracts {
+            contract.kept = backend.facts().abi.caller_saved;
+            contract.stack_align = 64;
+        }
+        let report =
+            check(&[suite], &Filter { function: Some("args1".to_owned()), ..Filter::default() }, 1, &|_, _| {});
+        let scope = Scope { suites: Vec::new(), partition: None };
+        let style = Style { palette: Palette { colour: false }, verbose: false };
+        let sarif = render(&Document { report: report.unwrap(), scope }, Format::Sarif, style).unwrap();
+        let run = &json(&sarif)["runs"][0];
+        let artifacts = run["artifacts"].as_array().unwrap();
+        let lines: Vec<_> = artifacts.iter().map(|a| lines_by_offset(&b, prefix, a)).collect();
+        for artifact in artifacts {
+            let command = artifact["description"]["text"].as_str().unwrap();
+            let words: Vec<&str> = command.split(' ').skip(1).collect();
+            assert!(command.contains(&format!("--set {}={}", set.0, set.1)), "{command}");
+            assert_eq!(b.ok(&words), artifact["contents"]["text"].as_str().unwrap(), "{command}");
+        }
+        for location in run["results"].as_array().unwrap().iter().map(|r| &r["locations"][0]) {
+            let place = &location["physicalLocation"];
+            let Some(index) = place["artifactLocation"]["index"].as_u64() else { continue };
+            let line = place["region"]["startLine"].as_u64().unwrap();
+            let name = location["logicalLocations"][0]["fullyQualifiedName"].as_str().unwrap();
+            let (symbol, offset) = name.split_once("+0x").unwrap();
+            let uri = artifacts[index as usize]["location"]["uri"].as_str().unwrap();
+            assert!(uri.ends_with(&format!("/{symbol}.S")), "{name} in {uri}");
+            let offset = u64::from_str_radix(offset, 16).unwrap();
+            // Two instructions can be one line: auipc and jalr are `call`.
+            let (_, expected) = lines[index as usize].range(..=offset).next_back().unwrap();
+            assert_eq!(line, *expected, "{name} in {uri}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// The lines of an artifact by the offset where GNU as puts them, as its own listing says.
+fn lines_by_offset(b: &Bench, prefix: &str, artifact: &Value) -> BTreeMap<u64, u64> {
+    std::fs::write(b.path("a.S"), artifact["contents"]["text"].as_str().unwrap()).unwrap();
+    let listing = b.tool(&format!("{prefix}-as"), &["-aln", "a.S", "-o", "a.o"]);
+    let numbers = listing.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let number = words.next()?.parse().ok()?;
+        // A line that goes on with more bytes has no offset.
+        let offset = words.next().filter(|w| w.len() == 4)?;
+        Some((u64::from_str_radix(offset, 16).ok()?, number))
+    });
+    numbers.collect()
 }
 
 #[test]
@@ -115,6 +185,11 @@ fn the_schemas_describe_what_is_written_and_read() {
         value["results"][0]["verdict"] = "perhaps".into();
         assert!(!report.is_valid(&value));
     }
+    let mut value = json(&b.ok(&["mutate", "bug:F1", "--format", "json"]));
+    let mutants = validator("mutants");
+    assert_eq!(mutants.iter_errors(&value).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
+    value["results"][0]["outcome"] = "perhaps".into();
+    assert!(!mutants.is_valid(&value) && !report.is_valid(&value));
     let contract = validator("contract");
     for (name, text) in tramptool::contracts::CONTRACTS.iter().copied().chain([("t.toml", CONTRACT)]) {
         let table: toml::Table = text.parse().unwrap();
@@ -224,6 +299,8 @@ fn every_property_has_its_page() {
         assert!(checked.is_none_or(|c| page.starts_with(&format!("{name}: {}\n", c.about()))), "{page}");
         assert!(page.lines().all(|l| l.chars().count() <= 100), "{page}");
     }
+    assert!(b.ok(&["explain", "P9"]).contains("  bug:F1 (P9, arm64 ftrace_stub_direct_tramp): the stub went back"));
+    assert!(!b.ok(&["explain", "coverage"]).contains("bug:"));
     b.refuses(&["explain", "P24"], &["unknown clause 'P24'", "P1, P2", "coverage"]);
 }
 

@@ -178,6 +178,14 @@ impl Target {
         self.numbers.iter().find(|n| n.symbol == symbol).map_or(0, |n| n.value)
     }
 
+    /// A number or a frame offset of the profile.
+    pub fn value(&self, symbol: &str) -> Option<i32> {
+        let frames = [&self.args_frame, &self.all_frame, &self.exit_frame];
+        let numbers = self.numbers.iter().map(|n| (n.symbol, n.value));
+        let mut all = numbers.chain(frames.iter().flat_map(|f| f.fields.iter().map(|f| (f.symbol, f.offset))));
+        all.find(|(s, _)| *s == symbol).map(|(_, value)| value)
+    }
+
     /// Give a number or a frame offset of the profile another value.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ const BELOW: u64 = 4096;
 const RESULT: u64 = 64;
 /// How the functions are called that others are redirected to.
 const LIVEPATCH: &str = "_livepatch";
-/// Failures that are kept per row.
+/// Failures that are kept per row, if not all are.
 const KEPT_FAILURES: usize = 3;
 
 /// The trampolines of one architecture under one set of options, to be judged.
@@ -140,9 +140,15 @@ pub struct Filter {
     pub concerning: Option<String>,
     /// End with the first case that fails, and say no more of it than what failed. Coverage is not judged.
     pub first_failure: bool,
+    /// Tell all ways in which a clause fails, not only the first few.
+    pub all_failures: bool,
 }
 
 impl Filter {
+    fn kept_failures(&self) -> usize {
+        if self.all_failures { usize::MAX } else { KEPT_FAILURES }
+    }
+
     /// Can the trampoline that is asked for run in this situation, with `attached` at the site?
     fn concerns(&self, contracts: &[Contract], attached: &Contract, situation: Situation) -> bool {
         let Some(name) = &self.concerning else { return true };
@@ -480,14 +486,7 @@ fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result
         return Err(Error::unknown("function", wanted, functions.iter().map(|f| f.name.as_str())));
     }
     if let Some(wanted) = &filter.situation {
-        let mut known: Vec<String> = Vec::new();
-        for contract in suites.iter().flat_map(|s| &s.contracts) {
-            for name in Situation::all(contract).into_iter().map(Situation::name) {
-                if !known.contains(&name) {
-                    known.push(name);
-                }
-            }
-        }
+        let known = situations(suites);
         if !known.contains(wanted) {
             return Err(Error::unknown("situation", wanted, known.iter().map(String::as_str)));
         }
@@ -498,6 +497,17 @@ fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result
         return Err(Error::unknown("fixture", wanted, FIXTURES.iter().map(|f| f.variant)));
     }
     Ok(())
+}
+
+/// The names of the situations that the trampolines can be in.
+pub fn situations(suites: &[Suite]) -> Vec<String> {
+    let mut known = Vec::new();
+    for name in suites.iter().flat_map(|s| &s.contracts).flat_map(Situation::all).map(Situation::name) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    known
 }
 
 /// The bytes of a function: what its symbol says, or up to the next symbol or the section's end.
@@ -1378,7 +1388,7 @@ impl<'s> Bench<'s> {
             part.failed[t][finding.clause as usize] += 1;
             let found_at = self.symbolic(finding.pc);
             let same = part.failures[t].iter().filter(|f| f.clause == finding.clause);
-            if same.clone().count() >= KEPT_FAILURES
+            if same.clone().count() >= filter.kept_failures()
                 || same.clone().any(|f| (&f.place, &f.at) == (&finding.place, &found_at))
             {
                 continue;
@@ -1407,6 +1417,13 @@ impl<'s> Bench<'s> {
                 _ => String::new(),
             };
             let situation = case.situation.name();
+            let attached = &self.suite.contracts[case.attach].name;
+            // What is not at the site itself is only reported on if it is asked for.
+            let names = if case.attach == t {
+                attached.clone()
+            } else {
+                format!("{attached} {}", self.suite.contracts[t].name)
+            };
             part.failures[t].push(Failure {
                 clause: finding.clause,
                 place: finding.place,
@@ -1417,7 +1434,7 @@ impl<'s> Bench<'s> {
                 context,
                 replay: format!(
                     "{} --fixture {fixture} --function {function} --situation {situation} --seed {}",
-                    self.suite.replay.replace("TRAMPOLINE", &self.suite.contracts[case.attach].name),
+                    self.suite.replay.replace("TRAMPOLINE", &names),
                     self.seed
                 ),
             });
@@ -1506,7 +1523,12 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         verdict,
         reason,
         checks,
-        failures: part.failures[i].iter().filter(|f| f.clause == clause).take(KEPT_FAILURES).cloned().collect(),
+        failures: part.failures[i]
+            .iter()
+            .filter(|f| f.clause == clause)
+            .take(filter.kept_failures())
+            .cloned()
+            .collect(),
     };
     if clause == Clause::Coverage {
         let total = part.instructions[i];

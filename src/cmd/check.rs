@@ -7,6 +7,7 @@ use codegen::error::{Error, Result};
 use codegen::spec::Choices;
 use emu_tests::{Dump, Filter, Foreign, Report, Suite};
 use tramptool::explain;
+use tramptool::minimise::minimise;
 use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
 use tramptool::request::parse_u64;
 
@@ -57,6 +58,9 @@ pub struct CheckArgs {
     /// Run only the Kth of N shares of the suites; `tramptool report merge` puts the reports together
     #[arg(long, value_name = "K/N")]
     pub partition: Option<Partition>,
+    /// For each failure, look for the smallest case that fails in the same way, and print that one
+    #[arg(long)]
+    pub minimise: bool,
     /// What is known to fail, with reasons, as TOML: see docs/report.md
     #[arg(long, value_name = "FILE")]
     pub expect: Option<PathBuf>,
@@ -79,6 +83,7 @@ Examples:
   tramptool check ftrace_caller --arch arm64 --set call-ops=off
   tramptool check ftrace_regs_caller --arch x86_64 --function args6 --situation args+direct --seed 7
   tramptool check 'ftrace_*' --arch x86_64 -v
+  tramptool check --object my.o --contract my.toml --minimise
   tramptool check --partition 2/3 --format json -o 2.json
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
@@ -93,14 +98,14 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
     if args.list_clauses {
         return ui.out(explain::list()?).map(|()| DONE);
     }
-    args.report.finish(ui, || {
+    args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.
         let expectations = args.expect.as_deref().map(expectations).transpose()?;
         let mut document = examine(args)?;
         if let Some(expectations) = expectations {
             expectations.apply(&mut document.report);
         }
-        Ok(document)
+        args.report.deliver(document, ui)
     })
 }
 
@@ -109,7 +114,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 fn examine(args: &CheckArgs) -> Result<Document> {
-    let mut suites = match &args.contract {
+    let suites = match &args.contract {
         Some(contract) => foreign(args, contract)?,
         None => generated(args)?,
     };
@@ -124,14 +129,18 @@ fn examine(args: &CheckArgs) -> Result<Document> {
         ..Filter::default()
     };
     let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition };
-    if let Some(partition) = args.partition {
-        suites.retain(|s| partition.has(&SuiteName::of(s)));
-        if suites.is_empty() {
-            return Ok(Document { report: Report::empty(args.seed), scope });
-        }
+    let ours = |s: &Suite| args.partition.is_none_or(|p| p.has(&SuiteName::of(s)));
+    let (suites, others): (Vec<Suite>, Vec<Suite>) = suites.into_iter().partition(ours);
+    if suites.is_empty() {
+        return Ok(Document { report: Report::empty(args.seed), scope });
     }
-    let report = super::ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress));
-    Ok(Document { report: report?, scope })
+    let mut report = super::ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
+    if args.minimise {
+        // Among all suites: the smallest case must not depend on who runs what.
+        let all: Vec<&Suite> = suites.iter().chain(&others).collect();
+        minimise(&all, &filter, &mut report)?;
+    }
+    Ok(Document { report, scope })
 }
 
 /// Objects that others made, with their contract.

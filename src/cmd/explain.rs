@@ -1,4 +1,4 @@
-//! `explain`: a page on one property.
+//! `explain`: a page on one property, or on one bug.
 
 use clap::Args;
 use codegen::error::Result;
@@ -11,7 +11,7 @@ use super::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// P1 to P23, or `coverage`
+    /// P1 to P23, `coverage`, or a bug: bug:F1, bug:all for a list
     #[arg(value_name = "CLAUSE")]
     clause: String,
 }
@@ -21,12 +21,13 @@ const EXAMPLES: &str = "\
 
 Examples:
   tramptool explain P7
-  tramptool explain coverage";
+  tramptool explain coverage
+  tramptool explain bug:F1";
 
 /// Print the page.
 ///
 /// # Errors
-/// There is no such property, or stdout cannot be written to.
+/// There is no such property or bug, or stdout cannot be written to.
 pub fn run(args: &ExplainArgs, ui: &Ui) -> Result<u8> {
     ui.out(explain::page(&args.clause)?)?;
     Ok(DONE)

@@ -58,9 +58,9 @@ enum Command {
     Check(check::CheckArgs),
     /// Write a first contract for a trampoline that others wrote
     Contract(contract::ContractCommand),
-    /// Put reports of `check` together, print the schemas of reports and contracts
+    /// Put reports of `check` or `mutate` together, print the schemas of reports and contracts
     Report(report::ReportCommand),
-    /// Explain a property: what it means, the bug behind it, how it is decided
+    /// Explain a property or a bug: what it means or what happened, and how it is decided
     Explain(explain::ExplainArgs),
     /// Inject faults and see whether the checks notice
     Mutate(mutate::MutateArgs),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::error::{Error, Result};
+use codegen::isa::Backend;
 use codegen::mutate::Operator;
-use tramptool::mutate::{Bug, Candidate, Ground, Judged, Outcome, Report, judge, named, sample, table};
+use tramptool::mutate::{BUG, Candidate, Ground, Outcome, Report, judge, named, sample};
 use tramptool::report::Partition;
 use tramptool::request::parse_u64;
 
@@ -75,37 +76,57 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let results = match (bugs.is_empty(), names.is_empty()) {
+    let report = match (bugs.is_empty(), names.is_empty()) {
         (true, _) => faults(args)?,
         (false, true) => corpus(args, &bugs)?,
         (false, false) => return Err(Error::new("bugs and trampolines are given; valid: one or the other")),
     };
-    let report = Report::new(results, args.seed);
-    let text = match args.format {
-        Format::Json => tramptool::report::json(&report)?,
+    deliver(&report, args.format, args.output.as_deref(), ui)
+}
+
+/// Write a report. Returns the exit code.
+///
+/// # Errors
+/// It cannot be written.
+pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) -> Result<u8> {
+    let text = match format {
+        Format::Json => tramptool::report::json(report)?,
         Format::Human => {
             let plain = Ui::plain();
-            render(&report, if args.output.is_some() { &plain } else { ui })
+            render(report, if output.is_some() { &plain } else { ui })
         }
     };
-    super::output::report(text, args.output.as_deref(), ui)?;
+    super::output::report(text, output, ui)?;
     Ok(u8::from(report.survivors().next().is_some()))
 }
 
-/// What the names of bugs begin with.
-const BUG: &str = "bug:";
-
-fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
-    let grounds = tramptool::request::backends(&args.arch)?
-        .into_iter()
-        .map(|b| ground(args, b.facts().name, &args.set))
-        .collect::<Result<Vec<_>>>()?;
+fn faults(args: &MutateArgs) -> Result<Report> {
+    let grounds =
+        tramptool::request::backends(&args.arch)?.into_iter().map(|b| ground(args, b)).collect::<Result<Vec<_>>>()?;
     let known = grounds.iter().flat_map(Ground::trampolines);
     let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
     for ground in &grounds {
         candidates.extend(ground.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
     }
+    judged(args, candidates)
+}
+
+fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
+    let mut bugs = Vec::new();
+    for name in wanted {
+        bugs.extend(tramptool::mutate::bugs(&name[BUG.len()..])?);
+    }
+    let grounds = bugs.iter().map(|bug| bug.ground()).collect::<Result<Vec<_>>>()?;
+    let mut candidates = Vec::new();
+    for (bug, ground) in bugs.into_iter().zip(&grounds) {
+        candidates.extend(bug.rebuilt(ground)?);
+    }
+    judged(args, candidates)
+}
+
+/// Run what the arguments select of these.
+fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     if let Some(only) = &args.only {
         candidates.retain(|c| named(only, &c.mutant));
         if candidates.is_empty() {
@@ -113,54 +134,35 @@ fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
             return Err(Error::unknown("mutant of these trampolines", only, valid));
         }
     }
-    select(args, &mut candidates);
-    super::ui::with_progress(|progress| judge(&candidates, None, args.seed, progress))
-}
-
-fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Vec<Judged>> {
-    let known = &table()?.bug;
-    let mut results = Vec::new();
-    for name in wanted {
-        let id = &name[BUG.len()..];
-        let bugs: Vec<&'static Bug> = known.iter().filter(|b| id == "all" || b.id.eq_ignore_ascii_case(id)).collect();
-        if bugs.is_empty() {
-            return Err(Error::unknown("bug", id, known.iter().map(|b| b.id.as_str()).chain(["all"])));
-        }
-        for bug in bugs {
-            let ground = ground(args, &bug.arch, &bug.set)?;
-            let mut candidates = ground.mutants(|name| name == bug.trampoline)?;
-            candidates.retain(|c| bug.is(c));
-            if candidates.is_empty() {
-                return Err(Error::new(format!(
-                    "src/mutants.toml: bug {}: {} has no mutant {}; see `tramptool mutate {} --arch {}`",
-                    bug.id, bug.trampoline, bug.operator, bug.trampoline, bug.arch
-                )));
-            }
-            results.extend(judge(&candidates, Some(bug), args.seed, &|_, _| {})?);
-        }
-    }
-    Ok(results)
-}
-
-fn ground(args: &MutateArgs, arch: &str, set: &[String]) -> Result<Ground> {
-    let backend = tramptool::backend(arch)?;
-    let settings = set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
-    let settings = tramptool::request::settings_of(backend, &tramptool::request::backends(&args.arch)?, &settings);
-    let target = tramptool::request::target(backend, &settings)?;
-    let mut chosen = format!(" --arch {}", backend.facts().name);
-    for (name, value) in &settings {
-        chosen += &format!(" --set {name}={value}");
-    }
-    Ground::new(backend, target, chosen)
-}
-
-fn select(args: &MutateArgs, candidates: &mut Vec<Candidate>) {
     if let Some(n) = args.sample {
-        sample(candidates, n, args.seed);
+        sample(&mut candidates, n, args.seed);
     }
+    let report = Report::empty(args.seed, request(args), candidates.len(), args.partition);
+    let mut candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
     if let Some(partition) = args.partition {
-        candidates.retain(|c| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
+        candidates.retain(|(_, c)| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
     }
+    let results = super::ui::with_progress(|progress| judge(&candidates, args.seed, progress))?;
+    Ok(report.with(results))
+}
+
+/// The arguments that say what to run; not with which seed, nor which share of it.
+fn request(args: &MutateArgs) -> String {
+    let mut text = "tramptool mutate".to_owned();
+    args.trampolines.iter().for_each(|name| text += &format!(" {name}"));
+    text += &format!(" --arch {}", args.arch);
+    args.set.iter().for_each(|set| text += &format!(" --set {set}"));
+    args.only.iter().for_each(|only| text += &format!(" --only '{only}'"));
+    args.sample.iter().for_each(|n| text += &format!(" --sample {n}"));
+    text
+}
+
+fn ground(args: &MutateArgs, backend: &'static dyn Backend) -> Result<Ground> {
+    let settings = args.set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    Ground::new(
+        backend,
+        &tramptool::request::settings_of(backend, &tramptool::request::backends(&args.arch)?, &settings),
+    )
 }
 
 /// The report as text.
@@ -178,7 +180,7 @@ fn percent(killed: usize, of: usize) -> String {
 
 fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     for judged in report.survivors() {
-        let what = match judged.bug {
+        let what = match &judged.bug {
             Some((id, property)) => format!("bug:{id}, to be noticed by {property}, "),
             None => String::new(),
         };
@@ -198,7 +200,7 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     }
     table_of_scores(report, ui, out)?;
     let bugs: BTreeMap<&str, bool> = report.results.iter().fold(BTreeMap::new(), |mut bugs, j| {
-        if let Some((id, _)) = j.bug {
+        if let Some((id, _)) = &j.bug {
             *bugs.entry(id).or_insert(true) &= j.outcome == Outcome::Killed;
         }
         bugs
@@ -222,7 +224,7 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
 fn table_of_scores(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     let all = tramptool::BACKENDS.iter().map(|b| b.facts().name);
     let arches: Vec<&str> = all.filter(|arch| report.scores.iter().any(|s| s.arch == *arch)).collect();
-    let mut operators: Vec<&str> = report.scores.iter().map(|s| s.operator).collect();
+    let mut operators: Vec<&str> = report.scores.iter().map(|s| s.operator.as_str()).collect();
     operators.dedup();
     let mut title = format!("{:23}", "killed of mutants");
     arches.iter().for_each(|arch| title += &format!("{arch:>11}"));

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use codegen::error::Result;
-use tramptool::report::{Document, Format, Palette, Style, refuse_skips, render};
+use codegen::error::{Error, Result};
+use tramptool::mutate;
+use tramptool::report::{Document, Format, Palette, Part, Style, refuse_skips, render};
 
 use super::DONE;
 use super::output;
@@ -37,13 +38,13 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Write the report that `make` makes. Returns the exit code.
+    /// Do `work`, which ends with a report. Returns the exit code.
     ///
     /// # Errors
-    /// It cannot be made or written; with the codes of selftests, the message is out and this is a failure.
-    pub fn finish(&self, ui: &Ui, make: impl FnOnce() -> Result<Document>) -> Result<u8> {
+    /// The report cannot be made or written; with the codes of selftests, the message is out and this is a failure.
+    pub fn finish(&self, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
         let writable = self.output.as_deref().map_or(Ok(()), output::probe);
-        match writable.and_then(|()| make()).and_then(|document| self.deliver(document, ui)) {
+        match writable.and_then(|()| work()) {
             Err(e) if self.kselftest => {
                 super::complain(&e.to_string());
                 Ok(KSFT_FAIL)
@@ -52,7 +53,11 @@ impl ReportArgs {
         }
     }
 
-    fn deliver(&self, mut document: Document, ui: &Ui) -> Result<u8> {
+    /// Write the report. Returns the exit code.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn deliver(&self, mut document: Document, ui: &Ui) -> Result<u8> {
         if self.strict {
             refuse_skips(&mut document.report);
         }
@@ -65,6 +70,21 @@ impl ReportArgs {
             () if self.kselftest && summary.pass + summary.deviates == 0 => KSFT_SKIP,
             () => DONE,
         })
+    }
+
+    /// Write a report of `mutate`. Returns the exit code.
+    fn deliver_mutants(&self, report: &mutate::Report, ui: &Ui) -> Result<u8> {
+        let format = match self.format {
+            Format::Human => super::Format::Human,
+            Format::Json => super::Format::Json,
+            Format::Junit | Format::Ktap | Format::Sarif => {
+                return Err(Error::new("these reports are of `mutate`; valid: --format human or json"));
+            }
+        };
+        if self.verbose || self.strict || self.kselftest {
+            return Err(Error::new("these reports are of `mutate`; valid: no --verbose, --strict or --kselftest"));
+        }
+        super::mutate::deliver(report, format, self.output.as_deref(), ui)
     }
 }
 
@@ -98,6 +118,8 @@ struct SchemaArgs {
 enum Described {
     /// What `check --format json` writes.
     Report,
+    /// What `mutate --format json` writes.
+    Mutants,
     /// What `check --contract` reads, in TOML.
     Contract,
 }
@@ -105,7 +127,7 @@ enum Described {
 /// Arguments of `report merge`.
 #[derive(Args)]
 struct MergeArgs {
-    /// Reports, as `check --format json` wrote them
+    /// Reports, as `check --format json` or `mutate --format json` wrote them
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     #[command(flatten)]
@@ -113,7 +135,8 @@ struct MergeArgs {
 }
 
 const EXAMPLES: &str = "\
-The partitions of a run together give the report of the whole run, byte for byte. The exit code is that of `check`.
+The partitions of a run together give the report of the whole run, byte for byte. The exit code is that of \
+`check` or `mutate`, whose reports they are.
 
 Examples:
   tramptool report merge 1.json 2.json 3.json
@@ -130,17 +153,27 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
         Action::Schema(args) => {
             let schema = match args.of {
                 Described::Report => schemars::schema_for!(Document),
+                Described::Mutants => schemars::schema_for!(mutate::Report),
                 Described::Contract => emu_tests::contract_schema(),
             };
             return ui.out(tramptool::report::json(&schema)?).map(|()| DONE);
         }
     };
-    args.report.finish(ui, || {
-        let named = |path: &PathBuf| {
+    args.report.finish(|| {
+        let (mut checks, mut mutants) = (Vec::new(), Vec::new());
+        for path in &args.reports {
             let name = path.display().to_string();
-            let document = Document::parse(&output::read(path)?).map_err(|e| e.at(&name))?;
-            Ok((name, document))
-        };
-        Document::merge(args.reports.iter().map(named).collect::<Result<_>>()?)
+            match Part::parse(&output::read(path)?).map_err(|e| e.at(&name))? {
+                Part::Check(document) => checks.push((name, document)),
+                Part::Mutants(report) => mutants.push((name, report)),
+            }
+        }
+        match (checks.first(), mutants.first()) {
+            (Some((check, _)), Some((mutant, _))) => Err(Error::new(format!(
+                "{check} is a report of `check`, {mutant} of `mutate`; valid: reports of one of them"
+            ))),
+            (None, Some(_)) => args.report.deliver_mutants(&mutate::Report::merge(&mutants)?, ui),
+            _ => args.report.deliver(Document::merge(checks)?, ui),
+        }
     })
 }

@@ -6,6 +6,8 @@ use codegen::error::{Error, Result};
 use emu_tests::Clause;
 use serde::Deserialize;
 
+use crate::mutate::{self, BUG, Bug};
+
 /// The texts, one table per property.
 const TEXT: &str = include_str!("clauses.toml");
 /// Columns of a page.
@@ -51,11 +53,19 @@ pub fn pages() -> Result<Vec<Page>> {
     Ok(pages.clause)
 }
 
-/// The page on a property.
+/// The page on a property, on a bug (`bug:F1`), or a list of the bugs (`bug:all`).
 ///
 /// # Errors
-/// There is no such property.
+/// There is no such property or bug.
 pub fn page(name: &str) -> Result<String> {
+    if let Some(id) = name.strip_prefix(BUG) {
+        let bugs = mutate::bugs(id)?;
+        if id == "all" {
+            return Ok(list_of_bugs(bugs.into_iter()));
+        }
+        // Some were rebuilt on several architectures.
+        return Ok(bugs.into_iter().map(of_bug).collect::<Result<Vec<_>>>()?.join("\n"));
+    }
     let pages = pages()?;
     let page = pages.iter().find(|p| p.name.eq_ignore_ascii_case(name));
     let page = page.ok_or_else(|| Error::unknown("clause", name, pages.iter().map(|p| p.name.as_str())))?;
@@ -63,12 +73,47 @@ pub fn page(name: &str) -> Result<String> {
     let decided = if page.checked() { "How it is decided" } else { "Not checked yet" };
     let bug = format!("{}\n({})", page.bug.trim_end(), page.reference);
     for (title, text) in [("What it means", &page.means), ("Why it matters", &bug), (decided, &page.decided)] {
-        out.extend(["\n", title, "\n"]);
-        for paragraph in text.trim().lines() {
-            wrap(paragraph, &mut out);
-        }
+        section(title, text, &mut out);
+    }
+    let bugs: Vec<&Bug> = mutate::bugs("all")?.into_iter().filter(|b| b.property == page.name).collect();
+    if !bugs.is_empty() {
+        section("Bugs of the field that it must notice", &list_of_bugs(bugs.into_iter()), &mut out);
     }
     Ok(out)
+}
+
+/// Bugs in a line each.
+fn list_of_bugs<'b>(bugs: impl Iterator<Item = &'b Bug>) -> String {
+    bugs.map(|b| format!("{BUG}{} ({}, {} {}): {}\n", b.id, b.property, b.arch, b.trampoline, b.about)).collect()
+}
+
+/// The page on a bug: what happened, and how it happens here.
+fn of_bug(bug: &'static Bug) -> Result<String> {
+    let ground = bug.ground()?;
+    let mut out = format!("{BUG}{}: to be noticed by {}\n", bug.id, bug.property);
+    section("What happened", &bug.about, &mut out);
+    let property = pages()?.into_iter().find(|p| p.name == bug.property).map_or(String::new(), |p| p.title);
+    section(
+        "What does not hold",
+        &format!("{}: {property}; see `tramptool explain {}`", bug.property, bug.property),
+        &mut out,
+    );
+    let set = if bug.set.is_empty() { String::new() } else { format!(" with {}", bug.set.join(" ")) };
+    section("How it is rebuilt", &format!("in {} {}{set}", bug.arch, bug.trampoline), &mut out);
+    for candidate in bug.rebuilt(&ground)? {
+        let mutant = &candidate.mutant;
+        wrap(&format!("{mutant}: {}", mutant.operator.about()), &mut out);
+        mutant.diff.iter().for_each(|line| out.extend(["    ", line, "\n"]));
+    }
+    section("How to run it", &format!("tramptool mutate {BUG}{}", bug.id), &mut out);
+    Ok(out)
+}
+
+fn section(title: &str, text: &str, out: &mut String) {
+    out.extend(["\n", title, "\n"]);
+    for paragraph in text.trim().lines() {
+        wrap(paragraph, out);
+    }
 }
 
 /// Every property in a line.

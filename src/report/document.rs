@@ -7,7 +7,10 @@ use std::str::FromStr;
 use codegen::error::{Error, Result};
 use emu_tests::{Report, Row, Suite, Survival};
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+
+use crate::mutate;
 
 /// A report, and the whole that it belongs to.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -46,7 +49,8 @@ impl SuiteName {
         SuiteName { arch: suite.backend.facts().name.to_owned(), options: suite.options.clone() }
     }
 
-    fn of_row(row: &Row) -> SuiteName {
+    /// The name of the suite that `row` is of.
+    pub fn of_row(row: &Row) -> SuiteName {
         SuiteName { arch: row.arch.clone(), options: row.options.clone() }
     }
 }
@@ -111,29 +115,45 @@ impl fmt::Display for Partition {
     }
 }
 
-impl Document {
+/// A report of either kind, as `report merge` reads it.
+pub enum Part {
+    /// Of `check`.
+    Check(Document),
+    /// Of `mutate`.
+    Mutants(mutate::Report),
+}
+
+impl Part {
     /// Read what `--format json` wrote.
     ///
     /// # Errors
     /// It is not that, with line and column, or it is of another version.
-    pub fn parse(text: &str) -> Result<Document> {
+    pub fn parse(text: &str) -> Result<Part> {
+        /// What there is in every version; only a report of `mutate` counts mutants.
         #[derive(Deserialize)]
-        struct Version {
+        struct Header {
             version: u32,
+            mutants: Option<IgnoredAny>,
         }
-        let refused =
-            |e: serde_json::Error| Error::new(format!("{e}; valid: what `tramptool check --format json` wrote"));
-        let Version { version } = serde_json::from_str(text).map_err(refused)?;
-        if version != Report::VERSION {
-            let valid = Report::VERSION;
+        let refused = |e: serde_json::Error| {
+            Error::new(format!("{e}; valid: what `tramptool check` or `tramptool mutate` wrote with --format json"))
+        };
+        let Header { version, mutants } = serde_json::from_str(text).map_err(refused)?;
+        let valid = if mutants.is_some() { mutate::Report::VERSION } else { Report::VERSION };
+        if version != valid {
             return Err(Error::new(format!("a report of version {version}; valid: {valid}, of this tramptool")));
+        }
+        if mutants.is_some() {
+            return serde_json::from_str(text).map(Part::Mutants).map_err(refused);
         }
         // Twice and not flattened, which would lose line and column.
         let report = serde_json::from_str(text).map_err(refused)?;
         let scope = serde_json::from_str(text).map_err(refused)?;
-        Ok(Document { report, scope })
+        Ok(Part::Check(Document { report, scope }))
     }
+}
 
+impl Document {
     /// Put together what was run apart; the result is that of one run. Each document comes with its name, for messages.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use codegen::error::{Error, Result};
 use emu_tests::{Failure, Report, Row, Verdict};
 use serde::Serialize;
 
-pub use document::{Document, Partition, Scope, SuiteName};
+pub use document::{Document, Part, Partition, Scope, SuiteName};
 pub use expect::Expectations;
 pub use human::Palette;
 

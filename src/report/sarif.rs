@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use codegen::error::Result;
 use emu_tests::{Clause, Failure, Report, Row, Verdict};
 use serde_json::json;
 use serde_sarif::sarif;
 
 use super::explain;
+use crate::{request, suite};
 
 /// The report as SARIF. Rows that pass are left out unless `verbose`.
 ///
-/// A failure's place is the instruction that last wrote the register, or else the one where the check was made. The
-/// disassembly around it is an artifact of its own, with its contents: a trampoline need not have a source.
+/// A failure's place is the instruction that last wrote the register, or else the one where the check was made. It lies
+/// in the text that `gen` writes for a generated trampoline, and in the disassembly around it for any other; both are
+/// artifacts with their contents.
 pub fn document(report: &Report, verbose: bool) -> sarif::Sarif {
     let mut artifacts: Vec<sarif::Artifact> = Vec::new();
     let mut results = Vec::new();
@@ -22,11 +25,8 @@ pub fn document(report: &Report, verbose: bool) -> sarif::Sarif {
         }
         for (i, failure) in row.failures.iter().enumerate() {
             let mut location = at(logical(place(failure)));
-            if let Some(line) = failure.context.iter().position(|l| l.starts_with("=>")) {
-                let options = row.options.replace(' ', ",");
-                let uri = format!("{}/{}/{options}/{}.{}.txt", row.arch, row.trampoline, row.clause, i + 1);
-                location.physical_location = Some(physical(&uri, artifacts.len(), line, failure));
-                artifacts.push(disassembly(uri, failure));
+            if let Some(source) = generated(row, place(failure)).or_else(|| disassembled(row, i, failure)) {
+                location.physical_location = Some(physical(source, place(failure), &mut artifacts));
             }
             let text: Vec<String> = explain(failure).collect();
             results.push(result(row, &text.join("\n"), location));
@@ -53,6 +53,40 @@ pub fn document(report: &Report, verbose: bool) -> sarif::Sarif {
         .version(json!("2.1.0"))
         .runs(vec![run])
         .build()
+}
+
+/// Where an instruction is to be seen.
+struct Source {
+    /// Says what the text is of, one part a level.
+    path: Vec<String>,
+    about: String,
+    text: String,
+    /// From 1.
+    line: usize,
+}
+
+/// What `gen` writes for a trampoline, if `row` is of generated ones.
+fn generated(row: &Row, place: &str) -> Option<Source> {
+    let (symbol, offset) = place.split_once("+0x")?;
+    let backend = crate::backend(&row.arch).ok()?;
+    let settings = row.options.split(' ').map(request::setting).collect::<Result<Vec<_>>>().ok()?;
+    let target = request::target(backend, &settings).ok()?;
+    let trampolines = suite::trampolines(&target);
+    let spec = suite::specs(&trampolines).into_iter().find(|s| s.name == symbol)?;
+    let listing = backend.text(&spec, &target).ok()?;
+    let text = templates::asm(std::slice::from_ref(&listing), &target, target.facts.name).ok()?;
+    let line = templates::line_of(&text, &listing, &target, usize::from_str_radix(offset, 16).ok()?)?;
+    let path = vec![row.arch.clone(), row.options.clone(), format!("{symbol}.S")];
+    Some(Source { path, about: suite::command(backend, &spec, &target), text, line })
+}
+
+/// The lines around an instruction, for the `i`th failure of `row`.
+fn disassembled(row: &Row, i: usize, failure: &Failure) -> Option<Source> {
+    let line = failure.context.iter().position(|l| l.starts_with("=>"))? + 1;
+    let file = format!("{}.{}.txt", row.clause, i + 1);
+    let path = vec![row.arch.clone(), row.trampoline.clone(), row.options.clone(), file];
+    let about = format!("disassembly around {}", place(failure));
+    Some(Source { path, about, text: failure.context.join("\n") + "\n", line })
 }
 
 fn rule(clause: Clause) -> sarif::ReportingDescriptor {
@@ -108,21 +142,43 @@ fn logical(place: &str) -> sarif::LogicalLocation {
     sarif::LogicalLocation::builder().name(symbol).fully_qualified_name(place).kind("function").build()
 }
 
-fn physical(uri: &str, index: usize, line: usize, failure: &Failure) -> sarif::PhysicalLocation {
+/// A region of one line, whose file joins `artifacts` if it is not there.
+fn physical(source: Source, place: &str, artifacts: &mut Vec<sarif::Artifact>) -> sarif::PhysicalLocation {
+    let uri = source.path.iter().map(|part| encode(part)).collect::<Vec<_>>().join("/");
+    let snippet = source.text.lines().nth(source.line - 1).unwrap_or_default();
+    let snippet = sarif::ArtifactContent::builder().text(snippet).build();
+    let region = sarif::Region::builder().start_line(source.line as i64).snippet(snippet).build();
+    let is_it = |a: &sarif::Artifact| a.location.as_ref().is_some_and(|l| l.uri.as_deref() == Some(&uri));
+    let index = artifacts.iter().position(is_it).unwrap_or_else(|| {
+        artifacts.push(
+            sarif::Artifact::builder()
+                .location(sarif::ArtifactLocation::builder().uri(uri.as_str()).build())
+                .description(sarif::Message::builder().text(source.about).build())
+                .contents(sarif::ArtifactContent::builder().text(source.text).build())
+                .source_language("assembly")
+                .build(),
+        );
+        artifacts.len() - 1
+    });
     let artifact = sarif::ArtifactLocation::builder().uri(uri).index(index as i64).build();
-    let text = sarif::ArtifactContent::builder().text(failure.context[line].as_str()).build();
-    let region = sarif::Region::builder().start_line(line as i64 + 1).snippet(text).build();
-    let address = sarif::Address::builder().fully_qualified_name(place(failure)).kind("instruction").build();
+    let address = sarif::Address::builder().fully_qualified_name(place).kind("instruction").build();
     sarif::PhysicalLocation::builder().artifact_location(artifact).region(region).address(address).build()
 }
 
-fn disassembly(uri: String, failure: &Failure) -> sarif::Artifact {
-    let text = failure.context.join("\n") + "\n";
-    sarif::Artifact::builder()
-        .location(sarif::ArtifactLocation::builder().uri(uri).build())
-        .contents(sarif::ArtifactContent::builder().text(text).build())
-        .source_language("assembly")
-        .build()
+/// A part of a relative URI: what is not plain is written as `%XX` (RFC 3986).
+fn encode(part: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~=,".contains(&b);
+    part.bytes()
+        .map(|b| {
+            if b == b' ' {
+                ",".to_owned()
+            } else if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }
 
 fn properties<const N: usize>(values: [(&str, serde_json::Value); N]) -> sarif::PropertyBag {

@@ -76,6 +76,16 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
     asm.render().map_err(|e| Error::new(format!("listing.S: {e}")))
 }
 
+/// The line, from 1, of the instruction at `offset` in `text`, which [`asm`] made of this listing.
+pub fn line_of(text: &str, listing: &TextListing, target: &Target, offset: usize) -> Option<usize> {
+    // Two instructions can be one line, as in riscv64's `call`.
+    let instruction = |l: &TextLine| l.kind == LineKind::Insn && (l.offset..l.offset + l.bytes.len()).contains(&offset);
+    let upto = listing.lines.get(..=listing.lines.iter().position(instruction)?)?;
+    let label = text.lines().position(|l| l.strip_suffix(':') == Some(&listing.name))?;
+    // After the label come .cfi_startproc, what holds at the entry, and the lines.
+    Some(label + 2 + listing.cfi_entry.len() + lines(upto, target.facts.comment).len())
+}
+
 /// The names of offsets, and which C struct they are in.
 fn consts(listing: &TextListing, comment: &str) -> Vec<String> {
     let frame = &listing.contract.frame;

@@ -3,5 +3,5 @@
 mod asm;
 mod show;
 
-pub use asm::asm;
+pub use asm::{asm, line_of};
 pub use show::show;

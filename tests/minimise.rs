@@ -1,0 +1,174 @@
+//! `check --minimise`: the smallest case that fails in the same way, not the one that is found first.
+
+use codegen::abi::RegSet;
+use codegen::spec::Choices;
+use emu_tests::{Filter, Report, Suite};
+use serde_json::Value;
+use tramptool::minimise::minimise;
+
+use common::Bench;
+
+mod common;
+
+/// Loses rsi when the function is `pair` or `leaf`, and its callback changed the first argument and went elsewhere, or
+/// hooked the return.
+const SOMETIMES: &str = "
+    .globl  my_entry, my_call, my_rethook
+my_entry:
+    push    8(%rsp)
+    push    8(%rsp)
+    push    %rdi
+    .irp    reg, rax, r9, r8, rcx, rdx, rsi, rdi
+    push    %\\reg
+    .endr
+    mov     64(%rsp), %rdi
+    sub     $5, %rdi
+    mov     72(%rsp), %rsi
+    lea     ops(%rip), %rdx
+    mov     %rsp, %rcx
+my_call:
+    call    ftrace_stub
+    mov     56(%rsp), %r10
+    cmp     %r10, (%rsp)
+    je      1f
+    mov     64(%rsp), %r10
+    cmp     %r10, 80(%rsp)
+    jne     2f
+1:  mov     72(%rsp), %r10
+    cmp     %r10, 88(%rsp)
+    je      3f
+2:  .irp    function, pair, leaf
+    lea     \\function(%rip), %r10
+    sub     64(%rsp), %r10
+    add     $16, %r10
+    cmp     $16, %r10
+    jb      4f
+    .endr
+3:  .irp    reg, rdi, rsi, rdx, rcx, r8, r9, rax
+    pop     %\\reg
+    .endr
+    add     $24, %rsp
+    ret
+4:  movq    $0, 8(%rsp)
+    jmp     3b
+    .size   my_entry, . - my_entry
+my_rethook:
+    push    $0
+    pushf
+    .irp    reg, rdi, rsi, rdx, rcx, rax, r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15
+    push    %\\reg
+    .endr
+    mov     %rsp, %rdi
+    call    my_handler
+    .irp    reg, r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi
+    pop     %\\reg
+    .endr
+    popf
+    ret
+    .size   my_rethook, . - my_rethook
+";
+
+const CONTRACT: &str = r#"
+arch = "x86_64"
+about = "an entry trampoline, and the trampoline of a kretprobe"
+
+[frame.entry]
+struct = "args"
+size = 88
+field = [
+    { member = "di", offset = 0, holds = "rdi", stores = "take-effect" },
+    { member = "ip", offset = 80, holds = "pc", stores = "take-effect" },
+]
+
+[frame.rethook]
+struct = "pt_regs"
+size = 136
+field = [{ member = "return", offset = 128, holds = "parent-ip", stores = "take-effect" }]
+
+[[trampoline]]
+symbol = "my_entry"
+kind = "entry"
+slot = "my_call"
+frame = "entry"
+stack-align = 8
+
+[[trampoline]]
+symbol = "my_rethook"
+kind = "rethook"
+calls = "my_handler"
+frame = "rethook"
+keeps-flags = true
+unpaired = 1
+stack-align = 8
+"#;
+
+/// Clause, place and command of each failure.
+fn failures(report: &str) -> Vec<[String; 3]> {
+    let report: Value = serde_json::from_str(report).unwrap();
+    let rows = report["results"].as_array().unwrap().iter();
+    let failures = rows.flat_map(|r| r["failures"].as_array().into_iter().flatten());
+    failures.map(|f| ["clause", "place", "replay"].map(|k| f[k].as_str().unwrap().to_owned())).collect()
+}
+
+#[test]
+fn the_smallest_case_is_told_and_none_is_smaller() {
+    let b = Bench::new();
+    std::fs::write(b.path("t.S"), SOMETIMES).unwrap();
+    std::fs::write(b.path("t.toml"), CONTRACT).unwrap();
+    b.tool("x86_64-linux-gnu-as", &["t.S", "-o", "t.o"]);
+    let check = ["check", "--object", "t.o", "--contract=t.toml"];
+    let json = ["--format", "json"];
+    let first = failures(&b.ends(1, &[&check[..], &json].concat()));
+    assert!(first[0][2].ends_with("--function pair --situation args+ip --seed 1"), "{first:?}");
+    // What is found first with the larger function, in two situations, is one failure.
+    let smallest = failures(&b.ends(1, &[&check[..], &json, &["--minimise"]].concat()));
+    let [[clause, place, replay]] = &smallest[..] else { panic!("{smallest:?}") };
+    assert_eq!((clause.as_str(), place.as_str()), ("P1", "rsi"));
+    assert!(replay.ends_with("--fixture plain --function leaf --situation rethook --seed 1"), "{replay}");
+    let words: Vec<&str> = replay.split(' ').skip(1).collect();
+    assert_eq!(failures(&b.ends(1, &[&words[..], &json].concat())), smallest);
+    for simpler in [&["--function=args0"][..], &["--function=args1"], &["--function=leaf", "--situation=plain"]] {
+        b.ok(&[&check[..], &["my_entry"], simpler].concat());
+    }
+    // Within what is asked for.
+    let asked = ["--function=pair", "--situation=args+ip", "--minimise"];
+    assert_eq!(failures(&b.ends(1, &[&check[..], &json, &asked].concat()))[0], first[0]);
+}
+
+/// Generated trampolines that are held to more than they promise, under some options.
+#[test]
+fn the_fewest_options_are_changed() {
+    let backend = tramptool::backend("x86_64").unwrap();
+    let abi = &backend.facts().abi;
+    let r11 = abi.find("r11").unwrap();
+    let mut suites: Vec<Suite> = Vec::new();
+    // In this order, the one with the fewest changes that fails is neither the first nor the last.
+    for changes in [&[0, 1, 2][..], &[0, 2], &[], &[2], &[0, 1]] {
+        let choices = changes.iter().fold(Choices::default(), |c, i| c.with(*i, 1));
+        let mut suite = tramptool::suite::suite(backend, &backend.target(choices)).unwrap();
+        let contract = suite.contracts.iter_mut().find(|c| c.name == "direct_1").unwrap();
+        if !changes.is_empty() {
+            contract.kept = contract.kept.union(RegSet::of(&[r11]));
+        }
+        suites.push(suite);
+    }
+    let filter = Filter { trampolines: vec!["direct_1".to_owned()], ..Filter::default() };
+    let found = emu_tests::check(&suites, &filter, 1, &|_, _| {}).unwrap();
+    let minimised = |suites: &[&Suite]| -> Report {
+        let mut report = found.clone();
+        minimise(suites, &filter, &mut report).unwrap();
+        report
+    };
+    let report = minimised(&suites.iter().collect::<Vec<_>>());
+    let failing: Vec<_> = report.results.iter().filter(|r| !r.failures.is_empty()).collect();
+    assert_eq!(failing.len(), 4);
+    for row in failing {
+        let [failure] = &row.failures[..] else { panic!("{row:?}") };
+        let fewest = tramptool::suite::settings(backend, &backend.target(Choices::default().with(2, 1)));
+        let fewest = fewest.join(" --set ");
+        assert!(failure.replay.contains(&format!("{fewest} --fixture")), "{}", failure.replay);
+        assert!(failure.replay.contains("--function args1 --situation plain"), "{}", failure.replay);
+    }
+    // Whatever the order in which the suites come, as with partitions.
+    assert_eq!(minimised(&suites.iter().rev().collect::<Vec<_>>()), report);
+}
