@@ -209,6 +209,83 @@ fn files_that_define_the_same_symbol_are_judged_one_by_one() {
     assert_eq!((code, err.as_str()), (Some(2), "tramptool: t.toml has nothing for v.o; valid: t.o, u.o\n"));
 }
 
+/// A trampoline for the middle of a function, where everything is live, and flags are whatever they are.
+const SLED: &str = "
+    .globl  my_sled
+    .type   my_sled, @function
+my_sled:
+    pushf
+    push    $2
+    popf
+    .irp reg, rbp, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11
+    push    %\\reg
+    .endr
+    mov     %rsp, %rbp
+    and     $-16, %rsp
+    call    my_c
+    mov     %rbp, %rsp
+    .irp reg, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax, rbp
+    pop     %\\reg
+    .endr
+    popf
+    ret
+    .size   my_sled, . - my_sled
+";
+
+const SLED_CONTRACT: &str = "
+arch = \"x86_64\"
+about = \"a sled\"
+
+[[trampoline]]
+symbol = \"my_sled\"
+kind = \"sled\"
+calls = \"my_c\"
+keeps-flags = true
+stack-align = 16
+";
+
+#[test]
+fn in_the_middle_of_a_function_everything_is_live() {
+    let judge = |from: &str, to: &str| Case::new(&SLED.replace(from, to), SLED_CONTRACT).check();
+    let (code, out, err) = judge("", "");
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let fails = |(from, to): (&str, &str), parts: &[&str]| {
+        let (code, out, _) = judge(from, to);
+        assert!(code == Some(1) && parts.iter().all(|part| out.contains(part)), "no {parts:?} in {out}");
+    };
+    fails(("r10, r11\n", "r10, r10\n"), &["FAIL P4 of x86_64 my_sled", "\n  r11: expected"]);
+    fails(("rdx, rcx, rax, rbp\n", "rdx, rcx, rcx, rbp\n"), &["FAIL P1 of x86_64 my_sled", "\n  rax: expected"]);
+    for but in ["", "    cld\n"] {
+        fails(
+            ("    push    $2\n    popf\n", but),
+            &["FAIL P6 of x86_64 my_sled", "flags that are clear where C code begins: "],
+        );
+    }
+    fails(("    popf\n    ret\n", "    add $8, %rsp\n    ret\n"), &["FAIL P6 of x86_64 my_sled", "rflags: "]);
+    fails(("    and     $-16, %rsp\n", ""), &["FAIL P8 of x86_64 my_sled"]);
+    fails(("    call    my_c\n", "    jmp 1f\n    call my_c\n1:\n"), &["FAIL P10 of x86_64 my_sled", "calls of the callback: "]);
+    fails(("    ret\n", "    ret $8\n"), &["FAIL P7 of x86_64 my_sled"]);
+    let (_, out, err) = Case::new(SLED, &SLED_CONTRACT.replace("sled\"\ncalls", "sled\"\nargs = 2\ncalls")).check();
+    assert!(err.contains("t.toml:8: args is for kind direct only"), "{out}{err}");
+}
+
+#[test]
+fn what_else_may_be_live_at_an_entry_has_a_name() {
+    let keeping = |who: &str| Case::new(TRAMPOLINE, &format!("{CONTRACT}keeps = [\"{who}\"]\n")).check();
+    let (code, out, _) = keeping("static-chain");
+    assert!(
+        code == Some(1) && out.contains("FAIL P4 of x86_64 my_tramp") && out.contains("\n  r10: expected"),
+        "{out}"
+    );
+    let (code, out, _) = keeping("varargs");
+    assert!(
+        code == Some(1) && out.contains("FAIL P1 of x86_64 my_tramp") && out.contains("\n  rax: expected"),
+        "{out}"
+    );
+    let (code, _, err) = keeping("fastcc");
+    assert!(code == Some(2) && err.contains("unknown register 'fastcc'") && err.contains("static-chain"), "{err}");
+}
+
 /// An entry trampoline, whose callback hooks the return, and the trampoline of a kretprobe.
 const RETHOOK: &str = "
     .globl  my_entry, my_call, my_rethook

@@ -18,6 +18,8 @@ pub const ABI: Abi = Abi {
     exit_rets: &ARGS,
     sret: X8,
     hidden: RegSet::of(&[X8]),
+    // GCC has the static chain in x18, LLVM in x15. AAPCS64 6.9: x8 is the address of a result in memory.
+    live: &[("static-chain", RegSet::of(&[X15, X18])), ("sret", RegSet::of(&[X8]))],
     callee_saved: RegSet::of(&[X19, X20, X21, X22, X23, X24, X25, X26, X27, X28, X29]),
     caller_saved: RegSet::of(&[X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13, X14, X15, X16, X17, X30]),
     platform: RegSet::of(&[X18]),

@@ -17,6 +17,7 @@ pub const MACHINE: Machine = Machine {
     init: &[(261, CPACR_FPEN)],
     pc: 260,
     flags: Some((EmuReg { name: "nzcv", id: 3 }, 0xf000_0000)),
+    clear_flags: 0,
     control: &[EmuReg { name: "fpcr", id: 291 }, EmuReg { name: "fpsr", id: 292 }],
     vectors: VECTORS,
     vector_bytes: 16,

@@ -18,6 +18,8 @@ pub const ABI: Abi = Abi {
     exit_rets: &[A0, A1],
     sret: A0,
     hidden: RegSet::EMPTY,
+    // RISC-V psABI: the static chain is in t2. LLVM's RISCVISelLowering: fastcc goes on with t2 to t6.
+    live: &[("static-chain", RegSet::of(&[T2])), ("fastcc", RegSet::of(&[T2, T3, T4, T5, T6]))],
     callee_saved: RegSet::of(&[S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11]),
     caller_saved: RegSet::of(&[RA, T0, T1, T2, A0, A1, A2, A3, A4, A5, A6, A7, T3, T4, T5, T6]),
     platform: RegSet::of(&[GP, TP]),

@@ -16,6 +16,7 @@ pub const MACHINE: Machine = Machine {
     init: &[(116, MSTATUS_FS)],
     pc: 190,
     flags: None,
+    clear_flags: 0,
     control: &[EmuReg { name: "fcsr", id: 43 }],
     vectors: VECTORS,
     vector_bytes: 8,

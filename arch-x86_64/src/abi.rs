@@ -16,6 +16,8 @@ pub const ABI: Abi = Abi {
     exit_rets: &[RAX, RDX],
     sret: RDI,
     hidden: RegSet::of(&[RAX]),
+    // x86-64 psABI, 3.2.3: the static chain is in r10, and al counts the vector arguments of a variadic call.
+    live: &[("static-chain", RegSet::of(&[R10])), ("varargs", RegSet::of(&[RAX]))],
     callee_saved: RegSet::of(&[RBX, RBP, R12, R13, R14, R15]),
     caller_saved: RegSet::of(&[RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11]),
     platform: RegSet::EMPTY,

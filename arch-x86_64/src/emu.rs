@@ -8,6 +8,11 @@ use crate::regs::VECTORS;
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
 
+/// x86-64 psABI, 3.2.1: DF is clear at a function's entry. AC lets kernel code at user memory: it is set in short
+/// sequences only, none of which calls.
+const DF: u64 = 1 << 10;
+const AC: u64 = 1 << 18;
+
 /// The machine.
 pub const MACHINE: Machine = Machine {
     arch: 4,
@@ -16,6 +21,7 @@ pub const MACHINE: Machine = Machine {
     init: &[],
     pc: 41,
     flags: Some((EmuReg { name: "rflags", id: 253 }, ARITHMETIC)),
+    clear_flags: DF | AC,
     control: &[EmuReg { name: "mxcsr", id: 249 }, EmuReg { name: "fpcw", id: 246 }],
     vectors: VECTORS,
     vector_bytes: 16,

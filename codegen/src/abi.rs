@@ -96,6 +96,8 @@ pub struct Abi {
     pub sret: Reg,
     /// Registers that a call may use besides those for arguments: result address, number of vector arguments.
     pub hidden: RegSet,
+    /// Registers besides those for arguments that are live at the entry of some functions, by what makes them so.
+    pub live: &'static [(&'static str, RegSet)],
     /// Registers that a C function must leave as it found them.
     pub callee_saved: RegSet,
     /// Registers that a C function may overwrite.

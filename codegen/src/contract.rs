@@ -22,6 +22,8 @@ pub struct Contract {
     pub kind: Kind,
     /// Of kind return: the handler is given all registers, as a kretprobe's is, and returns through the rethook core.
     pub rethook: bool,
+    /// Of kind direct: called in the middle of a function, where everything is live, and returns there.
+    pub sled: bool,
     /// The symbol that it calls; empty if none.
     pub callee: String,
     /// The frame, by field.
@@ -95,6 +97,7 @@ impl Contract {
             name: spec.name.to_owned(),
             kind: spec.kind,
             rethook: false,
+            sled: false,
             callee,
             frame,
             kept,

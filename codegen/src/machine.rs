@@ -58,6 +58,8 @@ pub struct Machine {
     pub pc: i32,
     /// The flags register, if there is one, and the bits of it that arithmetic sets.
     pub flags: Option<(EmuReg, u64)>,
+    /// Bits of the flags register that are clear wherever C code begins.
+    pub clear_flags: u64,
     /// Control and status words that code must leave alone.
     pub control: &'static [EmuReg],
     /// Vector or floating-point registers.

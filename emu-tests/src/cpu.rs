@@ -85,10 +85,7 @@ impl Registers {
 
     /// Set the bits that arithmetic sets; leave the others.
     pub fn set_flags(&self, uc: &mut Uc, value: u64) {
-        if let Some((reg, mask)) = self.machine.flags {
-            let old = uc.reg_read(reg.id).unwrap_or(0);
-            let _ = uc.reg_write(reg.id, old & !mask | value & mask);
-        }
+        self.put_flags(uc, value, 0);
     }
 
     /// All registers, in one call: a run takes several snapshots.
@@ -140,7 +137,20 @@ impl Registers {
         for i in 0..self.abi.regs.len().min(32) {
             self.set(uc, Reg(i as u8), all.gpr[i]);
         }
-        self.set_flags(uc, all.flags);
+        self.put_flags(uc, all.flags, self.machine.clear_flags);
+    }
+
+    fn put_flags(&self, uc: &mut Uc, value: u64, besides: u64) {
+        if let Some((reg, mask)) = self.machine.flags {
+            let (old, mask) = (uc.reg_read(reg.id).unwrap_or(0), mask | besides);
+            let _ = uc.reg_write(reg.id, old & !mask | value & mask);
+        }
+    }
+
+    /// Are the flags set that are clear where C code begins?
+    pub fn unclear_flags(&self, uc: &Uc) -> u64 {
+        let flags = self.machine.flags.and_then(|(reg, _)| uc.reg_read(reg.id).ok());
+        flags.unwrap_or(0) & self.machine.clear_flags
     }
 }
 

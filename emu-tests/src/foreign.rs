@@ -124,7 +124,8 @@ struct TrampolineIn {
     /// Which registers survive.
     #[serde(default)]
     promises: Promise,
-    /// Registers that survive besides.
+    /// Registers that survive besides: each by its name, or those that matter to `static-chain`, `varargs`, `sret` or
+    /// `fastcc`, where the architecture has them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     keeps: Vec<Spanned<String>>,
@@ -172,6 +173,8 @@ enum KindIn {
     Return,
     /// `arch_rethook_trampoline`: the same for kretprobes, with every register.
     Rethook,
+    /// Called by a sled in the middle of a function, at its tail call or its return: everything is live.
+    Sled,
     /// `ftrace_stub`.
     Stub,
     /// `ftrace_stub_graph`.
@@ -396,6 +399,7 @@ impl Reader<'_> {
             KindIn::Entry => Kind::Entry(Regs::Args),
             KindIn::Regs => Kind::Entry(Regs::All),
             KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip }),
+            KindIn::Sled => Kind::Direct(Direct { args: 0, ip: false }),
             KindIn::Return | KindIn::Rethook => Kind::Return,
             KindIn::Stub => Kind::Stub,
             KindIn::StubGraph => Kind::StubGraph,
@@ -423,8 +427,8 @@ impl Reader<'_> {
         let both = abi_kept.union(abi_clobbered);
         let abi = &facts.abi;
         let base = match (t.promises, t.kind) {
-            // Only the way back is its own: a kprobe's handler may look at and change everything else.
-            (_, KindIn::Rethook) => {
+            // Only the way back is its own: everything else may be live, and a kprobe's handler may look at it.
+            (_, KindIn::Rethook | KindIn::Sled) => {
                 let way = [Some(abi.sp), abi.link].into_iter().flatten().collect::<Vec<_>>();
                 abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(RegSet::of(&way))
             }
@@ -438,6 +442,7 @@ impl Reader<'_> {
             name: t.symbol.clone(),
             kind,
             rethook: t.kind == KindIn::Rethook,
+            sled: t.kind == KindIn::Sled,
             callee: t.calls.clone(),
             frame,
             kept,
@@ -467,11 +472,12 @@ impl Reader<'_> {
     fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {
         let mut set = RegSet::EMPTY;
         for name in names {
-            let reg = facts.abi.find(name.get_ref()).ok_or_else(|| {
-                let known = facts.abi.regs.iter().map(|r| r.name);
+            let live = facts.abi.live.iter().find(|(who, _)| who == name.get_ref()).map(|(_, regs)| *regs);
+            let named = live.or_else(|| facts.abi.find(name.get_ref()).map(|reg| RegSet::of(&[reg])));
+            set = set.union(named.ok_or_else(|| {
+                let known = facts.abi.regs.iter().map(|r| r.name).chain(facts.abi.live.iter().map(|(who, _)| *who));
                 self.at(name.span().start, Error::unknown("register", name.get_ref(), known))
-            })?;
-            set = set.union(RegSet::of(&[reg]));
+            })?);
         }
         Ok(set)
     }

@@ -868,6 +868,16 @@ impl<'s> Bench<'s> {
             let cases = self.cases(attach, &contract, filter);
             let Some(first) = cases.first() else { continue };
             example.get_or_insert_with(|| first.clone());
+            if contract.sled {
+                for case in &cases {
+                    self.sled(case, &mut part)?;
+                    if filter.first_failure && !part.findings.is_empty() {
+                        break 'all;
+                    }
+                }
+                part.scenarios += cases.len() as u64;
+                continue;
+            }
             // Unpatched: what must come out. Enabled. Disabled again: as if nothing had been.
             let mut expected = Vec::with_capacity(cases.len());
             for case in &cases {
@@ -963,7 +973,12 @@ impl<'s> Bench<'s> {
             }
             // A direct-call trampoline is for functions with as many argument registers as it keeps.
             let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
+            // A sled is in the middle of any.
+            if contract.sled && first.is_some() {
+                break;
+            }
             if let Kind::Direct(d) = contract.kind
+                && !contract.sled
                 && d.args as usize != in_registers.min(abi.args.len())
             {
                 continue;
@@ -1000,7 +1015,7 @@ impl<'s> Bench<'s> {
                             sret: f.sret,
                             new_registers: std::array::from_fn(|_| rng.canary()),
                             new_results: self.new_results(situation, &mut rng),
-                            initial: self.initial(case_seed, f.sret, sp),
+                            initial: self.initial(contract, case_seed, f.sret, sp),
                         }));
                     }
                 }
@@ -1009,12 +1024,15 @@ impl<'s> Bench<'s> {
         cases
     }
 
-    fn initial(&self, seed: u64, sret: bool, sp_low: u64) -> Initial {
+    fn initial(&self, contract: &Contract, seed: u64, sret: bool, sp_low: u64) -> Initial {
         let abi = self.registers.abi;
         let mut rng = Rng::new(seed, 1);
         let mut all = Snapshot { flags: if seed & 1 == 0 { 0 } else { u64::MAX }, ..self.clean.clone() };
         for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
             all.gpr[reg.0 as usize] = rng.canary();
+        }
+        if !contract.sled {
+            all.flags &= !self.registers.machine.clear_flags;
         }
         let sp = STACK_TOP - 2 * ABOVE - 16 + sp_low;
         all.gpr[abi.sp.0 as usize] = sp;
@@ -1148,6 +1166,28 @@ impl<'s> Bench<'s> {
         let function = &self.functions[case.function].name;
         part.findings.extend(findings.into_iter().map(|f| (f, case.clone(), function.clone(), self.fixture.variant)));
         Ok(came_back)
+    }
+
+    /// Run a trampoline as it is called in the middle of a function: there is nothing to patch, and nothing to compare
+    /// with but what was there before.
+    fn sled(&mut self, case: &Arc<Case>, part: &mut Part) -> Result<()> {
+        self.prepare(case)?;
+        self.go(case, self.start(case), &case.initial.registers, true);
+        let name = self.functions[case.function].name.clone();
+        let findings = std::mem::take(&mut self.trace().findings);
+        part.findings.extend(findings.into_iter().map(|f| (f, case.clone(), name.clone(), self.fixture.variant)));
+        if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
+            self.reload()?;
+        }
+        Ok(())
+    }
+
+    /// Where the run of a case begins.
+    fn start(&self, case: &Case) -> u64 {
+        match self.suite.contracts[case.attach].sled {
+            true => self.ranges[case.attach].0,
+            false => self.function(&self.functions[case.function].name),
+        }
     }
 
     /// The deviation that the contract expects here.
@@ -1450,8 +1490,7 @@ impl<'s> Bench<'s> {
         self.patch_all(state, only)?;
         self.trace().recording = Some(Vec::new());
         self.prepare(case)?;
-        let start = self.function(&self.functions[case.function].name);
-        self.go(case, start, &case.initial.registers, true);
+        self.go(case, self.start(case), &case.initial.registers, true);
         if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
             self.reload()?;
         }

@@ -420,6 +420,10 @@ impl Trace {
         let sp = registers.sp(uc);
         let parent = self.parent_here(uc, registers, sp);
         let resume = pc.wrapping_add(site.ip_offset as u64);
+        self.begin_activation(expect, sp, resume, parent, self.case.attach);
+    }
+
+    fn begin_activation(&mut self, expect: Snapshot, sp: u64, resume: u64, parent: u64, index: usize) {
         self.sites_seen += 1;
         self.epoch += 1;
         self.frame_top = sp;
@@ -437,17 +441,32 @@ impl Trace {
             calls: 0,
         });
         self.returns.begin(Some(resume));
-        self.current = Some(self.case.attach);
-        self.entered |= 1 << self.case.attach;
-        if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(self.case.attach)) {
+        self.current = Some(index);
+        self.entered |= 1 << index;
+        if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(index)) {
             (a.kept, a.flags_kept) = (c.kept, c.flags_kept);
         }
+    }
+
+    /// T0 where no site is patched: the trampoline was called.
+    fn at_sled(&mut self, uc: &Uc, registers: Registers, index: usize) {
+        let entry_sp = registers.sp(uc);
+        let (sp, resume, parent) = match registers.abi.link {
+            Some(link) => (entry_sp, registers.get(uc, link), registers.get(uc, link)),
+            None => (entry_sp.wrapping_add(8), word(uc, entry_sp), word(uc, entry_sp.wrapping_add(8))),
+        };
+        self.begin_activation(registers.snapshot(uc), sp, resume, parent, index);
+        self.frame_top = entry_sp;
     }
 
     /// The first instruction of a trampoline other than the one before.
     fn enter(&mut self, uc: &mut Uc, pc: u64, index: usize, mark: u8) {
         let Some(registers) = self.registers else { return };
         self.entered |= 1 << index;
+        if self.current.is_none() && self.contracts.get(index).is_some_and(|c| c.sled) {
+            self.at_sled(uc, registers, index);
+            return;
+        }
         let kind = self.contracts.get(index).map(|c| c.kind);
         if kind == Some(Kind::Return) && self.current.is_none() {
             self.current = Some(index);
@@ -587,6 +606,7 @@ impl Trace {
         registers: Registers,
     ) {
         if let Some((reg, mask)) = registers.machine.flags.filter(|_| flags_kept) {
+            let mask = mask | registers.machine.clear_flags;
             self.check(Clause::P6, reg.name, expect.flags & mask, now.flags & mask, pc);
         }
         for (i, reg) in registers.machine.control.iter().enumerate() {
@@ -618,8 +638,12 @@ impl Trace {
         self.check(Clause::P10, Joined("fregs->", member, " was written"), 1, u64::from(written), pc);
     }
 
-    /// SP at the first instruction of a called C function.
-    fn check_alignment(&mut self, registers: Registers, sp: u64, pc: u64) {
+    /// Flags and SP at the first instruction of a called C function.
+    fn check_call(&mut self, uc: &Uc, registers: Registers, pc: u64) {
+        if registers.machine.clear_flags != 0 {
+            self.check(Clause::P6, "flags that are clear where C code begins", 0, registers.unclear_flags(uc), pc);
+        }
+        let sp = registers.sp(uc);
         let Some(contract) = self.contracts.get(self.trampoline()) else { return };
         let align = u64::from(contract.stack_align);
         let at_call = if registers.abi.link.is_none() { sp.wrapping_add(8) } else { sp };
@@ -630,7 +654,7 @@ impl Trace {
     fn callback(&mut self, uc: &mut Uc, pc: u64) {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
         let sp = registers.sp(uc);
-        self.check_alignment(registers, sp, pc);
+        self.check_call(uc, registers, pc);
         let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
         self.check_records(uc, registers, &contract, pc);
         let Some(a) = self.activations.last_mut() else { return };
@@ -755,7 +779,7 @@ impl Trace {
     /// The function that a direct trampoline calls.
     fn direct_func(&mut self, uc: &mut Uc, pc: u64) {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
-        self.check_alignment(registers, registers.sp(uc), pc);
+        self.check_call(uc, registers, pc);
         let t = self.trampoline();
         let Some(contract) = self.contracts.get(t).cloned() else { return };
         let Kind::Direct(direct) = contract.kind else { return };
@@ -788,8 +812,7 @@ impl Trace {
     /// T5.
     fn exit_handler(&mut self, uc: &mut Uc, pc: u64) {
         let Some(registers) = self.registers else { return };
-        let sp = registers.sp(uc);
-        self.check_alignment(registers, sp, pc);
+        self.check_call(uc, registers, pc);
         let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
         self.check_records(uc, registers, &contract, pc);
         let Some(e) = &mut self.exiting else { return };
