@@ -101,6 +101,7 @@ impl Candidate<'_> {
             contracts: suite.contracts.clone(),
             deviations: suite.deviations.clone(),
             slots: suite.slots.clone(),
+            pointers: Vec::new(),
             stubs: false,
             options: String::new(),
             replay: String::new(),

@@ -78,6 +78,7 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
         deviations: Deviation::of_sites(backend, contracts.iter()).collect(),
         contracts,
         slots,
+        pointers: Vec::new(),
         stubs: false,
         options: settings.join(" "),
         replay: format!(

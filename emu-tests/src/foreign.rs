@@ -117,6 +117,9 @@ struct TrampolineIn {
     /// The C function that it calls.
     #[serde(default)]
     calls: String,
+    /// The variable in which it finds that function's address: it is put there before anything runs.
+    #[serde(default)]
+    calls_through: Option<String>,
     /// What the callback is given a pointer to: a name under `frame`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -355,6 +358,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             contracts,
             deviations,
             slots: trampolines.iter().filter_map(|t| t.slot.clone()).collect(),
+            pointers: trampolines.iter().filter_map(|t| Some((t.calls_through.clone()?, t.calls.clone()))).collect(),
             stubs: true,
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
             op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),

@@ -56,6 +56,8 @@ pub struct Suite {
     pub deviations: Vec<Deviation>,
     /// Labels of the call slots that the kernel patches.
     pub slots: Vec<String>,
+    /// Variables that hold the address of a function, with its name.
+    pub pointers: Vec<(String, String)>,
     /// What the objects leave undefined becomes functions that return at once.
     pub stubs: bool,
     /// `name=value` for every option.
@@ -713,6 +715,15 @@ impl<'s> Bench<'s> {
                 image.write(&Write { at, bytes: suite.backend.machine().ret.to_vec() })?;
             }
             callees.push(at);
+        }
+        for (variable, function) in &suite.pointers {
+            let [at, to] = [variable, function].map(|name| image.symbol(name).map(|s| s.address));
+            let (Some(at), Some(to)) = (at, to) else {
+                return Err(Error::new(format!(
+                    "{function} is called through {variable}, says the contract; the objects must refer to both"
+                )));
+            };
+            image.write(&Write { at, bytes: to.to_le_bytes().to_vec() })?;
         }
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
