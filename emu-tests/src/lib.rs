@@ -24,3 +24,4 @@ pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
 pub use run::{Deviation, Filter, Progress, ScenarioCost, Suite, check, measure, situations};
+pub use unwind::described;
