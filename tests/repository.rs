@@ -98,6 +98,29 @@ fn every_backend_is_in_every_matrix() {
     }
 }
 
+/// The fuzz crate is a workspace of its own and would compile the emulator again, so no other check builds its targets:
+/// each must be no more than a call of what tests/robust.rs compiles and runs.
+#[test]
+fn every_fuzz_target_is_run_without_a_fuzzer_too() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let (manifest, readme) = (read("fuzz/Cargo.toml"), read("fuzz/README.md"));
+    let (library, robust) = (read("fuzz/src/lib.rs"), read("tests/robust.rs"));
+    let targets = files(&root().join("fuzz/fuzz_targets"), ".rs");
+    assert_eq!(targets.len(), manifest.matches("[[bin]]").count());
+    for target in targets {
+        let name = target.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&target).unwrap();
+        let calls = |text: &str, what: String| assert!(text.contains(&what), "{name}: no {what}");
+        calls(&text, format!("fuzz::{name}("));
+        assert!(text.lines().count() <= 6, "{name}: the work belongs into fuzz/src/lib.rs");
+        calls(&manifest, format!("path = \"fuzz_targets/{name}.rs\""));
+        calls(&readme, format!("| `{name}`"));
+        calls(&readme, format!("fuzz run {name} "));
+        calls(&library, format!("pub fn {name}("));
+        calls(&robust, format!("targets::{name}"));
+    }
+}
+
 #[test]
 fn exceptions_carry_their_reason() {
     let dirs = [

@@ -6,6 +6,7 @@ mod targets;
 use std::path::Path;
 
 use codegen::isa::Backend;
+use codegen::link::{Image, Input, Options, link};
 use codegen::spec::Choices;
 use emu_tests::{Filter, Foreign, Suite};
 
@@ -75,6 +76,37 @@ fn try_all(times: usize, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
 fn damaged_objects_are_refused_or_linked() {
     let of = |backend: &&dyn Backend| seeds(&format!("emu-tests/fixtures/{}", backend.facts().name), ".o");
     try_all(TIMES, &tramptool::BACKENDS.iter().flat_map(of).collect::<Vec<_>>(), targets::link);
+}
+
+/// Images whose unwind tables are there to be read.
+#[test]
+fn damaged_unwind_tables_are_skipped_or_read() {
+    let image = |backend: &&'static dyn Backend| {
+        let (stub, suite) = (Some(backend.machine().ret), sound(*backend));
+        let inputs = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
+        let options = Options { stub, ..Options::default() };
+        link(*backend, &inputs.collect::<Vec<_>>(), &options).unwrap().to_elf().unwrap()
+    };
+    let seeds: Vec<Vec<u8>> = tramptool::BACKENDS.iter().map(image).collect();
+    assert!(seeds.iter().all(|seed| targets::cfi(seed) > 100));
+    // Damage to the table itself; elsewhere it is that of objects.
+    let table = |seed: &[u8]| {
+        let image = Image::from_elf(seed).unwrap();
+        let section = image.sections.iter().find(|s| s.name == ".eh_frame").unwrap();
+        let bytes = image.bytes(section.address, section.size as usize).unwrap();
+        let at = seed.windows(bytes.len()).position(|w| w == bytes).unwrap();
+        at..at + bytes.len()
+    };
+    let tables: Vec<Vec<u8>> = seeds.iter().map(|seed| seed[table(seed)].to_vec()).collect();
+    let places: Vec<_> = seeds.iter().map(|seed| table(seed)).collect();
+    // A table takes as long as ten objects, and each is put into every image.
+    try_all(TIMES / 10, &tables, |bytes| {
+        for (seed, place) in seeds.iter().zip(&places) {
+            let mut image = seed.clone();
+            image[place.clone()].iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            targets::cfi(&image);
+        }
+    });
 }
 
 #[test]

@@ -1,6 +1,13 @@
-//! One check scenario (reset, run, compare) against the bare emulator running the same instructions without hooks.
+//! One check scenario (reset, run, compare), and the judging of somebody else's object, against the bare emulator running
+//! the same instructions without hooks.
 
-use codegen::spec::Choices;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use codegen::isa::Backend;
+use codegen::spec::{Choices, Direct, Spec};
+use emu_tests::{Filter, Foreign, Suite};
 
 use crate::table::{Row, print};
 
@@ -18,5 +25,70 @@ pub fn run(json: bool) -> Result<(), String> {
             cost.scenario.as_secs_f64() * 1e6,
         ));
     }
+    for backend in tramptool::BACKENDS {
+        rows.push(judging(*backend)?);
+    }
     print(&rows, json)
+}
+
+/// All clauses of an object that others wrote, once the tool has started, beside as many bare runs of one function.
+fn judging(backend: &'static dyn Backend) -> Result<Row, String> {
+    let (what, suites, trampoline, function) = match kernels(backend)? {
+        Some((name, suites)) => (name, suites, "ftrace_caller", "args6"),
+        None => ("a trampoline of GNU as".to_owned(), assembled(backend)?, "my_tramp", "args2"),
+    };
+    let suite = suites.first().ok_or("a contract without trampolines")?;
+    let bare = emu_tests::measure(suite, trampoline, function).map_err(|e| e.to_string())?.bare;
+    let (mut best, mut scenarios) = (Duration::MAX, 0);
+    for _ in 0..5 {
+        let clock = Instant::now();
+        let report = emu_tests::check(&suites, &Filter::default(), 1, &|_, _| {}).map_err(|e| e.to_string())?;
+        best = best.min(clock.elapsed());
+        scenarios = report.scenarios;
+    }
+    Ok(Row::new(
+        format!("{} bare emulator, {scenarios} runs, ms", backend.facts().name),
+        bare.as_secs_f64() * 1e3 * scenarios as f64,
+        format!("{what}, all clauses, ms"),
+        best.as_secs_f64() * 1e3,
+    ))
+}
+
+/// The kernel's own objects, where `cargo xtask kernel-objects` has built them: those of the first contract.
+fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/tramptool/kernel-objects"));
+    let Some(cache) = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from).or_else(home) else {
+        return Ok(None);
+    };
+    for (name, contract) in tramptool::contracts::CONTRACTS.iter().filter(|(n, _)| n.contains(backend.facts().name)) {
+        let Ok(entries) = cache.join(name).read_dir() else { continue };
+        let mut objects = Vec::new();
+        for path in entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "o")) {
+            let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            objects.push((path.display().to_string(), bytes));
+        }
+        objects.sort();
+        return Ok(Some(((*name).to_owned(), foreign(name, contract, objects)?)));
+    }
+    Ok(None)
+}
+
+/// A direct-call trampoline, assembled by GNU as.
+fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
+    let target = backend.target(Choices::default());
+    let spec = Spec::direct("my_tramp", Direct { args: 2, ip: false }, "direct_func");
+    let listing = backend.text(&spec, &target).map_err(|e| e.to_string())?;
+    let text = templates::asm(&[listing], &target, "t").map_err(|e| e.to_string())?;
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let (source, object) = (dir.path().join("t.S"), dir.path().join("t.o"));
+    std::fs::write(&source, text).map_err(|e| e.to_string())?;
+    let gas = Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&object).status();
+    let bytes = std::fs::read(&object).map_err(|e| format!("{}: {gas:?}: {e}", target.facts.assembler))?;
+    let contract = include_str!("../../emu-tests/tests/direct.toml").replace("x86_64", target.facts.name);
+    foreign("direct.toml", &contract, vec![("t.o".to_owned(), bytes)])
+}
+
+fn foreign(contract_name: &str, contract: &str, objects: Vec<(String, Vec<u8>)>) -> Result<Vec<Suite>, String> {
+    let foreign = Foreign { contract_name, contract, objects, arch: None, dump: None };
+    emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map_err(|e| e.to_string())
 }

@@ -26,3 +26,4 @@ pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
 pub use run::{BY_THE_BACKEND, Deviation, Filter, Poker, Progress, ScenarioCost, Suite, check, measure, situations};
+pub use unwind::described;

@@ -107,6 +107,11 @@ impl Orc {
     }
 }
 
+/// How many of these addresses the unwind table of `image` describes. Whatever is in it, there is an answer, soon.
+pub fn described(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> usize {
+    Table::read(image, abi, addresses).0.len()
+}
+
 fn row(
     frames: &EhFrame<gimli::EndianSlice<'_, LittleEndian>>,
     bases: &BaseAddresses,

@@ -41,6 +41,15 @@ pub fn link(bytes: &[u8]) {
     let _ = Image::from_elf(bytes);
 }
 
+/// Read the unwind table of `bytes`, an image. Returns for how many addresses it says something.
+pub fn cfi(bytes: &[u8]) -> usize {
+    let Ok(image) = Image::from_elf(bytes) else { return 0 };
+    // What a trampoline has at most, of the first functions.
+    let starts = image.symbols.iter().filter(|s| s.size > 0).take(8).map(|s| s.address);
+    let addresses = || starts.clone().flat_map(|at| (0..64).map(move |i| at.wrapping_add(4 * i)));
+    BACKENDS.iter().map(|b| emu_tests::described(&image, &b.facts().abi, addresses())).sum()
+}
+
 /// Read `text` as a contract.
 pub fn contract(text: &str) {
     let foreign = Foreign { contract_name: "contract", contract: text, objects: Vec::new(), arch: None, dump: None };
