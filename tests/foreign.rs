@@ -291,6 +291,21 @@ fn sleds_of_xray_lose_flags() {
 }
 
 #[test]
+fn vector_state_that_the_engine_lacks_is_looked_for_and_named() {
+    let verbose = ["check", "--object", "t.o", "--contract", "t.toml", "-v"];
+    let (_, out, _) = Case::new(TRAMPOLINE, CONTRACT).tool(&verbose);
+    assert!(
+        out.contains("ok P2-wide  x86_64 my_tramp [t.toml]: engine lacks ymm, zmm and mask registers, but"),
+        "{out}"
+    );
+    let text = TRAMPOLINE.replace("    leave\n    ret\n", "    leave\n    ret\n    vzeroupper\n");
+    let (_, out, _) = Case::new(&text, CONTRACT).tool(&verbose);
+    let named =
+        "- P2-wide  x86_64 my_tramp [t.toml]: engine lacks ymm, zmm and mask registers, and vzeroupper at +0x14";
+    assert!(out.contains(named), "{out}");
+}
+
+#[test]
 fn what_else_may_be_live_at_an_entry_has_a_name() {
     let keeping = |who: &str| Case::new(TRAMPOLINE, &format!("{CONTRACT}keeps = [\"{who}\"]\n")).check();
     let (code, out, _) = keeping("static-chain");

@@ -99,6 +99,7 @@ static MACHINE: Machine = Machine {
     control: &[],
     vectors: &[],
     vector_bytes: 8,
+    wide: ("none", |_, _| false),
     vector_args: &[],
     vector_rets: &[],
     vector_callee_saved: &[],

@@ -21,6 +21,7 @@ pub const MACHINE: Machine = Machine {
     control: &[EmuReg { name: "fpcr", id: 291 }, EmuReg { name: "fpsr", id: 292 }],
     vectors: VECTORS,
     vector_bytes: 16,
+    wide: ("SVE and SME registers", changes_wide),
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1, 2, 3],
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],
@@ -53,4 +54,14 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
         _ => return None,
     };
     Some(branch)
+}
+
+/// Arm ARM, C1.2.5 and B1.2.2: whatever writes a SIMD register clears the bits of its SVE register above 128. Stores are
+/// among those that are taken for writes, so as to decide too little rather than too much.
+fn changes_wide(_: &str, operands: &str) -> bool {
+    let mut names = operands.split(|c: char| !c.is_ascii_alphanumeric());
+    names.any(|name| {
+        let (kind, number) = name.split_at(name.len().min(1));
+        "bhsdqvzp".contains(kind) && number.parse::<u8>().is_ok()
+    })
 }

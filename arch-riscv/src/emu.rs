@@ -20,6 +20,7 @@ pub const MACHINE: Machine = Machine {
     control: &[EmuReg { name: "fcsr", id: 43 }],
     vectors: VECTORS,
     vector_bytes: 8,
+    wide: ("V registers", changes_wide),
     vector_args: &[10, 11, 12, 13, 14, 15, 16, 17],
     vector_rets: &[10, 11],
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
@@ -58,4 +59,9 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
     let indirect = !rs1.is_empty() && !link(rs1) && rs1 != "t2";
     let lands = if rd == "zero" { Lands::Jump } else { Lands::Call };
     Some(Branch { pushes: link(rd), pops: link(rs1) && rd != rs1, lands: indirect.then_some(lands) })
+}
+
+/// RISC-V V extension, 5: every instruction of it, and none else, begins with a v.
+fn changes_wide(mnemonic: &str, _: &str) -> bool {
+    mnemonic.starts_with('v')
 }

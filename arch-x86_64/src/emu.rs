@@ -25,6 +25,7 @@ pub const MACHINE: Machine = Machine {
     control: &[EmuReg { name: "mxcsr", id: 249 }, EmuReg { name: "fpcw", id: 246 }],
     vectors: VECTORS,
     vector_bytes: 16,
+    wide: ("ymm, zmm and mask registers", changes_wide),
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1],
     vector_callee_saved: &[],
@@ -52,4 +53,9 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
         _ => return None,
     };
     Some(branch)
+}
+
+/// Intel SDM volume 1, 14.8: what has no VEX or EVEX prefix leaves the bits above 128 as they are. XRSTOR loads them.
+fn changes_wide(mnemonic: &str, _: &str) -> bool {
+    ["v", "k", "xrstor"].iter().any(|start| mnemonic.starts_with(start))
 }

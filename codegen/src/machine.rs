@@ -66,6 +66,9 @@ pub struct Machine {
     pub vectors: &'static [EmuReg],
     /// Bytes of one of them.
     pub vector_bytes: usize,
+    /// Vector state that the engine does not have; and whether an instruction may change it, by its mnemonic and operands
+    /// as Capstone has them.
+    pub wide: (&'static str, fn(&str, &str) -> bool),
     /// Indices of the vector registers that carry arguments.
     pub vector_args: &'static [u8],
     /// Indices of the vector registers that carry results.

@@ -24,6 +24,6 @@ pub use draft::{Draft, draft};
 pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;
-pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
+pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use run::{BY_THE_BACKEND, Deviation, Filter, Poker, Progress, ScenarioCost, Suite, check, measure, situations};
 pub use unwind::described;

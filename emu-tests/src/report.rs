@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Clause {
     P1,
     P2,
+    #[serde(rename = "P2-wide")]
+    Wide,
     P3,
     P4,
     P5,
@@ -40,9 +42,10 @@ impl std::fmt::Display for Clause {
 
 impl Clause {
     /// All of them.
-    pub const ALL: [Clause; 20] = [
+    pub const ALL: [Clause; 21] = [
         Clause::P1,
         Clause::P2,
+        Clause::Wide,
         Clause::P3,
         Clause::P4,
         Clause::P5,
@@ -68,6 +71,7 @@ impl Clause {
         match self {
             Clause::P1 => "P1",
             Clause::P2 => "P2",
+            Clause::Wide => "P2-wide",
             Clause::P3 => "P3",
             Clause::P4 => "P4",
             Clause::P5 => "P5",
@@ -94,6 +98,7 @@ impl Clause {
         match self {
             Clause::P1 => "argument registers when the traced function goes on",
             Clause::P2 => "vector registers when the traced function goes on",
+            Clause::Wide => "vector state that the engine does not have",
             Clause::P3 => "result registers when the parent goes on",
             Clause::P4 => "scratch registers, where the contract keeps every register",
             Clause::P5 => "callee-saved and platform registers on every way out",
@@ -205,6 +210,23 @@ pub struct Survival {
     pub registers: BTreeMap<String, RegisterFate>,
 }
 
+/// A property that is not decided here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Undecided {
+    /// Its name.
+    pub clause: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The properties of `bug-corpus.md`, section 6, that are not among [`Clause::ALL`].
+const UNDECIDED: [(&str, &str); 4] = [
+    ("P20", "state that is passed behind a trampoline's back: a contract cannot name any"),
+    ("P21", "lifetime of the code's memory: a matter of the program that owns it, and of its tasks"),
+    ("P22", "cache maintenance: the engine's memory has no caches, and the code that writes trampolines is not here"),
+    ("P23", "exceptions, longjmp, callees that pop: a matter of the tracer; recursion is run, interrupts are P7"),
+];
+
 /// Everything that a check found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
@@ -225,6 +247,9 @@ pub struct Report {
     pub results: Vec<Row>,
     /// Register by register, over all options.
     pub registers: Vec<Survival>,
+    /// What was not asked.
+    #[serde(default)]
+    pub undecided: Vec<Undecided>,
 }
 
 impl Report {
@@ -243,6 +268,9 @@ impl Report {
             results: Vec::new(),
             registers: Vec::new(),
             stubs: Vec::new(),
+            undecided: UNDECIDED
+                .map(|(clause, reason)| Undecided { clause: clause.to_owned(), reason: reason.to_owned() })
+                .into(),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
 use crate::fixture::{FIXTURES, Fixture, Function, functions};
-use crate::report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Verdict};
+use crate::report::{Clause, Failure, RegisterFate, Report, Row, Survival, Verdict};
 use crate::rng::Rng;
 use crate::trace::{
     self, CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
@@ -561,6 +561,8 @@ pub(crate) struct Part {
     /// Offsets of instructions never executed, by trampoline; `None` until something ran.
     missed: Vec<Option<Vec<u64>>>,
     instructions: Vec<usize>,
+    /// An instruction that may change vector state that the engine does not have, by trampoline.
+    wide: Vec<Option<String>>,
     /// Bytes, by trampoline.
     sizes: Vec<u64>,
     failed: Vec<[u64; Clause::ALL.len()]>,
@@ -585,6 +587,7 @@ impl Part {
             vector_runs: vec![0; n],
             missed: vec![None; n],
             instructions: vec![0; n],
+            wide: vec![None; n],
             sizes: Vec::new(),
             failed: vec![[0; Clause::ALL.len()]; n],
             failures: vec![Vec::new(); n],
@@ -626,6 +629,9 @@ impl Part {
             self.vectors_lost[i] += other.vectors_lost[i];
             self.vector_runs[i] += other.vector_runs[i];
             self.instructions[i] = self.instructions[i].max(other.instructions[i]);
+            if self.wide[i].is_none() {
+                self.wide[i].clone_from(&other.wide[i]);
+            }
             for failure in &other.failures[i] {
                 let same = |f: &Failure| (f.clause, &f.place, &f.at) == (failure.clause, &failure.place, &failure.at);
                 if !self.failures[i].iter().any(same) {
@@ -1350,6 +1356,12 @@ impl<'s> Bench<'s> {
                 .map(|d| d.at - self.ranges[i].0)
                 .collect();
             part.instructions[i] = decoded.len();
+            let changes = self.registers.machine.wide.1;
+            let wide = decoded.iter().find(|d| {
+                let (mnemonic, operands) = d.text.split_once(' ').unwrap_or((&d.text, ""));
+                changes(mnemonic, operands)
+            });
+            part.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at - self.ranges[i].0));
             if missed.len() < decoded.len() {
                 part.missed[i] = Some(missed);
             }
@@ -1541,16 +1553,12 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
             }
         }
     }
-    let (major, minor) = crate::engine_version();
     let mut report = Report {
-        version: 1,
-        summary: Summary::default(),
-        seed,
-        engine: format!("Unicorn {major}.{minor}"),
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
         results,
         registers: registers.into_values().collect(),
+        ..Report::empty(seed)
     };
     report.recount();
     report
@@ -1580,6 +1588,14 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
             .cloned()
             .collect(),
     };
+    if clause == Clause::Wide {
+        let lacks = suite.backend.machine().wide.0;
+        return match (&part.wide[i], part.instructions[i]) {
+            (_, 0) => row(Verdict::Skip, "its instructions were not looked at".into()),
+            (Some(at), _) => row(Verdict::Skip, format!("engine lacks {lacks}, and {at} may change them")),
+            (None, n) => row(Verdict::Pass, format!("engine lacks {lacks}, but none of {n} instructions changes them")),
+        };
+    }
     if clause == Clause::Coverage {
         let total = part.instructions[i];
         return match &part.missed[i] {

@@ -70,7 +70,7 @@ pub fn page(name: &str) -> Result<String> {
     let page = pages.iter().find(|p| p.name.eq_ignore_ascii_case(name));
     let page = page.ok_or_else(|| Error::unknown("clause", name, pages.iter().map(|p| p.name.as_str())))?;
     let mut out = format!("{}: {}\n", page.name, page.title);
-    let decided = if page.checked() { "How it is decided" } else { "Not checked yet" };
+    let decided = if page.checked() { "How it is decided" } else { "Not checked here" };
     let bug = format!("{}\n({})", page.bug.trim_end(), page.reference);
     for (title, text) in [("What it means", &page.means), ("Why it matters", &bug), (decided, &page.decided)] {
         section(title, text, &mut out);
@@ -123,7 +123,7 @@ fn section(title: &str, text: &str, out: &mut String) {
 pub fn list() -> Result<String> {
     let mut out = String::new();
     for page in pages()? {
-        let state = if page.checked() { "checked" } else { "not yet" };
+        let state = if page.checked() { "checked " } else { "not here" };
         // Writing to a String cannot fail.
         let _ = writeln!(out, "{:<9} {state}  {}", page.name, page.title);
     }

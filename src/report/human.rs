@@ -86,8 +86,7 @@ fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> s
     writeln!(out, "{}", palette.paint("1", &title))?;
     write!(out, "  {:<26}", "")?;
     for clause in Clause::ALL {
-        let name = if clause == Clause::Coverage { "cover" } else { clause.name() };
-        write!(out, "{name:>0$}", width(clause))?;
+        write!(out, "{:>1$}", heading(clause), width(clause))?;
     }
     writeln!(out)?;
     for trampoline in unique(rows.iter().map(|r| r.trampoline.as_str())) {
@@ -101,9 +100,14 @@ fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> s
     writeln!(out)
 }
 
+/// What stands above the column of a clause.
+fn heading(clause: Clause) -> &'static str {
+    if clause == Clause::Coverage { "cover" } else { clause.name() }
+}
+
 /// Columns of a clause.
 fn width(clause: Clause) -> usize {
-    if clause == Clause::Coverage { 6 } else { 5 }
+    (heading(clause).len() + 1).max(5)
 }
 
 fn registers(report: &Report, arch: &str, palette: Palette, out: &mut String) -> std::fmt::Result {
@@ -158,6 +162,10 @@ fn legend(report: &Report, out: &mut String) -> std::fmt::Result {
     writeln!(out)?;
     for clause in Clause::ALL {
         writeln!(out, "{:<9} {}", clause.name(), clause.about())?;
+    }
+    writeln!(out, "not decided here")?;
+    for undecided in &report.undecided {
+        writeln!(out, "{:<9} {}", undecided.clause, undecided.reason)?;
     }
     writeln!(out)
 }
