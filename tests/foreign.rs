@@ -323,7 +323,8 @@ fn what_else_may_be_live_at_an_entry_has_a_name() {
 }
 
 /// An entry trampoline, whose callback hooks the return, and the trampoline of a kretprobe.
-const RETHOOK: &str = "
+const RETHOOK: &str = concat!(
+    "
     .globl  my_entry, my_call, my_rethook
     .type   my_entry, @function
 my_entry:
@@ -352,26 +353,14 @@ my_call:
     add     $72, %rsp
     ret
     .size   my_entry, . - my_entry
-    .type   my_rethook, @function
-my_rethook:
-    push    $0
-    pushf
-    .irp    reg, rdi, rsi, rdx, rcx, rax, r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15
-    push    %\\reg
-    .endr
-    mov     %rsp, %rdi
-    call    my_c
-    .irp    reg, r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi
-    pop     %\\reg
-    .endr
-    popf
-    ret
-    .size   my_rethook, . - my_rethook
-    .type   my_c, @function
+",
+    include_str!("common/rethook.S"),
+    "    .type   my_c, @function
 my_c:
     jmp     my_handler
     .size   my_c, . - my_c
-";
+"
+);
 
 const RETHOOK_CONTRACT: &str = r#"
 arch = "x86_64"

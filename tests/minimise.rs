@@ -12,7 +12,8 @@ mod common;
 
 /// Loses rsi when the function is `pair` or `leaf`, and its callback changed the first argument and went elsewhere, or
 /// hooked the return.
-const SOMETIMES: &str = "
+const SOMETIMES: &str = concat!(
+    "
     .globl  my_entry, my_call, my_rethook
 my_entry:
     push    8(%rsp)
@@ -52,21 +53,9 @@ my_call:
 4:  movq    $0, 8(%rsp)
     jmp     3b
     .size   my_entry, . - my_entry
-my_rethook:
-    push    $0
-    pushf
-    .irp    reg, rdi, rsi, rdx, rcx, rax, r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15
-    push    %\\reg
-    .endr
-    mov     %rsp, %rdi
-    call    my_handler
-    .irp    reg, r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi
-    pop     %\\reg
-    .endr
-    popf
-    ret
-    .size   my_rethook, . - my_rethook
-";
+",
+    include_str!("common/rethook.S")
+);
 
 const CONTRACT: &str = r#"
 arch = "x86_64"
@@ -95,7 +84,7 @@ stack-align = 8
 [[trampoline]]
 symbol = "my_rethook"
 kind = "rethook"
-calls = "my_handler"
+calls = "my_c"
 frame = "rethook"
 keeps-flags = true
 unpaired = 1
