@@ -42,6 +42,7 @@ const LIVEPATCH: &str = "_livepatch";
 const KEPT_FAILURES: usize = 3;
 
 /// The trampolines of one architecture under one set of options, to be judged.
+#[derive(Clone)]
 pub struct Suite {
     /// The architecture.
     pub backend: &'static dyn Backend,
@@ -692,8 +693,10 @@ impl<'s> Bench<'s> {
                     let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
                     self.patch_all(state, patched)?;
                 }
+                let before = part.findings.len();
                 let came_back = self.enabled(case, expected, &mut part)?;
-                if filter.first_failure && !part.findings.is_empty() {
+                let mut new = part.findings.iter().skip(before);
+                if filter.first_failure && new.any(|(f, ..)| self.known(f).is_none()) {
                     break 'all;
                 }
                 if !came_back {
@@ -1246,6 +1249,7 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         reason,
         checks,
         failures: part.failures[i].iter().filter(|f| f.clause == clause).take(KEPT_FAILURES).cloned().collect(),
+        missed: part.missed[i].clone().filter(|_| clause == Clause::Coverage).unwrap_or_default(),
     };
     if clause == Clause::Coverage {
         let total = part.instructions[i];

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::mutate::Operator;
+use emu_tests::Suite;
 use tramptool::mutate::{Bug, Candidate, Ground, Judged, Outcome, Report, judge, named, sample, table};
 use tramptool::report::Partition;
 use tramptool::request::parse_u64;
 
 use super::Format;
+use super::foreign::ForeignArgs;
 use super::ui::{Style, Ui};
 
 /// Arguments of `mutate`.
@@ -28,6 +30,8 @@ pub struct MutateArgs {
     /// Choose an option's value, or give a number another one; the others have their default
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    foreign: ForeignArgs,
     /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
     #[arg(long, value_name = "MUTANT")]
     only: Option<String>,
@@ -53,6 +57,8 @@ fn after_help() -> String {
         "Each mutant is a trampoline with one fault, linked and run by the same checks as `tramptool check`, which know \
          nothing of it. One that no clause notices survives, and is printed with its diff. What cannot be encoded, or \
          comes out byte for byte the same, is no mutant. Equivalent mutants are listed with a reason in src/mutants.toml.\n\
+         \nWith --object or --raw, the faults are put into what others wrote: every instruction keeps its place, and what \
+         is missing becomes NOPs. Instructions that the checks never execute have no mutants, and are named.\n\
          \nOperators:\n",
     );
     for operator in Operator::ALL {
@@ -65,6 +71,7 @@ fn after_help() -> String {
             tramptool mutate ftrace_regs_caller --arch x86_64\n  \
             tramptool mutate ftrace_caller --arch arm64 --only 'DROP_RESTORE(x8)'\n  \
             tramptool mutate bug:F1\n  \
+            tramptool mutate --object ftrace_64.o --contract linux-6.12-x86_64-orc\n  \
             tramptool mutate --partition 1/4 --format json -o part1.json"
 }
 
@@ -75,12 +82,13 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let results = match (bugs.is_empty(), names.is_empty()) {
-        (true, _) => faults(args)?,
-        (false, true) => corpus(args, &bugs)?,
-        (false, false) => return Err(Error::new("bugs and trampolines are given; valid: one or the other")),
+    let foreign = args.foreign.suites(&args.arch)?;
+    let report = match (bugs.is_empty(), names.is_empty(), foreign) {
+        (true, _, None) => faults(args, generated(args)?)?,
+        (true, _, Some(suites)) => faults(args, judged(args, suites)?)?,
+        (false, true, None) => Report::new(corpus(args, &bugs)?, args.seed),
+        _ => return Err(Error::new("bugs are given, and trampolines or files; valid: one or the other")),
     };
-    let report = Report::new(results, args.seed);
     let text = match args.format {
         Format::Json => tramptool::report::json(&report)?,
         Format::Human => {
@@ -95,11 +103,19 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
 /// What the names of bugs begin with.
 const BUG: &str = "bug:";
 
-fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
-    let grounds = tramptool::request::backends(&args.arch)?
-        .into_iter()
-        .map(|b| ground(args, b.facts().name, &args.set))
-        .collect::<Result<Vec<_>>>()?;
+/// Everything generated.
+fn generated(args: &MutateArgs) -> Result<Vec<Ground>> {
+    let backends = tramptool::request::backends(&args.arch)?;
+    backends.into_iter().map(|b| ground(args, b.facts().name, &args.set)).collect()
+}
+
+/// What others wrote.
+fn judged(args: &MutateArgs, suites: Vec<Suite>) -> Result<Vec<Ground>> {
+    let ground = |suite| super::ui::with_progress(|progress| Ground::objects(suite, args.seed, progress));
+    suites.into_iter().map(ground).collect()
+}
+
+fn faults(args: &MutateArgs, grounds: Vec<Ground>) -> Result<Report> {
     let known = grounds.iter().flat_map(Ground::trampolines);
     let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
@@ -114,7 +130,9 @@ fn faults(args: &MutateArgs) -> Result<Vec<Judged>> {
         }
     }
     select(args, &mut candidates);
-    super::ui::with_progress(|progress| judge(&candidates, None, args.seed, progress))
+    let results = super::ui::with_progress(|progress| judge(&candidates, None, args.seed, progress))?;
+    let missed = grounds.iter().flat_map(Ground::missed).collect();
+    Ok(Report { missed, ..Report::new(results, args.seed) })
 }
 
 fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Vec<Judged>> {
@@ -206,6 +224,9 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     if !bugs.is_empty() {
         let noticed: Vec<&str> = bugs.iter().filter(|(_, noticed)| **noticed).map(|(id, _)| *id).collect();
         writeln!(out, "bugs noticed by their property, {} of {}: {}", noticed.len(), bugs.len(), noticed.join(" "))?;
+    }
+    if !report.missed.is_empty() {
+        writeln!(out, "never executed by the checks, and so without mutants: {}", report.missed.join(", "))?;
     }
     let of = report.mutants - report.equivalent;
     writeln!(
