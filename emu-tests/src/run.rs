@@ -14,7 +14,7 @@ use codegen::isa::{Backend, SiteState, Write};
 use codegen::link::{Image, Input, Options, STUBS, link};
 use codegen::spec::Kind;
 use rayon::prelude::*;
-use unicorn_engine::{Context, HookType};
+use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
@@ -846,6 +846,7 @@ impl<'s> Bench<'s> {
         match ended {
             Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
             Ok(()) => trace.stopped(pc, "stopped before the exit"),
+            Err(uc_error::FETCH_UNMAPPED) => trace.astray(pc),
             Err(e) => trace.stopped(pc, &format!("emulator: {e:?}")),
         }
         // Besides general registers and flags, which each run sets, only such a handler or a fault changes any.
