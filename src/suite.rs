@@ -63,6 +63,7 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
         deviations: Vec::new(),
         slots,
         stubs: false,
+        alternatives: Vec::new(),
         options: target.choices.describe(target.facts.options),
         replay: format!("tramptool check TRAMPOLINE --arch {}{}", target.facts.name, settings(target)),
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
