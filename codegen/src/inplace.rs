@@ -90,7 +90,7 @@ impl Function {
             inside(value).then_some((text, value.wrapping_sub(start) as usize))
         };
         Ok(Some(Function {
-            at: header.sh_offset(LE) as usize + start as usize,
+            at: header.sh_offset(LE).wrapping_add(start) as usize,
             code: code.to_vec(),
             relocations,
             labels: mine.filter_map(label).collect(),
