@@ -68,8 +68,8 @@ impl Ground {
         if let Some(row) = report.results.iter().find(|row| row.verdict == Verdict::Fail && !covers(row)) {
             let (trampoline, clause) = (&row.trampoline, row.clause);
             return Err(Error::new(format!(
-                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline}{chosen}`, and mend it or \
-                 add a deviation to the contract"
+                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline}{chosen}`, and mend it \
+                 or add a deviation to the contract"
             )));
         }
         let missed = report.results.iter().filter(covers).map(|row| row.missed.clone()).collect();

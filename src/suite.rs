@@ -80,6 +80,7 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
         slots,
         pointers: Vec::new(),
         stubs: false,
+        alternatives: Vec::new(),
         options: settings.join(" "),
         replay: format!(
             "tramptool check TRAMPOLINE --arch {}{}",

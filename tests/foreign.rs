@@ -457,6 +457,146 @@ fn a_first_contract_is_written_from_what_the_object_shows() {
     }
 }
 
+/// What objects of kernels have and nobody prepared for the judge: an alternative, data of their own and of a CPU, a part
+/// in another section, a return through a thunk. By architecture: assembler, alignment, text, an access that cannot be
+/// followed. `ALT` stands for the entry of an alternative to what label 661 names.
+type Unprepared = (&'static str, &'static str, &'static str, &'static str, (&'static str, &'static str));
+const UNPREPARED: [Unprepared; 3] = [
+    (
+        "x86_64",
+        "x86_64-linux-gnu-as",
+        "8",
+        "push %rbp
+         mov %rsp, %rbp
+         push %rdi
+         push %rsi
+    661: call *pointer(%rip)
+         ALT
+         mov %gs:number(%rip), %rax
+         mov number(%rip), %rax
+         jmp 1f
+         .pushsection .text.unlikely, \"ax\"
+      1: call other_helper
+         jmp 2f
+         .popsection
+      2: call direct_func
+         pop %rsi
+         pop %rdi
+         leave
+         jmp __x86_return_thunk",
+        ("mov number(%rip), %rax", "mov %gs:-8, %rax"),
+    ),
+    (
+        "arm64",
+        "aarch64-linux-gnu-as",
+        "16",
+        "stp x9, x30, [sp, #-48]!
+         stp x0, x1, [sp, #16]
+         str x8, [sp, #32]
+    661: ldr x10, =number
+         ALT
+         ldr x10, [x10]
+         adrp x11, pointer
+         ldr x11, [x11, #:lo12:pointer]
+         mrs x12, tpidr_el1
+         b 1f
+         .pushsection .text.unlikely, \"ax\"
+      1: bl other_helper
+         cbnz x9, 2f
+         b 2f
+         .popsection
+      2: bl direct_func
+         ldr x8, [sp, #32]
+         ldp x0, x1, [sp, #16]
+         ldp x30, x9, [sp], #48
+         ret x9",
+        ("mrs x12, tpidr_el1", "mrs x12, tpidr_el1\n ldr x12, [x12]"),
+    ),
+    (
+        "riscv64",
+        "riscv64-linux-gnu-as",
+        "16",
+        "addi sp, sp, -32
+         sd a0, 0(sp)
+         sd a1, 8(sp)
+         sd t0, 16(sp)
+         sd ra, 24(sp)
+    661: la t1, number
+         ALT
+         ld t1, 0(t1)
+         j 1f
+         .pushsection .text.unlikely, \"ax\"
+      1: call other_helper
+         bnez t0, 2f
+         j 2f
+         .popsection
+      2: call direct_func
+         ld ra, 24(sp)
+         ld t0, 16(sp)
+         ld a1, 8(sp)
+         ld a0, 0(sp)
+         addi sp, sp, 32
+         jr t0",
+        ("ld t1, 0(t1)", "ld t1, 0(tp)"),
+    ),
+];
+
+#[test]
+fn what_kernels_objects_have_is_run_or_named() {
+    let alternative = "
+        .pushsection .altinstructions, \"a\"
+        .4byte 661b - .
+        .4byte 663f - .
+        .byte 0, 1, 0, 0, 4, 4
+        .popsection
+        .pushsection .altinstr_replacement, \"ax\"
+    663: .4byte 0
+        .popsection";
+    let data = "
+        .data
+        .balign 8
+    number: .quad 0x1234
+    pointer: .quad other_helper";
+    for (arch, assembler, align, body, (sound, astray)) in UNPREPARED {
+        let contract = CONTRACT.replace("x86_64", arch).replace("stack-align = 8", &format!("stack-align = {align}"));
+        let case = Case::new("", &contract);
+        let check = |body: &str| {
+            let body = body.replace("ALT", alternative);
+            let text = format!(".globl my_tramp\n.type my_tramp, %function\nmy_tramp:\n{body}\n");
+            let text = format!("{text}.size my_tramp, . - my_tramp\n.ltorg\n{data}\n");
+            std::fs::write(
+                case.dir.path().join("t.S"),
+                text.replace(".ltorg", if arch == "arm64" { ".ltorg" } else { "" }),
+            )
+            .unwrap();
+            let (code, _, err) = case.run(assembler, &["t.S", "-o", "t.o"]);
+            assert_eq!(code, Some(0), "{arch}: {err}");
+            case.check()
+        };
+        let (code, out, err) = check(body);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
+        let place = if arch == "x86_64" {
+            "my_tramp+0x6"
+        } else if arch == "arm64" {
+            "my_tramp+0xc"
+        } else {
+            "my_tramp+0x14"
+        };
+        assert!(out.contains(&format!("may be patched in when the kernel boots, at {place}")), "{arch}: {out}");
+        assert!(out.contains("stands in for ") && out.contains("other_helper"), "{arch}: {out}");
+        // Calls and returns are counted through all of it.
+        let (code, out, _) =
+            check(&body.replacen("call other_helper", "call 3f\n 3:", 1).replacen("bl other_helper", "bl 3f\n 3:", 1));
+        assert!(code == Some(1) && out.contains("FAIL P14"), "{arch}: {out}");
+        assert!(body.contains(sound));
+        let (code, out, _) = check(&body.replace(sound, astray));
+        assert!(
+            code == Some(1) && out.contains("memory that no object has") && out.contains(", at my_tramp+"),
+            "{arch}: {out}"
+        );
+    }
+}
+
 /// What was dumped from memory: the trampoline behind other bytes, its calls going elsewhere.
 #[test]
 fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {
@@ -490,6 +630,215 @@ fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {
     assert!(code == Some(2) && err.contains("--base"), "{err}");
     let (code, _, err) = case.tool(&["check", "--contract", "t.toml"]);
     assert!(code == Some(2) && err.contains("give --object FILE or --raw FILE"), "{err}");
+}
+
+/// Trampolines as BPF's compilers write them into memory: every call and every pointer is a constant. By architecture:
+/// assembler's prefix, alignment, how the last argument comes back, what is outside, a call that cannot be followed.
+type Written = (&'static str, &'static str, &'static str, &'static str, &'static str, (&'static str, &'static str));
+const BPF: [(Written, &str); 3] = [
+    (
+        (
+            "x86_64",
+            "x86_64-linux-gnu-",
+            "8",
+            "mov -8(%rbp), %rsi",
+            "0xffffc90000123000 0xffffffffc0001000 0xffffffffa0",
+            ("call *%rax", "btc $45, %rax\n call *%rax"),
+        ),
+        "push %rbp
+         mov %rsp, %rbp
+         sub $48, %rsp
+         mov %rbx, -32(%rbp)
+         movq $2, -24(%rbp)
+         mov %rdi, -16(%rbp)
+         mov %rsi, -8(%rbp)
+         movabs $0xffffc90000123000, %rdi
+         movabs $0xffffffffa0000000, %rdx
+         lea -48(%rbp), %rsi
+         call . + 0x100000
+         mov %rax, %rbx
+         test %rax, %rax
+         je 1f
+         lea -16(%rbp), %rdi
+         movabs $0xffffffffc0001000, %rax
+         call *%rax
+     1:  movabs $0xffffc90000123000, %rdi
+         mov %rbx, %rsi
+         lea -48(%rbp), %rdx
+         call . + 0x200000
+         mov -16(%rbp), %rdi
+         mov -8(%rbp), %rsi
+         mov -32(%rbp), %rbx
+         leave
+         ret",
+    ),
+    (
+        (
+            "arm64",
+            "aarch64-linux-gnu-",
+            "16",
+            "ldp x0, x1, [sp, #24]",
+            "0xffff800080123000 0xffff800080001000 0xffffffffc0001000",
+            ("blr x10\n         mov x20", "eor x10, x10, #1 << 45\n blr x10\n mov x20"),
+        ),
+        "stp x29, x9, [sp, #-16]!
+         mov x29, sp
+         stp x29, x30, [sp, #-16]!
+         mov x29, sp
+         sub sp, sp, #64
+         mov x10, #2
+         str x10, [sp, #16]
+         stp x0, x1, [sp, #24]
+         stp x19, x20, [sp, #40]
+         movn x19, #0xcfff
+         movk x19, #0x8012, lsl #16
+         movk x19, #0x8000, lsl #32
+         mov x0, x19
+         mov x1, sp
+         movn x10, #0xefff
+         movk x10, #0x8000, lsl #16
+         movk x10, #0x8000, lsl #32
+         blr x10
+         mov x20, x0
+         cbz x0, 1f
+         add x0, sp, #24
+         movz x10, #0x1000
+         movk x10, #0xc000, lsl #16
+         movk x10, #0xffff, lsl #32
+         movk x10, #0xffff, lsl #48
+         blr x10
+     1:  bl . + 0x100000
+         ldp x0, x1, [sp, #24]
+         ldp x19, x20, [sp, #40]
+         mov sp, x29
+         ldp x29, x30, [sp], #16
+         ldp x29, x9, [sp], #16
+         mov x10, x30
+         mov x30, x9
+         ret x10",
+    ),
+    (
+        (
+            "riscv64",
+            "riscv64-linux-gnu-",
+            "16",
+            "ld a1, -24(s0)",
+            "0xff60000001234000 0xffffffffc0001000 0xffffffff81234560 0xffffffffa0",
+            ("jalr ra, 0x20(t1)", "sub t1, t1, sp\n jalr ra, 0x20(t1)"),
+        ),
+        "addi sp, sp, -16
+         sd ra, 8(sp)
+         sd s0, 0(sp)
+         addi s0, sp, 16
+         addi sp, sp, -64
+         sd t0, 56(sp)
+         sd s0, 48(sp)
+         addi s0, sp, 64
+         sd s1, 0(sp)
+         sd a0, -32(s0)
+         sd a1, -24(s0)
+         li a0, 0xff60000001234000
+         addi a1, sp, 8
+         auipc ra, 0x100
+         jalr ra, 0x10(ra)
+         mv s1, a0
+         beqz a0, 1f
+         addi a0, s0, -32
+         li t1, 0xffffffffc0001000
+         jalr t1
+     1:  lui a0, 0x81234
+         addiw a0, a0, 0x560
+         auipc t1, 0x200
+         jalr ra, 0x20(t1)
+         ld a0, -32(s0)
+         ld a1, -24(s0)
+         ld s1, 0(sp)
+         ld t0, 56(sp)
+         ld s0, 48(sp)
+         addi sp, sp, 64
+         ld ra, 8(sp)
+         ld s0, 0(sp)
+         addi sp, sp, 16
+         jr t0",
+    ),
+];
+
+#[test]
+fn dumps_that_call_and_point_by_constants_are_followed() {
+    for ((arch, prefix, align, reload, targets, jump), body) in BPF {
+        let contract = CONTRACT
+            .replace("x86_64", arch)
+            .replace("\"direct_func\"", "\"0xffffffffc0001000\"")
+            .replace("stack-align = 8", &format!("stack-align = {align}"));
+        let lost = if arch == "arm64" { "loses = [\"x8\"]\n" } else { "" };
+        let given = "deviation = [{ clause = \"P10\", place = \"argument*\", reason = \"it is given a context\" }]\n";
+        let case = Case::new("", &format!("{contract}{lost}{given}"));
+        let check = |text: &str| {
+            std::fs::write(case.dir.path().join("t.S"), format!("{text}\n")).unwrap();
+            for (tool, args) in
+                [("as", &["t.S", "-o", "t.o"][..]), ("objcopy", &["-O", "binary", "-j", ".text", "t.o", "t.bin"][..])]
+            {
+                let (code, _, err) = case.run(&format!("{prefix}{tool}"), args);
+                assert_eq!(code, Some(0), "{err}");
+            }
+            let base = "0xffffffffa0000000";
+            let place = ["--base", base, "--entry", base, "--arch", arch, "--contract", "t.toml"];
+            case.tool(&[&["check", "--raw", "t.bin"], &place[..]].concat())
+        };
+        let (code, out, err) = check(body);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
+        for target in targets.split(' ') {
+            assert!(out.contains(target), "{arch}: nothing stands in for {target}: {out}");
+        }
+        // What the function behind the constant destroys, the trampoline must bring back.
+        assert!(body.contains(reload));
+        let (code, out, _) = check(&body.replace(reload, "nop"));
+        assert!(code == Some(1) && out.contains("FAIL P1 "), "{arch}: {out}");
+        // An address that no constant has: the run ends, and the place is told.
+        let (code, out, err) = check(&body.replace(jump.0, jump.1));
+        assert!(
+            body.contains(jump.0) && code == Some(1) && out.contains("goes where no code is"),
+            "{arch}: {out}{err}"
+        );
+        assert!(out.lines().any(|line| line.contains("=>")), "{arch}: {out}");
+    }
+}
+
+/// What GNU as makes of a constant, our tables read as that constant.
+#[test]
+fn constants_are_read_as_gnu_as_writes_them() {
+    let values =
+        [0xff60_0000_0123_4000_u64, 0xffff_ffff_8123_4567, 0xffff_ffd8_1234_5678, 0x1f, 0x7fff_f000, 0x12_3456_789a];
+    let li = |v: u64| format!("li a0, {v:#x}");
+    let movs = |v: u64| {
+        let part = |n: u64| format!("movk x0, #{}, lsl #{}", v >> (16 * n) & 0xffff, 16 * n);
+        format!("movz x0, #{}\n{}\n{}\n{}", v & 0xffff, part(1), part(2), part(3))
+    };
+    type Text<'t> = &'t dyn Fn(u64) -> String;
+    let cases: [(&str, &str, &str, Text); 4] = [
+        ("riscv64", "riscv64-linux-gnu-", "-march=rv64g", &li),
+        ("riscv64", "riscv64-linux-gnu-", "-march=rv64gc", &li),
+        ("arm64", "aarch64-linux-gnu-", "-march=armv8-a", &movs),
+        ("x86_64", "x86_64-linux-gnu-", "--64", &|v| format!("movabs ${v:#x}, %r10")),
+    ];
+    let case = Case::new("", "");
+    for (arch, prefix, option, text) in cases {
+        let backend = tramptool::backend(arch).unwrap();
+        for value in values {
+            std::fs::write(case.dir.path().join("t.S"), text(value) + "\n").unwrap();
+            for (tool, args) in [
+                ("as", &["t.S", option, "-o", "t.o"][..]),
+                ("objcopy", &["-O", "binary", "-j", ".text", "t.o", "t.bin"][..]),
+            ] {
+                let (code, _, err) = case.run(&format!("{prefix}{tool}"), args);
+                assert_eq!(code, Some(0), "{err}");
+            }
+            let code = std::fs::read(case.dir.path().join("t.bin")).unwrap();
+            let read = codegen::form::Constant::read(backend.forms(), &code, 0x1000);
+            let last = read.last().map(|c| (c.value, c.size));
+            assert_eq!(last, Some((value, code.len())), "{arch} {option}: {value:#x}: {code:x?}");
+        }
+    }
 }
 
 #[test]

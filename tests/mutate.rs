@@ -204,7 +204,7 @@ const BY_HAND: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
-/// Faults in objects that others wrote: every instruction but NOPs has some, each kind that there is shows, all are noticed.
+/// Faults in objects that others wrote: every instruction but NOPs has some, and all are noticed.
 #[test]
 fn faults_in_other_peoples_objects_are_noticed() {
     for (arch, assembler, align, body) in BY_HAND {

@@ -2,7 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::form::{
-    Fields, Form, Forms, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, store, to_sp, write,
+    Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
+    to_sp, write,
 };
 use codegen::isa::{Effects, SpEffect};
 use codegen::listing::{Name, Off, Sym};
@@ -12,6 +13,7 @@ use codegen::mutate::{Faults, Operand, Operator};
 use crate::abi::ABI;
 use crate::insn::Insn;
 use crate::regs::*;
+use crate::reloc;
 
 /// The instruction with other registers.
 pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
@@ -118,6 +120,24 @@ fn other(sym: Sym) -> Sym {
 #[rustfmt::skip]
 pub const FORMS: Forms = Forms {
     nops: &[&[0x1f, 0x20, 0x03, 0xd5]],
+    // MOVZ, MOVN, MOVK; ADRP, ADD.
+    steps: &[
+        step(Place::First, Form::word("110100101 xx i{16} aaaaa", plain), |_, f, _| (f.imm as u64) << (16 * f.rest)),
+        step(Place::First, Form::word("100100101 xx i{16} aaaaa", plain), |_, f, _| !((f.imm as u64) << (16 * f.rest))),
+        step(Place::Next, Form::word("111100101 xx i{16} aaaaa", plain), |before, f, _| {
+            before & !(0xffff << (16 * f.rest)) | (f.imm as u64) << (16 * f.rest)
+        }),
+        step(Place::First, Form::word("1xx10000 i{19} aaaaa", plain).signed(SlotOffset), |_, f, at| {
+            (at & !0xfff).wrapping_add_signed((i64::from(f.imm) * 4 + f.rest as i64) * 4096)
+        }),
+        step(Place::Next, Form::word("1001000100 i{12} bbbbb aaaaa", plain), |before, f, _| {
+            before.wrapping_add_signed(f.imm.into())
+        }),
+    ],
+    load: &[
+        (Form::word("10010000 x{19} aaaaa", plain), (reloc::ADR_PREL_PG_HI21, 0, 0)),
+        (Form::word("1001000100 i{12} bbbbb aaaaa", plain), (reloc::ADD_ABS_LO12_NC, 0, 0)),
+    ],
     list: &[
         // BTI c; in its place, BTI j.
         Form::word("11010101 00000011 00100100 01011111", plain).missing(DropPad)

@@ -2,7 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::form::{
-    Form, Forms, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, store, to_sp, trap,
+    Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
+    to_sp, trap,
 };
 use codegen::listing::{Off, Sym};
 use codegen::mutate::Operator::*;
@@ -11,6 +12,7 @@ use codegen::mutate::{Faults, Operand, Operator};
 use crate::abi::ABI;
 use crate::insn::Insn;
 use crate::regs::*;
+use crate::reloc;
 
 /// The instruction with other registers.
 pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
@@ -81,6 +83,30 @@ fn other(sym: Sym) -> Sym {
 #[rustfmt::skip]
 pub const FORMS: Forms = Forms {
     nops: &[&[0x13, 0, 0, 0], &[1, 0]],
+    // LUI, AUIPC, ADDI and ADDIW from zero; ADDI, ADDIW and SLLI of the register itself; their short forms. JALR and
+    // loads through it.
+    steps: &[
+        step(Place::First, Form::word("i{20} aaaaa 0110111 *4096", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, Form::word("011 i aaaaa iiiii 01 *4096", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, Form::word("i{20} aaaaa 0010111 *4096", plain).signed(SlotOffset), |_, f, at| add(at, f)),
+        step(Place::First, Form::word("i{12} 00000 000 aaaaa 0010011", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, Form::word("i{12} 00000 000 aaaaa 0011011", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, Form::word("010 i aaaaa iiiii 01", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::Next, Form::word("i{12} bbbbb 000 aaaaa 0010011", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Next, Form::word("000 i aaaaa iiiii 01", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Next, Form::word("i{12} bbbbb 000 aaaaa 0011011", plain).signed(SlotOffset), |x, f, _| {
+            word(add(x, f))
+        }),
+        step(Place::Next, Form::word("001 i aaaaa iiiii 01", plain).signed(SlotOffset), |x, f, _| word(add(x, f))),
+        step(Place::Next, Form::word("000000 i{6} bbbbb 001 aaaaa 0010011", plain), |x, f, _| x << f.imm),
+        step(Place::Next, Form::word("000 i aaaaa iiiii 10", plain), |x, f, _| x << f.imm),
+        step(Place::Last, Form::word("i{12} aaaaa 000 xxxxx 1100111", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Last, Form::word("i{12} aaaaa xxx xxxxx 0000011", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+    ],
+    load: &[
+        (Form::word("x{20} aaaaa 0010111", plain), (reloc::PCREL_HI20, 0, 0)),
+        (Form::word("i{12} bbbbb 000 aaaaa 0010011", plain), (reloc::PCREL_LO12_I, 0, 0)),
+    ],
     list: &[
         // SD and LD from sp, from s0 as a frame pointer; LD through another register.
         Form::word("iiiiiii aaaaa 00010 011 iiiii 0100011", store).signed(SlotOffset)
@@ -124,3 +150,12 @@ pub const FORMS: Forms = Forms {
         Form::word("000000000001 00000 000 00000 1110011", trap),
     ],
 };
+
+fn add(before: u64, fields: &Fields) -> u64 {
+    before.wrapping_add_signed(fields.imm.into())
+}
+
+/// The lower half, sign-extended.
+fn word(value: u64) -> u64 {
+    i64::from(value as i32).cast_unsigned()
+}

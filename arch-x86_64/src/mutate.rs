@@ -2,7 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::form::{
-    Fields, Form, Forms, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, store, trap, write,
+    Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
+    trap, write,
 };
 use codegen::isa::{Effects, SpEffect};
 use codegen::listing::{Name, Off, Sym};
@@ -12,6 +13,7 @@ use codegen::mutate::{Faults, Operand, Operator};
 use crate::abi::ABI;
 use crate::insn::{Insn, mov_sp};
 use crate::regs::*;
+use crate::reloc;
 
 /// The instruction with other registers.
 pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
@@ -91,6 +93,13 @@ fn other(sym: Sym) -> Sym {
 #[rustfmt::skip]
 pub const FORMS: Forms = Forms {
     nops: &[&[0x90]],
+    // MOVABS, LEA from rip.
+    steps: &[
+        step(Place::First, Form::bytes("0100100A 10111aaa x{64}", plain), |_, f, _| f.rest),
+        step(Place::First, Form::bytes("01001A00 10001101 00aaa101 i{32}", plain).signed(SlotOffset),
+            |_, f, at| at.wrapping_add(7).wrapping_add_signed(f.imm.into())),
+    ],
+    load: &[(Form::bytes("01001A00 10001101 00aaa101 i{32}", plain), (reloc::PC32, 3, -4))],
     list: &[
         // ENDBR64; in its place, ENDBR32.
         Form::bytes("11110011 00001111 00011110 11111010", plain).missing(DropPad)

@@ -13,14 +13,97 @@ pub struct Forms {
     pub list: &'static [Form],
     /// Instructions that do nothing, the longest first.
     pub nops: &'static [&'static [u8]],
+    /// How a constant comes into a register.
+    pub steps: &'static [Step],
+    /// How the address of a symbol does: instructions, each with the type, place and addend of its relocation.
+    pub load: &'static [(Form, (u32, usize, i64))],
+}
+
+impl Forms {
+    /// None are known.
+    pub const NONE: Forms = Forms { list: &[], nops: &[], steps: &[], load: &[] };
+
+    /// Instructions that do nothing, of so many bytes together.
+    pub fn fill(&self, mut room: usize) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for nop in self.nops {
+            while let Some(rest) = room.checked_sub(nop.len()) {
+                bytes.extend_from_slice(nop);
+                room = rest;
+            }
+        }
+        (room == 0).then_some(bytes)
+    }
+}
+
+/// An instruction that puts a constant into `a`, or the constant in `a` and maybe `b` into more of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The instruction.
+    pub form: Form,
+    /// Where it stands in a sequence.
+    pub place: Place,
+    /// What is in the register then, from what was there before, and from the instruction's address.
+    pub value: fn(u64, &Fields, u64) -> u64,
+}
+
+/// A [`Step`].
+pub const fn step(place: Place, form: Form, value: fn(u64, &Fields, u64) -> u64) -> Step {
+    Step { form, place, value }
+}
+
+/// Where an instruction stands in the sequence that makes a constant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// It begins one.
+    First,
+    /// It goes on with one.
+    Next,
+    /// Right behind the first one, it uses the constant plus its immediate: a jump, or a load.
+    Last,
+}
+
+/// A constant that a sequence of instructions makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Constant {
+    /// The register that it is in.
+    pub register: Reg,
+    /// The constant.
+    pub value: u64,
+    /// Bytes of the sequence.
+    pub size: usize,
+    /// Where the instruction begins that has a part of it and uses all of it, if there is one.
+    pub last: Option<usize>,
+}
+
+impl Constant {
+    /// What `code`, at an address, begins with: a constant, and each that goes on from the one before.
+    pub fn read(forms: &Forms, code: &[u8], at: u64) -> Vec<Constant> {
+        let next = |now: Option<&Constant>, wanted: &[Place]| {
+            let (register, before, from) = now.map_or((None, 0, 0), |c| (Some(c.register), c.value, c.size));
+            let rest = code.get(from..)?;
+            forms.steps.iter().filter(|step| wanted.contains(&step.place)).find_map(|step| {
+                let fields = step.form.read(rest)?;
+                let same = !step.form.has(b"bB") || fields.b == fields.a;
+                let goes_on = register.is_none_or(|register| register == fields.a && same);
+                let value = (step.value)(before, &fields, at.wrapping_add(from as u64));
+                let last = (step.place == Place::Last).then_some(from);
+                let size = from + step.form.size();
+                goes_on.then_some(Constant { register: fields.a, value, size, last })
+            })
+        };
+        let first = next(None, &[Place::First]);
+        let last = first.as_ref().and_then(|first| next(Some(first), &[Place::Last]));
+        std::iter::successors(first, |now| next(Some(now), &[Place::Next])).chain(last).collect()
+    }
 }
 
 /// A form of an instruction: constant bits and fields.
 ///
 /// In its pattern `0` and `1` are constant, `a` and `b` registers, `p` one of the registers 8 to 15 in `a`'s place, `i`
 /// the immediate, `x` whatever else there is; each highest bit first. `A` and `B` are a register's topmost bit wherever
-/// it stands, `2` to `9` the bits of the immediate with these numbers. `x{26}` is a letter that often, `*4` at the end the
-/// unit of the immediate. Blanks part words for the eye. In the pattern of a faulty form `^` is an `x` inverted.
+/// it stands, `2` to `9` the bits of the immediate with these numbers. `x{26}` is a letter that often, `*4` at the end
+/// the unit of the immediate. Blanks part words for the eye. In the pattern of a faulty form `^` is an `x` inverted.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pattern: &'static str,

@@ -90,7 +90,7 @@ impl Function {
             inside(value).then_some((text, value.wrapping_sub(start) as usize))
         };
         Ok(Some(Function {
-            at: header.sh_offset(LE) as usize + start as usize,
+            at: header.sh_offset(LE).wrapping_add(start) as usize,
             code: code.to_vec(),
             relocations,
             labels: mine.filter_map(label).collect(),
@@ -194,22 +194,16 @@ impl Function {
     /// The bytes of the file that a part changes. `None` if it does not fit.
     fn patch(&self, part: &Part, forms: &Forms) -> Option<Vec<(usize, Vec<u8>)>> {
         let mut new = part.new.clone();
-        let mut room = part.old.len().checked_sub(new.len())?;
-        for nop in forms.nops {
-            while let Some(rest) = room.checked_sub(nop.len()) {
-                new.extend_from_slice(nop);
-                room = rest;
-            }
-        }
+        new.extend(forms.fill(part.old.len().checked_sub(new.len())?)?);
         let mut patch = Vec::new();
-        if room == 0 && self.code.get(part.old.clone()) != Some(&new[..]) {
+        if self.code.get(part.old.clone()) != Some(&new[..]) {
             patch.push((self.at + part.old.start, new));
         }
         if !part.kept {
             let gone = self.relocations.iter().filter(|(place, _)| part.old.contains(place));
             patch.extend(gone.map(|(_, at)| (*at, vec![0; 8])));
         }
-        (room == 0).then_some(patch)
+        Some(patch)
     }
 }
 

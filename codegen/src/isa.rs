@@ -264,7 +264,7 @@ pub trait Isa: Sync + 'static {
     fn faults(_insn: Self::Insn, _out: &mut Faults<Self::Insn>) {}
 
     /// Instructions of trampolines that others wrote. For mutants.
-    const FORMS: Forms = Forms { list: &[], nops: &[] };
+    const FORMS: Forms = Forms::NONE;
 
     /// Put the distance to a label of the same trampoline into the instruction at `at`. Returns whether GNU as
     /// leaves a relocation there all the same.

@@ -52,7 +52,10 @@ impl Trace {
                 self.check_pad(uc, self.trampoline(), "landing pad where an indirect branch goes", lands, pc);
             }
         }
-        if branch.pops {
+        // Between C functions calls are not followed, nor are returns.
+        let cell = self.cells.get(pc);
+        let in_c = came_from == ELSEWHERE && region == ELSEWHERE && cell.is_some_and(|cell| cell.branch.is_none());
+        if branch.pops && !in_c {
             self.predict(uc, pc);
         }
         if branch.pushes {

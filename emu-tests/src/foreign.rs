@@ -7,7 +7,7 @@ use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, Field, FrameLayout, Record};
 use codegen::isa::Backend;
-use codegen::link::{Input, relocatable};
+use codegen::link::{Input, examine, relocatable};
 use codegen::spec::{Direct, Kind, Regs};
 use codegen::target::Facts;
 use schemars::{JsonSchema, Schema, schema_for};
@@ -16,7 +16,7 @@ use toml::Spanned;
 
 use crate::raw::{Dump, wrap};
 use crate::report::Clause;
-use crate::run::{BY_THE_BACKEND, Deviation, Suite};
+use crate::run::{BY_THE_BACKEND, Deviation, Suite, extent};
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
 #[derive(Deserialize, JsonSchema)]
@@ -354,6 +354,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
                     foreign.contract_name
                 ),
             },
+            alternatives: alternatives(backend, &objects, &contracts)?,
             objects,
             contracts,
             deviations,
@@ -367,6 +368,28 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         });
     }
     Ok(suites)
+}
+
+/// The list of instructions that the kernel may replace, whatever the architecture: it refers to each.
+const ALTERNATIVES: &str = ".altinstructions";
+
+/// Places of the trampolines that have alternatives.
+fn alternatives(backend: &dyn Backend, objects: &[(String, Vec<u8>)], contracts: &[Contract]) -> Result<Vec<String>> {
+    let mut places = Vec::new();
+    for (name, bytes) in objects {
+        let (image, references) = examine(backend, &Input { name, bytes })?;
+        let Some(list) = image.sections.iter().find(|s| s.name == ALTERNATIVES) else { continue };
+        for symbol in contracts.iter().filter_map(|c| image.symbol(&c.name).filter(|s| s.input.is_some())) {
+            let inside = |at: u64, start: u64, size: u64| at.wrapping_sub(start) < size;
+            let size = extent(&image, symbol);
+            let mine = references.iter().filter(|r| inside(r.place, list.address, list.size));
+            let mut offsets: Vec<u64> = mine.map(|r| r.value.wrapping_sub(symbol.address)).collect();
+            offsets.retain(|offset| *offset < size);
+            offsets.dedup();
+            places.extend(offsets.iter().map(|offset| format!("{}+{offset:#x}", symbol.name)));
+        }
+    }
+    Ok(places)
 }
 
 struct Reader<'a> {

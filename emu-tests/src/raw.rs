@@ -1,10 +1,11 @@
 //! A dump of memory as an object: its calls to the outside become calls of symbols that are named by their address.
 
 use codegen::error::{Error, Result};
+use codegen::form::{Constant, Fields, Forms};
 use codegen::isa::{Backend, Relocation};
 use codegen::raw::{Call, Raw, object};
 
-use crate::disasm::decode;
+use crate::disasm::{Decoded, decode};
 
 /// What a dump covers, and where the trampoline in it begins.
 #[derive(Clone, Copy, Debug)]
@@ -36,24 +37,88 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
     let lead = base % PAGE;
+    let mut code = [vec![0; lead as usize], code.to_vec()].concat();
+    let place = |at: u64| at.wrapping_sub(base).wrapping_add(lead);
+    // Its end is not told: what decodes is it.
+    let mut symbols = vec![(symbol.to_owned(), place(entry), end - entry)];
     let mut calls = Vec::new();
-    for line in lines {
-        let Some(target) = line.target().filter(|target| !inside(*target)) else { continue };
-        let insn = from.get((line.at - entry) as usize..).unwrap_or_default();
-        if let Some((r_type, at, addend)) = call(backend, line.at, insn, target) {
-            let offset = line.at - base + at as u64 + lead;
-            calls.push(Call { offset, r_type, addend, target: format!("{target:#x}") });
+    let mut done = entry;
+    for line in &lines {
+        let from = place(line.at) as usize;
+        let insn = code.get(from..).unwrap_or_default();
+        if let Some(target) = line.target().filter(|target| !inside(*target))
+            && let Some((r_type, at, addend)) = call(backend, line.at, insn, target)
+        {
+            calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
+        }
+        if line.at < done {
+            continue;
+        }
+        // The longest sequence that makes an address, and can be made to load another one.
+        for constant in Constant::read(backend.forms(), insn, line.at).iter().rev() {
+            let Constant { value, size, .. } = *constant;
+            let branches = |d: &Decoded| d.at == line.at + size as u64 && d.branch.is_some_and(|b| b.lands.is_some());
+            if !inside(value) && !address(value) && !lines.iter().any(branches) {
+                continue;
+            }
+            let Some((new, relocations)) = load(backend.forms(), constant, insn) else { continue };
+            let target = format!("{value:#x}");
+            let high = format!("load of {target} at {:#x}", line.at);
+            for (at, r_type, addend) in relocations {
+                let target = if backend.refers_to_high(r_type) { &high } else { &target }.clone();
+                calls.push(Call { offset: (from + at) as u64, r_type, addend, target });
+            }
+            symbols.push((high, from as u64, 0));
+            if inside(value) {
+                symbols.push((target, place(value), 0));
+            }
+            if let Some(old) = code.get_mut(from..from + size) {
+                old.copy_from_slice(&new);
+            }
+            done = line.at + size as u64;
+            break;
         }
     }
-    let mut symbols = vec![(symbol.to_owned(), entry - base + lead, 0)];
     for label in labels {
         let at = label.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         if let Some(at) = at.filter(|at| inside(*at)) {
-            symbols.push(((*label).to_owned(), at - base + lead, 0));
+            symbols.push(((*label).to_owned(), place(at), 0));
         }
     }
-    let code = [vec![0; lead as usize], code.to_vec()].concat();
+    symbols.sort();
+    symbols.dedup();
     object(&Raw { machine: backend.facts().machine, e_flags: 0, code: &code, align: PAGE, symbols, calls })
+}
+
+/// Does a constant look like an address, whatever is done with it? Small numbers, also negative ones, do not; nor does
+/// what no page table can hold.
+fn address(value: u64) -> bool {
+    let top = value >> 56;
+    (1 << 32..0_u64.wrapping_sub(1 << 20)).contains(&value) && (top == 0 || top == u64::MAX >> 56)
+}
+
+/// A relocation: where it is, its type, what it adds.
+type Field = (usize, u32, i64);
+
+/// Instructions that load the address of a symbol, in the place of a constant, with their relocations. `None` if there
+/// is no room.
+fn load(forms: &Forms, constant: &Constant, code: &[u8]) -> Option<(Vec<u8>, Vec<Field>)> {
+    let (mut bytes, mut relocations) = (Vec::new(), Vec::new());
+    for (n, (form, (r_type, at, addend))) in forms.load.iter().enumerate() {
+        let mut insn = form.encode(&Fields { a: constant.register, ..Fields::NONE });
+        if form.has(b"bB") {
+            insn = form.encode(&Fields { a: constant.register, b: constant.register, ..Fields::NONE });
+        }
+        // What uses the address has the last part of it.
+        if let Some(last) = constant.last.filter(|_| n + 1 == forms.load.len()) {
+            bytes.extend(forms.fill(last.checked_sub(bytes.len())?)?);
+            insn = code.get(last..constant.size).map(<[u8]>::to_vec);
+        }
+        relocations.push((bytes.len() + at, *r_type, *addend));
+        bytes.extend(insn?);
+    }
+    bytes.extend(forms.fill(constant.size.checked_sub(bytes.len())?)?);
+    Some((bytes, relocations))
 }
 
 /// Is the instruction at `at` a call of `target`, or a jump there? It is if relocating it changes nothing. Returns the

@@ -246,6 +246,9 @@ pub struct Report {
     /// What the judged objects leave undefined: functions that return at once stood in for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stubs: Vec<String>,
+    /// Places in judged trampolines that have alternatives, which the kernel patches in when it boots. They were not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<String>,
     /// One row per arch, trampoline, options and clause.
     pub results: Vec<Row>,
     /// Register by register, over all options.
@@ -271,6 +274,7 @@ impl Report {
             results: Vec::new(),
             registers: Vec::new(),
             stubs: Vec::new(),
+            alternatives: Vec::new(),
             undecided: UNDECIDED
                 .map(|(clause, reason)| Undecided { clause: clause.to_owned(), reason: reason.to_owned() })
                 .into(),

@@ -11,7 +11,7 @@ use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
 use codegen::isa::{Backend, Poke, SiteState, Write};
-use codegen::link::{Image, Input, Options, STUBS, SiteEntry, link};
+use codegen::link::{Access, Image, Input, Options, STUBS, SiteEntry, SymbolKind, link};
 use codegen::spec::Kind;
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
@@ -61,6 +61,8 @@ pub struct Suite {
     pub pointers: Vec<(String, String)>,
     /// What the objects leave undefined becomes functions that return at once.
     pub stubs: bool,
+    /// Places in the trampolines that the kernel may patch when it boots; the objects' own instructions are run.
+    pub alternatives: Vec<String>,
     /// `name=value` for every option.
     pub options: String,
     /// What makes the command line choose these options again.
@@ -539,6 +541,20 @@ fn callee(image: &Image, contract: &Contract) -> Result<u64> {
     }
 }
 
+/// Code that belongs to no function: each stub, and sections to which the first so many objects alone contribute.
+fn fragments(image: &Image, judged: usize) -> Vec<(u64, u64)> {
+    let mut all = Vec::new();
+    for section in image.sections.iter().filter(|s| s.access == Access::Execute) {
+        let inside = image.symbols.iter().filter(|s| s.address.wrapping_sub(section.address) < section.size);
+        if section.name == STUBS {
+            all.extend(inside.map(|s| (s.address, s.size)));
+        } else if !inside.clone().any(|s| s.kind == SymbolKind::Function || s.input.is_none_or(|i| i >= judged)) {
+            all.push((section.address, section.size));
+        }
+    }
+    all
+}
+
 /// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
 /// each function where its trampolines look for one.
 fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
@@ -786,6 +802,13 @@ impl<'s> Bench<'s> {
             for insn in decode(registers.machine, image.bytes(*start, *size as usize).unwrap_or_default(), *start)? {
                 each(&contract.name, insn.at, 1, &|c| c.branch = insn.branch.map(|b| (b, insn.size)))?;
                 instructions.push(insn.at);
+            }
+        }
+        // Returns are paired through what stands in for functions, and through parts of the code in sections of their own.
+        for (start, size) in fragments(&linked, if suite.stubs { first } else { usize::MAX }) {
+            for insn in decode(registers.machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
+                // What is no branch is told too: otherwise the next place would seem to be one where C returned to.
+                each("code", insn.at, 1, &|c| c.branch = Some((insn.branch.unwrap_or_default(), insn.size)))?;
             }
         }
         let table = Table::read(&image, registers.abi, instructions.into_iter());
@@ -1106,6 +1129,13 @@ impl<'s> Bench<'s> {
         match ended {
             Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
             Ok(()) => trace.stopped(pc, "stopped before the exit"),
+            Err(uc_error::FETCH_UNMAPPED) => trace.astray(pc),
+            Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => {
+                trace.stopped(
+                    pc,
+                    "an access to memory that no object has: give the object; data per CPU or thread is none",
+                );
+            }
             Err(e) => trace.stopped(pc, &format!("emulator: {e:?}")),
         }
         // Besides general registers and flags, which each run sets, only such a handler or a fault changes any.
@@ -1568,6 +1598,7 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
     let mut report = Report {
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
+        alternatives: suites.iter().flat_map(|s| s.alternatives.iter().cloned()).collect(),
         results,
         registers: registers.into_values().collect(),
         ..Report::empty(seed)

@@ -283,6 +283,14 @@ impl Trace {
         self.fail(Clause::P9, why.to_owned(), None, (EXIT, pc), pc);
     }
 
+    /// The run went where no code is.
+    pub fn astray(&mut self, to: u64) {
+        let behind = self.taken.map_or(to, |branch| branch.next);
+        let place =
+            "the jump or call before this place goes where no code is; give the object, or the dump, that has it";
+        self.fail(Clause::P9, place, None, (EXIT, to), behind);
+    }
+
     /// A memory access by an instruction, before it takes effect.
     fn access(&mut self, at: u64, size: usize, is_write: bool) {
         let Some(i) = at.checked_sub(STACK_TOP - STACK_SIZE).map(|d| (d / 8) as usize) else { return };

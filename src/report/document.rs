@@ -180,6 +180,7 @@ impl Document {
                 }
             }
             whole.report.scenarios = whole.report.scenarios.saturating_add(theirs.scenarios);
+            whole.report.alternatives.extend(part.report.alternatives);
             for stub in part.report.stubs {
                 if !whole.report.stubs.contains(&stub) {
                     whole.report.stubs.push(stub);

@@ -50,6 +50,10 @@ pub fn write(report: &Report, palette: Palette, verbose: bool, out: &mut String)
         registers(report, arch, palette, out)?;
     }
     legend(report, out)?;
+    if !report.alternatives.is_empty() {
+        let places = report.alternatives.join(", ");
+        writeln!(out, "alternatives: not run, but may be patched in when the kernel boots, at {places}\n")?;
+    }
     if !report.stubs.is_empty() {
         writeln!(out, "undefined: a function that returns at once stands in for {}\n", report.stubs.join(", "))?;
     }
