@@ -6,13 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::inplace::Function;
 use codegen::isa::Backend;
+use codegen::link::Input;
 use codegen::mutate::{Mutant, Operator};
 use codegen::obj;
 use codegen::spec::Kind;
 use codegen::target::Target;
-use emu_tests::{Clause, Filter, Progress, Suite, Verdict};
+use emu_tests::{Clause, Filter, Progress, Row, Suite, Verdict, disassemble};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,15 +23,21 @@ use serde::{Deserialize, Serialize};
 use crate::report::Partition;
 use crate::{request, suite};
 
-/// One architecture under one set of options.
+/// Trampolines into which faults are put.
 pub struct Ground {
-    backend: &'static dyn Backend,
-    target: Target,
-    trampolines: Vec<(String, Kind)>,
     /// Without a fault.
     suite: Suite,
-    /// The arguments that choose this architecture and these options.
+    /// Where they come from.
+    origin: Origin,
+    /// The arguments that choose them.
     chosen: String,
+}
+
+enum Origin {
+    /// They are generated for a target.
+    Generated(Box<Target>, Vec<(String, Kind)>),
+    /// Somebody else wrote them. Offsets of what the judge never executes, by trampoline.
+    Objects(Vec<Vec<u64>>),
 }
 
 impl Ground {
@@ -41,17 +50,57 @@ impl Ground {
         let suite = suite::suite(backend, &target)?;
         let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
         let chosen = format!(" --arch {}{set}", backend.facts().name);
-        Ok(Ground { trampolines: suite::trampolines(&target), backend, target, suite, chosen })
+        let trampolines = suite::trampolines(&target);
+        Ok(Ground { suite, origin: Origin::Generated(Box::new(target), trampolines), chosen })
+    }
+
+    /// The trampolines of objects. They are judged as they are first: what is wrong already would be noticed with any
+    /// fault.
+    ///
+    /// # Errors
+    /// A clause of their contract fails, or they cannot be judged.
+    pub fn objects(suite: Suite, seed: u64, progress: Progress) -> Result<Ground> {
+        let chosen = suite.replay.strip_prefix("tramptool check TRAMPOLINE").unwrap_or_default().to_owned();
+        let suites = [suite];
+        let report = emu_tests::check(&suites, &Filter::default(), seed, progress)?;
+        let [suite] = suites;
+        let covers = |row: &&Row| row.clause == Clause::Coverage;
+        if let Some(row) = report.results.iter().find(|row| row.verdict == Verdict::Fail && !covers(row)) {
+            let (trampoline, clause) = (&row.trampoline, row.clause);
+            return Err(Error::new(format!(
+                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline}{chosen}`, and mend it or \
+                 add a deviation to the contract"
+            )));
+        }
+        let missed = report.results.iter().filter(covers).map(|row| row.missed.clone()).collect();
+        Ok(Ground { suite, origin: Origin::Objects(missed), chosen })
     }
 
     /// The architecture.
     pub fn arch(&self) -> &'static str {
-        self.target.facts.name
+        self.suite.backend.facts().name
+    }
+
+    /// The name of the objects' contract; empty for what is generated.
+    fn contract(&self) -> &str {
+        match self.origin {
+            Origin::Generated(..) => "",
+            Origin::Objects(_) => self.suite.options.split(' ').next().unwrap_or_default(),
+        }
     }
 
     /// The names of its trampolines.
     pub fn trampolines(&self) -> impl Iterator<Item = &str> + Clone {
-        self.trampolines.iter().map(|(name, _)| name.as_str())
+        self.suite.contracts.iter().map(|contract| contract.name.as_str())
+    }
+
+    /// Instructions that the judge never executes, as trampoline and offset. They have no mutants.
+    pub fn missed(&self) -> Vec<String> {
+        let Origin::Objects(missed) = &self.origin else { return Vec::new() };
+        let each = |(name, offsets): (&str, &Vec<u64>)| -> Vec<String> {
+            offsets.iter().map(|offset| format!("{} {name}+{offset:#x}", self.arch())).collect()
+        };
+        self.trampolines().zip(missed).flat_map(each).collect()
     }
 
     /// All mutants of the trampolines for which `wanted` holds.
@@ -60,11 +109,39 @@ impl Ground {
     /// What generation refuses.
     pub fn mutants(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Candidate<'_>>> {
         let mut all = Vec::new();
-        for (which, spec) in suite::specs(&self.trampolines).iter().enumerate().filter(|(_, s)| wanted(s.name)) {
-            let mutants = self.backend.mutants(spec, &self.target)?;
-            all.extend(mutants.into_iter().map(|mutant| Candidate { ground: self, which, mutant, bug: None }));
+        for (which, name) in self.trampolines().enumerate().filter(|(_, name)| wanted(name)) {
+            let found = match &self.origin {
+                Origin::Generated(target, trampolines) => {
+                    let spec = &suite::specs(trampolines)[which];
+                    vec![(0, self.suite.backend.mutants(spec, target)?)]
+                }
+                Origin::Objects(missed) => self.in_place(which, name, &missed[which])?,
+            };
+            for (object, mutants) in found {
+                all.extend(mutants.into_iter().map(|mutant| Candidate {
+                    ground: self,
+                    which,
+                    object,
+                    mutant,
+                    bug: None,
+                }));
+            }
         }
         Ok(all)
+    }
+
+    /// The mutants of one trampoline of an object, with the number of the object.
+    fn in_place(&self, which: usize, name: &str, missed: &[u64]) -> Result<Vec<(usize, Vec<Mutant>)>> {
+        let Suite { backend, objects, contracts, slots, .. } = &self.suite;
+        for (i, (object, bytes)) in objects.iter().enumerate() {
+            let Some(function) = Function::find(&Input { name: object, bytes }, name)? else { continue };
+            // What the kernel writes to a call slot hides what is there.
+            let slot = |offset| function.labels.iter().any(|(label, at)| *at == offset && slots.contains(label));
+            let skip = |offset: usize| slot(offset) || missed.contains(&(offset as u64));
+            let decode = |code: &[u8], offset| disassemble(backend.machine(), code, offset);
+            return Ok(vec![(i, function.mutants(*backend, &contracts[which], &decode, &skip)?)]);
+        }
+        Ok(Vec::new())
     }
 }
 
@@ -72,6 +149,8 @@ impl Ground {
 pub struct Candidate<'g> {
     ground: &'g Ground,
     which: usize,
+    /// The number of the object that has the fault.
+    object: usize,
     /// The fault.
     pub mutant: Mutant,
     /// The bug of the corpus that it rebuilds. Then every case is run, and its property must be among those that fail.
@@ -86,34 +165,44 @@ impl Candidate<'_> {
 
     /// The trampoline with the fault.
     pub fn trampoline(&self) -> &str {
-        &self.ground.trampolines[self.which].0
+        &self.contract().name
+    }
+
+    fn contract(&self) -> &Contract {
+        &self.ground.suite.contracts[self.which]
+    }
+
+    /// The object with the fault.
+    fn faulty(&self) -> Result<Vec<u8>> {
+        let Ground { suite, origin, .. } = self.ground;
+        if let Origin::Generated(target, trampolines) = origin {
+            let specs = suite::specs(trampolines);
+            return obj::write(&suite.backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target);
+        }
+        let mut bytes = suite.objects[self.object].1.clone();
+        for (at, new) in &self.mutant.patch {
+            bytes[*at..at + new.len()].copy_from_slice(new);
+        }
+        Ok(bytes)
     }
 
     /// The clauses that fail: those of the first failing case, or of all.
     fn clauses(&self, seed: u64) -> Result<Vec<&'static str>> {
+        let mut faulty = [self.ground.suite.clone()];
+        let object = &mut faulty[0].objects[self.object];
+        object.1 = self.faulty()?;
+        let object = object.0.clone();
         let first_failure = self.bug.is_none();
-        let Ground { backend, target, trampolines, suite, .. } = self.ground;
-        let specs = suite::specs(trampolines);
-        let object = obj::write(&backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target)?;
-        let faulty = [Suite {
-            backend: *backend,
-            objects: vec![(OBJECT.to_owned(), object)],
-            contracts: suite.contracts.clone(),
-            deviations: suite.deviations.clone(),
-            slots: suite.slots.clone(),
-            stubs: false,
-            options: String::new(),
-            replay: String::new(),
-            op_offsets: suite.op_offsets,
-            notes: BTreeMap::new(),
-            poke: suite.poke,
-        }];
-        let mut filter = Filter { concerning: Some(self.trampoline().to_owned()), first_failure, ..Filter::default() };
+        let mut filter = Filter { first_failure, ..Filter::default() };
+        // A deviation that is gone can be noticed anywhere.
+        if !faulty[0].deviations.iter().any(|d| filter.judges(d.clause)) {
+            filter.concerning = Some(self.trampoline().to_owned());
+        }
         let failing = |filter: &Filter| -> Result<Vec<&'static str>> {
             let report = match emu_tests::check(&faulty, filter, seed, &|_, _| {}) {
                 Ok(report) => report,
                 // Half of an address without its other half: the linker names the object that has it.
-                Err(e) if e.to_string().starts_with(OBJECT) => return Ok(vec![LINKER]),
+                Err(e) if e.to_string().starts_with(&object) => return Ok(vec![LINKER]),
                 Err(e) => return Err(e.at(format_args!("{} {} {}", self.arch(), self.trampoline(), self.mutant))),
             };
             let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
@@ -121,7 +210,7 @@ impl Candidate<'_> {
             Ok(failed.into_iter().map(Clause::name).collect())
         };
         // Most die on any function: one with a few arguments, before all of them.
-        if first_failure && !matches!(self.ground.trampolines[self.which].1, Kind::Direct(_)) {
+        if first_failure && !matches!(self.contract().kind, Kind::Direct(_)) {
             filter.function = Some(QUICK.to_owned());
             let failed = failing(&filter)?;
             if !failed.is_empty() {
@@ -132,9 +221,6 @@ impl Candidate<'_> {
         failing(&filter)
     }
 }
-
-/// The name of a faulty object.
-const OBJECT: &str = "mutant";
 
 /// Stands among the clauses for a mutant that no linker lets through.
 const LINKER: &str = "link";
@@ -227,6 +313,9 @@ pub struct Report {
     pub scores: Vec<Score>,
     /// One by one.
     pub results: Vec<Judged>,
+    /// Instructions of others that no check executes. They have no mutants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<String>,
 }
 
 impl Report {
@@ -247,6 +336,7 @@ impl Report {
             killed: 0,
             scores: Vec::new(),
             results: Vec::new(),
+            missed: Vec::new(),
         }
     }
 
@@ -324,6 +414,9 @@ impl Report {
 pub struct Known {
     /// The architecture; `*` at the end stands for anything.
     pub arch: String,
+    /// The contract of the objects, `*` as above; empty for what is generated.
+    #[serde(default)]
+    pub contract: String,
     /// The trampoline; `*` at the end stands for anything.
     pub trampoline: String,
     /// The operator, with or without operand; `*` for any.
@@ -403,6 +496,7 @@ impl Known {
     pub fn describes(&self, candidate: &Candidate) -> bool {
         let mutant = &candidate.mutant;
         fits(&self.arch, candidate.arch())
+            && fits(&self.contract, candidate.ground.contract())
             && fits(&self.trampoline, candidate.trampoline())
             && (named(&self.operator, mutant) || self.operator == "*")
             && mutant.diff.iter().any(|line| line.contains(&self.line))
@@ -483,10 +577,10 @@ pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -
         let clauses = c.clauses(seed)?;
         let known = |list: &'static [Known]| list.iter().find(|k| k.describes(c)).map(|k| k.reason.as_str());
         let noticed = c.bug.map_or(!clauses.is_empty(), |b| clauses.contains(&b.property.as_str()));
-        let (outcome, reason) = match (noticed, known(&table.equivalent)) {
-            (true, _) => (Outcome::Killed, ""),
-            (false, Some(reason)) => (Outcome::Equivalent, reason),
-            (false, None) => (Outcome::Survived, known(&table.gap).unwrap_or("")),
+        let (outcome, reason) = match (noticed, known(&table.gap), known(&table.equivalent)) {
+            (true, ..) => (Outcome::Killed, ""),
+            (false, None, Some(reason)) => (Outcome::Equivalent, reason),
+            (false, gap, _) => (Outcome::Survived, gap.unwrap_or("")),
         };
         let replay = match c.bug {
             Some(bug) => format!("tramptool mutate bug:{} --seed {seed}", bug.id),

@@ -1,7 +1,12 @@
 //! Faulty instructions, to judge a checker by.
 
 use codegen::abi::Reg;
+use codegen::form::{
+    Fields, Form, Forms, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, store, to_sp, write,
+};
+use codegen::isa::{Effects, SpEffect};
 use codegen::listing::{Name, Off, Sym};
+use codegen::mutate::Operator::*;
 use codegen::mutate::{Faults, Operand, Operator};
 
 use crate::abi::ABI;
@@ -107,4 +112,57 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
 /// Another symbol, if the listing has one.
 fn other(sym: Sym) -> Sym {
     Sym(sym.0 ^ 1)
+}
+
+/// Instructions of others. Arm ARM C6.2; register 31 is sp where it is the base of an address, xzr elsewhere.
+#[rustfmt::skip]
+pub const FORMS: Forms = Forms {
+    nops: &[&[0x1f, 0x20, 0x03, 0xd5]],
+    list: &[
+        // BTI c; in its place, BTI j.
+        Form::word("11010101 00000011 00100100 01011111", plain).missing(DropPad)
+            .wrong(PadKind, "11010101 00000011 00100100 10011111"),
+        // STR, LDR, STP, LDP at an offset from sp.
+        Form::word("1111100100 i{12} 11111 aaaaa *8", store).unsigned(SlotOffset)
+            .wrong(NarrowSave, "1011100100 i{12} 11111 aaaaa *4"),
+        Form::word("1111100101 i{12} 11111 aaaaa *8", load).unsigned(SlotOffset),
+        Form::word("1010100100 iiiiiii bbbbb 11111 aaaaa *8", |f| Effects::store2(f.a, f.b, f.imm)).signed(SlotOffset),
+        Form::word("1010100101 iiiiiii bbbbb 11111 aaaaa *8", |f| Effects::load2(f.a, f.b, f.imm)).signed(SlotOffset),
+        // The same, moving sp before a store and after a load.
+        Form::word("11111000000 iiiiiiiii 11 11111 aaaaa", |f| moving(f, Effects::store(f.a, 0))).signed(FrameSize),
+        Form::word("11111000010 iiiiiiiii 01 11111 aaaaa", |f| moving(f, Effects::load(f.a, 0))).signed(FrameSize),
+        Form::word("1010100110 iiiiiii bbbbb 11111 aaaaa *8", |f| moving(f, Effects::store2(f.a, f.b, 0)))
+            .signed(FrameSize),
+        Form::word("1010100011 iiiiiii bbbbb 11111 aaaaa *8", |f| moving(f, Effects::load2(f.a, f.b, 0)))
+            .signed(FrameSize),
+        // STR, LDR, LDUR through another register.
+        Form::word("1111100100 i{12} bbbbb aaaaa *8", write).unsigned(SlotOffset),
+        Form::word("1111100101 i{12} bbbbb aaaaa *8", read).unsigned(SlotOffset),
+        Form::word("11111000010 iiiiiiiii 00 bbbbb aaaaa", read).signed(SlotOffset),
+        // ADD and SUB of an immediate: sp, from sp, to sp, any other.
+        Form::word("1001000100 i{12} 11111 11111", move_sp).unsigned(FrameSize),
+        Form::word("1101000100 i{12} 11111 11111", |f| Effects::sp(SpEffect::Move(-f.imm))).unsigned(FrameSize),
+        Form::word("1001000100 i{12} 11111 aaaaa", from_sp).unsigned(ArgPtrOffset),
+        Form::word("1001000100 i{12} bbbbb 11111", to_sp).unsigned(TeardownMismatch),
+        Form::word("1001000100 i{12} bbbbb aaaaa", plain).unsigned(IpOffset),
+        Form::word("1101000100 i{12} bbbbb aaaaa", plain).unsigned(IpOffset),
+        // MOV, ADRP.
+        Form::word("10101010000 bbbbb 000000 11111 aaaaa", copy),
+        Form::word("1xx10000 x{19} aaaaa", plain),
+        // CBZ and CBNZ, TBZ and TBNZ, B.cond.
+        Form::word("x011010x x{19} aaaaa", branch).wrong(InvertCond, "x011010^ x{19} aaaaa"),
+        Form::word("x011011x x{19} aaaaa", branch).wrong(InvertCond, "x011011^ x{19} aaaaa"),
+        Form::word("01010100 x{19} 0 xxxx", branch).wrong(InvertCond, "01010100 x{19} 0 xxx^"),
+        // BL and B, BLR and BR, RET.
+        Form::word("100101 x{26}", call).wrong(CallAsJmp, "000101 x{26}"),
+        Form::word("000101 x{26}", jump).wrong(JalrRa, "100101 x{26}"),
+        Form::word("1101011000111111000000 aaaaa 00000", call).wrong(CallAsJmp, "1101011000011111000000 aaaaa 00000"),
+        Form::word("1101011000011111000000 aaaaa 00000", leave).wrong(JalrRa, "1101011000111111000000 aaaaa 00000"),
+        Form::word("1101011001011111000000 aaaaa 00000", leave).wrong(BrForRet, "1101011000011111000000 aaaaa 00000"),
+    ],
+};
+
+/// With the immediate as what sp is moved by.
+fn moving(fields: &Fields, effects: Effects) -> Effects {
+    Effects { sp: SpEffect::Move(fields.imm), ..effects }
 }

@@ -15,6 +15,7 @@ use codegen::abi::Reg;
 use codegen::cfi::LengthRelocs;
 use codegen::code::CodeBuf;
 use codegen::error::{Error, Result};
+use codegen::form::Forms;
 use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
@@ -107,6 +108,8 @@ impl Isa for Riscv64 {
     fn faults(insn: Self::Insn, out: &mut Faults<Self::Insn>) {
         mutate::faults(insn, out);
     }
+
+    const FORMS: Forms = mutate::FORMS;
 
     fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
         if r_type != reloc::BRANCH {

@@ -1,7 +1,11 @@
 //! Faulty instructions, to judge a checker by.
 
 use codegen::abi::Reg;
+use codegen::form::{
+    Form, Forms, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, store, to_sp, trap,
+};
 use codegen::listing::{Off, Sym};
+use codegen::mutate::Operator::*;
 use codegen::mutate::{Faults, Operand, Operator};
 
 use crate::abi::ABI;
@@ -72,3 +76,51 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
 fn other(sym: Sym) -> Sym {
     Sym(sym.0 ^ 1)
 }
+
+/// Instructions of others. RISC-V unprivileged manual, chapters "RV32I", "RV64I" and "C".
+#[rustfmt::skip]
+pub const FORMS: Forms = Forms {
+    nops: &[&[0x13, 0, 0, 0], &[1, 0]],
+    list: &[
+        // SD and LD from sp, from s0 as a frame pointer; LD through another register.
+        Form::word("iiiiiii aaaaa 00010 011 iiiii 0100011", store).signed(SlotOffset)
+            .wrong(NarrowSave, "iiiiiii aaaaa 00010 010 iiiii 0100011"),
+        Form::word("i{12} 00010 011 aaaaa 0000011", load).signed(SlotOffset),
+        Form::word("iiiiiii aaaaa 01000 011 iiiii 0100011", store).signed(SlotOffset)
+            .wrong(NarrowSave, "iiiiiii aaaaa 01000 010 iiiii 0100011"),
+        Form::word("i{12} 01000 011 aaaaa 0000011", load).signed(SlotOffset),
+        Form::word("i{12} bbbbb 011 aaaaa 0000011", read).signed(SlotOffset)
+            .wrong(AddrForValue, "i{12} bbbbb 000 aaaaa 0010011"),
+        // C.SDSP with C.SWSP in its place, C.LDSP.
+        Form::word("111 543876 aaaaa 10", store).unsigned(SlotOffset).wrong(NarrowSave, "110 543276 aaaaa 10"),
+        Form::word("011 5 aaaaa 43876 10", load).unsigned(SlotOffset),
+        // ADDI: sp, to sp, from sp, MV, any other. C.ADDI16SP, C.ADDI4SPN and C.ADDI among them.
+        Form::word("i{12} 00010 000 00010 0010011", move_sp).signed(FrameSize),
+        Form::word("011 9 00010 46875 01", move_sp).signed(FrameSize),
+        Form::word("000 i 00010 iiiii 01", move_sp).signed(FrameSize),
+        Form::word("i{12} bbbbb 000 00010 0010011", to_sp).signed(TeardownMismatch),
+        Form::word("i{12} 00010 000 aaaaa 0010011", from_sp).signed(ArgPtrOffset),
+        Form::word("000 54987623 ppp 00", from_sp).unsigned(ArgPtrOffset),
+        Form::word("000000000000 bbbbb 000 aaaaa 0010011", copy),
+        Form::word("i{12} bbbbb 000 aaaaa 0010011", plain).signed(IpOffset),
+        Form::word("000 i aaaaa iiiii 01", plain).signed(IpOffset),
+        // C.JR, C.EBREAK, C.JALR and C.MV have bits in common: those with the fewest fields come first.
+        Form::word("100 0 aaaaa 00000 10", leave).wrong(JalrRa, "100 1 aaaaa 00000 10"),
+        Form::word("100 1 00000 00000 10", trap),
+        Form::word("100 1 aaaaa 00000 10", call).wrong(CallAsJmp, "100 0 aaaaa 00000 10"),
+        Form::word("100 0 aaaaa 00010 10", from_sp),
+        Form::word("100 0 aaaaa bbbbb 10", copy),
+        // JALR and JAL, with ra and without; AUIPC.
+        Form::word("x{12} aaaaa 000 00001 1100111", call).wrong(CallAsJmp, "x{12} aaaaa 000 00000 1100111"),
+        Form::word("x{12} aaaaa 000 00000 1100111", leave).wrong(JalrRa, "x{12} aaaaa 000 00001 1100111"),
+        Form::word("x{20} 00001 1101111", call).wrong(CallAsJmp, "x{20} 00000 1101111"),
+        Form::word("x{20} 00000 1101111", jump).wrong(JalrRa, "x{20} 00001 1101111"),
+        Form::word("101 x{11} 01", jump),
+        Form::word("x{20} aaaaa 0010111", plain),
+        // BEQ to BGEU, C.BEQZ and C.BNEZ: one bit inverts the condition. EBREAK.
+        Form::word("xxxxxxx bbbbb aaaaa xxx xxxxx 1100011", branch)
+            .wrong(InvertCond, "xxxxxxx bbbbb aaaaa xx^ xxxxx 1100011"),
+        Form::word("11x xxx ppp xxxxx 01", branch).wrong(InvertCond, "11^ xxx ppp xxxxx 01"),
+        Form::word("000000000001 00000 000 00000 1110011", trap),
+    ],
+};

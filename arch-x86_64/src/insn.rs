@@ -215,7 +215,8 @@ fn name(reg: Reg) -> &'static str {
     TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
 }
 
-fn mov_sp(dst: Reg, src: Reg) -> SpEffect {
+/// What a copy does to SP.
+pub fn mov_sp(dst: Reg, src: Reg) -> SpEffect {
     match (dst, src) {
         (RSP, from) => SpEffect::CopyFrom(from, 0),
         (to, RSP) => SpEffect::CopyTo(to, 0),

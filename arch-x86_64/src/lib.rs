@@ -14,6 +14,7 @@ use std::fmt;
 use codegen::abi::Reg;
 use codegen::code::CodeBuf;
 use codegen::error::{Error, Result};
+use codegen::form::Forms;
 use codegen::isa::{CfiEntry, Effects, Isa, Names, Parts, Poke, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
@@ -102,6 +103,8 @@ impl Isa for X86_64 {
     fn faults(insn: Self::Insn, out: &mut Faults<Self::Insn>) {
         mutate::faults(insn, out);
     }
+
+    const FORMS: Forms = mutate::FORMS;
 
     fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
         let size = if r_type == insn::REL8 { 1 } else { 4 };

@@ -7,6 +7,7 @@ use crate::abi::Reg;
 use crate::code::{Assembly, CodeBuf};
 use crate::cost::Cost;
 use crate::error::Result;
+use crate::form::Forms;
 use crate::frame::FrameLayout;
 use crate::listing::{Listing, Local, Lower, Name, Off, Sym};
 use crate::machine::Machine;
@@ -262,6 +263,9 @@ pub trait Isa: Sync + 'static {
     /// Faulty forms of the instruction, besides those that its effects tell. For mutants.
     fn faults(_insn: Self::Insn, _out: &mut Faults<Self::Insn>) {}
 
+    /// Instructions of trampolines that others wrote. For mutants.
+    const FORMS: Forms = Forms { list: &[], nops: &[] };
+
     /// Put the distance to a label of the same trampoline into the instruction at `at`. Returns whether GNU as
     /// leaves a relocation there all the same.
     ///
@@ -345,6 +349,8 @@ pub trait Backend: Sync {
     /// # Errors
     /// As there, and a mutant of another target.
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly>;
+    /// See [`Isa::FORMS`].
+    fn forms(&self) -> &'static Forms;
     /// Generate one trampoline as text with offsets and bytes.
     ///
     /// # Errors
@@ -457,6 +463,10 @@ impl<I: Isa> Backend for I {
             }
             Ok(())
         })
+    }
+
+    fn forms(&self) -> &'static Forms {
+        &I::FORMS
     }
 
     fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing> {

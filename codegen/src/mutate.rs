@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::abi::{Reg, RegSet};
+use crate::abi::{Abi, Reg, RegSet};
 use crate::code::Assembly;
 use crate::contract::Contract;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::isa::{Effects, Flow, Isa, Moves, Names, Slots, SpEffect, generate};
 use crate::listing::{Line, Listing};
 use crate::plan::Plan;
 use crate::spec::Spec;
-use crate::target::Target;
+use crate::target::{Facts, Target};
 
 macro_rules! operators {
     ($($variant:ident $name:literal $about:literal;)*) => {
@@ -96,6 +96,17 @@ pub enum Operand {
     By(i32),
 }
 
+impl Operand {
+    pub(crate) fn text(self, abi: &Abi) -> String {
+        match self {
+            Operand::None => String::new(),
+            Operand::Reg(reg) => abi.name(reg).to_owned(),
+            Operand::Regs(a, b) => format!("{},{}", abi.name(a), abi.name(b)),
+            Operand::By(by) => format!("{by:+}"),
+        }
+    }
+}
+
 /// A faulty form of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault<I> {
@@ -129,7 +140,7 @@ impl<I> Faults<'_, I> {
     }
 }
 
-/// A listing with one fault, described. [`crate::isa::Backend::assemble_mutant`] makes code of it.
+/// A trampoline with one fault, described.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mutant {
     /// The operator.
@@ -140,7 +151,10 @@ pub struct Mutant {
     pub offset: usize,
     /// The changed lines: `-` or `+`, the offset, the instruction.
     pub diff: Vec<String>,
-    number: usize,
+    /// Of a listing: the number of the edit. [`crate::isa::Backend::assemble_mutant`] makes code of it.
+    pub(crate) number: usize,
+    /// Of an object: other bytes, at offsets of its file.
+    pub patch: Vec<(usize, Vec<u8>)>,
 }
 
 impl fmt::Display for Mutant {
@@ -155,13 +169,13 @@ impl fmt::Display for Mutant {
 
 /// Lines that are taken out, and instructions that are put in before a line.
 #[derive(Debug)]
-struct Edit<I> {
-    operator: Operator,
-    operand: Operand,
-    out: Vec<usize>,
-    put: Vec<(usize, I)>,
+pub(crate) struct Edit<I> {
+    pub operator: Operator,
+    pub operand: Operand,
+    pub out: Vec<usize>,
+    pub put: Vec<(usize, I)>,
     /// Before this line, the unwind table goes wrong.
-    misstate: Option<(usize, i32)>,
+    pub misstate: Option<(usize, i32)>,
 }
 
 impl<I: Copy> Edit<I> {
@@ -179,7 +193,7 @@ impl<I: Copy> Edit<I> {
         Listing { lines, symbols: listing.symbols.clone() }
     }
 
-    fn first(&self) -> usize {
+    pub fn first(&self) -> usize {
         self.out
             .iter()
             .copied()
@@ -191,37 +205,57 @@ impl<I: Copy> Edit<I> {
 }
 
 /// One instruction with its line.
-struct At<I> {
-    line: usize,
-    insn: I,
-    effects: Effects,
+pub(crate) struct At<I> {
+    pub line: usize,
+    pub insn: I,
+    pub effects: Effects,
+}
+
+/// What is asked of instructions, besides their effects: see [`Isa::with_registers`] and [`Isa::faults`].
+pub(crate) struct Ways<I> {
+    pub with_registers: fn(I, &mut dyn FnMut(Reg) -> Reg) -> I,
+    pub faults: fn(I, &Facts, &mut Faults<I>),
+}
+
+impl<I: Copy> Ways<I> {
+    /// The instruction with one register for another; `None` if it does not name that register.
+    fn rename(&self, insn: I, from: Reg, to: Reg) -> Option<I> {
+        let mut found = false;
+        let renamed = (self.with_registers)(insn, &mut |reg| {
+            found |= reg == from;
+            if reg == from { to } else { reg }
+        });
+        found.then_some(renamed)
+    }
 }
 
 /// Every edit of a listing. Some cannot be encoded, and some change nothing.
-fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I::Insn>> {
-    let code: Vec<At<I::Insn>> = listing
-        .lines
-        .iter()
-        .enumerate()
-        .filter_map(|(line, l)| match *l {
-            Line::Insn(insn, _) => Some(At { line, insn, effects: I::effects(insn) }),
-            _ => None,
-        })
-        .collect();
-    let uses = |reg: Reg| code.iter().any(|c| rename::<I>(c.insn, reg, reg).is_some());
+fn listed<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I::Insn>> {
+    let insn = |(line, l): (usize, &Line<I::Insn>)| match *l {
+        Line::Insn(insn, _) => Some(At { line, insn, effects: I::effects(insn) }),
+        _ => None,
+    };
+    let code: Vec<At<I::Insn>> = listing.lines.iter().enumerate().filter_map(insn).collect();
+    edits(&code, contract, &Ways { with_registers: I::with_registers, faults: |insn, _, out| I::faults(insn, out) })
+}
+
+/// Every edit of a trampoline's instructions.
+pub(crate) fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Vec<Edit<I>> {
+    let uses = |reg: Reg| code.iter().any(|c| ways.rename(c.insn, reg, reg).is_some());
     let call = code.iter().position(|c| c.effects.flow == Flow::Call);
     // Two registers that the contract keeps and nothing else in the trampoline keeps: one of each class.
     let untouched = |set: RegSet| set.iter().filter(|&r| !uses(r)).last();
-    let c_keeps = I::FACTS.abi.callee_saved;
+    let c_keeps = contract.facts.abi.callee_saved;
     let live = [untouched(contract.kept.minus(c_keeps)), untouched(contract.kept.minus(contract.kept.minus(c_keeps)))];
     let live: Vec<Reg> = live.into_iter().flatten().collect();
 
-    let mut all: Vec<Edit<I::Insn>> = Vec::new();
-    let mut sizes: Vec<Edit<I::Insn>> = Vec::new();
+    let mut all: Vec<Edit<I>> = Vec::new();
+    let mut sizes: Vec<Edit<I>> = Vec::new();
     for (n, c) in code.iter().enumerate() {
         let mut named = false;
-        I::faults(
+        (ways.faults)(
             c.insn,
+            contract.facts,
             &mut Faults(&mut |fault| {
                 named |= fault.insn.is_none();
                 let put: Vec<_> = fault.insn.map(|insn| (c.line, insn)).into_iter().collect();
@@ -257,7 +291,7 @@ fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I:
             all.push(Edit::new(Operator::StoreAfterCall, registers(slots), vec![c.line], put));
         }
         if let Moves::Store(Slots { first, second: None, .. }) = c.effects.moves {
-            let reloads = |other: &&At<I::Insn>| other.effects.moves == loaded(c.effects.moves);
+            let reloads = |other: &&At<I>| other.effects.moves == loaded(c.effects.moves);
             let mut out: Vec<usize> = code.iter().filter(reloads).map(|c| c.line).collect();
             if c.effects.sp != SpEffect::None {
                 out = popped(&code[n..], first);
@@ -268,25 +302,25 @@ fn edits<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I:
             }
         }
         if let Some(next) = code.get(n + 1).filter(|next| next.line == c.line + 1) {
-            all.extend(swapped::<I>(c, next));
+            all.extend(swapped(c, next, ways));
             let temporary = match (c.effects.moves, c.effects.sp, next.effects.moves) {
                 (Moves::Load(a), _, Moves::Store(b)) if a.first == b.first => Some(a.first),
                 (_, SpEffect::CopyTo(reg, _), Moves::Store(b)) if reg == b.first => Some(reg),
                 _ => None,
             };
             for (s, &r) in temporary.iter().flat_map(|s| live.iter().map(move |r| (*s, r))) {
-                all.push(renamed::<I>(&[c, next], s, r));
+                all.push(renamed(&[c, next], s, r, ways));
             }
         }
     }
-    let goes_on = |c: &&At<I::Insn>| matches!(c.effects.flow, Flow::Next | Flow::Call | Flow::Branch(_));
+    let goes_on = |c: &&At<I>| matches!(c.effects.flow, Flow::Next | Flow::Call | Flow::Branch(_));
     for c in code.iter().filter(goes_on).filter(|c| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..))) {
         let wrong = Edit::new(Operator::CfiOffby, Operand::By(8), Vec::new(), Vec::new());
         all.push(Edit { misstate: Some((c.line + 1, 8)), ..wrong });
     }
     for s in contract.clobbered.iter().filter(|&s| uses(s)) {
         for &r in &live {
-            all.push(renamed::<I>(&code.iter().collect::<Vec<_>>(), s, r));
+            all.push(renamed(&code.iter().collect::<Vec<_>>(), s, r, ways));
         }
     }
     all.extend(sizes);
@@ -335,7 +369,7 @@ fn popped<I>(code: &[At<I>], reg: Reg) -> Vec<usize> {
 }
 
 /// Two neighbours: with each other's register, or in the other order.
-fn swapped<I: Isa>(a: &At<I::Insn>, b: &At<I::Insn>) -> Option<Edit<I::Insn>> {
+fn swapped<I: Copy>(a: &At<I>, b: &At<I>, ways: &Ways<I>) -> Option<Edit<I>> {
     let out = vec![a.line, b.line];
     let both = match (a.effects.moves, b.effects.moves) {
         (Moves::Store(x), Moves::Store(y)) => Some((Operator::SwapSave, x, y)),
@@ -345,29 +379,19 @@ fn swapped<I: Isa>(a: &At<I::Insn>, b: &At<I::Insn>) -> Option<Edit<I::Insn>> {
     if let Some((operator, x, y)) = both
         && let (None, None) = (x.second, y.second)
         && let (Some(first), Some(second)) =
-            (rename::<I>(a.insn, x.first, y.first), rename::<I>(b.insn, y.first, x.first))
+            (ways.rename(a.insn, x.first, y.first), ways.rename(b.insn, y.first, x.first))
     {
         let put = vec![(a.line, first), (b.line, second)];
         return Some(Edit::new(operator, Operand::Regs(x.first, y.first), out, put));
     }
-    let moves_sp = |c: &At<I::Insn>| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..));
+    let moves_sp = |c: &At<I>| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..));
     (moves_sp(a) && moves_sp(b))
         .then(|| Edit::new(Operator::Swap, Operand::None, out, vec![(a.line, b.insn), (b.line, a.insn)]))
 }
 
-/// The instruction with one register for another; `None` if it does not name that register.
-fn rename<I: Isa>(insn: I::Insn, from: Reg, to: Reg) -> Option<I::Insn> {
-    let mut found = false;
-    let renamed = I::with_registers(insn, &mut |reg| {
-        found |= reg == from;
-        if reg == from { to } else { reg }
-    });
-    found.then_some(renamed)
-}
-
 /// `from` is `to` in these instructions.
-fn renamed<I: Isa>(code: &[&At<I::Insn>], from: Reg, to: Reg) -> Edit<I::Insn> {
-    let put: Vec<_> = code.iter().filter_map(|c| Some((c.line, rename::<I>(c.insn, from, to)?))).collect();
+fn renamed<I: Copy>(code: &[&At<I>], from: Reg, to: Reg, ways: &Ways<I>) -> Edit<I> {
+    let put: Vec<_> = code.iter().filter_map(|c| Some((c.line, ways.rename(c.insn, from, to)?))).collect();
     let out = put.iter().map(|p| p.0).collect();
     Edit::new(Operator::ScratchIs, Operand::Regs(to, from), out, put)
 }
@@ -400,7 +424,7 @@ pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant
     let original = code::<I>(spec, target, &listing)?;
     let mut seen = vec![(original.text().to_vec(), original.relocs, original.eh_frame.bytes)];
     let mut mutants = Vec::new();
-    for (number, edit) in edits::<I>(&listing, &contract).into_iter().enumerate() {
+    for (number, edit) in listed::<I>(&listing, &contract).into_iter().enumerate() {
         // What the encoder refuses is no mutant: nobody could have assembled it.
         let Ok(assembly) = code::<I>(spec, target, &edit.apply(&listing)) else { continue };
         let bytes = (assembly.text().to_vec(), assembly.relocs, assembly.eh_frame.bytes);
@@ -420,18 +444,13 @@ pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant
                 diff.push(format!("+{offset:4x}  (unwind table: CFA {by:+})"));
             }
         }
-        let name = |reg: Reg| I::FACTS.abi.name(reg);
         mutants.push(Mutant {
             operator: edit.operator,
-            operand: match edit.operand {
-                Operand::None => String::new(),
-                Operand::Reg(reg) => name(reg).to_owned(),
-                Operand::Regs(a, b) => format!("{},{}", name(a), name(b)),
-                Operand::By(by) => format!("{by:+}"),
-            },
+            operand: edit.operand.text(&I::FACTS.abi),
             offset: offsets.get(edit.first()).copied().unwrap_or(0),
             diff,
             number,
+            patch: Vec::new(),
         });
     }
     Ok(mutants)
@@ -457,7 +476,7 @@ pub(crate) fn faulty<'a, I: Isa>(
     target: &Target,
     listing: &Listing<'a, I::Insn>,
 ) -> Result<Listing<'a, I::Insn>> {
-    let all = edits::<I>(listing, &Contract::of(spec, target)?);
+    let all = listed::<I>(listing, &Contract::of(spec, target)?);
     let edit = all.get(mutant.number).ok_or_else(|| {
         crate::error::Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name))
     })?;

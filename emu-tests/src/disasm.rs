@@ -2,7 +2,18 @@
 
 use capstone::{Arch, Capstone, Endian, ExtraMode, Mode};
 use codegen::error::{Error, Result};
+use codegen::inplace::Line;
 use codegen::machine::{Branch, Machine};
+
+/// The instructions of a function, by their offsets in it.
+///
+/// # Errors
+/// A disassembler that does not start.
+pub fn disassemble(machine: &Machine, code: &[u8], offset: usize) -> Result<Vec<Line>> {
+    let line =
+        |d: Decoded| Line { offset: d.at as usize, size: d.size.into(), nop: d.text.starts_with("nop"), text: d.text };
+    Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
+}
 
 /// One decoded instruction.
 #[derive(Clone, Debug)]

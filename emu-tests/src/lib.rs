@@ -20,6 +20,7 @@ mod trace;
 mod unwind;
 
 pub use cpu::engine_version;
+pub use disasm::disassemble;
 pub use draft::{Draft, draft};
 pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};

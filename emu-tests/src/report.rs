@@ -171,6 +171,9 @@ pub struct Row {
     /// The first failures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
+    /// Of coverage: offsets of the instructions that were never executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<u64>,
 }
 
 /// Counts of verdicts.

@@ -45,6 +45,7 @@ const LIVEPATCH: &str = "_livepatch";
 const KEPT_FAILURES: usize = 3;
 
 /// The trampolines of one architecture under one set of options, to be judged.
+#[derive(Clone)]
 pub struct Suite {
     /// The architecture.
     pub backend: &'static dyn Backend,
@@ -138,13 +139,19 @@ pub struct Filter {
     pub fixture: Option<String>,
     /// Only cases in which this trampoline runs.
     pub concerning: Option<String>,
-    /// End with the first case that fails, and say no more of it than what failed. Coverage is not judged.
+    /// End a suite with its first case that fails, and say no more of it than what failed. The trampolines are in doubt
+    /// then, not their sites, size and place: see [`Filter::judges`].
     pub first_failure: bool,
     /// Tell all ways in which a clause fails, not only the first few.
     pub all_failures: bool,
 }
 
 impl Filter {
+    /// Is this clause judged at all?
+    pub fn judges(&self, clause: Clause) -> bool {
+        !self.first_failure || clause < Clause::P16
+    }
+
     fn kept_failures(&self) -> usize {
         if self.all_failures { usize::MAX } else { KEPT_FAILURES }
     }
@@ -347,14 +354,13 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     let run = |i: usize, fixture: &'static Fixture| {
         // One fixture is enough to tell what distance does.
         let once = fixtures(&suites[i], filter).next().is_some_and(|first| std::ptr::eq(first, fixture));
-        judge(&suites[i], fixture, &functions, seed, filter, once && !filter.first_failure)
+        judge(&suites[i], fixture, &functions, seed, filter, once && filter.judges(Clause::P16))
     };
     if filter.first_failure {
         let mut merged: Vec<Part> = suites.iter().map(Part::new).collect();
         for (i, fixture) in groups {
-            merged[i].absorb(run(i, fixture)?);
-            if merged[i].failures.iter().any(|f| !f.is_empty()) {
-                break;
+            if !merged[i].fails() {
+                merged[i].absorb(run(i, fixture)?);
             }
         }
         return Ok(report(suites, &merged, filter, seed));
@@ -611,6 +617,11 @@ impl Part {
         }
     }
 
+    /// Does a clause fail?
+    fn fails(&self) -> bool {
+        self.failed.as_flattened().iter().any(|n| *n > 0)
+    }
+
     fn absorb(&mut self, other: Part) {
         for i in 0..self.checks.len() {
             for c in 0..Clause::ALL.len() {
@@ -850,9 +861,8 @@ impl<'s> Bench<'s> {
     fn run(mut self, filter: &Filter) -> Result<Part> {
         let mut part = Part::new(self.suite);
         self.patch_all(SiteState::Disabled, None)?;
-        // Where the first failure is the end, the trampolines are in doubt, not the sites.
         let mut example = None;
-        let layouts = if filter.first_failure || self.away.is_some() { Vec::new() } else { self.layouts()? };
+        let layouts = if !filter.judges(Clause::P17) || self.away.is_some() { Vec::new() } else { self.layouts()? };
         'all: for attach in 0..self.suite.contracts.len() {
             let mut contract = self.suite.contracts[attach].clone();
             if self.copied() {
@@ -886,8 +896,10 @@ impl<'s> Bench<'s> {
                     let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
                     self.patch_all(state, patched)?;
                 }
+                let before = part.findings.len();
                 let came_back = self.enabled(case, expected, &mut part)?;
-                if filter.first_failure && !part.findings.is_empty() {
+                let mut new = part.findings.iter().skip(before);
+                if filter.first_failure && new.any(|(f, ..)| self.known(f).is_none()) {
                     break 'all;
                 }
                 if !came_back {
@@ -910,7 +922,7 @@ impl<'s> Bench<'s> {
         let stubs = self.image.sections.iter().find(|s| s.name == STUBS);
         let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
         part.stubs = self.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
-        if let Some(case) = example.filter(|_| !filter.first_failure) {
+        if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
             self.count(&mut part)?;
             self.judge_sizes(&case, &mut part)?;
         }
@@ -1529,11 +1541,12 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
             .take(filter.kept_failures())
             .cloned()
             .collect(),
+        missed: part.missed[i].clone().filter(|_| clause == Clause::Coverage).unwrap_or_default(),
     };
     if clause == Clause::Coverage {
         let total = part.instructions[i];
         return match &part.missed[i] {
-            _ if filter.first_failure => row(Verdict::Skip, "ended with the first failure".into()),
+            _ if !filter.judges(clause) => row(Verdict::Skip, "ended with the first failure".into()),
             None => row(Verdict::Fail, "never executed".into()),
             Some(missed) if missed.is_empty() => row(Verdict::Pass, format!("{total} of {total} instructions")),
             Some(_) if filter.function.is_some() || filter.situation.is_some() || filter.concerning.is_some() => {
@@ -1551,7 +1564,9 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
     }
     let expected = suite.deviations.iter().zip(&part.deviated).filter(|(d, _)| (d.trampoline, d.clause) == (i, clause));
     let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|(_, n)| **n > 0);
-    let complete = filter.function.is_none() && filter.situation.is_none() && filter.fixture.is_none();
+    let selected = [&filter.function, &filter.situation, &filter.fixture, &filter.concerning];
+    let ended = filter.first_failure && part.fails();
+    let complete = selected.iter().all(|s| s.is_none()) && filter.judges(clause) && !ended;
     if let Some((d, _)) = lost.first().filter(|_| complete) {
         return row(Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason));
     }

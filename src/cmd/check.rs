@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use codegen::error::{Error, Result};
+use codegen::error::Result;
 use codegen::spec::Choices;
-use emu_tests::{Dump, Filter, Foreign, Report, Suite};
+use emu_tests::{Filter, Report, Suite};
 use tramptool::explain;
 use tramptool::minimise::minimise;
 use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
 use tramptool::request::parse_u64;
 
 use super::DONE;
+use super::foreign::ForeignArgs;
 use super::report::ReportArgs;
 use super::ui::Ui;
 
@@ -40,21 +41,8 @@ pub struct CheckArgs {
     /// Run only with the functions compiled in this way
     #[arg(long, value_name = "NAME")]
     pub fixture: Option<String>,
-    /// Judge the trampolines of these objects instead of generated ones
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "contract", conflicts_with = "set")]
-    pub object: Vec<PathBuf>,
-    /// Judge a trampoline in a dump of memory: its bytes, without a file format
-    #[arg(long, value_name = "FILE", requires_all = ["contract", "base", "entry"], conflicts_with_all = ["object", "set"])]
-    pub raw: Option<PathBuf>,
-    /// The address of the dump's first byte
-    #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
-    pub base: Option<u64>,
-    /// The address in the dump where the contract's trampoline begins
-    #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
-    pub entry: Option<u64>,
-    /// What they promise: the name of a contract that comes with the tool, or a file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub contract: Option<String>,
+    #[command(flatten)]
+    foreign: ForeignArgs,
     /// Run only the Kth of N shares of the suites; `tramptool report merge` puts the reports together
     #[arg(long, value_name = "K/N")]
     pub partition: Option<Partition>,
@@ -114,8 +102,8 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 fn examine(args: &CheckArgs) -> Result<Document> {
-    let suites = match &args.contract {
-        Some(contract) => foreign(args, contract)?,
+    let suites = match args.foreign.suites(&args.arch)? {
+        Some(suites) => suites,
         None => generated(args)?,
     };
     let filter = Filter {
@@ -141,35 +129,6 @@ fn examine(args: &CheckArgs) -> Result<Document> {
         minimise(&all, &filter, &mut report)?;
     }
     Ok(Document { report, scope })
-}
-
-/// Objects that others made, with their contract.
-fn foreign(args: &CheckArgs, contract: &str) -> Result<Vec<Suite>> {
-    let files: Vec<&PathBuf> = args.object.iter().chain(&args.raw).collect();
-    if files.is_empty() {
-        return Err(Error::new("--contract says what a file promises; give --object FILE or --raw FILE"));
-    }
-    let known = tramptool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
-    let text = match known {
-        Some((_, text)) => (*text).to_owned(),
-        None => std::fs::read_to_string(contract).map_err(|e| {
-            let known: Vec<&str> = tramptool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
-            Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
-        })?,
-    };
-    let mut read = Vec::new();
-    for path in files {
-        let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
-        read.push((name, bytes));
-    }
-    let arch = match args.arch.as_str() {
-        "all" => None,
-        name => Some(tramptool::backend(name)?.facts().name),
-    };
-    let dump = args.base.zip(args.entry).map(|(base, entry)| Dump { base, entry });
-    let foreign = Foreign { contract_name: contract, contract: &text, objects: read, arch, dump };
-    emu_tests::foreign_suites(&foreign, tramptool::BACKENDS)
 }
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.

@@ -5,6 +5,7 @@ mod completions;
 mod contract;
 mod diff;
 mod explain;
+mod foreign;
 mod generate;
 mod link;
 mod list;

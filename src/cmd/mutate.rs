@@ -8,11 +8,13 @@ use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::mutate::Operator;
+use emu_tests::Suite;
 use tramptool::mutate::{BUG, Candidate, Ground, Outcome, Report, judge, named, sample};
 use tramptool::report::Partition;
 use tramptool::request::parse_u64;
 
 use super::Format;
+use super::foreign::ForeignArgs;
 use super::ui::{Style, Ui};
 
 /// Arguments of `mutate`.
@@ -29,6 +31,8 @@ pub struct MutateArgs {
     /// Choose an option's value, or give a number another one; the others have their default
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    foreign: ForeignArgs,
     /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
     #[arg(long, value_name = "MUTANT")]
     only: Option<String>,
@@ -54,6 +58,8 @@ fn after_help() -> String {
         "Each mutant is a trampoline with one fault, linked and run by the same checks as `tramptool check`, which know \
          nothing of it. One that no clause notices survives, and is printed with its diff. What cannot be encoded, or \
          comes out byte for byte the same, is no mutant. Equivalent mutants are listed with a reason in src/mutants.toml.\n\
+         \nWith --object or --raw, the faults are put into what others wrote: every instruction keeps its place, and what \
+         is missing becomes NOPs. Instructions that the checks never execute have no mutants, and are named.\n\
          \nOperators:\n",
     );
     for operator in Operator::ALL {
@@ -66,6 +72,7 @@ fn after_help() -> String {
             tramptool mutate ftrace_regs_caller --arch x86_64\n  \
             tramptool mutate ftrace_caller --arch arm64 --only 'DROP_RESTORE(x8)'\n  \
             tramptool mutate bug:F1\n  \
+            tramptool mutate --object ftrace_64.o --contract linux-6.12-x86_64-orc\n  \
             tramptool mutate --partition 1/4 --format json -o part1.json"
 }
 
@@ -76,10 +83,11 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let report = match (bugs.is_empty(), names.is_empty()) {
-        (true, _) => faults(args)?,
-        (false, true) => corpus(args, &bugs)?,
-        (false, false) => return Err(Error::new("bugs and trampolines are given; valid: one or the other")),
+    let report = match (bugs.is_empty(), names.is_empty(), args.foreign.suites(&args.arch)?) {
+        (true, _, None) => faults(args, &generated(args)?)?,
+        (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
+        (false, true, None) => corpus(args, &bugs)?,
+        _ => return Err(Error::new("bugs are given, and trampolines or files; valid: one or the other")),
     };
     deliver(&report, args.format, args.output.as_deref(), ui)
 }
@@ -100,16 +108,26 @@ pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) 
     Ok(u8::from(report.survivors().next().is_some()))
 }
 
-fn faults(args: &MutateArgs) -> Result<Report> {
-    let grounds =
-        tramptool::request::backends(&args.arch)?.into_iter().map(|b| ground(args, b)).collect::<Result<Vec<_>>>()?;
+/// Everything generated.
+fn generated(args: &MutateArgs) -> Result<Vec<Ground>> {
+    tramptool::request::backends(&args.arch)?.into_iter().map(|b| ground(args, b)).collect()
+}
+
+/// What others wrote.
+fn foreign(args: &MutateArgs, suites: Vec<Suite>) -> Result<Vec<Ground>> {
+    let ground = |suite| super::ui::with_progress(|progress| Ground::objects(suite, args.seed, progress));
+    suites.into_iter().map(ground).collect()
+}
+
+fn faults(args: &MutateArgs, grounds: &[Ground]) -> Result<Report> {
     let known = grounds.iter().flat_map(Ground::trampolines);
     let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
-    for ground in &grounds {
+    for ground in grounds {
         candidates.extend(ground.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
     }
-    judged(args, candidates)
+    let missed = grounds.iter().flat_map(Ground::missed).collect();
+    Ok(Report { missed, ..judged(args, candidates)? })
 }
 
 fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
@@ -152,6 +170,7 @@ fn request(args: &MutateArgs) -> String {
     args.trampolines.iter().for_each(|name| text += &format!(" {name}"));
     text += &format!(" --arch {}", args.arch);
     args.set.iter().for_each(|set| text += &format!(" --set {set}"));
+    text += &args.foreign.text();
     args.only.iter().for_each(|only| text += &format!(" --only '{only}'"));
     args.sample.iter().for_each(|n| text += &format!(" --sample {n}"));
     text
@@ -208,6 +227,9 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     if !bugs.is_empty() {
         let noticed: Vec<&str> = bugs.iter().filter(|(_, noticed)| **noticed).map(|(id, _)| *id).collect();
         writeln!(out, "bugs noticed by their property, {} of {}: {}", noticed.len(), bugs.len(), noticed.join(" "))?;
+    }
+    if !report.missed.is_empty() {
+        writeln!(out, "never executed by the checks, and so without mutants: {}", report.missed.join(", "))?;
     }
     let of = report.mutants - report.equivalent;
     writeln!(

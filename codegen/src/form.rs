@@ -1,0 +1,329 @@
+//! Instructions as the encoding tables of manuals have them, for code that somebody else wrote: it has no listing.
+
+use crate::abi::Reg;
+use crate::isa::{Effects, Flow, Moves, SpEffect};
+use crate::listing::Local;
+use crate::mutate::{Faults, Operand, Operator};
+use crate::target::Facts;
+
+/// What an architecture knows of other people's instructions.
+#[derive(Debug)]
+pub struct Forms {
+    /// Of those that several fit, the first one holds.
+    pub list: &'static [Form],
+    /// Instructions that do nothing, the longest first.
+    pub nops: &'static [&'static [u8]],
+}
+
+/// A form of an instruction: constant bits and fields.
+///
+/// In its pattern `0` and `1` are constant, `a` and `b` registers, `p` one of the registers 8 to 15 in `a`'s place, `i`
+/// the immediate, `x` whatever else there is; each highest bit first. `A` and `B` are a register's topmost bit wherever
+/// it stands, `2` to `9` the bits of the immediate with these numbers. `x{26}` is a letter that often, `*4` at the end the
+/// unit of the immediate. Blanks part words for the eye. In the pattern of a faulty form `^` is an `x` inverted.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pattern: &'static str,
+    /// The pattern is a sequence of bytes, not a little-endian word.
+    bytes: bool,
+    effects: fn(&Fields) -> Effects,
+    /// What it is called that the immediate is wrong, and whether that has a sign.
+    imm: Option<(Operator, bool)>,
+    missing: Option<Operator>,
+    wrong: Option<(Operator, &'static str)>,
+}
+
+/// The values of a form's fields; 0 where it has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fields {
+    /// A register: the one that is written, stored or branched to.
+    pub a: Reg,
+    /// Another one.
+    pub b: Reg,
+    /// The immediate, in bytes.
+    pub imm: i32,
+    /// All other bits.
+    pub rest: u64,
+}
+
+/// Touches registers only.
+pub fn plain(_: &Fields) -> Effects {
+    Effects::PLAIN
+}
+
+/// Stores `a` in the frame.
+pub fn store(f: &Fields) -> Effects {
+    Effects::store(f.a, f.imm)
+}
+
+/// Loads `a` from the frame.
+pub fn load(f: &Fields) -> Effects {
+    Effects::load(f.a, f.imm)
+}
+
+/// Loads from memory, wherever that is.
+pub fn read(_: &Fields) -> Effects {
+    Effects { loads: 1, ..Effects::PLAIN }
+}
+
+/// Stores to memory, wherever that is.
+pub fn write(_: &Fields) -> Effects {
+    Effects { stores: 1, ..Effects::PLAIN }
+}
+
+/// Copies `b` to `a`.
+pub fn copy(f: &Fields) -> Effects {
+    Effects::copy(f.a, f.b)
+}
+
+/// Moves SP by the immediate.
+pub fn move_sp(f: &Fields) -> Effects {
+    Effects::sp(SpEffect::Move(f.imm))
+}
+
+/// `a` becomes SP plus the immediate.
+pub fn from_sp(f: &Fields) -> Effects {
+    Effects::sp(SpEffect::CopyTo(f.a, f.imm))
+}
+
+/// SP becomes `b` plus the immediate.
+pub fn to_sp(f: &Fields) -> Effects {
+    Effects::sp(SpEffect::CopyFrom(f.b, f.imm))
+}
+
+/// Calls.
+pub fn call(_: &Fields) -> Effects {
+    Effects::flow(Flow::Call)
+}
+
+/// Jumps inside the code. There are no labels here.
+pub fn jump(_: &Fields) -> Effects {
+    Effects::flow(Flow::Jump(Local::Anchor))
+}
+
+/// Jumps or not.
+pub fn branch(_: &Fields) -> Effects {
+    Effects::flow(Flow::Branch(Local::Anchor))
+}
+
+/// Leaves.
+pub fn leave(_: &Fields) -> Effects {
+    Effects::flow(Flow::Leave)
+}
+
+/// Stops speculation.
+pub fn trap(_: &Fields) -> Effects {
+    Effects::flow(Flow::Trap)
+}
+
+impl Fields {
+    /// Those of a form without fields.
+    pub const NONE: Fields = Fields { a: Reg(0), b: Reg(0), imm: 0, rest: 0 };
+}
+
+impl Form {
+    /// Stands for instructions that no form fits: all that can be done to them is to leave them out.
+    pub(crate) const UNKNOWN: Form = Form::word("", plain);
+
+    /// A form of words.
+    pub const fn word(pattern: &'static str, effects: fn(&Fields) -> Effects) -> Form {
+        Form { pattern, bytes: false, effects, imm: None, missing: None, wrong: None }
+    }
+
+    /// A form of bytes.
+    pub const fn bytes(pattern: &'static str, effects: fn(&Fields) -> Effects) -> Form {
+        Form { bytes: true, ..Form::word(pattern, effects) }
+    }
+
+    /// With a signed immediate.
+    pub const fn signed(self, wrong: Operator) -> Form {
+        Form { imm: Some((wrong, true)), ..self }
+    }
+
+    /// With an unsigned immediate.
+    pub const fn unsigned(self, wrong: Operator) -> Form {
+        Form { imm: Some((wrong, false)), ..self }
+    }
+
+    /// That it is missing has a name of its own.
+    pub const fn missing(self, operator: Operator) -> Form {
+        Form { missing: Some(operator), ..self }
+    }
+
+    /// The same fields in another pattern, no longer than this one: what stands here when it is wrong.
+    pub const fn wrong(self, operator: Operator, pattern: &'static str) -> Form {
+        Form { wrong: Some((operator, pattern)), ..self }
+    }
+
+    /// What stands here when it is wrong, and what that is called.
+    pub fn faulty(&self) -> Option<(Operator, Form)> {
+        self.wrong.map(|(operator, pattern)| (operator, Form { pattern, wrong: None, ..*self }))
+    }
+
+    /// What the instruction does.
+    pub fn effects(&self, fields: &Fields) -> Effects {
+        (self.effects)(fields)
+    }
+
+    /// What stands for each bit, as the pattern has them.
+    fn letters(&self) -> Vec<u8> {
+        let bits = self.pattern.split('*').next().unwrap_or_default();
+        let mut letters = Vec::new();
+        for word in bits.split(' ') {
+            let (word, times) = word.split_once('{').unwrap_or((word, "1}"));
+            letters.extend(word.repeat(times.trim_end_matches('}').parse().unwrap_or(1)).bytes());
+        }
+        letters
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> usize {
+        self.letters().len() / 8
+    }
+
+    /// Does any of these letters stand in the pattern?
+    pub fn has(&self, letters: &[u8]) -> bool {
+        self.letters().iter().any(|c| letters.contains(c))
+    }
+
+    /// Each bit from the lowest up: what stands for it in the pattern, and which bit of that field it is.
+    fn cells(&self) -> Vec<(u8, u32)> {
+        let mut cells = self.letters();
+        if self.bytes {
+            cells.chunks_mut(8).for_each(<[u8]>::reverse);
+        } else {
+            cells.reverse();
+        }
+        let unit = self.pattern.split_once('*').and_then(|(_, unit)| unit.parse().ok()).map_or(0, u32::ilog2);
+        let number = |n: usize, c: u8| {
+            let below = |letters: [u8; 2]| cells.iter().take(n).filter(|c| letters.contains(c)).count() as u32;
+            match c {
+                b'A' | b'B' => cells.iter().filter(|other| **other == c.to_ascii_lowercase()).count() as u32,
+                b'2'..=b'9' => u32::from(c - b'0'),
+                b'i' => below([c; 2]) + unit,
+                b'x' | b'^' => below([b'x', b'^']),
+                _ => below([c; 2]),
+            }
+        };
+        cells.iter().enumerate().map(|(n, c)| (*c, number(n, *c))).collect()
+    }
+
+    fn extract(&self, bits: u128) -> Fields {
+        let (mut a, mut b, mut imm, mut rest, mut width) = (0, 0, 0_u64, 0_u64, 0);
+        for (at, (c, n)) in self.cells().into_iter().enumerate() {
+            let bit = (bits >> at & 1) as u64;
+            match c {
+                b'a' | b'A' | b'p' => a |= bit << n,
+                b'b' | b'B' => b |= bit << n,
+                b'i' | b'2'..=b'9' => (imm, width) = (imm | bit << n, width.max(n + 1)),
+                b'x' => rest |= bit << n,
+                b'^' => rest |= (bit ^ 1) << n,
+                _ => {}
+            }
+        }
+        if self.has(b"p") {
+            a += 8;
+        }
+        let mut imm = imm.cast_signed();
+        if width > 0 && self.imm.is_some_and(|(_, signed)| signed) && imm >> (width - 1) & 1 == 1 {
+            imm -= 1 << width;
+        }
+        Fields { a: Reg(a as u8), b: Reg(b as u8), imm: imm as i32, rest }
+    }
+
+    fn compose(&self, fields: &Fields) -> u128 {
+        let a = if self.has(b"p") { fields.a.0.wrapping_sub(8) } else { fields.a.0 };
+        let bit = |(c, n): (u8, u32)| match c {
+            b'a' | b'A' | b'p' => u64::from(a) >> n & 1,
+            b'b' | b'B' => u64::from(fields.b.0) >> n & 1,
+            b'i' | b'2'..=b'9' => i64::from(fields.imm).cast_unsigned() >> n & 1,
+            b'x' => fields.rest >> n & 1,
+            b'^' => !fields.rest >> n & 1,
+            constant => u64::from(constant == b'1'),
+        };
+        self.cells().into_iter().enumerate().fold(0, |bits, (at, cell)| bits | u128::from(bit(cell)) << at)
+    }
+
+    /// The fields of the instruction at the start of `code`, if it has this form.
+    pub fn read(&self, code: &[u8]) -> Option<Fields> {
+        let mut bytes = [0; 16];
+        let size = self.size();
+        bytes.get_mut(..size)?.copy_from_slice(code.get(..size)?);
+        let bits = u128::from_le_bytes(bytes);
+        let fields = self.extract(bits);
+        (self.compose(&fields) == bits).then_some(fields)
+    }
+
+    /// The instruction with these fields, if the form can hold them.
+    pub fn encode(&self, fields: &Fields) -> Option<Vec<u8>> {
+        let bits = self.compose(fields);
+        (self.extract(bits) == *fields).then(|| bits.to_le_bytes()[..self.size()].to_vec())
+    }
+}
+
+/// An instruction of which the form is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub form: Form,
+    pub fields: Fields,
+    /// The linker fills in its immediate.
+    pub relocated: bool,
+}
+
+impl Found {
+    pub fn effects(&self) -> Effects {
+        self.form.effects(&self.fields)
+    }
+
+    pub fn with_registers(self, r: &mut dyn FnMut(Reg) -> Reg) -> Found {
+        let Fields { mut a, mut b, .. } = self.fields;
+        if self.form.has(b"aAp") {
+            a = r(a);
+        }
+        if self.form.has(b"bB") {
+            b = r(b);
+        }
+        Found { fields: Fields { a, b, ..self.fields }, ..self }
+    }
+
+    /// Its faulty forms, besides those that its effects tell.
+    pub fn faults(self, facts: &Facts, out: &mut Faults<Found>) {
+        let (abi, effects) = (&facts.abi, self.effects());
+        let Fields { a, b, imm, .. } = self.fields;
+        let with = |fields| Found { fields, ..self };
+        match (self.form.missing, effects.moves, effects.sp) {
+            (Some(operator), ..) => out.drop(operator),
+            (_, Moves::Copy { dst, .. }, _) if Some(dst) == abi.link => out.drop(Operator::DropLrFix),
+            (_, Moves::Copy { dst, .. }, _) | (_, _, SpEffect::CopyTo(dst, _)) if abi.args.contains(&dst) => {
+                out.drop(Operator::DropArg);
+            }
+            _ => {}
+        }
+        if let Some((wrong, _)) = self.form.imm.filter(|_| !self.relocated) {
+            let by = if wrong == Operator::IpOffset { 4 } else { 8 };
+            // A frame that is larger is larger downwards and upwards.
+            let sign = if wrong == Operator::FrameSize { imm.signum() } else { 1 };
+            out.off_by(wrong, by, |by| with(Fields { imm: imm.wrapping_add(by * sign), ..self.fields }));
+        }
+        let swapped = with(Fields { a: b, b: a, ..self.fields });
+        match effects.moves {
+            Moves::Store(slots) if slots.second.is_some() => {
+                out.put(Operator::SwapSave, Operand::Regs(a, b), swapped);
+            }
+            Moves::Load(slots) if slots.second.is_some() => {
+                out.put(Operator::SwapRestore, Operand::Regs(a, b), swapped);
+            }
+            _ => {}
+        }
+        if effects.flow == Flow::Leave && self.form.has(b"aAp") {
+            let ways = [facts.site.pc.reg(), facts.site.parent_ip.reg(), abi.link];
+            for way in ways.into_iter().flatten().filter(|way| *way != a) {
+                out.put(Operator::WrongLink, Operand::Reg(way), with(Fields { a: way, ..self.fields }));
+            }
+        }
+        let operand = if self.form.has(b"aAp") { Operand::Reg(a) } else { Operand::None };
+        if let Some((operator, form)) = self.form.faulty() {
+            out.put(operator, operand, Found { form, ..self });
+        }
+    }
+}

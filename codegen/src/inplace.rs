@@ -1,0 +1,222 @@
+//! Faults in objects that others wrote. Every instruction stays where it is, so that labels, branches and tables of the
+//! object hold: what is missing becomes NOPs, and a relocation of what is missing becomes one that does nothing.
+
+use std::ops::Range;
+
+use object::LittleEndian;
+use object::elf;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
+
+use crate::contract::Contract;
+use crate::error::{Error, Result};
+use crate::form::{Fields, Form, Forms, Found};
+use crate::isa::Backend;
+use crate::link::Input;
+use crate::mutate::{At, Edit, Mutant, Operator, Ways, edits};
+
+const LE: LittleEndian = LittleEndian;
+
+/// A function in an object's file.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Offset of its code in the file.
+    at: usize,
+    code: Vec<u8>,
+    /// What the linker changes: the place in the function, and where the file has the relocation's type.
+    relocations: Vec<(usize, usize)>,
+    /// Names of places in it, with their offsets.
+    pub labels: Vec<(String, usize)>,
+}
+
+/// A decoded instruction.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its offset in the function.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// As text.
+    pub text: String,
+    /// It does nothing.
+    pub nop: bool,
+}
+
+/// A decoder: from code that begins at an offset to its instructions.
+pub type Decode<'d> = &'d dyn Fn(&[u8], usize) -> Result<Vec<Line>>;
+
+impl Function {
+    /// The function called `name`, if the object defines it.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn find(object: &Input, name: &str) -> Result<Option<Function>> {
+        let bytes = object.bytes;
+        let fail = |e: object::read::Error| Error::new(format!("{}: {e}; the file is damaged", object.name));
+        let header = elf::FileHeader64::<LittleEndian>::parse(bytes).map_err(fail)?;
+        let sections = header.sections(LE, bytes).map_err(fail)?;
+        let table = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(fail)?;
+        let mut symbols = Vec::new();
+        for (index, symbol) in table.enumerate() {
+            let section = table.symbol_section(LE, symbol, index).map_err(fail)?;
+            let text = table.symbol_name(LE, symbol).map_err(fail)?;
+            if let Some(section) = section.filter(|_| !text.is_empty() && !text.starts_with(b".L")) {
+                symbols.push((section, text, symbol));
+            }
+        }
+        let found = symbols.iter().filter(|(_, text, _)| *text == name.as_bytes());
+        let Some(&(section, _, symbol)) = found.min_by_key(|(.., symbol)| symbol.is_local()) else { return Ok(None) };
+        let (index, header) = (section, sections.section(section).map_err(fail)?);
+        let start = symbol.st_value(LE);
+        let mine = symbols.iter().filter(|(section, ..)| *section == index).map(|(_, text, s)| (*text, s.st_value(LE)));
+        let next = mine.clone().map(|(_, value)| value).filter(|value| *value > start).min();
+        let end = match symbol.st_size(LE) {
+            0 => next.unwrap_or(header.sh_size(LE)),
+            size => start.saturating_add(size),
+        };
+        let contents = header.data(LE, bytes).map_err(fail)?;
+        let code = contents.get(start as usize..end.min(contents.len() as u64) as usize).unwrap_or_default();
+        let inside = |place: u64| (start..start + code.len() as u64).contains(&place);
+        let mut relocations = Vec::new();
+        for section in sections.iter().filter(|s| s.info_link(LE) == index) {
+            let Some((entries, _)) = section.rela(LE, bytes).map_err(fail)? else { continue };
+            let first = section.sh_offset(LE);
+            for (n, rela) in entries.iter().enumerate().filter(|(_, rela)| inside(rela.r_offset(LE))) {
+                // r_info is the second word of the three.
+                relocations.push(((rela.r_offset(LE) - start) as usize, first as usize + 24 * n + 8));
+            }
+        }
+        let label = |(text, value): (&[u8], u64)| {
+            let text = String::from_utf8_lossy(text).into_owned();
+            inside(value).then_some((text, value.wrapping_sub(start) as usize))
+        };
+        Ok(Some(Function {
+            at: header.sh_offset(LE) as usize + start as usize,
+            code: code.to_vec(),
+            relocations,
+            labels: mine.filter_map(label).collect(),
+        }))
+    }
+
+    /// All mutants of the function: edits that fit in place, each with code that none before it has. Instructions at
+    /// the offsets for which `skip` holds have none.
+    ///
+    /// # Errors
+    /// What the decoder refuses.
+    pub fn mutants(
+        &self,
+        backend: &dyn Backend,
+        contract: &Contract,
+        decode: Decode,
+        skip: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<Mutant>> {
+        let lines = decode(&self.code, 0)?;
+        let mut code = Vec::new();
+        for (n, line) in lines.iter().enumerate().filter(|(_, line)| !line.nop && !skip(line.offset)) {
+            let insn = self.found(backend.forms(), line);
+            code.push(At { line: n, insn, effects: insn.effects() });
+        }
+        let ways = Ways { with_registers: Found::with_registers, faults: Found::faults };
+        let (mut seen, mut mutants) = (Vec::new(), Vec::new());
+        for edit in edits(&code, contract, &ways).into_iter().filter(|edit| edit.misstate.is_none()) {
+            let Some(parts) = self.parts(&edit, &lines) else { continue };
+            let Some(patch) = parts.iter().map(|part| self.patch(part, backend.forms())).collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
+            let patch = patch.concat();
+            if patch.is_empty() || seen.contains(&patch) {
+                continue;
+            }
+            let mut diff = Vec::new();
+            for part in &parts {
+                let show = |sign, line: &Line| format!("{sign}{:4x}  {}", line.offset, line.text);
+                diff.extend(lines.iter().filter(|line| part.old.contains(&line.offset)).map(|line| show('-', line)));
+                diff.extend(decode(&part.new, part.old.start)?.iter().map(|line| show('+', line)));
+            }
+            seen.push(patch.clone());
+            mutants.push(Mutant {
+                operator: edit.operator,
+                operand: edit.operand.text(&backend.facts().abi),
+                offset: parts.first().map_or(0, |part| part.old.start),
+                diff,
+                number: 0,
+                patch,
+            });
+        }
+        Ok(mutants)
+    }
+
+    /// The instruction of a line.
+    fn found(&self, forms: &Forms, line: &Line) -> Found {
+        let code = self.code.get(line.offset..line.offset + line.size).unwrap_or_default();
+        let fits = |form: &Form| Some((*form, form.read(code)?));
+        let known = forms.list.iter().filter(|form| form.size() == line.size).find_map(fits);
+        let (form, fields) = known.unwrap_or((Form::UNKNOWN, Fields::NONE));
+        Found { form, fields, relocated: self.relocated(&(line.offset..line.offset + line.size)) }
+    }
+
+    fn relocated(&self, range: &Range<usize>) -> bool {
+        self.relocations.iter().any(|(place, _)| range.contains(place))
+    }
+
+    /// What an edit does, neighbours together. `None` if something would have to move.
+    fn parts(&self, edit: &Edit<Found>, lines: &[Line]) -> Option<Vec<Part>> {
+        let mut out = edit.out.clone();
+        out.sort_unstable();
+        out.dedup();
+        if edit.put.iter().any(|(line, _)| !out.contains(line)) {
+            return None;
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for n in out {
+            let line = lines.get(n)?;
+            let old = line.offset..line.offset + line.size;
+            let mut new = Vec::new();
+            let put: Vec<&Found> = edit.put.iter().filter(|(at, _)| *at == n).map(|(_, insn)| insn).collect();
+            for insn in &put {
+                new.extend(insn.form.encode(&insn.fields)?);
+            }
+            let kept = !put.is_empty();
+            if edit.operator == Operator::Swap && self.relocated(&old) {
+                return None;
+            }
+            match parts.last_mut().filter(|part| part.old.end == old.start && part.kept == kept) {
+                Some(part) => {
+                    part.old.end = old.end;
+                    part.new.extend(new);
+                }
+                None => parts.push(Part { old, new, kept }),
+            }
+        }
+        Some(parts)
+    }
+
+    /// The bytes of the file that a part changes. `None` if it does not fit.
+    fn patch(&self, part: &Part, forms: &Forms) -> Option<Vec<(usize, Vec<u8>)>> {
+        let mut new = part.new.clone();
+        let mut room = part.old.len().checked_sub(new.len())?;
+        for nop in forms.nops {
+            while let Some(rest) = room.checked_sub(nop.len()) {
+                new.extend_from_slice(nop);
+                room = rest;
+            }
+        }
+        let mut patch = Vec::new();
+        if room == 0 && self.code.get(part.old.clone()) != Some(&new[..]) {
+            patch.push((self.at + part.old.start, new));
+        }
+        if !part.kept {
+            let gone = self.relocations.iter().filter(|(place, _)| part.old.contains(place));
+            patch.extend(gone.map(|(_, at)| (*at, vec![0; 8])));
+        }
+        (room == 0).then_some(patch)
+    }
+}
+
+/// Neighbouring instructions, and what stands in their place.
+struct Part {
+    old: Range<usize>,
+    new: Vec<u8>,
+    /// What the linker fills in, it still fills in.
+    kept: bool,
+}

@@ -1,0 +1,94 @@
+//! The forms of other people's instructions: Capstone must read what our tables write.
+
+use codegen::abi::Reg;
+use codegen::form::{Fields, Form};
+use codegen::isa::{Backend, Flow, Moves, SpEffect};
+use codegen::mutate::Operator;
+use emu_tests::disassemble;
+
+const BACKENDS: [&dyn Backend; 3] = [&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];
+
+/// The one instruction that Capstone sees, as text.
+fn text(backend: &dyn Backend, form: &Form, fields: &Fields) -> String {
+    let code = form.encode(fields).unwrap_or_else(|| panic!("{form:?} does not hold {fields:?}"));
+    let lines = disassemble(backend.machine(), &code, 0).unwrap();
+    assert!(lines.len() == 1 && lines[0].size == form.size(), "{form:?} {fields:?}: {code:x?}: {lines:?}");
+    lines[0].text.clone()
+}
+
+/// Mnemonics, without the mark of compressed instructions, of instructions that do this.
+fn mnemonics(form: &Form, fields: &Fields) -> &'static [&'static str] {
+    let effects = form.effects(fields);
+    match (effects.moves, effects.flow, effects.sp) {
+        (Moves::Store(_), ..) => &["mov", "push", "str", "stp", "sd", "sdsp"],
+        (Moves::Load(_), ..) => &["mov", "pop", "ldr", "ldp", "ld", "ldsp"],
+        (Moves::Copy { .. }, ..) => &["mov", "mv"],
+        (_, Flow::Call, _) => &["call", "bl", "blr", "jal", "jalr"],
+        (_, Flow::Jump(_), _) => &["jmp", "b", "j"],
+        (_, Flow::Leave, _) => &["ret", "br", "jmp", "jr", "jalr"],
+        (_, Flow::Trap, _) => &["int3", "ebreak"],
+        (_, Flow::Branch(_), _) => {
+            &["jo", "jns", "jle", "cbz", "cbnz", "tbz", "tbnz", "b.eq", "b.ls", "beqz", "bnez", "beq", "bne"]
+        }
+        (.., SpEffect::Move(by)) if by > 0 => &["add", "addi", "addi16sp", "lea", "popfq", "sub"],
+        (.., SpEffect::Move(_)) => &["sub", "add", "addi", "addi16sp", "pushfq", "push"],
+        (.., SpEffect::CopyTo(..) | SpEffect::CopyFrom(..)) => {
+            &["lea", "leave", "mov", "add", "addi", "addi4spn", "mv"]
+        }
+        (.., SpEffect::Realign) => &["and"],
+        _ if effects.loads > 0 => &["mov", "ldr", "ldur", "ld"],
+        _ if effects.stores > 0 => &["mov", "str"],
+        _ => &["add", "sub", "addi", "lea", "test", "adrp", "auipc", "bti", "endbr64"],
+    }
+}
+
+#[test]
+fn capstone_reads_what_the_forms_say() {
+    for backend in BACKENDS {
+        let abi = &backend.facts().abi;
+        for form in backend.forms().list {
+            let registers =
+                if form.has(b"p") || !form.has(b"AB") && form.size() != 4 && form.has(b"a") && abi.link.is_none() {
+                    [(10, 0), (15, 0)].map(|(a, b)| if form.has(b"p") { (a, b) } else { (a - 8, b) })
+                } else {
+                    [(6, 7), (12, 14)]
+                };
+            let limit = if form.has(b"i") && form.size() == 2 { 16 } else { 64 };
+            let imm = if form.has(b"i23456789") { limit } else { 0 };
+            let rests = if form.has(b"x") { vec![0, 9] } else { vec![0] };
+            for ((a, b), rest) in registers.iter().flat_map(|r| rests.iter().map(move |rest| (*r, *rest))) {
+                let a = if form.has(b"aAp") { Reg(a) } else { Reg(0) };
+                let b = if form.has(b"bB") { Reg(b) } else { Reg(0) };
+                let fields = Fields { a, b, imm, rest };
+                let said = text(backend, form, &fields);
+                let (mnemonic, _) = said.split_once(' ').unwrap_or((&said, ""));
+                let valid = mnemonics(form, &fields);
+                assert!(valid.contains(&mnemonic.trim_start_matches("c.")), "{said}: {form:?}");
+                assert_eq!(form.read(&form.encode(&fields).unwrap()), Some(fields), "{said}");
+                // arm64 calls the lower half of a register by another name.
+                let named = |reg| said.contains(abi.name(reg)) || said.contains(&abi.name(reg).replace('x', "w"));
+                assert!(!form.has(b"aAp") || named(a), "{said}: no {}", abi.name(a));
+                assert!(!form.has(b"bB") || named(b), "{said}: no {}", abi.name(b));
+                let number = |n: i32| said.contains(&format!("{n:#x}")) || said.contains(&n.to_string());
+                assert!(imm == 0 || number(imm), "{said}: no {imm}");
+                let Some((operator, faulty)) = form.faulty() else { continue };
+                let other = text(backend, &faulty, &fields);
+                assert!(faulty.size() <= form.size() && other != said, "{said}");
+                let operands = |text: &str| text.split_once(' ').map(|(_, o)| o.trim().to_owned());
+                assert!(operator != Operator::InvertCond || operands(&other) == operands(&said), "{said}; {other}");
+            }
+        }
+    }
+}
+
+/// Fields that do not fit are not bent until they do.
+#[test]
+fn a_form_refuses_what_it_cannot_hold() {
+    let forms = arch_arm64::Arm64.forms();
+    let pair = forms.list.iter().find_map(|f| Some((f, f.read(&[0xe0, 0x07, 0x00, 0xa9])?))).unwrap();
+    assert_eq!((pair.1.a, pair.1.b, pair.1.imm), (Reg(0), Reg(1), 0));
+    let at = |imm| pair.0.encode(&Fields { imm, ..pair.1 });
+    assert!(at(-512).is_some() && at(504).is_some());
+    assert!([-520, 512, 4].into_iter().all(|imm| at(imm).is_none()));
+    assert!(pair.0.read(&[0xe0, 0x07, 0x00]).is_none());
+}
