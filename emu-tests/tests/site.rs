@@ -163,6 +163,6 @@ fn a_distance_that_is_cut_off() {
             Ok(pokes)
         },
         Clause::P16,
-        "MiB from the site, P9: emulator: FETCH_UNMAPPED",
+        "MiB from the site, P9: the jump or call before this place goes where no code is",
     );
 }
