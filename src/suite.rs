@@ -24,6 +24,23 @@ pub fn trampolines(target: &Target) -> Vec<(String, Kind)> {
     NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind)).chain(direct).collect()
 }
 
+/// Those of [`trampolines`] to judge under the options of `target`, one of all combinations but for those options that are
+/// `fixed`: the code of the others is the same as with the default of an option that is not for them. Those to which an
+/// entry trampoline may go are wanted beside it.
+pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Vec<(String, Kind)> {
+    let most = target.facts.abi.args.len();
+    let chosen: Vec<_> = target.facts.options.iter().enumerate().filter(|(i, _)| target.choices.get(*i) != 0).collect();
+    let told = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
+    let all = trampolines(target);
+    let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && told(*kind));
+    let wanted = |kind: Kind| match kind {
+        Kind::Entry(_) => told(kind),
+        Kind::Direct(d) => told(kind) || (entries && usize::from(d.args) == most),
+        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Return => entries,
+    };
+    all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect()
+}
+
 /// What to generate for [`trampolines`].
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
     trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: CALLEE }).collect()
@@ -56,8 +73,15 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
 /// # Errors
 /// What generation refuses.
 pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
-    let trampolines = trampolines(target);
-    let specs = specs(&trampolines);
+    suite_of(backend, target, &trampolines(target))
+}
+
+/// The same of these trampolines.
+///
+/// # Errors
+/// What generation refuses.
+pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(String, Kind)]) -> Result<Suite> {
+    let specs = specs(trampolines);
     let assembly = backend.assemble(&specs, target)?;
     let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;

@@ -213,9 +213,11 @@ pub fn target(choices: Choices) -> Target {
         landing_pad: true,
         op_from_site: call_ops,
         pushes_flags: false,
+        restores_flags: false,
         realign: None,
         marks_regs: false,
         direct_test: DirectTest::BeforeSite,
+        direct_jump: None,
         stack_align: 16,
         numbers: vec![
             Number { symbol: "FTRACE_OPS_FUNC", value: 0 },

@@ -48,6 +48,11 @@ pub const ENDBR: usize = 1;
 /// Index of `stack-align` in [`OPTIONS`].
 pub const STACK_ALIGN: usize = 2;
 
+/// Index of `restore-flags` in [`OPTIONS`].
+pub const RESTORE_FLAGS: usize = 3;
+/// Index of `direct-way` in [`OPTIONS`].
+pub const DIRECT_WAY: usize = 4;
+
 /// The options.
 pub const OPTIONS: &[OptionInfo] = &[
     OptionInfo {
@@ -67,6 +72,18 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["8", "16"],
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
         applies: |kind| matches!(kind, Kind::Entry(_) | Kind::Return | Kind::Direct(_)),
+    },
+    OptionInfo {
+        name: "restore-flags",
+        values: &["on", "off"],
+        about: "RFLAGS as func left them: no C function needs them at its entry, and POPF costs more than all saves",
+        applies: |kind| kind == Kind::Entry(Regs::All),
+    },
+    OptionInfo {
+        name: "direct-way",
+        values: &["ret", "jmp"],
+        about: "to a direct trampoline by RET, or at the price of r11 by JMP, which ftrace_caller has then too",
+        applies: |kind| matches!(kind, Kind::Entry(_)),
     },
 ];
 
@@ -115,13 +132,13 @@ fn register(member: &str) -> Option<Content> {
     ABI.find(member).or_else(|| ABI.find(&long)).filter(|&r| r != RSP).map(Content::Reg)
 }
 
-fn entry_frame(regs: Regs, frame_pointer: bool) -> FrameLayout {
+fn entry_frame(regs: Regs, frame_pointer: bool, restores_flags: bool, jump: bool) -> FrameLayout {
     let all = regs == Regs::All;
     let mut fields = pt_regs(|member| match member {
-        "orig_ax" => (Content::Direct, if all { Back::Written } else { Back::Ignored }),
+        "orig_ax" => (Content::Direct, if all || jump { Back::Written } else { Back::Ignored }),
         "ip" => (Content::Pc, Back::Written),
         "cs" => (Content::Const(if all { KERNEL_CS } else { 0 }), Back::Ignored),
-        "flags" if all => (Content::Flags, Back::Written),
+        "flags" if all => (Content::Flags, if restores_flags { Back::Written } else { Back::Ignored }),
         "sp" => (Content::SiteSp, Back::Ignored),
         "ss" if all => (Content::Const(KERNEL_DS), Back::Ignored),
         _ => match register(member) {
@@ -181,6 +198,8 @@ fn direct_frame(args: usize) -> FrameLayout {
 pub fn target(choices: Choices) -> Target {
     let frame_pointer = choices.get(UNWINDER) == 1;
     let align16 = choices.get(STACK_ALIGN) == 1;
+    let restores_flags = choices.get(RESTORE_FLAGS) == 0;
+    let jump = choices.get(DIRECT_WAY) == 1;
     Target {
         facts: &FACTS,
         choices,
@@ -191,13 +210,15 @@ pub fn target(choices: Choices) -> Target {
         landing_pad: choices.get(ENDBR) == 0,
         op_from_site: false,
         pushes_flags: true,
+        restores_flags,
         realign: align16.then_some(16),
         marks_regs: frame_pointer,
         direct_test: DirectTest::BeforeRestore,
+        direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },
         numbers: Vec::new(),
-        args_frame: entry_frame(Regs::Args, frame_pointer),
-        all_frame: entry_frame(Regs::All, frame_pointer),
+        args_frame: entry_frame(Regs::Args, frame_pointer, restores_flags, jump),
+        all_frame: entry_frame(Regs::All, frame_pointer, restores_flags, jump),
         exit_frame: exit_frame(align16),
         direct_frames: (0..=ABI.args.len()).map(direct_frame).collect(),
         no_frame: FrameLayout::empty(),

@@ -49,6 +49,7 @@ pub enum Insn {
     SubDi { imm: i8 },
     TestAx,
     Jnz { to: Local },
+    JmpR11,
     Call { sym: Sym },
     CallLocal { to: Local },
     // What only a faulty trampoline has: see `mutate.rs`.
@@ -185,6 +186,8 @@ rows! { w names out;
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    JmpR11 => w.write_str("jmp\t*%r11"),
+        { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave);
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
     CallLocal { to } => write!(w, "call\t{}", names.local(to)),

@@ -75,9 +75,11 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             if cx.frame.pushed {
                 cx.insn(Insn::Pop { reg: RBP });
             } else {
-                // On the direct path the flags were moved down into the frame's last word.
-                let keep = if way == Way::Direct { 8 } else { 0 };
-                cx.insn(Insn::AddSp { imm: cx.frame_size(-keep) });
+                // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
+                // RET they were moved down into the frame's last word.
+                let moved = way == Way::Direct && cx.target.direct_jump.is_none();
+                let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
+                cx.insn(Insn::AddSp { imm: cx.frame_size(8 * (i32::from(flags) - i32::from(moved))) });
             }
         }
         Step::PopFlags => cx.insn(Insn::Popfq),
@@ -189,14 +191,20 @@ fn restore_site(way: Way, cx: &mut Lower<Insn>) {
     if cx.frame.pushed {
         return;
     }
+    if let (Way::Direct, Some(dst)) = (way, cx.target.direct_jump) {
+        load(Content::Direct, dst, "direct trampoline", cx);
+        return;
+    }
     if way == Way::Direct {
         // The target takes the place of the flags, to be reached by RET; the flags go one word down.
         cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(0) }, "direct trampoline");
-        load(Content::Flags, AFTER, "", cx);
-        cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(-8) }, "flags");
+        if cx.target.restores_flags {
+            load(Content::Flags, AFTER, "", cx);
+            cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(-8) }, "flags");
+        }
         return;
     }
-    if cx.frame.find(Content::Flags).is_some() {
+    if cx.frame.find(Content::Flags).is_some() && cx.target.restores_flags {
         load(Content::Flags, AFTER, "flags", cx);
         cx.insn(Insn::Store { src: AFTER, at: cx.frame_size(0) });
     }
@@ -215,6 +223,7 @@ fn restore(cx: &mut Lower<Insn>) {
 
 fn leave(way: Way, cx: &mut Lower<Insn>) {
     match (way, cx.spec.kind) {
+        (Way::Direct, _) if cx.target.direct_jump.is_some() => cx.noted(Insn::JmpR11, "to the direct trampoline"),
         (Way::Direct, _) => {
             // RET needs a call to pair with; LEA drops that call's slot without touching the flags.
             cx.insn(Insn::CallLocal { to: Local::Rebalance });

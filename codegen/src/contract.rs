@@ -36,6 +36,8 @@ pub struct Contract {
     pub flags_kept: bool,
     /// A callback may choose a direct trampoline.
     pub direct: bool,
+    /// Registers that have any value in a direct trampoline, though they are kept otherwise.
+    pub direct_lost: RegSet,
     /// The `ftrace_ops` may name a direct trampoline.
     pub early_direct: bool,
     /// Bytes to which SP is aligned at the call.
@@ -102,7 +104,8 @@ impl Contract {
             frame,
             kept,
             clobbered,
-            flags_kept: target.pushes_flags && spec.kind == Kind::Entry(Regs::All),
+            direct_lost: target.direct_jump.map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
+            flags_kept: target.pushes_flags && target.restores_flags && spec.kind == Kind::Entry(Regs::All),
             direct,
             early_direct: target.op_from_site && spec.kind == Kind::Entry(Regs::Args),
             stack_align: target.stack_align,
@@ -161,8 +164,11 @@ impl Contract {
                 ));
                 if let Some(cell) = self.frame.fields.iter().find(|f| f.content == Content::Direct) {
                     text.push(if self.direct {
+                        let lost = self.reg_names(self.direct_lost).join(" ");
+                        let lost = if lost.is_empty() { lost } else { format!(", but for {lost}") };
                         format!(
-                            "An address stored to {} sends us to that direct trampoline, as if the site had called it.",
+                            "An address stored to {} sends us to that direct trampoline, as if the site had called \
+                             it{lost}.",
                             cell.member
                         )
                     } else {
@@ -198,7 +204,7 @@ impl Contract {
         };
         text.push(format!("Clobbered: {}.{flags}", or_none(&join(self.clobbered))));
         let site = if self.realigned { "whatever the site had" } else { "if the site's was" };
-        let size = self.frame.size + if self.flags_kept { 8 } else { 0 };
+        let size = self.frame.size + if self.frame.find(Content::Flags).is_some() { 8 } else { 0 };
         text.push(format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align));
         text
     }

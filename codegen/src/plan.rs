@@ -131,7 +131,8 @@ impl Inner {
             (Inner::OpPtr, _) => "ftrace_caller_op_ptr",
             (Inner::Call, Kind::Entry(Regs::All)) => "ftrace_regs_call",
             (Inner::Call, _) => "ftrace_call",
-            (Inner::Jmp, _) => "ftrace_regs_caller_jmp",
+            (Inner::Jmp, Kind::Entry(Regs::All)) => "ftrace_regs_caller_jmp",
+            (Inner::Jmp, _) => "ftrace_caller_jmp",
             (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
             (Inner::End, _) => "ftrace_caller_end",
         };
@@ -263,23 +264,34 @@ impl Plan {
 
         let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
         let end = [Step::Inner(Inner::End), Step::Leave(Way::Function)];
-        let direct = Step::Block(Role::Dispatch, "to the direct trampoline, with everything as the site left it");
+        let direct = match target.direct_jump {
+            None => "to the direct trampoline, with everything as the site left it",
+            Some(_) => "to the direct trampoline, with all but a scratch register as the site left it",
+        };
+        let direct = Step::Block(Role::Dispatch, direct);
         self.push(&[back]);
         if !has_direct {
             self.push(&[Step::RestoreSite(Way::Function), Step::Restore, Step::Block(Role::Exit, "")]);
             self.push(&[Step::Free(Way::Function)]);
-            if flags {
-                self.push(&[Step::PopFlags]);
-            }
+            self.pop_flags(flags, target);
             self.push(&end);
         } else {
             match target.direct_test {
                 DirectTest::BeforeRestore => {
                     self.push(&[Step::RestoreSite(Way::Function), Step::BranchIfDirect, Step::Restore]);
-                    self.push(&[Step::Block(Role::Exit, ""), Step::Free(Way::Function), Step::PopFlags]);
+                    self.push(&[Step::Block(Role::Exit, ""), Step::Free(Way::Function)]);
+                    self.pop_flags(flags, target);
                     self.push(&end);
-                    self.push(&[direct, Step::Path(Way::Direct), Step::RestoreSite(Way::Direct), Step::Restore]);
-                    self.push(&[Step::Free(Way::Direct), Step::PopFlags, Step::Leave(Way::Direct)]);
+                    self.push(&[direct, Step::Path(Way::Direct)]);
+                    let mut state = [Step::RestoreSite(Way::Direct), Step::Restore];
+                    if target.direct_jump.is_some() {
+                        // The register that is used up is one of those restored.
+                        state.reverse();
+                    }
+                    self.push(&state);
+                    self.push(&[Step::Free(Way::Direct)]);
+                    self.pop_flags(flags, target);
+                    self.push(&[Step::Leave(Way::Direct)]);
                 }
                 DirectTest::BeforeSite => {
                     self.push(&[Step::Restore, Step::BranchIfDirect, Step::Block(Role::Exit, "")]);
@@ -302,6 +314,12 @@ impl Plan {
                 Step::Path(Way::EarlyDirect),
                 Step::Leave(Way::EarlyDirect),
             ]);
+        }
+    }
+
+    fn pop_flags(&mut self, pushed: bool, target: &Target) {
+        if pushed && target.restores_flags {
+            self.push(&[Step::PopFlags]);
         }
     }
 

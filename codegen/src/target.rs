@@ -1,6 +1,6 @@
 //! One architecture under one set of choices: everything that planning and lowering may depend on.
 
-use crate::abi::{Abi, Site};
+use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::FrameLayout;
 use crate::spec::{Choices, Kind, OptionInfo, Regs};
@@ -128,12 +128,16 @@ pub struct Target {
     pub op_from_site: bool,
     /// `ftrace_regs_caller` pushes the flags before its frame.
     pub pushes_flags: bool,
+    /// It gives them back.
+    pub restores_flags: bool,
     /// The stack is realigned around the callback to this many bytes, whatever the site had.
     pub realign: Option<u32>,
     /// The frame pointer during a full save is the address of pt_regs with bit 0 set.
     pub marks_regs: bool,
     /// Where the direct-call cell is tested.
     pub direct_test: DirectTest,
+    /// The way to a direct trampoline uses up this register.
+    pub direct_jump: Option<Reg>,
     /// The alignment of SP that a callback may rely on, if the site's own stack was aligned for the kernel.
     pub stack_align: u32,
     /// Numbers of the profile.

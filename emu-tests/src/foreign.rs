@@ -476,6 +476,7 @@ impl Reader<'_> {
             clobbered: both.minus(kept),
             flags_kept: t.keeps_flags,
             direct,
+            direct_lost: RegSet::EMPTY,
             early_direct: t.early_direct,
             stack_align: align,
             realigned: false,

@@ -515,8 +515,10 @@ impl Trace {
     /// A trampoline handed over to a direct trampoline: the state must be that of the site.
     fn direct_entry(&mut self, uc: &mut Uc, pc: u64) {
         let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        let lost = self.contracts.get(self.trampoline()).map_or(RegSet::EMPTY, |c| c.direct_lost);
         let Some(a) = self.activations.last_mut() else { return };
         a.dispatched = true;
+        a.kept = a.kept.minus(lost);
         let (resume, parent, sp) = (a.resume, a.returns_to, a.sp);
         let at = |uc: &Uc, loc: Loc| match loc {
             Loc::Reg(r) => registers.get(uc, r),
