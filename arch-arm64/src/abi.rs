@@ -187,6 +187,33 @@ fn direct_frame(args: usize, frame_records: bool) -> FrameLayout {
     frame("", 0, size, fields, records)
 }
 
+fn around_args(args: usize) -> FrameLayout {
+    const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
+    let FrameLayout { mut fields, records, size, .. } = direct_frame(args.max(2), true);
+    fields.retain(|f| !matches!(f.content, Content::Reg(r) if ARGS[args..].contains(&r)));
+    let result = |(i, &reg)| field(RESULTS[i], "", 8 * i as i32, Content::Result(reg), Back::Written);
+    fields.extend(ABI.rets.iter().enumerate().map(result));
+    frame("", 0, size, fields, records)
+}
+
+fn around_fregs() -> FrameLayout {
+    let mut fields = ftrace_regs(|member| match member {
+        "direct_tramp" => (Content::Unfilled, Back::Ignored),
+        "fp" => (Content::Reg(X29), Back::Ignored),
+        "lr" => (Content::ParentIp, Back::Ignored),
+        "sp" => (Content::SiteSp, Back::Ignored),
+        "pc" => (Content::Pc, Back::Ignored),
+        x => (ABI.find(x).map_or(Content::Unfilled, Content::Reg), Back::Written),
+    });
+    let results = ftrace_regs(|member| match ABI.find(member).filter(|r| ABI.rets.contains(r)) {
+        Some(reg) => (Content::Result(reg), Back::Written),
+        None => (Content::Unfilled, Back::Ignored),
+    });
+    fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
+    let records = records(FTRACE_REGS + RECORD, FTRACE_REGS);
+    frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS + 2 * RECORD, fields, records)
+}
+
 /// The record of the traced function's caller, then that of the traced function.
 fn records(parent: i32, pc: i32) -> Vec<Record> {
     vec![
@@ -227,6 +254,8 @@ pub fn target(choices: Choices) -> Target {
         all_frame: all_frame(),
         exit_frame: exit_frame(),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(n, frame_records)).collect(),
+        around_frames: (0..=ARGS.len()).map(around_args).collect(),
+        around_fregs: around_fregs(),
         no_frame: FrameLayout::empty(),
     }
 }

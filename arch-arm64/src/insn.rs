@@ -104,16 +104,16 @@ pub enum Insn {
     Ret {
         reg: Reg,
     },
+    AddLo12 {
+        dst: Reg,
+        base: Reg,
+        sym: Sym,
+    },
     // What only a faulty trampoline has: see `mutate.rs`.
     BtiJ,
     StrW {
         src: Reg,
         at: Off,
-    },
-    AddLo12 {
-        dst: Reg,
-        base: Reg,
-        sym: Sym,
     },
     Cbz {
         reg: Reg,

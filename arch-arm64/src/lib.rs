@@ -78,7 +78,9 @@ impl Isa for Arm64 {
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
         match kind {
-            Kind::Stub | Kind::StubGraph => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false },
+            Kind::Stub | Kind::StubGraph | Kind::Around(_) => {
+                CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false }
+            }
             Kind::Return => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: true },
             // The site moved the function's x30 to x9 and put its own return address into x30.
             _ => CfiEntry { column: PC, cfa_offset: 0, moved: &[(PC, regs::X30), (LINK, regs::X9)], undefined: false },

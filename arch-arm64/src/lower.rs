@@ -10,7 +10,7 @@ use crate::abi::{ABI, SITE};
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
 
-/// Where pc and parent_ip arrive.
+/// Where pc and parent_ip arrive when the site called.
 const PC: Reg = X30;
 const PARENT: Reg = X9;
 /// Where they leave when the traced function goes on.
@@ -42,6 +42,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
             cx.depth += cx.frame.size;
         }
+        Step::LoadBody => load_body(cx),
         Step::Record(n) => record(n as usize, cx),
         Step::Save => save(cx),
         Step::Arg(n, value) => argument(n as usize, value, cx),
@@ -55,6 +56,8 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             };
             pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
         }
+        Step::SaveResults => pairs(result, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at }),
+        Step::RestoreResults => pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at }),
         Step::BranchIfDirect => {
             load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
             cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
@@ -64,10 +67,36 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
     }
 }
 
+/// The register that has pc: where the site jumped, none has, so it is put where nothing is.
+fn pc(cx: &Lower<Insn>) -> Reg {
+    if cx.spec.kind.jumped_to() { PARENT } else { PC }
+}
+
+/// The register that has parent_ip.
+fn parent(cx: &Lower<Insn>) -> Reg {
+    if cx.spec.kind.jumped_to() { LINK } else { PARENT }
+}
+
+fn load_body(cx: &mut Lower<Insn>) {
+    if !cx.pc_loaded {
+        let (dst, sym) = (pc(cx), cx.body());
+        cx.insn(Insn::Adrp { dst, sym });
+        cx.noted(Insn::AddLo12 { dst, base: dst, sym }, "pc");
+        cx.pc_loaded = true;
+    }
+}
+
+fn result(field: &codegen::frame::Field) -> Option<Reg> {
+    match field.content {
+        Content::Result(reg) => Some(reg),
+        _ => None,
+    }
+}
+
 fn record(n: usize, cx: &mut Lower<Insn>) {
     let (ret, note) = match cx.frame.records[n].ret {
-        Content::ParentIp => (PARENT, "parent_ip"),
-        _ => (PC, "pc"),
+        Content::ParentIp => (parent(cx), "parent_ip"),
+        _ => (pc(cx), "pc"),
     };
     cx.noted(Insn::Stp { a: X29, b: ret, at: cx.record(n, 0) }, note);
     cx.insn(Insn::AddSp { dst: X29, imm: cx.record(n, 0) });
@@ -80,17 +109,21 @@ fn save(cx: &mut Lower<Insn>) {
     if site_sp.is_some() && temp_is_free {
         cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
     }
+    if cx.spec.kind.jumped_to() && cx.frame.fields.iter().any(|f| f.content == Content::Pc && !f.in_record) {
+        load_body(cx);
+    }
+    let (pc, parent) = (pc(cx), parent(cx));
     let saved = |field: &codegen::frame::Field| {
         if field.in_record {
             return None;
         }
         match field.content {
             Content::Reg(reg) => Some(reg),
-            Content::Pc => Some(PC),
-            Content::ParentIp => Some(PARENT),
+            Content::Pc => Some(pc),
+            Content::ParentIp => Some(parent),
             Content::SiteSp => temp_is_free.then_some(TEMP),
             Content::Direct => Some(XZR),
-            Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => None,
+            Content::Result(_) | Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => None,
         }
     };
     pairs(saved, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
@@ -126,9 +159,9 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
-            cx.noted(Insn::Sub { dst, src: PC, imm: SITE.ip_offset as u32 }, "ip: the site's BL");
+            cx.noted(Insn::Sub { dst, src: pc(cx), imm: SITE.ip_offset as u32 }, "ip: the site's BL");
         }
-        Value::ParentIp => cx.noted(Insn::Mov { dst, src: PARENT }, "parent_ip"),
+        Value::ParentIp => cx.noted(Insn::Mov { dst, src: parent(cx) }, "parent_ip"),
         Value::Op if cx.target.op_from_site && cx.spec.kind == Kind::Entry(codegen::spec::Regs::Args) => {
             cx.noted(Insn::Mov { dst, src: OP }, "op");
         }
@@ -139,6 +172,8 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
         }
         Value::Fregs => cx.noted(Insn::MovFromSp { dst }, "fregs"),
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
+        // Results are where arguments are.
+        Value::Result(_) => {}
     }
 }
 
@@ -153,6 +188,12 @@ fn call(callee: Callee, cx: &mut Lower<Insn>) {
         Callee::Patchable => "ftrace_stub",
         Callee::ExitHandler => "ftrace_return_to_handler",
         Callee::Named => cx.spec.callee,
+        Callee::Exit => cx.spec.body.exit,
+        Callee::Body => {
+            let sym = cx.body();
+            cx.insn(Insn::Bl { sym });
+            return;
+        }
     };
     let sym = cx.symbol(name);
     let note = if callee == Callee::Patchable { "func: this word is patched at run time" } else { "" };
@@ -166,6 +207,10 @@ fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
 }
 
 fn restore_site(way: Way, cx: &mut Lower<Insn>) {
+    if way == Way::Parent {
+        cx.noted(Insn::Ldp { a: X29, b: LINK, at: cx.record(0, 0) }, "parent_ip");
+        return;
+    }
     if way == Way::Direct {
         load(Content::ParentIp, PARENT, "parent_ip, as func left it", cx);
         load(Content::Pc, PC, "pc, as func left it", cx);

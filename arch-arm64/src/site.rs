@@ -10,6 +10,8 @@ const NOP: u32 = 0xd503_201f;
 const MOV_X9_X30: u32 = 0xaa1e_03e9;
 /// `bl .`.
 const BL: u32 = 0x9400_0000;
+/// `b .`.
+const B: u32 = 0x1400_0000;
 
 /// From an entry of the site list to the address that the kernel records: that of the second NOP at the function's
 /// start. The entry is the first NOP, or the room for `op` before the function, which a landing pad may follow.
@@ -35,11 +37,11 @@ pub fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>
     let mut writes = Vec::new();
     let insn = match state {
         SiteState::Disabled => NOP,
-        SiteState::Enabled { target, op } => {
+        SiteState::Enabled { target, op, jump } => {
             if has_op {
                 writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
             }
-            call(ip, target)?
+            branch(if jump { B } else { BL }, ip, target)?
         }
     };
     writes.push(write(ip.wrapping_sub(4), &MOV_X9_X30.to_le_bytes()));
@@ -52,13 +54,13 @@ pub fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>
 /// # Errors
 /// The target is out of reach.
 pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
-    Ok(write(slot, &call(slot, target)?.to_le_bytes()))
+    Ok(write(slot, &branch(BL, slot, target)?.to_le_bytes()))
 }
 
-/// `bl target` at `at`.
-fn call(at: u64, target: u64) -> Result<u32> {
+/// `bl target` or `b target` at `at`.
+fn branch(opcode: u32, at: u64, target: u64) -> Result<u32> {
     let distance = reach("BL", target.wrapping_sub(at), 28, 4)?;
-    Ok(BL | (distance >> 2) as u32 & 0x03ff_ffff)
+    Ok(opcode | (distance >> 2) as u32 & 0x03ff_ffff)
 }
 
 fn write(at: u64, bytes: &[u8]) -> Write {
@@ -77,7 +79,7 @@ mod tests {
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
         let mov = || write(0x40_1000, &MOV);
-        let on = SiteState::Enabled { target: 0x3f_f000, op: 0x1234 };
+        let on = SiteState::Enabled { target: 0x3f_f000, op: 0x1234, jump: false };
         let writes = patch_site(ip, on, false).unwrap();
         assert_eq!(writes, [mov(), write(ip, &CALL)]);
         let writes = patch_site(ip, on, true).unwrap();
@@ -96,7 +98,7 @@ mod tests {
     fn room_for_op_is_before_the_function_with_or_without_landing_pad() {
         // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
         for ip in [0x40_1004, 0x40_1008] {
-            let writes = patch_site(ip, SiteState::Enabled { target: ip, op: 0 }, true).unwrap();
+            let writes = patch_site(ip, SiteState::Enabled { target: ip, op: 0, jump: false }, true).unwrap();
             assert_eq!(writes.first(), Some(&write(0x40_0ff8, &[0; 8])));
         }
     }

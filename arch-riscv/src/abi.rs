@@ -1,7 +1,7 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
-use codegen::frame::{Back, Content, Field, FrameLayout, field};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
 use codegen::spec::{Choices, Kind, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
@@ -198,6 +198,49 @@ fn direct_frame(args: usize) -> FrameLayout {
     frame("", 0, "FRAME_SIZE", size, fields)
 }
 
+/// Two frame records above `below` bytes.
+fn around_frame(
+    c_struct: &'static str,
+    c_size: i32,
+    size_symbol: &'static str,
+    below: i32,
+    fields: Vec<Field>,
+) -> FrameLayout {
+    const RECORD: i32 = 16;
+    let above = (below + 15) & !15;
+    let records = vec![
+        Record { symbol: "RECORD_RA", offset: above + RECORD, ret: Content::ParentIp },
+        Record { symbol: "RECORD_PC", offset: above, ret: Content::Pc },
+    ];
+    FrameLayout { records, ..frame(c_struct, c_size, size_symbol, above + 2 * RECORD, fields) }
+}
+
+fn around_args(args: usize) -> FrameLayout {
+    const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
+    const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
+    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
+    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ARGS[i]))).collect();
+    fields.extend(ABI.rets.iter().enumerate().map(|(i, &reg)| slot(RESULTS[i], i, Content::Result(reg))));
+    around_frame("", 0, "FRAME_SIZE", 8 * args.max(ABI.rets.len()) as i32, fields)
+}
+
+fn around_fregs(fp_test: bool) -> FrameLayout {
+    let mut fields = ftrace_regs(|member| match member {
+        "epc" => (Content::Pc, Back::Ignored),
+        "ra" => (Content::ParentIp, Back::Ignored),
+        "sp" => (Content::SiteSp, Back::Ignored),
+        "s0" if fp_test => (register(member), Back::Ignored),
+        "s0" | "t1" => (Content::Unfilled, Back::Ignored),
+        _ => (register(member), Back::Written),
+    });
+    let results = ftrace_regs(|member| match ABI.find(member).filter(|r| ABI.rets.contains(r)) {
+        Some(reg) => (Content::Result(reg), Back::Written),
+        None => (Content::Unfilled, Back::Ignored),
+    });
+    fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
+    around_frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS, fields)
+}
+
 fn frame(c_struct: &'static str, c_size: i32, size_symbol: &'static str, size: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { c_struct, c_size, size_symbol, size, fields, records: Vec::new(), pushed: false }
 }
@@ -264,6 +307,8 @@ pub fn target(choices: Choices) -> Target {
         all_frame: all_frame(),
         exit_frame: exit_frame(),
         direct_frames: (0..=ARGS.len()).map(direct_frame).collect(),
+        around_frames: (0..=ARGS.len()).map(around_args).collect(),
+        around_fregs: around_fregs(choices.get(FP_TEST) == 0),
         no_frame: FrameLayout::empty(),
     }
 }

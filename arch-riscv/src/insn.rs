@@ -34,12 +34,12 @@ pub enum Insn {
     Addi { dst: Reg, src: Reg, imm: Off },
     AuipcHi { dst: Reg, sym: Sym },
     LdLo { dst: Reg },
+    AddiLo { dst: Reg, anchor: Local },
     Bnez { reg: Reg, to: Local },
     Call { sym: Sym },
     Jr { reg: Reg },
     // What only a faulty trampoline has: see `mutate.rs`.
     Sw { src: Reg, at: Off },
-    AddiLo { dst: Reg },
     Beqz { reg: Reg, to: Local },
     Jalr { reg: Reg },
 }
@@ -105,9 +105,9 @@ rows! { w names out rvc;
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave);
     Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.off(at)),
         { let (r, d) = (src.0, simm12(at.value)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) }, Effects::store(src, at.value);
-    AddiLo { dst } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(Local::Anchor)),
+    AddiLo { dst, anchor } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(anchor)),
         { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
-          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) }, Effects::PLAIN;
+          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) }, Effects::PLAIN;
     Beqz { reg, to } => write!(w, "beqz\t{}, {}", name(reg), names.local(to)),
         { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(r), zero, 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));

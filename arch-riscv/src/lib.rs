@@ -81,7 +81,8 @@ impl Isa for Riscv64 {
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
-        let column = if matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
+        let column =
+            if matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Around(_)) { LINK } else { T0 };
         CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind == Kind::Return }
     }
 

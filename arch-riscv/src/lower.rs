@@ -25,7 +25,17 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
     match step {
         Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
         Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
-        Step::MarkRegs | Step::Record(_) | Step::Realign | Step::Unalign => {}
+        Step::MarkRegs | Step::Realign | Step::Unalign => {}
+        Step::LoadBody => load_body(cx),
+        Step::Record(n) => {
+            let (ret, note) = match cx.frame.records[n as usize].ret {
+                Content::ParentIp => (PARENT, "parent_ip"),
+                _ => (PC, "pc"),
+            };
+            cx.noted(Insn::Sd { src: ret, at: cx.record(n as usize, 8) }, note);
+            cx.insn(Insn::Sd { src: S0, at: cx.record(n as usize, 0) });
+            cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n as usize, 16) });
+        }
         Step::Alloc => {
             let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
             cx.insn(Insn::Addi { dst: SP, src: SP, imm });
@@ -38,6 +48,12 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 8 bytes are patched at run time"),
                 Callee::ExitHandler => ("ftrace_return_to_handler", ""),
                 Callee::Named => (cx.spec.callee, ""),
+                Callee::Exit => (cx.spec.body.exit, ""),
+                Callee::Body => {
+                    let sym = cx.body();
+                    cx.insn(Insn::Call { sym });
+                    return;
+                }
             };
             let sym = cx.symbol(name);
             cx.noted(Insn::Call { sym }, note);
@@ -45,6 +61,12 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         Step::TakeResult => {
             cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
             cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
+        }
+        Step::SaveResults => results(cx, |src, at| Insn::Sd { src, at }),
+        Step::RestoreResults => results(cx, |dst, at| Insn::Ld { dst, at }),
+        Step::RestoreSite(Way::Parent) => {
+            cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, "parent_ip");
+            cx.insn(Insn::Ld { dst: S0, at: cx.record(0, 0) });
         }
         Step::RestoreSite(_) => {
             load(Content::Pc, PC, "pc", cx);
@@ -73,19 +95,44 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
     }
 }
 
+/// Have pc at hand, where the site jumped and so left none. Nothing is done if it was loaded before.
+fn load_body(cx: &mut Lower<Insn>) {
+    if !cx.pc_loaded {
+        let sym = cx.body();
+        cx.local(Local::BodyAnchor);
+        cx.insn(Insn::AuipcHi { dst: PC, sym });
+        cx.noted(Insn::AddiLo { dst: PC, anchor: Local::BodyAnchor }, "pc");
+        cx.pc_loaded = true;
+    }
+}
+
+/// Store or load each result register.
+fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn) {
+    for i in 0..cx.frame.fields.len() {
+        if let Content::Result(reg) = cx.frame.fields[i].content {
+            cx.insn(insn(reg, cx.field(i)));
+        }
+    }
+}
+
 fn save(cx: &mut Lower<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         let (src, note) = match cx.frame.fields[i].content {
             Content::Reg(reg) => (reg, ""),
-            Content::Pc => (PC, "pc"),
+            Content::Pc => {
+                if cx.spec.kind.jumped_to() {
+                    load_body(cx);
+                }
+                (PC, "pc")
+            }
             Content::ParentIp => (PARENT, "parent_ip"),
             Content::Direct => (ZERO, "no direct trampoline yet"),
             Content::SiteSp => {
                 cx.insn(Insn::Addi { dst: TEMP, src: SP, imm: cx.frame_size(0) });
                 (TEMP, "sp at the site")
             }
-            Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => continue,
+            Content::Result(_) | Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => continue,
         };
         cx.noted(Insn::Sd { src, at }, note);
     }
@@ -107,6 +154,8 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
         }
         Value::Fregs => cx.noted(Insn::Mv { dst, src: SP }, "fregs"),
         Value::Argument(i) => cx.insn(Insn::Mv { dst, src: ABI.args[i as usize] }),
+        // Results are where arguments are.
+        Value::Result(_) => {}
     }
 }
 

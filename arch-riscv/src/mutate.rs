@@ -5,7 +5,7 @@ use codegen::form::{
     Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
     to_sp, trap,
 };
-use codegen::listing::{Off, Sym};
+use codegen::listing::{Local, Off, Sym};
 use codegen::mutate::Operator::*;
 use codegen::mutate::{Faults, Operand, Operator};
 
@@ -63,7 +63,9 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
             out.drop(Operator::DropArg);
             out.put(Operator::StalePcrel, Operand::None, Insn::AuipcHi { dst, sym: other(sym) });
         }
-        Insn::LdLo { dst } => out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst }),
+        Insn::LdLo { dst } => {
+            out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst, anchor: Local::Anchor })
+        }
         Insn::Bnez { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Beqz { reg, to }),
         Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) }),
         Insn::Jr { reg } => {

@@ -13,6 +13,8 @@ const AUIPC: u32 = 0x0000_0017;
 const JALR: u32 = 0x0000_0067;
 /// The register that links to a trampoline.
 const T0: u32 = 5;
+/// The register that links to nothing.
+const ZERO: u32 = 0;
 /// The register that links to a function.
 const RA: u32 = 1;
 
@@ -28,7 +30,8 @@ pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
 pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
     let insns = match state {
         SiteState::Disabled => [NOP, NOP],
-        SiteState::Enabled { target, .. } => call(ip, target, T0)?,
+        SiteState::Enabled { target, jump: false, .. } => branch(ip, target, T0, T0)?,
+        SiteState::Enabled { target, jump: true, .. } => branch(ip, target, T0, ZERO)?,
     };
     Ok(vec![write(ip, insns)])
 }
@@ -38,14 +41,14 @@ pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>
 /// # Errors
 /// The target is out of reach.
 pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
-    Ok(write(slot, call(slot, target, RA)?))
+    Ok(write(slot, branch(slot, target, RA, RA)?))
 }
 
-/// `auipc link, high; jalr link, low(link)` at `at`.
-fn call(at: u64, target: u64, link: u32) -> Result<[u32; 2]> {
+/// `auipc base, high; jalr link, low(base)` at `at`.
+fn branch(at: u64, target: u64, base: u32, link: u32) -> Result<[u32; 2]> {
     let distance = pair("AUIPC+JALR", target.wrapping_sub(at))?;
-    let auipc = AUIPC | link << 7 | high(distance) as u32 & 0xffff_f000;
-    let jalr = JALR | link << 7 | link << 15 | (distance as u32) << 20;
+    let auipc = AUIPC | base << 7 | high(distance) as u32 & 0xffff_f000;
+    let jalr = JALR | link << 7 | base << 15 | (distance as u32) << 20;
     Ok([auipc, jalr])
 }
 
@@ -65,7 +68,7 @@ mod tests {
     #[test]
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
-        let on = SiteState::Enabled { target: 0x48_0ffe, op: 0x1234 };
+        let on = SiteState::Enabled { target: 0x48_0ffe, op: 0x1234, jump: false };
         for has_op in [false, true] {
             let writes = patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, SITE)]);

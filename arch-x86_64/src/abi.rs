@@ -71,7 +71,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "stack-align",
         values: &["8", "16"],
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
-        applies: |kind| matches!(kind, Kind::Entry(_) | Kind::Return | Kind::Direct(_)),
+        applies: |kind| matches!(kind, Kind::Entry(_) | Kind::Return | Kind::Direct(_) | Kind::Around(_)),
     },
     OptionInfo {
         name: "restore-flags",
@@ -194,6 +194,47 @@ fn direct_frame(args: usize) -> FrameLayout {
     }
 }
 
+/// Room for `below` bytes, and a record of the traced function; then the caller's rbp below the return address, which
+/// makes the other record. SP is aligned as at any call.
+fn around_frame(c_struct: &'static str, c_size: i32, below: i32, fields: Vec<Field>) -> FrameLayout {
+    let above = (below + 15) & !15;
+    let records = vec![
+        Record { symbol: "RECORD_PARENT", offset: above + 16, ret: Content::ParentIp },
+        Record { symbol: "RECORD_PC", offset: above, ret: Content::Pc },
+    ];
+    FrameLayout { c_struct, c_size, size_symbol: "FRAME_SIZE", size: above + 24, fields, records, pushed: false }
+}
+
+fn around_args(args: usize) -> FrameLayout {
+    const SYMBOLS: [&str; 6] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5"];
+    const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
+    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
+    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ABI.args[i]))).collect();
+    fields.extend((0..2).map(|i| slot(RESULTS[i], i, Content::Result(ABI.rets[i]))));
+    around_frame("", 0, 8 * args.max(2) as i32, fields)
+}
+
+fn around_fregs() -> FrameLayout {
+    let mut fields = pt_regs(|member| match member {
+        "ip" => (Content::Pc, Back::Ignored),
+        // 0 tells arch_ftrace_get_regs() that this is not a full pt_regs.
+        "cs" => (Content::Const(0), Back::Ignored),
+        "sp" => (Content::SiteSp, Back::Ignored),
+        "bp" => (Content::Reg(RBP), Back::Ignored),
+        _ => match register(member) {
+            Some(Content::Reg(r)) if is_argument(r) => (Content::Reg(r), Back::Written),
+            _ => (Content::Unfilled, Back::Ignored),
+        },
+    });
+    let results = pt_regs(|member| match member {
+        "ax" => (Content::Result(RAX), Back::Written),
+        "dx" => (Content::Result(RDX), Back::Written),
+        _ => (Content::Unfilled, Back::Ignored),
+    });
+    fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
+    around_frame("struct pt_regs", PT_REGS, PT_REGS, fields)
+}
+
 /// Resolve the options.
 pub fn target(choices: Choices) -> Target {
     let frame_pointer = choices.get(UNWINDER) == 1;
@@ -221,6 +262,8 @@ pub fn target(choices: Choices) -> Target {
         all_frame: entry_frame(Regs::All, frame_pointer, restores_flags, jump),
         exit_frame: exit_frame(align16),
         direct_frames: (0..=ABI.args.len()).map(direct_frame).collect(),
+        around_frames: (0..=ABI.args.len()).map(around_args).collect(),
+        around_fregs: around_fregs(),
         no_frame: FrameLayout::empty(),
     }
 }

@@ -50,6 +50,7 @@ pub enum Insn {
     TestAx,
     Jnz { to: Local },
     JmpR11,
+    LeaBody { sym: Sym },
     Call { sym: Sym },
     CallLocal { to: Local },
     // What only a faulty trampoline has: see `mutate.rs`.
@@ -186,6 +187,8 @@ rows! { w names out;
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    LeaBody { sym } => write!(w, "lea\t{}(%rip), %rdi", names.sym(sym)),
+        { dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8d, 0x3d, 0, 0, 0, 0]); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
     JmpR11 => w.write_str("jmp\t*%r11"),
         { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave);
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),

@@ -34,6 +34,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 cx.depth += cx.frame.size;
             }
         }
+        Step::LoadBody => load_body(cx),
         Step::Record(n) => record(n as usize, cx),
         Step::Save => save(cx),
         Step::MarkRegs => {
@@ -58,6 +59,12 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 5 bytes are patched at run time"),
                 Callee::ExitHandler => ("ftrace_return_to_handler", ""),
                 Callee::Named => (cx.spec.callee, ""),
+                Callee::Exit => (cx.spec.body.exit, ""),
+                Callee::Body => {
+                    let sym = cx.body();
+                    cx.insn(Insn::Call { sym });
+                    return;
+                }
             };
             let sym = cx.symbol(name);
             cx.noted(Insn::Call { sym }, note);
@@ -65,6 +72,8 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
         Step::RestoreSite(way) => restore_site(way, cx),
         Step::Restore => restore(cx),
+        Step::SaveResults => results(cx, |src, at| Insn::Store { src, at }),
+        Step::RestoreResults => results(cx, |dst, at| Insn::Load { dst, at }),
         Step::BranchIfDirect => {
             load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
             cx.insn(Insn::TestAx);
@@ -92,6 +101,29 @@ fn pushed(offset: i32, cx: &Lower<Insn>) -> Off {
     cx.frame_size(cx.depth - cx.frame.size + offset)
 }
 
+/// The address of parent_ip, which is SP at the site: behind what a site's call pushed.
+fn parent_slot(cx: &Lower<Insn>) -> Off {
+    pushed(if cx.spec.kind.jumped_to() { 0 } else { SITE.pushed }, cx)
+}
+
+/// The address that a site's call would have pushed. Nothing is done if it was loaded before.
+fn load_body(cx: &mut Lower<Insn>) {
+    if !cx.pc_loaded {
+        let sym = cx.body();
+        cx.noted(Insn::LeaBody { sym }, "pc");
+        cx.pc_loaded = true;
+    }
+}
+
+/// Store or load each result register.
+fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn) {
+    for i in 0..cx.frame.fields.len() {
+        if let Content::Result(reg) = cx.frame.fields[i].content {
+            cx.insn(insn(reg, cx.field(i)));
+        }
+    }
+}
+
 fn record(n: usize, cx: &mut Lower<Insn>) {
     if cx.frame.pushed {
         // pc lies where the site's call pushed it: the record is complete with rbp below it.
@@ -105,11 +137,15 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
         Content::ParentIp => (PARENT, "parent_ip"),
         _ => (PC, "pc"),
     };
-    if source == PARENT {
-        cx.noted(Insn::Load { dst: PARENT, at: pushed(8, cx) }, "parent_ip");
+    // Where the caller's call pushed it, the record needs no copy of it.
+    let copied = cx.frame.records[n].offset + 8 != cx.frame.size;
+    if source == PARENT && copied {
+        cx.noted(Insn::Load { dst: PARENT, at: parent_slot(cx) }, "parent_ip");
     }
     cx.insn(Insn::Store { src: RBP, at: cx.record(n, 0) });
-    cx.noted(Insn::Store { src: source, at: cx.record(n, 8) }, note);
+    if copied {
+        cx.noted(Insn::Store { src: source, at: cx.record(n, 8) }, note);
+    }
     cx.insn(Insn::Lea { dst: RBP, at: cx.record(n, 0) });
     cx.anchor = Some(cx.record(n, 0));
 }
@@ -133,20 +169,19 @@ fn save(cx: &mut Lower<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         match cx.frame.fields[i].content {
-            Content::Reg(_) | Content::ParentIp | Content::Unfilled => {}
+            Content::Reg(_) | Content::Result(_) | Content::ParentIp | Content::Unfilled => {}
             Content::Direct => cx.noted(Insn::StoreImm { imm: 0, at }, "no direct trampoline yet"),
             Content::Const(imm) => cx.insn(Insn::StoreImm { imm, at }),
             Content::Pc => {
-                cx.noted(Insn::Load { dst: PC, at: pushed(0, cx) }, "pc");
+                load_pc(cx);
                 cx.insn(Insn::Store { src: PC, at });
-                cx.pc_loaded = true;
             }
             Content::Flags => {
                 cx.insn(Insn::Load { dst: TEMP, at: cx.frame_size(0) });
                 cx.insn(Insn::Store { src: TEMP, at });
             }
             Content::SiteSp => {
-                cx.noted(Insn::Lea { dst: TEMP, at: pushed(SITE.pushed, cx) }, "sp at the site: address of parent_ip");
+                cx.noted(Insn::Lea { dst: TEMP, at: parent_slot(cx) }, "sp at the site: address of parent_ip");
                 cx.insn(Insn::Store { src: TEMP, at });
             }
             Content::ExitSp => {
@@ -161,15 +196,13 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
-            if !cx.pc_loaded {
-                cx.insn(Insn::Load { dst: PC, at: Off::bare(cx.depth) });
-            }
+            load_pc(cx);
             cx.noted(Insn::SubDi { imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
         }
         Value::ParentIp => {
-            let loaded = cx.frame.records.iter().any(|r| r.ret == Content::ParentIp);
+            let loaded = !cx.spec.kind.jumped_to() && cx.frame.records.iter().any(|r| r.ret == Content::ParentIp);
             if !loaded {
-                cx.noted(Insn::Load { dst, at: pushed(8, cx) }, "parent_ip");
+                cx.noted(Insn::Load { dst, at: parent_slot(cx) }, "parent_ip");
             }
         }
         Value::Op => {
@@ -178,6 +211,18 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
         }
         Value::Fregs => cx.noted(Insn::Mov { dst, src: RSP }, "fregs"),
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
+        Value::Result(i) => cx.insn(Insn::Mov { dst, src: ABI.rets[i as usize] }),
+    }
+}
+
+/// Have pc at hand, from where the site's call pushed it or as it is known.
+fn load_pc(cx: &mut Lower<Insn>) {
+    if cx.spec.kind.jumped_to() {
+        load_body(cx);
+    } else if !cx.pc_loaded {
+        let at = if cx.frame.pushed { Off::bare(cx.depth) } else { pushed(0, cx) };
+        cx.noted(Insn::Load { dst: PC, at }, "pc");
+        cx.pc_loaded = true;
     }
 }
 
@@ -189,6 +234,10 @@ fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
 
 fn restore_site(way: Way, cx: &mut Lower<Insn>) {
     if cx.frame.pushed {
+        return;
+    }
+    if way == Way::Parent {
+        cx.insn(Insn::Load { dst: RBP, at: cx.record(0, 0) });
         return;
     }
     if let (Way::Direct, Some(dst)) = (way, cx.target.direct_jump) {

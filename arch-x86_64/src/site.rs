@@ -8,6 +8,10 @@ use codegen::link::reach;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// `int3`.
 const INT3: u8 = 0xcc;
+/// `call rel32`.
+const CALL: u8 = 0xe8;
+/// `jmp rel32`.
+const JMP: u8 = 0xe9;
 
 /// From an entry of the site list to the address that the kernel records: the list has it as it is.
 pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
@@ -21,7 +25,7 @@ pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
 pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
     let insn = match state {
         SiteState::Disabled => NOP5,
-        SiteState::Enabled { target, .. } => call(ip, target)?,
+        SiteState::Enabled { target, jump, .. } => branch(if jump { JMP } else { CALL }, ip, target)?,
     };
     Ok(vec![write(ip, &insn)])
 }
@@ -47,7 +51,7 @@ pub fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
 /// # Errors
 /// The target is out of reach.
 pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
-    Ok(write(slot, &call(slot, target)?))
+    Ok(write(slot, &branch(CALL, slot, target)?))
 }
 
 /// The copy of an entry trampoline for `op` (kernel arch/x86/kernel/ftrace.c, `create_trampoline`): it ends in a return,
@@ -73,11 +77,11 @@ pub fn copy(code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// `call target` at `at`.
-fn call(at: u64, target: u64) -> Result<[u8; 5]> {
+/// `call target` or `jmp target` at `at`.
+fn branch(opcode: u8, at: u64, target: u64) -> Result<[u8; 5]> {
     let next = at.wrapping_add(5);
     let [a, b, c, d] = (reach("call", target.wrapping_sub(next), 32, 1)? as i32).to_le_bytes();
-    Ok([0xe8, a, b, c, d])
+    Ok([opcode, a, b, c, d])
 }
 
 fn write(at: u64, bytes: &[u8]) -> Write {
@@ -89,19 +93,19 @@ mod tests {
     use super::*;
 
     /// What GNU as and ld 2.40 make of `call f` with `-Ttext=0x401004 --defsym=f=0x480000`.
-    const CALL: [u8; 5] = [0xe8, 0xf7, 0xef, 0x07, 0x00];
+    const ON: [u8; 5] = [0xe8, 0xf7, 0xef, 0x07, 0x00];
 
     #[test]
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
-        let on = SiteState::Enabled { target: 0x48_0000, op: 0x1234 };
+        let on = SiteState::Enabled { target: 0x48_0000, op: 0x1234, jump: false };
         for has_op in [false, true] {
             let writes = patch_site(ip, on, has_op).unwrap();
-            assert_eq!(writes, [write(ip, &CALL)]);
+            assert_eq!(writes, [write(ip, &ON)]);
             let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
             assert_eq!(writes, [write(ip, &[0x0f, 0x1f, 0x44, 0x00, 0x00])]);
         }
-        assert_eq!(patch_call(ip, 0x48_0000).unwrap(), write(ip, &CALL));
+        assert_eq!(patch_call(ip, 0x48_0000).unwrap(), write(ip, &ON));
     }
 
     #[test]

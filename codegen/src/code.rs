@@ -145,7 +145,8 @@ pub struct Assembly {
     pub locals: Vec<Symbol>,
     /// The unwind table.
     pub eh_frame: EhFrame,
-    listed: Vec<u32>,
+    /// What the listing refers to: number of the symbol, and bytes behind it.
+    listed: Vec<(u32, i32)>,
     label: String,
     /// The follower of the last trampoline: the next is mostly of the same kind.
     tracker: Option<(Kind, Box<Tracker>)>,
@@ -286,17 +287,21 @@ impl Assembly {
 
     fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[usize]) -> Result<()> {
         self.listed.clear();
-        for name in &listing.symbols {
-            let i = self.global(name);
-            self.listed.push(i);
+        for referred in &listing.symbols {
+            let i = self.global(referred.name);
+            self.listed.push((i, referred.add));
         }
         let mut local_symbols = [u32::MAX; Local::COUNT];
         for i in 0..self.code.fixups.len() {
-            let Fixup { at, r_type, to, addend } = self.code.fixups[i];
+            let Fixup { at, r_type, to, mut addend } = self.code.fixups[i];
             let to = match to {
-                Ref::Symbol(sym) => RelocTarget::Global(*self.listed.get(sym.0 as usize).ok_or_else(|| {
-                    Error::new(format!("an instruction refers to symbol {} of {}", sym.0, self.listed.len()))
-                })?),
+                Ref::Symbol(sym) => {
+                    let (symbol, add) = *self.listed.get(sym.0 as usize).ok_or_else(|| {
+                        Error::new(format!("an instruction refers to symbol {} of {}", sym.0, self.listed.len()))
+                    })?;
+                    addend += i64::from(add);
+                    RelocTarget::Global(symbol)
+                }
                 Ref::Local(local) => {
                     let label = labels[local.index()];
                     debug_assert_ne!(label, usize::MAX, "lowering forgot a label");

@@ -8,8 +8,19 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
-use crate::spec::{Kind, Regs, Spec};
+use crate::spec::{Around, Form, Kind, Regs, Spec};
 use crate::target::{Facts, Target};
+
+/// What a paired trampoline is built around.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// The function.
+    pub function: String,
+    /// Bytes from its start to behind its site.
+    pub resume: i32,
+    /// The handler that is called when it has returned.
+    pub exit: String,
+}
 
 /// The promise of one trampoline.
 #[derive(Clone, Debug)]
@@ -26,6 +37,8 @@ pub struct Contract {
     pub sled: bool,
     /// The symbol that it calls; empty if none.
     pub callee: String,
+    /// Of kind around: the traced function, which it calls too.
+    pub traced: Option<Traced>,
     /// The frame, by field.
     pub frame: FrameLayout,
     /// General registers that have their value again when the traced function goes on.
@@ -67,6 +80,17 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
             let args = &abi.args[..usize::from(d.args).min(abi.args.len())];
             c_rules.union(RegSet::of(args)).union(abi.hidden_for_direct())
         }
+        // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
+        Kind::Around(around) => {
+            let args = match around.form {
+                Form::Fregs => RegSet::of(abi.args).union(abi.hidden),
+                Form::Frame => {
+                    let args = &abi.args[..usize::from(around.args).min(abi.args.len())];
+                    RegSet::of(args).union(abi.hidden_for_direct())
+                }
+            };
+            c_rules.union(args).minus(RegSet::of(&[abi.fp]))
+        }
         Kind::Stub | Kind::StubGraph => all,
         Kind::StubDirect => all.minus(site.scratch),
     };
@@ -90,7 +114,7 @@ impl Contract {
         let callee = match spec.kind {
             Kind::Entry(_) => "ftrace_stub".to_owned(),
             Kind::Return => "ftrace_return_to_handler".to_owned(),
-            Kind::Direct(_) => spec.callee.to_owned(),
+            Kind::Direct(_) | Kind::Around(_) => spec.callee.to_owned(),
             _ => String::new(),
         };
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
@@ -101,6 +125,11 @@ impl Contract {
             rethook: false,
             sled: false,
             callee,
+            traced: matches!(spec.kind, Kind::Around(_)).then(|| Traced {
+                function: spec.body.function.to_owned(),
+                resume: spec.body.resume,
+                exit: spec.body.exit.to_owned(),
+            }),
             frame,
             kept,
             clobbered,
@@ -184,6 +213,29 @@ impl Contract {
                 text.push("Calls ftrace_return_to_handler(fregs), which returns the address to go on at.".into());
                 text.push("What a handler stores to the result registers' slots takes effect.".into());
             }
+            Kind::Around(Around { form, args }) => {
+                text.push(
+                    "The site jumps here: the return address of the traced function is where its caller put it.".into(),
+                );
+                let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
+                let (entry_gets, exit_gets) = match form {
+                    Form::Fregs => ("(ip, parent_ip, op, fregs)".to_owned(), "(fregs)"),
+                    Form::Frame => (format!(" with the first {args} argument registers"), " with the result registers"),
+                };
+                text.push(format!(
+                    "Calls {}{entry_gets}, then {function} behind its site, then {exit}{exit_gets}.",
+                    self.callee
+                ));
+                text.push("The handlers must use general registers only; what they return is ignored.".into());
+                text.push(match form {
+                    Form::Fregs => "What they store to the slots of argument and result registers takes effect.".into(),
+                    Form::Frame => "Every return has its call: the return-address stack stays whole.".to_owned(),
+                });
+                text.push(
+                    "The function finds the caller's stack a frame higher: not for functions with arguments there."
+                        .into(),
+                );
+            }
             Kind::Direct(d) => {
                 text.push(facts.site_text.to_owned());
                 let args = match (d.ip, d.args) {
@@ -195,6 +247,20 @@ impl Contract {
                 text.push(format!("Calls {} {args}.", self.callee));
                 text.push("It must use general registers only; its result is ignored.".into());
             }
+        }
+        if self.traced.is_some() {
+            text.push(format!(
+                "Kept until the function begins: {}, and what C keeps but {}; behind it: its results ({}), and all that C \
+                 keeps.",
+                join(kept_beyond_c),
+                facts.abi.name(facts.abi.fp),
+                join(RegSet::of(facts.abi.rets))
+            ));
+            text.push(format!(
+                "Frame: {} bytes; sp is {}-byte aligned at the calls.",
+                self.frame.size, self.stack_align
+            ));
+            return text;
         }
         text.push(format!("Kept: {}, and what C keeps ({}).", join(kept_beyond_c), join(facts.abi.callee_saved)));
         let flags = match (facts.flags.is_empty(), self.flags_kept) {
@@ -217,6 +283,7 @@ fn or_none(text: &str) -> &str {
 fn words(content: Content, abi: &Abi) -> String {
     match content {
         Content::Reg(r) => abi.name(r).to_owned(),
+        Content::Result(r) => format!("{}, once the function has returned", abi.name(r)),
         Content::Pc => "address where the traced function goes on".into(),
         Content::ParentIp => "return address of the traced function".into(),
         Content::SiteSp => "sp at the site".into(),

@@ -86,12 +86,18 @@ impl Side<'_> {
                 out.push(format!("frame record with {}", if ret == Some(Content::Pc) { "pc" } else { "parent_ip" }));
             }
             Step::Save => {
-                let saved = |f: &&Field| !f.in_record && f.content != Content::Unfilled;
+                let is_result = |f: &Field| matches!(f.content, Content::Result(_));
+                let saved = |f: &&Field| !f.in_record && f.content != Content::Unfilled && !is_result(f);
                 self.slots(frame.fields.iter().filter(saved), names, out);
             }
             Step::Restore => {
                 let loaded = |f: &&Field| matches!(f.content, Content::Reg(_)) && f.back == Back::Written;
                 self.slots(frame.fields.iter().filter(loaded), names, out);
+            }
+            Step::LoadBody => out.push("pc = behind the site".into()),
+            Step::SaveResults | Step::RestoreResults => {
+                let result = |f: &&Field| matches!(f.content, Content::Result(_));
+                self.slots(frame.fields.iter().filter(result), names, out);
             }
             Step::MarkRegs => out.push("frame pointer = pt_regs, marked".into()),
             Step::Arg(n, value) => out.push(format!("argument {n} = {}", value_words(value))),
@@ -106,10 +112,15 @@ impl Side<'_> {
                 Callee::Patchable => format!("patchable call of {}", contract.callee),
                 Callee::OpFunc => "call of op->func".into(),
                 Callee::ExitHandler | Callee::Named => format!("call of {}", contract.callee),
+                Callee::Body => "call of the traced function, behind its site".into(),
+                Callee::Exit => {
+                    format!("call of {}", contract.traced.as_ref().map_or("the exit handler", |t| &t.exit))
+                }
             }),
             Step::TakeResult => out.push("the result is where to go on".into()),
             Step::RestoreSite(way) => out.push(match way {
                 Way::Direct => "pc and parent_ip as the site left them".into(),
+                Way::Parent => "frame pointer and parent_ip from the record".into(),
                 _ => "pc and parent_ip from the frame".to_owned(),
             }),
             Step::BranchIfDirect => out.push(format!("if {cell} is set: to that direct trampoline")),
@@ -147,6 +158,8 @@ impl Side<'_> {
         match content {
             Content::Reg(reg) if names => self.target.facts.abi.name(reg).to_owned(),
             Content::Reg(reg) => self.register(reg),
+            Content::Result(reg) if names => format!("result {}", self.target.facts.abi.name(reg)),
+            Content::Result(_) => "result".into(),
             Content::Pc => "pc".into(),
             Content::ParentIp => "parent_ip".into(),
             Content::SiteSp => "sp at the site".into(),
@@ -191,6 +204,7 @@ fn value_words(value: Value) -> String {
         Value::Op => "op".into(),
         Value::Fregs => "fregs".into(),
         Value::Argument(n) => format!("the function's argument {n}"),
+        Value::Result(n) => format!("the function's result {n}"),
     }
 }
 

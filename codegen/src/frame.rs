@@ -10,6 +10,8 @@ use crate::abi::Reg;
 pub enum Content {
     /// A register of the traced function.
     Reg(Reg),
+    /// A result register, once the traced function has returned.
+    Result(Reg),
     /// The address at which the traced function goes on.
     Pc,
     /// The return address of the traced function.

@@ -9,7 +9,7 @@ use crate::cost::Cost;
 use crate::error::Result;
 use crate::form::Forms;
 use crate::frame::FrameLayout;
-use crate::listing::{Listing, Local, Lower, Name, Off, Sym};
+use crate::listing::{Listing, Local, Lower, Name, Off, Referred, Sym};
 use crate::machine::Machine;
 use crate::mutate::{Faults, Mutant};
 use crate::plan::{Plan, Step};
@@ -161,7 +161,7 @@ pub struct Names<'n> {
     /// The profile's numbers.
     pub numbers: &'n [Number],
     /// The symbols of the listing.
-    pub symbols: &'n [&'n str],
+    pub symbols: &'n [Referred<'n>],
     /// The trampoline's name, for local labels.
     pub function: &'n str,
 }
@@ -190,6 +190,8 @@ pub enum SiteState {
         target: u64,
         /// Address of the `ftrace_ops`.
         op: u64,
+        /// By a jump, which leaves the return address alone, instead of a call.
+        jump: bool,
     },
 }
 
@@ -529,9 +531,9 @@ impl Names<'_> {
         OffText { value: off.value, named }
     }
 
-    /// A symbol's name.
-    pub fn sym(&self, sym: Sym) -> &str {
-        self.symbols.get(sym.0 as usize).copied().unwrap_or("?")
+    /// What is referred to.
+    pub fn sym(&self, sym: Sym) -> Referred<'_> {
+        self.symbols.get(sym.0 as usize).copied().unwrap_or(Referred { name: "?", add: 0 })
     }
 
     /// A local label's name.

@@ -383,7 +383,7 @@ impl Image {
             let starts: Vec<u64> = (self.symbols.iter()).filter(|s| s.name == *function).map(|s| s.address).collect();
             let mut found = false;
             for site in sites.iter().filter(|s| starts.contains(&s.start)) {
-                self.put(backend, site, SiteState::Enabled { target, op })?;
+                self.put(backend, site, SiteState::Enabled { target, op, jump: false })?;
                 found = true;
             }
             if !found {

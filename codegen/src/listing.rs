@@ -5,6 +5,22 @@ use crate::plan::{Inner, Role, Way};
 use crate::spec::Spec;
 use crate::target::{Number, Target};
 
+/// A place that instructions refer to: so many bytes behind a symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Referred<'a> {
+    /// The symbol.
+    pub name: &'a str,
+    /// Bytes behind it.
+    pub add: i32,
+}
+
+impl std::fmt::Display for Referred<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)?;
+        if self.add == 0 { Ok(()) } else { write!(f, "+{}", self.add) }
+    }
+}
+
 /// A symbol that instructions refer to: an index into [`Listing::symbols`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sym(pub u8);
@@ -14,8 +30,10 @@ pub struct Sym(pub u8);
 pub enum Local {
     /// Where a way out begins.
     Path(Way),
-    /// The instruction that a second one refers to (RISC-V `%pcrel_lo`).
+    /// The instruction that a second one refers to (RISC-V `%pcrel_lo`), for `op`.
     Anchor,
+    /// The same for the traced function.
+    BodyAnchor,
     /// The instruction after a call that only pushes its own address.
     Rebalance,
 }
@@ -28,6 +46,7 @@ impl Local {
             Local::Path(Way::Direct) => "direct",
             Local::Path(_) => "out",
             Local::Anchor => "op",
+            Local::BodyAnchor => "pc",
             Local::Rebalance => "rebalance",
         }
     }
@@ -40,10 +59,11 @@ impl Local {
             Local::Path(_) => 2,
             Local::Anchor => 3,
             Local::Rebalance => 4,
+            Local::BodyAnchor => 5,
         }
     }
 
-    pub(crate) const COUNT: usize = 5;
+    pub(crate) const COUNT: usize = 6;
 }
 
 /// The name behind a number in the text.
@@ -98,7 +118,7 @@ pub struct Listing<'a, I> {
     /// In order of emission.
     pub lines: Vec<Line<I>>,
     /// The symbols that they refer to.
-    pub symbols: Vec<&'a str>,
+    pub symbols: Vec<Referred<'a>>,
 }
 
 impl<I> Default for Listing<'_, I> {
@@ -150,9 +170,18 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
 
     /// Refer to a symbol.
     pub fn symbol(&mut self, name: &'a str) -> Sym {
+        self.refer(Referred { name, add: 0 })
+    }
+
+    /// Refer to where the body of the traced function begins.
+    pub fn body(&mut self) -> Sym {
+        self.refer(Referred { name: self.spec.body.function, add: self.spec.body.resume })
+    }
+
+    fn refer(&mut self, to: Referred<'a>) -> Sym {
         let symbols = &mut self.listing.symbols;
-        let i = symbols.iter().position(|s| *s == name).unwrap_or_else(|| {
-            symbols.push(name);
+        let i = symbols.iter().position(|s| *s == to).unwrap_or_else(|| {
+            symbols.push(to);
             symbols.len() - 1
         });
         Sym(i as u8)

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::frame::Content;
-use crate::spec::{Kind, Regs, Spec};
+use crate::spec::{Around, Form, Kind, Regs, Spec};
 use crate::target::{DirectTest, Target};
 
 /// What a step is for. `diff` compares plans role by role.
@@ -70,6 +70,8 @@ pub enum Value {
     Fregs,
     /// The traced function's own argument with this number.
     Argument(u8),
+    /// The traced function's result register with this number.
+    Result(u8),
 }
 
 /// What is called.
@@ -83,6 +85,10 @@ pub enum Callee {
     ExitHandler,
     /// The function named in the spec.
     Named,
+    /// The traced function, behind its site.
+    Body,
+    /// The exit handler named in the spec.
+    Exit,
 }
 
 /// Which way a piece of the exit belongs to.
@@ -155,10 +161,14 @@ pub enum Step {
     PushFlags,
     /// Allocate the frame.
     Alloc,
+    /// Have the address of the traced function's body at hand.
+    LoadBody,
     /// Link frame record number `n` of the layout.
     Record(u8),
     /// Store every slot of the layout that is not part of a record.
     Save,
+    /// Store the result registers.
+    SaveResults,
     /// Point the frame pointer at pt_regs, marked as such.
     MarkRegs,
     /// Put a value into argument register `n`.
@@ -177,6 +187,8 @@ pub enum Step {
     RestoreSite(Way),
     /// Load every register slot to which stores take effect.
     Restore,
+    /// Load the result registers.
+    RestoreResults,
     /// Load the direct-call cell and branch if it is set.
     BranchIfDirect,
     /// Release the frame, on this way out.
@@ -210,6 +222,7 @@ impl Plan {
             Kind::Entry(regs) => self.entry(regs, target),
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, target),
+            Kind::Around(around) => self.around(around, target),
         }
         Ok(())
     }
@@ -352,6 +365,36 @@ impl Plan {
         self.push(&[Step::Block(Role::Restores, ""), Step::Restore]);
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
         self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
+    }
+
+    fn around(&mut self, around: Around, target: &Target) {
+        let fregs = around.form == Form::Fregs;
+        self.landing_pad(target);
+        self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
+        self.push(&[Step::Block(Role::Saves, "the function's state at the site"), Step::Save, Step::LoadBody]);
+        self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
+        self.push(&[Step::Record(0), Step::Record(1)]);
+        if fregs {
+            self.push(&[Step::Block(Role::Arguments, "entry(ip, parent_ip, op, fregs)")]);
+            self.push(&[Step::Arg(0, Value::Ip), Step::Arg(1, Value::ParentIp)]);
+            self.push(&[Step::Arg(2, Value::Op), Step::Arg(3, Value::Fregs)]);
+        }
+        self.call(target, Callee::Named);
+        self.push(&[Step::Block(Role::Restores, ""), Step::Restore]);
+        self.push(&[Step::Block(Role::Call, "the traced function, which returns here"), Step::Call(Callee::Body)]);
+        self.push(&[Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
+        if fregs {
+            self.push(&[Step::Block(Role::Arguments, "exit(fregs)"), Step::Arg(0, Value::Fregs)]);
+        } else {
+            self.push(&[Step::Block(Role::Arguments, "exit(results)")]);
+            for n in 0..target.facts.abi.rets.len() as u8 {
+                self.push(&[Step::Arg(n, Value::Result(n))]);
+            }
+        }
+        self.call(target, Callee::Exit);
+        self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
+        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
+        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
     }
 
     fn call(&mut self, target: &Target, callee: Callee) {

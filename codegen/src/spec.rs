@@ -17,6 +17,9 @@ pub enum Kind {
     Return,
     /// A direct-call trampoline: calls one named function with the traced function's arguments.
     Direct(Direct),
+    /// A paired trampoline: the site jumps to it, it calls the traced function's body, and returns to the parent, so that
+    /// every return belongs to a call.
+    Around(Around),
 }
 
 /// How much of the machine an entry trampoline shows to its callback.
@@ -37,6 +40,49 @@ pub struct Direct {
     pub ip: bool,
 }
 
+/// How a paired trampoline goes about it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Around {
+    /// What is kept beside the function while it runs, and what the handlers get.
+    pub form: Form,
+    /// Argument registers of the traced function that are kept and passed on.
+    pub args: u8,
+}
+
+/// The forms of paired trampolines.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// A frame stays on the stack, with a return address of the traced function in a record of its own. The handlers get
+    /// the function's arguments, then its results. What is on the stack for the function is out of its reach.
+    Frame,
+    /// The same with `struct ftrace_regs`: the handlers get what `ftrace_caller` gives, then `fregs` with the results.
+    Fregs,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Form; 2] = [Form::Frame, Form::Fregs];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Frame => "frame",
+            Form::Fregs => "fregs",
+        }
+    }
+}
+
+/// The traced function that a paired trampoline is for, and who learns of its return.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Body<'a> {
+    /// The traced function.
+    pub function: &'a str,
+    /// Bytes from its start to behind its site.
+    pub resume: i32,
+    /// The C function that is called when it has returned.
+    pub exit: &'a str,
+}
+
 /// The trampolines that need no parameter, in the order in which `--all` emits them.
 pub const NAMED: &[Kind] =
     &[Kind::Stub, Kind::StubGraph, Kind::StubDirect, Kind::Entry(Regs::Args), Kind::Entry(Regs::All), Kind::Return];
@@ -44,7 +90,7 @@ pub const NAMED: &[Kind] =
 impl Kind {
     /// Can a patched site go to it?
     pub fn attaches(self) -> bool {
-        matches!(self, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_))
+        matches!(self, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_) | Kind::Around(_))
     }
 
     /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
@@ -57,6 +103,7 @@ impl Kind {
             Kind::Entry(Regs::All) => "ftrace_regs_caller",
             Kind::Return => "return_to_handler",
             Kind::Direct(_) => "direct",
+            Kind::Around(_) => "around",
         }
     }
 
@@ -70,7 +117,13 @@ impl Kind {
             Kind::Entry(Regs::All) => "calls func(ip, parent_ip, op, fregs) with a full struct pt_regs",
             Kind::Return => "calls ftrace_return_to_handler(fregs) when a traced function returns",
             Kind::Direct(_) => "calls one C function with the traced function's arguments",
+            Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler",
         }
+    }
+
+    /// Does the site jump to it, instead of calling it?
+    pub fn jumped_to(self) -> bool {
+        matches!(self, Kind::Around(_))
     }
 
     /// The kind whose [`symbol`](Kind::symbol) is `name`.
@@ -86,19 +139,21 @@ pub struct Spec<'a> {
     pub name: &'a str,
     /// What it does.
     pub kind: Kind,
-    /// The C function that a direct-call trampoline calls.
+    /// The C function that a direct-call trampoline calls, or the entry handler of a paired one.
     pub callee: &'a str,
+    /// What a paired trampoline is for.
+    pub body: Body<'a>,
 }
 
 impl<'a> Spec<'a> {
     /// A trampoline under the kernel's own name.
     pub fn named(kind: Kind) -> Spec<'a> {
-        Spec { name: kind.symbol(), kind, callee: "" }
+        Spec { name: kind.symbol(), kind, callee: "", body: Body::default() }
     }
 
     /// A direct-call trampoline.
     pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
-        Spec { name, kind: Kind::Direct(direct), callee }
+        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::FrameLayout;
-use crate::spec::{Choices, Kind, OptionInfo, Regs};
+use crate::spec::{Around, Choices, Form, Kind, OptionInfo, Regs};
 
 /// The profiles that can be named.
 pub const PROFILES: &[&str] = &["linux-6.12"];
@@ -150,6 +150,10 @@ pub struct Target {
     pub exit_frame: FrameLayout,
     /// Frames of direct-call trampolines, by number of argument registers.
     pub direct_frames: Vec<FrameLayout>,
+    /// Frames of paired trampolines that keep no `struct ftrace_regs`, by number of argument registers.
+    pub around_frames: Vec<FrameLayout>,
+    /// Frame of a paired trampoline with `struct ftrace_regs`.
+    pub around_fregs: FrameLayout,
     /// The frame of a trampoline without one.
     pub no_frame: FrameLayout,
 }
@@ -162,6 +166,16 @@ impl Target {
             Kind::Entry(Regs::Args) => &self.args_frame,
             Kind::Entry(Regs::All) => &self.all_frame,
             Kind::Return => &self.exit_frame,
+            Kind::Around(Around { form: Form::Fregs, .. }) => &self.around_fregs,
+            Kind::Around(Around { form: Form::Frame, args }) => {
+                self.around_frames.get(usize::from(args)).ok_or_else(|| {
+                    Error::new(format!(
+                        "around on {}: {args} argument registers asked for; valid: 0 to {}",
+                        self.facts.name,
+                        self.facts.abi.args.len()
+                    ))
+                })?
+            }
             Kind::Direct(d) => {
                 let room = self.facts.abi.args.len() as u8;
                 let most = room - d.ip as u8;

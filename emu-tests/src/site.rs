@@ -47,7 +47,7 @@ impl Bench<'_> {
         let Some(symbol) = self.traced().symbol(function) else { return Ok(None) };
         let Some(site) = self.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
         let body = symbol.address..symbol.address + symbol.size;
-        let on = SiteState::Enabled { target: site.ip, op: 0 };
+        let on = SiteState::Enabled { target: site.ip, op: 0, jump: false };
         let writes = self.suite.writes(site, on)?;
         // The word for `op` lies before the function.
         let inside = || writes.iter().filter(|w| w.at >= site.start);
