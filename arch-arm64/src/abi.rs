@@ -1,11 +1,15 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
+use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::proto::{Prototype, Type};
 use codegen::spec::{Choices, Kind, OptionInfo, Regs};
 use codegen::target::{DirectTest, Number, Target};
 
 use crate::FACTS;
+use crate::emu::MACHINE;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
@@ -227,4 +231,56 @@ pub fn target(choices: Choices) -> Target {
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(n, frame_records)).collect(),
         no_frame: FrameLayout::empty(),
     }
+}
+
+/// Where a call has its arguments and its result: AAPCS64, sections 6.8 and 6.9.
+///
+/// # Errors
+/// None: every type of a prototype has its place.
+pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
+    let returned = match &proto.result {
+        None => Returned::Nothing,
+        Some(t) => match in_vectors(t, &mut Places::results(&FACTS, &MACHINE)) {
+            Some(pieces) => Returned::Registers(pieces),
+            None if t.size() > 16 => Returned::Memory,
+            None => Returned::Registers(Places::results(&FACTS, &MACHINE).words(t)),
+        },
+    };
+    let mut places = Places::args(&FACTS, &MACHINE);
+    let args = proto.args.iter().map(|t| argument(t, &mut places)).collect();
+    Ok(Placement { args, returned, stack: places.stack })
+}
+
+/// Stages B and C. A value is in registers as a whole; after the first that is not, none of its kind is.
+fn argument(t: &Type, places: &mut Places) -> Vec<Piece> {
+    if homogeneous(t).is_some() {
+        return in_vectors(t, places).unwrap_or_else(|| {
+            places.skip_vectors(places.vectors());
+            vec![places.slot(0, t.size(), t.align())]
+        });
+    }
+    if t.align() == 16 {
+        // An even register.
+        places.skip_regs((ARGS.len() - places.regs()) % 2);
+    }
+    if places.regs() < t.size().div_ceil(8) as usize {
+        places.skip_regs(places.regs());
+    }
+    places.words(t)
+}
+
+/// The size of the floating-point numbers, one to four and all the same, of which it is made.
+fn homogeneous(t: &Type) -> Option<(u32, usize)> {
+    let members = t.members();
+    let size = members.first()?.1.size;
+    let same = members.iter().all(|(_, m)| m.is_float() && m.size == size);
+    (same && members.len() <= 4).then_some((size, members.len()))
+}
+
+fn in_vectors(t: &Type, places: &mut Places) -> Option<Vec<Piece>> {
+    let (size, count) = homogeneous(t)?;
+    if count > places.vectors() {
+        return None;
+    }
+    (0..count as u32).map(|i| places.vector(i * size, size)).collect()
 }

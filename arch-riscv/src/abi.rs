@@ -1,11 +1,15 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, field};
+use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::{Choices, Kind, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
+use crate::emu::MACHINE;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
@@ -264,4 +268,45 @@ pub fn target(choices: Choices) -> Target {
         direct_frames: (0..=ARGS.len()).map(direct_frame).collect(),
         no_frame: FrameLayout::empty(),
     }
+}
+
+/// Where a call has its arguments and its result: RISC-V psABI, "Integer Calling Convention" and "Hardware
+/// Floating-point Calling Convention".
+///
+/// # Errors
+/// A `long double`, which is not in a vector register.
+pub fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
+    let double = target.choices.get(FLOAT_ABI) == 1;
+    let long_double = |t: &Type| t.members().iter().any(|(_, m)| m.is_float() && m.size > 8);
+    let every = proto.args.iter().enumerate().map(|(i, t)| (Some(i), t)).chain(proto.result.iter().map(|t| (None, t)));
+    if let Some((which, _)) = every.into_iter().find(|(_, t)| long_double(t)) {
+        return Err(proto.refuse(which, "a long double is passed as two integers; valid: double"));
+    }
+    let mut places = Places::args(&FACTS, &MACHINE);
+    let returned = match &proto.result {
+        None => Returned::Nothing,
+        Some(t) if t.size() > 16 => {
+            places.skip_regs(1);
+            Returned::Memory
+        }
+        // As a first argument is.
+        Some(t) => Returned::Registers(value(t, double, &mut Places::results(&FACTS, &MACHINE))),
+    };
+    let args = proto.args.iter().map(|t| value(t, double, &mut places)).collect();
+    Ok(Placement { args, returned, stack: places.stack })
+}
+
+/// One floating-point number, two, or one with an integer, are in vector registers, if there are enough for all.
+fn value(t: &Type, double: bool, places: &mut Places) -> Vec<Piece> {
+    let members = t.members();
+    let vectors = members.iter().filter(|(_, m)| m.is_float()).count();
+    let integers = members.len() - vectors;
+    let other = members.iter().any(|(_, m)| m.size > 8 || m.class == Class::Pointer);
+    let fits = vectors <= places.vectors() && integers <= places.regs();
+    if !double || vectors == 0 || members.len() > 2 || other || !fits {
+        return places.words(t);
+    }
+    let piece =
+        |(at, m): &(u32, Scalar)| if m.is_float() { places.vector(*at, m.size) } else { places.reg(*at, m.size) };
+    members.iter().filter_map(piece).collect()
 }

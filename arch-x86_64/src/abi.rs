@@ -1,11 +1,15 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, RegSet, Site};
+use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
+use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::proto::{Prototype, Type};
 use codegen::spec::{Choices, Kind, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
+use crate::emu::MACHINE;
 use crate::regs::*;
 
 /// System V x86-64 psABI, section 3.2.
@@ -202,4 +206,60 @@ pub fn target(choices: Choices) -> Target {
         direct_frames: (0..=ABI.args.len()).map(direct_frame).collect(),
         no_frame: FrameLayout::empty(),
     }
+}
+
+/// Where a call has its arguments and its result: psABI, section 3.2.3.
+///
+/// # Errors
+/// A `long double`, which is not in a vector register.
+pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
+    let mut places = Places::args(&FACTS, &MACHINE);
+    let returned = match &proto.result {
+        None => Returned::Nothing,
+        Some(t) if t.size() > 16 => {
+            places.skip_regs(1);
+            Returned::Memory
+        }
+        Some(t) => {
+            let classes = classes(t).ok_or_else(|| proto.refuse(None, LONG_DOUBLE))?;
+            Returned::Registers(in_registers(t, &classes, &mut Places::results(&FACTS, &MACHINE)).unwrap_or_default())
+        }
+    };
+    let mut args = Vec::with_capacity(proto.args.len());
+    for (i, t) in proto.args.iter().enumerate() {
+        let classes = classes(t).ok_or_else(|| proto.refuse(Some(i), LONG_DOUBLE))?;
+        let pieces = in_registers(t, &classes, &mut places);
+        args.push(pieces.unwrap_or_else(|| vec![places.slot(0, t.size(), t.align())]));
+    }
+    Ok(Placement { args, returned, stack: places.stack })
+}
+
+const LONG_DOUBLE: &str = "a long double is passed in memory and returned by the x87; valid: double";
+
+/// For each eight bytes, whether a vector register carries them: if nothing but floating-point numbers is in them.
+fn classes(t: &Type) -> Option<Vec<bool>> {
+    let members = t.members();
+    if members.iter().any(|(_, m)| m.is_float() && m.size > 8) {
+        return None;
+    }
+    let vector = |word: u32| {
+        let mut inside = members.iter().filter(|(at, m)| *at < word + 8 && at + m.size > word).peekable();
+        inside.peek().is_some() && inside.all(|(_, m)| m.is_float())
+    };
+    Some((0..t.size()).step_by(8).map(vector).collect())
+}
+
+/// A value is in registers as a whole or not at all.
+fn in_registers(t: &Type, classes: &[bool], places: &mut Places) -> Option<Vec<Piece>> {
+    let vectors = classes.iter().filter(|vector| **vector).count();
+    if vectors > places.vectors() || classes.len() - vectors > places.regs() {
+        return None;
+    }
+    let words = (0..t.size()).step_by(8).zip(classes);
+    words
+        .map(|(offset, vector)| {
+            let size = (t.size() - offset).min(8);
+            if *vector { places.vector(offset, size) } else { places.reg(offset, size) }
+        })
+        .collect()
 }
