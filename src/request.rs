@@ -1,11 +1,17 @@
 //! From arguments to a target and to specs. All commands read architectures, options and trampolines here.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
+use codegen::link::Input;
+use codegen::proto::Prototype;
 use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo, Spec};
 use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
+
+use crate::handler::general_registers_only;
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -34,12 +40,24 @@ impl TargetArgs {
     }
 }
 
+const SIG_HELP: &str = "\
+direct: the traced function's prototype, which is the called function's too; what is live is kept and passed on. \
+Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
+`struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
+
 /// What a direct-call trampoline is asked to do.
 #[derive(Args, Default)]
 pub struct DirectArgs {
     /// direct: argument registers that are kept and passed on
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
     pub args: Option<u8>,
+    /// direct: the traced function's prototype, which is the called function's too; what is live is kept and passed on
+    #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
+    #[arg(conflicts_with_all = ["args", "ip"])]
+    pub sig: Option<String>,
+    /// direct: the object with the called function; without vector registers in it, none is saved
+    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines", requires = "sig")]
+    pub handler: Option<PathBuf>,
     /// direct: the C function that is called
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub call: Option<String>,
@@ -59,6 +77,8 @@ impl DirectArgs {
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         let given = [
             ("--args", self.args.is_some()),
+            ("--sig", self.sig.is_some()),
+            ("--handler", self.handler.is_some()),
             ("--call", self.call.is_some()),
             ("--name", self.name.is_some()),
             ("--ip", self.ip),
@@ -104,13 +124,6 @@ pub fn trampoline(name: &str, direct: &DirectArgs, target: &Target) -> Result<Re
         let valid = NAMED.iter().map(|k| k.symbol()).chain([DIRECT]);
         return Kind::named(name).map(named).ok_or_else(|| Error::unknown("trampoline", name, valid));
     }
-    let most = target.facts.abi.args.len() - usize::from(direct.ip);
-    let Some(args) = direct.args else {
-        return Err(Error::new(format!(
-            "direct: --args is missing; valid: --args 0 to --args {most} on {}",
-            target.facts.name
-        )));
-    };
     let Some(callee) = direct.call.clone() else {
         return Err(Error::new("direct: --call is missing; valid: --call SYMBOL, the C function to call"));
     };
@@ -123,9 +136,36 @@ pub fn trampoline(name: &str, direct: &DirectArgs, target: &Target) -> Result<Re
             "direct: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    let kind = Kind::Direct(Direct { args, ip: direct.ip });
+    let kind = Kind::Direct(what_is_passed(direct, &callee, target)?);
     target.frame(kind)?;
     Ok(Request { name, kind, callee })
+}
+
+/// So many arguments, or those of a prototype.
+fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<Direct> {
+    let facts = target.facts;
+    let Some(sig) = &direct.sig else {
+        let most = facts.abi.args.len() - usize::from(direct.ip);
+        let args = direct.args.ok_or_else(|| {
+            Error::new(format!(
+                "direct: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
+                facts.name
+            ))
+        })?;
+        return Ok(Direct { args, ip: direct.ip, live: None });
+    };
+    let backend = crate::backend(facts.name)?;
+    let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
+    let general = match &direct.handler {
+        None => false,
+        Some(path) => {
+            let name = path.display().to_string();
+            let bytes = std::fs::read(path)
+                .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
+            general_registers_only(backend, target, &Input { name: &name, bytes: &bytes }, callee)?
+        }
+    };
+    Ok(placement.direct(facts, backend.machine(), general))
 }
 
 /// What direct-call trampolines are called on the command line.

@@ -6,6 +6,7 @@ use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::plan::Inner;
+use codegen::proto::Prototype;
 use codegen::spec::{Direct, Kind, NAMED, Spec};
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
@@ -14,14 +15,44 @@ use emu_tests::{BY_THE_BACKEND, Deviation, Suite};
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
 
-/// Every trampoline of `target`: the named ones, and a direct-call trampoline for each number of arguments, with and
-/// without ip.
-pub fn trampolines(target: &Target) -> Vec<(String, Kind)> {
+/// The prototypes for which a suite has direct-call trampolines: one argument, several on the stack, a result in memory,
+/// vector registers, and vector registers with stack arguments.
+const SIGNATURES: &[&str] = &[
+    "void kfree_skb(struct sk_buff *skb)",
+    "u64 words(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i)",
+    "struct result { 40, 8 } memory(u64 a, u64 b, u64 c)",
+    "void vectors(double x, signed char a, float y, unsigned short b, struct { double d; } z)",
+    "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
+];
+
+/// Every trampoline of `target`: the named ones, and direct-call trampolines for each number of arguments, with and
+/// without ip, and for some prototypes.
+///
+/// # Errors
+/// A prototype that has no place here.
+pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
+    let backend = crate::backend(target.facts.name)?;
     let most = target.facts.abi.args.len() as u8;
-    let direct = (0..=most).flat_map(|args| [Direct { args, ip: false }, Direct { args, ip: true }]);
+    let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None }));
     let direct = direct.filter(|&d| target.frame(Kind::Direct(d)).is_ok());
     let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
-    NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind)).chain(direct).collect()
+    let named = NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind));
+    let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
+    for signature in SIGNATURES {
+        let proto = Prototype::parse(signature)?;
+        let direct = backend.place(target, &proto)?.direct(target.facts, backend.machine(), false);
+        all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
+    }
+    Ok(all)
+}
+
+/// The prototype of a trampoline of [`trampolines`] that has one.
+fn signature(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("direct_")?;
+    SIGNATURES
+        .iter()
+        .copied()
+        .find(|s| s.split_once('(').is_some_and(|(before, _)| before.ends_with(&format!(" {name}"))))
 }
 
 /// What to generate for [`trampolines`].
@@ -41,9 +72,13 @@ pub fn settings(backend: &dyn Backend, target: &Target) -> Vec<String> {
 /// The command that writes the text of a trampoline of [`specs`].
 pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
     let what = match spec.kind {
-        Kind::Direct(Direct { args, ip }) => {
+        Kind::Direct(Direct { args, ip, .. }) => {
             let ip = if ip { " --ip" } else { "" };
-            format!("direct --args {args}{ip} --call {} --name {}", spec.callee, spec.name)
+            let passed = match signature(spec.name) {
+                Some(signature) => format!("--sig '{signature}'"),
+                None => format!("--args {args}{ip}"),
+            };
+            format!("direct {passed} --call {} --name {}", spec.callee, spec.name)
         }
         _ => spec.name.to_owned(),
     };
@@ -56,7 +91,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
 /// # Errors
 /// What generation refuses.
 pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
-    let trampolines = trampolines(target);
+    let trampolines = trampolines(target)?;
     let specs = specs(&trampolines);
     let assembly = backend.assemble(&specs, target)?;
     let object = obj::write(&assembly, target)?;

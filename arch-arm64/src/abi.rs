@@ -5,7 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
 use codegen::target::{DirectTest, Number, Target};
 
 use crate::FACTS;
@@ -162,17 +162,25 @@ fn exit_frame() -> FrameLayout {
     frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS, fields, Vec::new())
 }
 
-fn direct_frame(args: usize, frame_records: bool) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers and the result's address, and the records of
+/// the function and of its caller, or pc and parent_ip without them.
+fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     const SYMBOLS: [&str; 9] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7", "RESULT"];
-    let mut fields: Vec<Field> = ARGS[..args]
-        .iter()
-        .zip(SYMBOLS)
-        .enumerate()
-        .map(|(i, (&reg, symbol))| field(symbol, "", 8 * i as i32, Content::Reg(reg), Back::Written))
-        .collect();
-    let saved = 8 * args as i32;
-    fields.push(field(SYMBOLS[8], "", saved, Content::Reg(X8), Back::Written));
-    let above = (saved + 8 + 15) & !15;
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    const VECTOR: i32 = MACHINE.vector_bytes as i32;
+    let mut at = 8 * i32::from(live.stack);
+    let mut fields = Vec::new();
+    for (symbol, &vector) in VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+        at = (at + VECTOR - 1) & -VECTOR;
+        fields.push(field(symbol, "", at, Content::Vector(vector), Back::Written));
+        at += VECTOR;
+    }
+    let regs = SYMBOLS.iter().zip(ARGS.iter().chain([&X8]));
+    for (symbol, &reg) in regs.filter(|(_, reg)| live.regs.contains(**reg)) {
+        fields.push(field(symbol, "", at, Content::Reg(reg), Back::Written));
+        at += 8;
+    }
+    let above = (at + 15) & !15;
     let recorded = |symbol, offset, content| Field {
         in_record: frame_records,
         ..field(symbol, "", offset, content, Back::Written)
@@ -228,7 +236,8 @@ pub fn target(choices: Choices) -> Target {
         args_frame: args_frame(call_ops),
         all_frame: all_frame(),
         exit_frame: exit_frame(),
-        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(n, frame_records)).collect(),
+        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
+        tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 0),
         no_frame: FrameLayout::empty(),
     }
 }

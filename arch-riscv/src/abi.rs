@@ -5,7 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Class, Prototype, Scalar, Type};
-use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
@@ -192,13 +192,19 @@ fn exit_frame() -> FrameLayout {
     frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
 }
 
-fn direct_frame(args: usize) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip.
+fn direct_frame(live: &Live) -> FrameLayout {
     const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
-    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
-    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ARGS[i]))).collect();
-    fields.push(slot("SITE_T0", args, Content::Pc));
-    fields.push(slot("SITE_RA", args + 1, Content::ParentIp));
-    let size = (8 * (args as i32 + 2) + 15) & !15;
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    let vectors = VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into());
+    let vectors = vectors.map(|(symbol, &v)| (*symbol, Content::Vector(v)));
+    let regs = SYMBOLS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
+    let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg)));
+    let site = [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)];
+    let words = (i32::from(live.stack)..).zip(vectors.chain(regs).chain(site));
+    let fields: Vec<Field> =
+        words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Back::Written)).collect();
+    let size = (8 * (i32::from(live.stack) + fields.len() as i32) + 15) & !15;
     frame("", 0, "FRAME_SIZE", size, fields)
 }
 
@@ -265,7 +271,8 @@ pub fn target(choices: Choices) -> Target {
         args_frame: args_frame(choices.get(FP_TEST) == 1),
         all_frame: all_frame(),
         exit_frame: exit_frame(),
-        direct_frames: (0..=ARGS.len()).map(direct_frame).collect(),
+        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
+        tailored_frame: |live, _| direct_frame(live),
         no_frame: FrameLayout::empty(),
     }
 }

@@ -5,7 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
@@ -168,18 +168,34 @@ fn exit_frame(realign: bool) -> FrameLayout {
     frame(fields, Vec::new(), PT_REGS + 8)
 }
 
-fn direct_frame(args: usize) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers, and the record that rbp completes.
+fn direct_frame(live: &Live) -> FrameLayout {
     const SYMBOLS: [&str; 6] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5"];
-    let argument = |i: usize| field(SYMBOLS[i], "", 8 * i as i32, Content::Reg(ABI.args[i]), Back::Written);
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    let mut at = 8 * i32::from(live.stack);
+    let mut fields = Vec::new();
+    let mut slot = |symbol, content, bytes| {
+        fields.push(field(symbol, "", at, content, Back::Written));
+        at += bytes;
+    };
+    for (symbol, &vector) in VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+        slot(symbol, Content::Vector(vector), VECTOR);
+    }
+    for (symbol, &reg) in SYMBOLS.iter().zip(ABI.args).filter(|(_, reg)| live.regs.contains(**reg)) {
+        slot(symbol, Content::Reg(reg), 8);
+    }
     FrameLayout {
-        size: 8 * args as i32 + 8,
+        size: at + 8,
         size_symbol: "FRAME_SIZE",
-        fields: (0..args).map(argument).collect(),
-        records: vec![Record { symbol: "RECORD", offset: 8 * args as i32, ret: Content::Pc }],
+        fields,
+        records: vec![Record { symbol: "RECORD", offset: at, ret: Content::Pc }],
         pushed: true,
         ..FrameLayout::empty()
     }
 }
+
+/// Bytes of a vector register.
+pub const VECTOR: i32 = MACHINE.vector_bytes as i32;
 
 /// Resolve the options.
 pub fn target(choices: Choices) -> Target {
@@ -203,7 +219,8 @@ pub fn target(choices: Choices) -> Target {
         args_frame: entry_frame(Regs::Args, frame_pointer),
         all_frame: entry_frame(Regs::All, frame_pointer),
         exit_frame: exit_frame(align16),
-        direct_frames: (0..=ABI.args.len()).map(direct_frame).collect(),
+        direct_frames: (0..=ABI.args.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
+        tailored_frame: |live, _| direct_frame(live),
         no_frame: FrameLayout::empty(),
     }
 }

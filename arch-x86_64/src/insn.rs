@@ -34,28 +34,87 @@ pub enum Insn {
     Popfq,
     Ret,
     Int3,
-    Push { reg: Reg },
-    Pop { reg: Reg },
-    Mov { dst: Reg, src: Reg },
-    Store { src: Reg, at: Off },
-    StoreImm { imm: i32, at: Off },
-    Load { dst: Reg, at: Off },
-    LoadSym { dst: Reg, sym: Sym },
-    Lea { dst: Reg, at: Off },
-    LeaSpFromBp { at: Off },
-    SubSp { imm: Off },
-    AddSp { imm: Off },
-    AndSp { imm: i8 },
-    SubDi { imm: i8 },
+    Push {
+        reg: Reg,
+    },
+    Pop {
+        reg: Reg,
+    },
+    /// Push the word so far above rbp.
+    PushBp {
+        at: i32,
+    },
+    /// `movups`: the stack need not be aligned.
+    StoreVector {
+        src: u8,
+        at: Off,
+    },
+    LoadVector {
+        dst: u8,
+        at: Off,
+    },
+    Mov {
+        dst: Reg,
+        src: Reg,
+    },
+    Store {
+        src: Reg,
+        at: Off,
+    },
+    StoreImm {
+        imm: i32,
+        at: Off,
+    },
+    Load {
+        dst: Reg,
+        at: Off,
+    },
+    LoadSym {
+        dst: Reg,
+        sym: Sym,
+    },
+    Lea {
+        dst: Reg,
+        at: Off,
+    },
+    LeaSpFromBp {
+        at: Off,
+    },
+    SubSp {
+        imm: Off,
+    },
+    AddSp {
+        imm: Off,
+    },
+    AndSp {
+        imm: i8,
+    },
+    SubDi {
+        imm: i8,
+    },
     TestAx,
-    Jnz { to: Local },
-    Call { sym: Sym },
-    CallLocal { to: Local },
+    Jnz {
+        to: Local,
+    },
+    Call {
+        sym: Sym,
+    },
+    CallLocal {
+        to: Local,
+    },
     // What only a faulty trampoline has: see `mutate.rs`.
     Endbr32,
-    Store32 { src: Reg, at: Off },
-    LeaSym { dst: Reg, sym: Sym },
-    Jz { to: Local },
+    Store32 {
+        src: Reg,
+        at: Off,
+    },
+    LeaSym {
+        dst: Reg,
+        sym: Sym,
+    },
+    Jz {
+        to: Local,
+    },
 }
 
 /// One dynasm row for each of the sixteen registers.
@@ -159,6 +218,12 @@ rows! { w names out;
         { each!(reg, out, |r| push) }, Effects { sp: SpEffect::Move(-8), ..Effects::store(reg, 0) };
     Pop { reg } => write!(w, "pop\t%{}", name(reg)),
         { each!(reg, out, |r| pop) }, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) };
+    PushBp { at } => write!(w, "push\t{at}(%rbp)"),
+        { push_bp(out, at) }, Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::PLAIN };
+    StoreVector { src, at } => write!(w, "movups\t%xmm{src}, {}(%rsp)", names.off(at)),
+        { movups(out, 0x11, src, at.value)? }, Effects { stores: 2, ..Effects::PLAIN };
+    LoadVector { dst, at } => write!(w, "movups\t{}(%rsp), %xmm{dst}", names.off(at)),
+        { movups(out, 0x10, dst, at.value)? }, Effects { loads: 2, ..Effects::PLAIN };
     Mov { dst, src } => write!(w, "mov\t%{}, %{}", name(src), name(dst)),
         { each!(dst, out, |r| mov src) }, Effects { sp: mov_sp(dst, src), ..Effects::copy(dst, src) };
     Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.off(at)),
@@ -205,6 +270,28 @@ rows! { w names out;
 pub const REL8: u32 = u32::MAX;
 /// A local 32-bit displacement; never leaves the assembler.
 pub const REL32: u32 = u32::MAX - 1;
+
+fn push_bp(out: &mut CodeBuf, at: i32) {
+    match i8::try_from(at) {
+        Ok(at) => dynasm!(out ; .arch x64 ; push QWORD [BYTE rbp + at]),
+        Err(_) => dynasm!(out ; .arch x64 ; push QWORD [DWORD rbp + at]),
+    }
+}
+
+/// Those of the first eight, which need no prefix; dynasm's run-time registers would have one.
+fn movups(out: &mut CodeBuf, opcode: u8, vector: u8, at: i32) -> Result<()> {
+    if vector > 7 {
+        return Err(Error::new(format!("movups of %xmm{vector}; valid: %xmm0 to %xmm7")));
+    }
+    let (form, disp) = match i8::try_from(at) {
+        Ok(0) => (0x04, &[][..]),
+        Ok(at) => (0x44, &at.to_le_bytes()[..]),
+        Err(_) => (0x84, &at.to_le_bytes()[..]),
+    };
+    out.bytes.extend_from_slice(&[0x0f, opcode, form | vector << 3, 0x24]);
+    out.bytes.extend_from_slice(disp);
+    Ok(())
+}
 
 enum Arithmetic {
     Add,

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Reg(pub u8);
 
 /// A set of general registers of one architecture.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RegSet(u64);
 
 impl RegSet {

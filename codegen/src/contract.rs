@@ -8,7 +8,7 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
-use crate::spec::{Kind, Regs, Spec};
+use crate::spec::{Kind, Live, Regs, Spec};
 use crate::target::{Facts, Target};
 
 /// The promise of one trampoline.
@@ -62,8 +62,8 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
         Kind::Entry(Regs::All) => all.minus(site.lost),
         Kind::Return => c_rules.union(RegSet::of(abi.exit_rets)),
         Kind::Direct(d) => {
-            let args = &abi.args[..usize::from(d.args).min(abi.args.len())];
-            c_rules.union(RegSet::of(args)).union(abi.hidden_for_direct())
+            let live = d.live.unwrap_or_else(|| Live::first(d.args.into(), abi));
+            c_rules.union(live.regs)
         }
         Kind::Stub | Kind::StubGraph => all,
         Kind::StubDirect => all.minus(site.scratch),
@@ -83,7 +83,7 @@ impl Contract {
     /// # Errors
     /// More arguments than the architecture has registers.
     pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
-        let frame = target.frame(spec.kind)?.clone();
+        let frame = target.frame(spec.kind)?.into_owned();
         let (kept, clobbered) = promised(spec.kind, target.facts);
         let callee = match spec.kind {
             Kind::Entry(_) => "ftrace_stub".to_owned(),
@@ -180,14 +180,27 @@ impl Contract {
             }
             Kind::Direct(d) => {
                 text.push(facts.site_text.to_owned());
-                let args = match (d.ip, d.args) {
-                    (false, 0) => "without arguments".to_owned(),
-                    (false, n) => format!("with the traced function's first {n} argument registers"),
-                    (true, 0) => "with the traced function's ip".to_owned(),
-                    (true, n) => format!("with the traced function's ip, then its first {n} argument registers"),
+                let args = match (d.live, d.ip, d.args) {
+                    (Some(_), ..) => "as the traced function was called".to_owned(),
+                    (None, false, 0) => "without arguments".to_owned(),
+                    (None, false, n) => format!("with the traced function's first {n} argument registers"),
+                    (None, true, 0) => "with the traced function's ip".to_owned(),
+                    (None, true, n) => format!("with the traced function's ip, then its first {n} argument registers"),
                 };
                 text.push(format!("Calls {} {args}.", self.callee));
-                text.push("It must use general registers only; its result is ignored.".into());
+                text.push(match d.live {
+                    Some(Live { stack: n @ 1.., .. }) => {
+                        format!("Its {n} words of stack arguments are a copy. Its result is ignored.")
+                    }
+                    Some(_) => "Its result is ignored.".into(),
+                    None => "It must use general registers only; its result is ignored.".into(),
+                });
+                if let Some(live @ Live { vectors: 1.., .. }) = d.live {
+                    text.push(match live.saved_vectors() {
+                        0 => "It must use general registers only: vector arguments are not saved.".to_owned(),
+                        n => format!("Vector argument registers are kept: {n}."),
+                    });
+                }
             }
         }
         text.push(format!("Kept: {}, and what C keeps ({}).", join(kept_beyond_c), join(facts.abi.callee_saved)));
@@ -211,6 +224,7 @@ fn or_none(text: &str) -> &str {
 fn words(content: Content, abi: &Abi) -> String {
     match content {
         Content::Reg(r) => abi.name(r).to_owned(),
+        Content::Vector(_) => "vector argument register".into(),
         Content::Pc => "address where the traced function goes on".into(),
         Content::ParentIp => "return address of the traced function".into(),
         Content::SiteSp => "sp at the site".into(),

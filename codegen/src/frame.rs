@@ -10,6 +10,8 @@ use crate::abi::Reg;
 pub enum Content {
     /// A register of the traced function.
     Reg(Reg),
+    /// A vector argument register of the traced function: an index into the machine's table.
+    Vector(u8),
     /// The address at which the traced function goes on.
     Pc,
     /// The return address of the traced function.

@@ -417,7 +417,7 @@ pub(crate) fn generate<'a, I: Isa>(
     listing.lines.clear();
     listing.symbols.clear();
     let frame = target.frame(spec.kind)?;
-    let mut cx = Lower { target, spec, frame, listing, depth: 0, anchor: None, pc_loaded: false };
+    let mut cx = Lower { target, spec, frame: &frame, listing, depth: 0, anchor: None, pc_loaded: false };
     for &step in &plan.steps {
         match step {
             Step::Block(role, heading) => cx.listing.lines.push(crate::listing::Line::Block(role, heading)),

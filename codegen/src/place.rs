@@ -1,8 +1,9 @@
 //! Where a call puts values. What decides is each psABI's own; the counting is common to them.
 
-use crate::abi::Reg;
+use crate::abi::{Reg, RegSet};
 use crate::machine::Machine;
 use crate::proto::Type;
+use crate::spec::{Direct, Live};
 use crate::target::Facts;
 
 /// Where a piece of a value is.
@@ -47,6 +48,30 @@ pub struct Placement {
     pub returned: Returned,
     /// Bytes of stack arguments.
     pub stack: u32,
+}
+
+impl Placement {
+    /// What is live at the entry of a function of this prototype, for a callee of the same one.
+    ///
+    /// `general_callee` says that the callee leaves vector registers alone.
+    pub fn direct(&self, facts: &Facts, machine: &Machine, general_callee: bool) -> Direct {
+        let mut live = Live { general_callee, stack: (self.stack / 8) as u8, ..Live::default() };
+        if self.returned == Returned::Memory {
+            live.regs = RegSet::of(&[facts.abi.sret]);
+        }
+        for piece in self.args.iter().flatten() {
+            match piece.place {
+                Place::Reg(reg) => live.regs = live.regs.union(RegSet::of(&[reg])),
+                Place::Vector(v) => {
+                    let behind = machine.vector_args.iter().position(|&i| i == v).map_or(0, |i| i as u8 + 1);
+                    live.vectors = live.vectors.max(behind);
+                }
+                Place::Stack(_) => {}
+            }
+        }
+        let last = facts.abi.args.iter().rposition(|&r| live.regs.contains(r));
+        Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live) }
+    }
 }
 
 /// The places that are still free while values are placed one after the other.

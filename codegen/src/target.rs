@@ -1,9 +1,11 @@
 //! One architecture under one set of choices: everything that planning and lowering may depend on.
 
+use std::borrow::Cow;
+
 use crate::abi::{Abi, Site};
 use crate::error::{Error, Result};
 use crate::frame::FrameLayout;
-use crate::spec::{Choices, Kind, OptionInfo, Regs};
+use crate::spec::{Choices, Kind, Live, OptionInfo, Regs};
 
 /// The profiles that can be named.
 pub const PROFILES: &[&str] = &["linux-6.12"];
@@ -146,14 +148,19 @@ pub struct Target {
     pub exit_frame: FrameLayout,
     /// Frames of direct-call trampolines, by number of argument registers.
     pub direct_frames: Vec<FrameLayout>,
+    /// The frame of a direct-call trampoline for a function whose prototype is known.
+    pub tailored_frame: fn(&Live, Choices) -> FrameLayout,
     /// The frame of a trampoline without one.
     pub no_frame: FrameLayout,
 }
 
 impl Target {
     /// The frame of this kind of trampoline.
-    pub fn frame(&self, kind: Kind) -> Result<&FrameLayout> {
-        Ok(match kind {
+    pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
+        if let Some(live) = kind.live() {
+            return Ok(Cow::Owned((self.tailored_frame)(&live, self.choices)));
+        }
+        Ok(Cow::Borrowed(match kind {
             Kind::Stub | Kind::StubGraph | Kind::StubDirect => &self.no_frame,
             Kind::Entry(Regs::Args) => &self.args_frame,
             Kind::Entry(Regs::All) => &self.all_frame,
@@ -170,7 +177,7 @@ impl Target {
                 }
                 &self.direct_frames[d.args as usize]
             }
-        })
+        }))
     }
 
     /// The value of a number of the profile.

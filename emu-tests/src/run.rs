@@ -12,7 +12,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
 use codegen::isa::{Backend, Poke, SiteState, Write};
 use codegen::link::{Access, Image, Input, Options, STUBS, SiteEntry, SymbolKind, link};
-use codegen::spec::Kind;
+use codegen::spec::{Kind, Live};
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
@@ -1031,7 +1031,8 @@ impl<'s> Bench<'s> {
             }
             if let Kind::Direct(d) = contract.kind
                 && !contract.sled
-                && d.args as usize != in_registers.min(abi.args.len())
+                && (d.args as usize != in_registers.min(abi.args.len())
+                    || d.live.is_some_and(|live| !takes(f, live, in_registers, abi)))
             {
                 continue;
             }
@@ -1697,6 +1698,12 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         return row(Verdict::Skip, not_applicable(contract, clause).into());
     }
     row(Verdict::Pass, String::new())
+}
+
+/// Is this what is live at the entry of `f`? Vector registers are not looked at: `f` leaves them alone.
+fn takes(f: &Function, live: Live, in_registers: usize, abi: &Abi) -> bool {
+    usize::from(live.stack) == in_registers.saturating_sub(abi.args.len())
+        && abi.hidden_for_direct().iter().all(|hidden| live.regs.contains(hidden) == f.sret)
 }
 
 fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {

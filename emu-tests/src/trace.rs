@@ -10,7 +10,7 @@ use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
 use codegen::machine::Branch;
-use codegen::spec::Kind;
+use codegen::spec::{Kind, Live};
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
 use crate::flow::{ReturnStack, Taken};
@@ -599,7 +599,8 @@ impl Trace {
                 }
             }
         }
-        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.machine.vector_args, pc, registers);
+        let live = self.contracts.get(t).and_then(|c| c.kind.live());
+        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.machine.vector_args, live, pc, registers);
     }
 
     #[allow(clippy::too_many_arguments, reason = "two states and what to compare of them")]
@@ -610,6 +611,7 @@ impl Trace {
         flags_kept: bool,
         clause: Clause,
         carriers: &[u8],
+        live: Option<Live>,
         pc: u64,
         registers: Registers,
     ) {
@@ -620,23 +622,36 @@ impl Trace {
         for (i, reg) in registers.machine.control.iter().enumerate() {
             self.check(Clause::P6, reg.name, expect.control[i], now.control[i], pc);
         }
-        let low = |v: &[u8; 16]| u64::from_le_bytes(v[..8].try_into().unwrap_or_default());
-        match self.case.handler {
-            Handler::General => {
-                for (i, reg) in registers.machine.vectors.iter().enumerate() {
-                    let same = expect.vectors[i] == now.vectors[i];
-                    let found = if same { low(&expect.vectors[i]) } else { low(&now.vectors[i]) ^ u64::from(!same) };
-                    self.check(clause, reg.name, low(&expect.vectors[i]), found, pc);
-                }
-            }
-            Handler::Any => {
-                let lost = carriers.iter().any(|&i| expect.vectors[i as usize] != now.vectors[i as usize]);
-                let t = self.trampoline();
-                if lost && let Some(n) = self.vectors_lost.get_mut(t) {
-                    *n += 1;
-                }
+        // Where the prototype is known, so is what must survive any handler, and what nobody waits for.
+        let most = carriers.len();
+        let (saved, live) = live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
+        let (saved, open) = carriers.split_at(most.min(saved));
+        let every: Vec<u8> = (0..registers.machine.vectors.len() as u8).collect();
+        for &i in if self.case.handler == Handler::General { &every } else { saved } {
+            self.check_vector(clause, i.into(), expect, now, pc, registers);
+        }
+        let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
+        if self.case.handler == Handler::Any && lost.any(|i| expect.vectors[i] != now.vectors[i]) {
+            let t = self.trampoline();
+            if let Some(n) = self.vectors_lost.get_mut(t) {
+                *n += 1;
             }
         }
+    }
+
+    fn check_vector(
+        &mut self,
+        clause: Clause,
+        i: usize,
+        expect: &Snapshot,
+        now: &Snapshot,
+        pc: u64,
+        registers: Registers,
+    ) {
+        let (want, have) = (expect.vectors[i], now.vectors[i]);
+        let low = |v: &[u8; 16]| u64::from_le_bytes(v[..8].try_into().unwrap_or_default());
+        let found = if want == have { low(&want) } else { low(&have) ^ u64::from(low(&want) == low(&have)) };
+        self.check(clause, registers.machine.vectors[i].name, low(&want), found, pc);
     }
 
     /// A field that a handler may read was written by this activation.
@@ -688,7 +703,7 @@ impl Trace {
                 Content::Flags => at.flags,
                 Content::Const(n) => n as u64,
                 Content::Direct => 0,
-                Content::ExitSp | Content::Unfilled => continue,
+                Content::Vector(_) | Content::ExitSp | Content::Unfilled => continue,
             };
             let place = fregs.wrapping_add(field.offset as u64);
             self.check(Clause::P10, Joined("fregs->", field.member, ""), want, held(field.offset), pc);
@@ -796,7 +811,7 @@ impl Trace {
         self.check(Clause::P10, "function that it calls", callee, pc, pc);
         let Some(a) = self.activations.last_mut() else { return };
         a.calls += 1;
-        let (expect, resume) = (a.expect.clone(), a.resume);
+        let (expect, resume, site_sp) = (a.expect.clone(), a.resume, a.sp);
         let mut slot = 0;
         if direct.ip {
             let found = registers.get(uc, registers.abi.args[0]);
@@ -814,7 +829,27 @@ impl Trace {
                 pc,
             );
         }
+        if let Some(live) = direct.live {
+            self.check_passed(uc, registers, live, &expect, site_sp, pc);
+        }
         self.poison(uc, registers, 50 + self.callbacks as u64);
+    }
+
+    /// A callee of the traced function's own prototype finds all that the function finds.
+    fn check_passed(&mut self, uc: &Uc, registers: Registers, live: Live, expect: &Snapshot, site_sp: u64, pc: u64) {
+        let now = registers.snapshot(uc);
+        for reg in live.regs.minus(RegSet::of(registers.abi.args)).iter() {
+            let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
+            self.check(Clause::P10, registers.abi.name(reg), want, have, pc);
+        }
+        for &i in registers.machine.vector_args.iter().take(live.vectors.into()) {
+            self.check_vector(Clause::P10, i.into(), expect, &now, pc, registers);
+        }
+        let return_address = if registers.abi.link.is_none() { 8 } else { 0 };
+        let stack = |sp: u64| words(uc, sp.wrapping_add(return_address), 8 * usize::from(live.stack));
+        for (want, have) in stack(site_sp).into_iter().zip(stack(registers.sp(uc))) {
+            self.check(Clause::P10, "argument on the stack", want, have, pc);
+        }
     }
 
     /// T5.
@@ -834,7 +869,7 @@ impl Trace {
                 Content::ExitSp => Some(exit_sp),
                 Content::Flags => Some(at.flags),
                 Content::Const(n) => Some(n as u64),
-                Content::Unfilled => continue,
+                Content::Vector(_) | Content::Unfilled => continue,
                 // No two kernels agree on what these are after the function's end; that something is there is asked.
                 Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
             };
@@ -911,7 +946,7 @@ impl Trace {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             self.check(Clause::P11, Joined("result in ", registers.abi.name(reg), ""), want, have, pc);
         }
-        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, registers.machine.vector_rets, pc, registers);
+        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, registers.machine.vector_rets, None, pc, registers);
         self.current = None;
         self.frame_top = 0;
     }

@@ -268,7 +268,7 @@ impl Cpu<'_> {
 
 /// Every byte of a value that is no padding is where a piece says, and no piece says more.
 fn compare(cpu: &Cpu, pieces: &[Piece], members: &[(u32, u32)], want: &[u8], what: &str) -> Result<(), TestCaseError> {
-    let mut covered = vec![false; ROOM];
+    let mut covered = [false; ROOM];
     for piece in pieces {
         let found = cpu.at(piece);
         for (n, byte) in found.iter().enumerate() {

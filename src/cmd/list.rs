@@ -74,7 +74,7 @@ struct Number {
     value: i32,
 }
 
-const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false });
+const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None });
 
 /// List.
 ///
