@@ -2,6 +2,7 @@
 
 pub mod contracts;
 pub mod explain;
+pub mod handler;
 pub mod minimise;
 pub mod mutate;
 pub mod report;

@@ -50,7 +50,7 @@ impl Ground {
         let suite = suite::suite(backend, &target)?;
         let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
         let chosen = format!(" --arch {}{set}", backend.facts().name);
-        let trampolines = suite::trampolines(&target);
+        let trampolines = suite::trampolines(&target)?;
         Ok(Ground { suite, origin: Origin::Generated(Box::new(target), trampolines), chosen })
     }
 

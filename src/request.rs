@@ -1,11 +1,17 @@
 //! From arguments to a target and to specs. All commands read architectures, options and trampolines here.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
-use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo, Spec};
+use codegen::link::Input;
+use codegen::proto::Prototype;
+use codegen::spec::{Around, Body, Choices, Direct, Form, Kind, NAMED, OptionInfo, Spec};
 use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
+
+use crate::handler::general_registers_only;
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -34,40 +40,73 @@ impl TargetArgs {
     }
 }
 
-/// What a direct-call trampoline is asked to do.
+const SIG_HELP: &str = "\
+direct: the traced function's prototype, which is the called function's too; what is live is kept and passed on. \
+Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
+`struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
+
+/// What a trampoline for one function is asked to do.
 #[derive(Args, Default)]
 pub struct DirectArgs {
-    /// direct: argument registers that are kept and passed on
+    /// direct, around: argument registers that are kept and passed on
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
     pub args: Option<u8>,
-    /// direct: the C function that is called
+    /// direct: the traced function's prototype, which is the called function's too; what is live is kept and passed on
+    #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
+    #[arg(conflicts_with_all = ["args", "ip"])]
+    pub sig: Option<String>,
+    /// direct: the object with the called function; without vector registers in it, none is saved
+    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines", requires = "sig")]
+    pub handler: Option<PathBuf>,
+    /// direct: the C function that is called; around: the entry handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub call: Option<String>,
-    /// direct: the symbol that is defined [default: that of --call, and _tramp]
+    /// direct, around: the symbol that is defined [default: that of --call, and _tramp]
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub name: Option<String>,
     /// direct: pass the traced function's ip before its arguments
     #[arg(long, help_heading = "Direct-call trampolines")]
     pub ip: bool,
+    /// around: what the handlers get; `frame`: arguments, then results; `fregs`: what ftrace_caller gives, then fregs
+    #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Paired trampolines")]
+    pub form: Option<Form>,
+    /// around: the traced function, and bytes from its start to behind its site [default: as compilers lay it out]
+    #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
+    pub function: Option<String>,
+    /// around: the exit handler
+    #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
+    pub exit: Option<String>,
+}
+
+fn form(name: &str) -> std::result::Result<Form, String> {
+    let found = Form::ALL.into_iter().find(|f| f.name() == name);
+    found.ok_or_else(|| format!("valid: {}", Form::ALL.map(Form::name).join(", ")))
 }
 
 impl DirectArgs {
-    /// Refuse what only `direct` has a use for if it is not among `names`.
+    /// Refuse what only `direct` and `around` have a use for if it is not for those of `names`.
     ///
     /// # Errors
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
-        let given = [
-            ("--args", self.args.is_some()),
-            ("--call", self.call.is_some()),
-            ("--name", self.name.is_some()),
-            ("--ip", self.ip),
+        const BOTH: &[&str] = &[DIRECT, AROUND];
+        let given: [(&str, bool, &[&str]); 9] = [
+            ("--args", self.args.is_some(), BOTH),
+            ("--call", self.call.is_some(), BOTH),
+            ("--name", self.name.is_some(), BOTH),
+            ("--sig", self.sig.is_some(), &[DIRECT]),
+            ("--handler", self.handler.is_some(), &[DIRECT]),
+            ("--ip", self.ip, &[DIRECT]),
+            ("--form", self.form.is_some(), &[AROUND]),
+            ("--function", self.function.is_some(), &[AROUND]),
+            ("--exit", self.exit.is_some(), &[AROUND]),
         ];
-        match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) if !names.iter().any(|n| n == DIRECT) => {
-                Err(Error::new(format!("{option} is given, but no direct-call trampoline; valid: with `{DIRECT}`")))
+        match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
+            Some((option, _, of)) => {
+                let valid = of.join("` or `");
+                Err(Error::new(format!("{option} is given, but no trampoline that has a use for it; valid: with `{valid}`")))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -77,12 +116,16 @@ pub struct Request {
     name: String,
     kind: Kind,
     callee: String,
+    function: String,
+    resume: i32,
+    exit: String,
 }
 
 impl Request {
     /// As the generator wants it.
     pub fn spec(&self) -> Spec<'_> {
-        Spec { name: &self.name, kind: self.kind, callee: &self.callee }
+        let body = Body { function: &self.function, resume: self.resume, exit: &self.exit };
+        Spec { name: &self.name, kind: self.kind, callee: &self.callee, body }
     }
 }
 
@@ -92,63 +135,128 @@ pub fn all() -> Vec<Request> {
 }
 
 fn named(kind: Kind) -> Request {
-    Request { name: kind.symbol().to_owned(), kind, callee: String::new() }
+    let none = String::new;
+    Request { name: kind.symbol().to_owned(), kind, callee: none(), function: none(), resume: 0, exit: none() }
 }
 
-/// The trampoline called `name`; `direct` is for those that call one C function.
+/// The trampoline called `name`; `direct` is for those that call one C function, `around` for those that call the traced
+/// function.
 ///
 /// # Errors
-/// There is none of that name, or a direct-call trampoline cannot be what was asked for.
-pub fn trampoline(name: &str, direct: &DirectArgs, target: &Target) -> Result<Request> {
-    if name != DIRECT {
-        let valid = NAMED.iter().map(|k| k.symbol()).chain([DIRECT]);
-        return Kind::named(name).map(named).ok_or_else(|| Error::unknown("trampoline", name, valid));
+/// There is none of that name, or it cannot be what was asked for.
+pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Request> {
+    if what != DIRECT && what != AROUND {
+        let valid = NAMED.iter().map(|k| k.symbol()).chain([DIRECT, AROUND]);
+        return Kind::named(what).map(named).ok_or_else(|| Error::unknown("trampoline", what, valid));
     }
-    let most = target.facts.abi.args.len() - usize::from(direct.ip);
-    let Some(args) = direct.args else {
+    let callee = wanted(what, "call", args.call.as_ref(), "SYMBOL, the C function to call")?;
+    let name = args.name.clone().unwrap_or_else(|| format!("{callee}_tramp"));
+    let (mut kind, mut function, mut resume, mut exit) = (None, String::new(), 0, String::new());
+    if what == AROUND {
+        kind = Some(Kind::Around(paired(args, target)?));
+        function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
+        exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
+        resume = target.resume;
+        if let Some((symbol, offset)) = function.split_once('+') {
+            let number = parse_u64(offset).ok().and_then(|n| i32::try_from(n).ok());
+            resume = number.ok_or_else(|| {
+                Error::new(format!("around: --function {function}: '{offset}' is no offset; valid: decimal or 0x..."))
+            })?;
+            function = symbol.to_owned();
+        }
+    }
+    for (option, symbol) in [("call", &callee), ("name", &name), ("function", &function), ("exit", &exit)] {
+        if !symbol.is_empty() || option == "name" {
+            check_symbol(what, option, symbol, target)?;
+        }
+    }
+    if [&callee, &function, &exit].contains(&&name) {
         return Err(Error::new(format!(
-            "direct: --args is missing; valid: --args 0 to --args {most} on {}",
-            target.facts.name
-        )));
-    };
-    let Some(callee) = direct.call.clone() else {
-        return Err(Error::new("direct: --call is missing; valid: --call SYMBOL, the C function to call"));
-    };
-    let name = direct.name.clone().unwrap_or_else(|| format!("{callee}_tramp"));
-    for (option, symbol) in [("call", &callee), ("name", &name)] {
-        check_symbol(option, symbol, target)?;
-    }
-    if name == callee {
-        return Err(Error::new(format!(
-            "direct: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
+            "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    let kind = Kind::Direct(Direct { args, ip: direct.ip });
+    let kind = match kind {
+        Some(kind) => kind,
+        None => Kind::Direct(what_is_passed(args, &callee, target)?),
+    };
     target.frame(kind)?;
-    Ok(Request { name, kind, callee })
+    Ok(Request { name, kind, callee, function, resume, exit })
+}
+
+/// The value of an option that a trampoline cannot do without.
+fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {
+    let given = value.filter(|v| !v.is_empty()).cloned();
+    given.ok_or_else(|| Error::new(format!("{what}: --{option} is missing; valid: --{option} {valid}")))
+}
+
+/// The form of a paired trampoline, and for how many arguments.
+fn paired(args: &DirectArgs, target: &Target) -> Result<Around> {
+    let form = args.form.unwrap_or(Form::Frame);
+    let most = target.facts.abi.args.len() as u8;
+    match (form, args.args) {
+        (Form::Frame, None) => Err(Error::new(format!(
+            "around: --args is missing; valid: --args 0 to --args {most} on {}",
+            target.facts.name
+        ))),
+        (Form::Fregs, Some(_)) => {
+            Err(Error::new("around: --args is not for --form fregs, which keeps all; valid: without --args"))
+        }
+        (form, args) => Ok(Around { form, args: args.unwrap_or(most) }),
+    }
+}
+
+/// So many arguments, or those of a prototype.
+fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<Direct> {
+    let facts = target.facts;
+    let Some(sig) = &direct.sig else {
+        let most = facts.abi.args.len() - usize::from(direct.ip);
+        let args = direct.args.ok_or_else(|| {
+            Error::new(format!(
+                "direct: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
+                facts.name
+            ))
+        })?;
+        return Ok(Direct { args, ip: direct.ip, live: None });
+    };
+    let backend = crate::backend(facts.name)?;
+    let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
+    let general = match &direct.handler {
+        None => false,
+        Some(path) => {
+            let name = path.display().to_string();
+            let bytes = std::fs::read(path)
+                .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
+            general_registers_only(backend, target, &Input { name: &name, bytes: &bytes }, callee)?
+        }
+    };
+    Ok(placement.direct(facts, backend.machine(), general))
 }
 
 /// What direct-call trampolines are called on the command line.
 pub const DIRECT: &str = "direct";
 
+/// What paired trampolines are called on the command line.
+pub const AROUND: &str = "around";
+
 /// Names that C can have, so that no assembler takes them for something else.
-fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
+fn check_symbol(what: &str, option: &str, symbol: &str, target: &Target) -> Result<()> {
     let mut chars = symbol.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')) {
         return Err(Error::new(format!(
-            "direct: --{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
+            "{what}: --{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
         )));
     }
     // The listing gives these names to numbers.
-    let frames = [&target.args_frame, &target.all_frame, &target.exit_frame].into_iter().chain(&target.direct_frames);
+    let frames = [&target.args_frame, &target.all_frame, &target.exit_frame, &target.around_fregs].into_iter();
+    let frames = frames.chain(&target.direct_frames).chain(&target.around_frames);
     let mut reserved = target.numbers.iter().map(|n| n.symbol).chain(frames.flat_map(|f| {
         let slots = f.fields.iter().map(|f| f.symbol).chain(f.records.iter().map(|r| r.symbol));
         slots.chain([f.size_symbol])
     }));
     if reserved.any(|r| r == symbol) {
         return Err(Error::new(format!(
-            "direct: --{option} {symbol} is the name of a frame offset in the text for {}; valid: any other",
+            "{what}: --{option} {symbol} is the name of a frame offset in the text for {}; valid: any other",
             target.facts.name
         )));
     }
@@ -205,7 +313,7 @@ pub fn settings_of<'s>(
 pub fn known_trampolines<'k>(wanted: &[String], known: impl Iterator<Item = &'k str> + Clone) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for name in wanted {
-        let matches = |n: &str| WildMatch::new(name).matches(n) || (name == DIRECT && n.starts_with("direct_"));
+        let matches = |n: &str| WildMatch::new(name).matches(n) || ([DIRECT, AROUND].contains(&name.as_str()) && n.starts_with(&format!("{name}_")));
         let found: Vec<String> = known.clone().filter(|n| matches(n)).map(str::to_owned).collect();
         if found.is_empty() {
             let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);

@@ -6,7 +6,8 @@ use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::plan::Inner;
-use codegen::spec::{Direct, Kind, NAMED, Spec};
+use codegen::proto::Prototype;
+use codegen::spec::{Around, Body, Direct, Form, Kind, NAMED, Spec};
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
 use emu_tests::{BY_THE_BACKEND, Deviation, Suite};
@@ -14,36 +15,81 @@ use emu_tests::{BY_THE_BACKEND, Deviation, Suite};
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
 
-/// Every trampoline of `target`: the named ones, and a direct-call trampoline for each number of arguments, with and
-/// without ip.
-pub fn trampolines(target: &Target) -> Vec<(String, Kind)> {
+/// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
+const BODY: Body = Body { function: "traced_function", resume: 8, exit: "ftrace_return_to_handler" };
+
+/// The prototypes for which a suite has direct-call trampolines: one argument, several on the stack, a result in memory,
+/// vector registers, and vector registers with stack arguments.
+const SIGNATURES: &[&str] = &[
+    "void kfree_skb(struct sk_buff *skb)",
+    "u64 words(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i)",
+    "struct result { 40, 8 } memory(u64 a, u64 b, u64 c)",
+    "void vectors(double x, signed char a, float y, unsigned short b, struct { double d; } z)",
+    "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
+];
+
+/// Every trampoline of `target`: the named ones, direct-call trampolines for each number of arguments, with and without
+/// ip, and for some prototypes, and paired ones of each form.
+///
+/// # Errors
+/// A prototype that has no place here.
+pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
+    let backend = crate::backend(target.facts.name)?;
     let most = target.facts.abi.args.len() as u8;
-    let direct = (0..=most).flat_map(|args| [Direct { args, ip: false }, Direct { args, ip: true }]);
+    let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None }));
     let direct = direct.filter(|&d| target.frame(Kind::Direct(d)).is_ok());
     let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
-    NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind)).chain(direct).collect()
+    let named = NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind));
+    let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
+    let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args });
+    for around in lean.into_iter().chain([Around { form: Form::Fregs, args: most }]) {
+        let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
+        all.push((format!("around_{}{args}", around.form.name()), Kind::Around(around)));
+    }
+    for signature in SIGNATURES {
+        let proto = Prototype::parse(signature)?;
+        let direct = backend.place(target, &proto)?.direct(target.facts, backend.machine(), false);
+        all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
+    }
+    Ok(all)
+}
+
+/// The prototype of a trampoline of [`trampolines`] that has one.
+fn signature(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("direct_")?;
+    SIGNATURES
+        .iter()
+        .copied()
+        .find(|s| s.split_once('(').is_some_and(|(before, _)| before.ends_with(&format!(" {name}"))))
 }
 
 /// Those of [`trampolines`] to judge under the options of `target`, one of all combinations but for those options that are
 /// `fixed`: the code of the others is the same as with the default of an option that is not for them. Those to which an
 /// entry trampoline may go are wanted beside it.
-pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Vec<(String, Kind)> {
+///
+/// # Errors
+/// As [`trampolines`].
+pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(String, Kind)>> {
     let most = target.facts.abi.args.len();
     let chosen: Vec<_> = target.facts.options.iter().enumerate().filter(|(i, _)| target.choices.get(*i) != 0).collect();
     let told = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
-    let all = trampolines(target);
+    let all = trampolines(target)?;
     let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && told(*kind));
     let wanted = |kind: Kind| match kind {
-        Kind::Entry(_) => told(kind),
-        Kind::Direct(d) => told(kind) || (entries && usize::from(d.args) == most),
+        Kind::Entry(_) | Kind::Around(_) => told(kind),
+        Kind::Direct(d) => told(kind) || (entries && usize::from(d.args) == most && d.live.is_none()),
         Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Return => entries,
     };
-    all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect()
+    Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())
 }
 
 /// What to generate for [`trampolines`].
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
-    trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: CALLEE }).collect()
+    let callee = |kind| match kind {
+        Kind::Around(Around { form: Form::Fregs, .. }) => "callback",
+        _ => CALLEE,
+    };
+    trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: callee(*kind), body: BODY }).collect()
 }
 
 /// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.
@@ -58,9 +104,19 @@ pub fn settings(backend: &dyn Backend, target: &Target) -> Vec<String> {
 /// The command that writes the text of a trampoline of [`specs`].
 pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
     let what = match spec.kind {
-        Kind::Direct(Direct { args, ip }) => {
+        Kind::Direct(Direct { args, ip, .. }) => {
             let ip = if ip { " --ip" } else { "" };
-            format!("direct --args {args}{ip} --call {} --name {}", spec.callee, spec.name)
+            let passed = match signature(spec.name) {
+                Some(signature) => format!("--sig '{signature}'"),
+                None => format!("--args {args}{ip}"),
+            };
+            format!("direct {passed} --call {} --name {}", spec.callee, spec.name)
+        }
+        Kind::Around(Around { form, args }) => {
+            let args = if form == Form::Frame { format!(" --args {args}") } else { String::new() };
+            let Body { function, resume, exit } = spec.body;
+            let what = format!("around --form {}{args} --function {function}+{resume}", form.name());
+            format!("{what} --call {} --exit {exit} --name {}", spec.callee, spec.name)
         }
         _ => spec.name.to_owned(),
     };
@@ -73,7 +129,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
 /// # Errors
 /// What generation refuses.
 pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
-    suite_of(backend, target, &trampolines(target))
+    suite_of(backend, target, &trampolines(target)?)
 }
 
 /// The same of these trampolines.

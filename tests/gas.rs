@@ -7,7 +7,7 @@ use std::process::Command;
 
 use codegen::isa::Backend;
 use codegen::obj;
-use codegen::spec::{Choices, Direct, Kind, NAMED, Spec};
+use codegen::spec::{Choices, Kind, NAMED, Spec};
 use codegen::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
@@ -97,10 +97,9 @@ fn gnu_as_agrees_on_every_trampoline() {
             }
             let named: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).collect();
             compare(*backend, &target, &named, dir.path());
-            for (args, ip) in (0..=target.facts.abi.args.len() as u8).flat_map(|n| [(n, false), (n, true)]) {
-                let direct = Direct { args, ip };
-                if target.frame(Kind::Direct(direct)).is_ok() {
-                    compare(*backend, &target, &[Spec::direct("my_tramp", direct, "my_func")], dir.path());
+            for (name, kind) in tramptool::suite::trampolines(&target).unwrap() {
+                if matches!(kind, Kind::Direct(_)) {
+                    compare(*backend, &target, &[Spec { name: &name, kind, callee: "my_func" }], dir.path());
                 }
             }
         }

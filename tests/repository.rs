@@ -30,7 +30,7 @@ fn mnemonics() -> BTreeSet<String> {
     for backend in tramptool::BACKENDS {
         for choices in Choices::all(backend.facts().options, |_| true) {
             let target = backend.target(choices);
-            let direct = Spec::direct("t", Direct { args: 1, ip: true }, "f");
+            let direct = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
             for spec in NAMED.iter().map(|&k| Spec::named(k)).chain([direct]) {
                 for line in backend.text(&spec, &target).unwrap().lines {
                     if line.kind == codegen::text::LineKind::Insn {
@@ -167,7 +167,7 @@ fn golden() -> Vec<(PathBuf, String)> {
         }
         for (set, choices) in sets {
             let target = backend.target(choices);
-            let direct = Spec::direct("my_tramp", Direct { args: 3, ip: false }, "my_direct_func");
+            let direct = Spec::direct("my_tramp", Direct { args: 3, ..Direct::default() }, "my_direct_func");
             let specs: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).chain([direct]).collect();
             let listings: Vec<_> = specs.iter().map(|s| backend.text(s, &target).unwrap()).collect();
             let path = root().join("emu-tests/golden").join(facts.name).join(format!("{set}.S"));

@@ -35,7 +35,7 @@ fn the_checker_notices_every_missing_instruction() {
             [0xcc] => &[0x90],
             fill => fill,
         };
-        let direct = Kind::Direct(codegen::spec::Direct { args: 3, ip: false });
+        let direct = Kind::Direct(codegen::spec::Direct { args: 3, ..Default::default() });
         let kinds = [Kind::Entry(Regs::Args), Kind::Entry(Regs::All), Kind::Return, Kind::StubDirect, direct];
         for kind in kinds {
             let spec = match kind {

@@ -18,7 +18,7 @@ fn the_size_that_is_told_is_the_size_that_is_written() {
                     refused += 1;
                     continue;
                 }
-                let names = trampolines(&target);
+                let names = trampolines(&target).unwrap();
                 for spec in specs(&names) {
                     let told = backend.cost(&spec, &target);
                     let written = backend.assemble(&[spec], &target);

@@ -100,6 +100,7 @@ static MACHINE: Machine = Machine {
     vectors: &[],
     vector_bytes: 8,
     wide: ("none", |_, _| false),
+    is_vector: |_, _| false,
     vector_args: &[],
     vector_rets: &[],
     vector_callee_saved: &[],
@@ -158,6 +159,7 @@ impl Isa for Toy {
             all_frame: FrameLayout::empty(),
             exit_frame: FrameLayout::empty(),
             direct_frames: (0..=2).map(frame).collect(),
+            tailored_frame: |_, _| FrameLayout::empty(),
             no_frame: FrameLayout::empty(),
         }
     }
@@ -252,7 +254,7 @@ impl Isa for Toy {
 #[test]
 fn a_backend_needs_no_more_than_the_page_says() {
     let target = Toy.target(Choices::default());
-    let spec = Spec::direct("tramp", Direct { args: 2, ip: false }, "callback");
+    let spec = Spec::direct("tramp", Direct { args: 2, ..Direct::default() }, "callback");
     let assembly = Toy.assemble(&[spec], &target).unwrap();
     let expected: &[u8] = &[
         1, 0xe0, 0, 0, // addsp -32
@@ -269,7 +271,7 @@ fn a_backend_needs_no_more_than_the_page_says() {
     assert!(templates::asm(&[listing], &target, "toy").unwrap().contains("store\tr0, A0"));
     let object = codegen::obj::write(&assembly, &target).unwrap();
     assert_eq!(u16::from_le_bytes([object[18], object[19]]), 0xfeed);
-    assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ip: false }, "f")], &target).is_err());
+    assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ..Direct::default() }, "f")], &target).is_err());
 }
 
 /// Everything between backquotes that looks like a file or a function of the trait exists, and no method is missing.

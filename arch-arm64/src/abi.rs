@@ -1,11 +1,15 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
-use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::proto::{Prototype, Type};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
 use codegen::target::{DirectTest, Number, Target};
 
 use crate::FACTS;
+use crate::emu::MACHINE;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
@@ -158,17 +162,25 @@ fn exit_frame() -> FrameLayout {
     frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS, fields, Vec::new())
 }
 
-fn direct_frame(args: usize, frame_records: bool) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers and the result's address, and the records of
+/// the function and of its caller, or pc and parent_ip without them.
+fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     const SYMBOLS: [&str; 9] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7", "RESULT"];
-    let mut fields: Vec<Field> = ARGS[..args]
-        .iter()
-        .zip(SYMBOLS)
-        .enumerate()
-        .map(|(i, (&reg, symbol))| field(symbol, "", 8 * i as i32, Content::Reg(reg), Back::Written))
-        .collect();
-    let saved = 8 * args as i32;
-    fields.push(field(SYMBOLS[8], "", saved, Content::Reg(X8), Back::Written));
-    let above = (saved + 8 + 15) & !15;
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    const VECTOR: i32 = MACHINE.vector_bytes as i32;
+    let mut at = 8 * i32::from(live.stack);
+    let mut fields = Vec::new();
+    for (symbol, &vector) in VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+        at = (at + VECTOR - 1) & -VECTOR;
+        fields.push(field(symbol, "", at, Content::Vector(vector), Back::Written));
+        at += VECTOR;
+    }
+    let regs = SYMBOLS.iter().zip(ARGS.iter().chain([&X8]));
+    for (symbol, &reg) in regs.filter(|(_, reg)| live.regs.contains(**reg)) {
+        fields.push(field(symbol, "", at, Content::Reg(reg), Back::Written));
+        at += 8;
+    }
+    let above = (at + 15) & !15;
     let recorded = |symbol, offset, content| Field {
         in_record: frame_records,
         ..field(symbol, "", offset, content, Back::Written)
@@ -189,7 +201,7 @@ fn direct_frame(args: usize, frame_records: bool) -> FrameLayout {
 
 fn around_args(args: usize) -> FrameLayout {
     const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
-    let FrameLayout { mut fields, records, size, .. } = direct_frame(args.max(2), true);
+    let FrameLayout { mut fields, records, size, .. } = direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI), true);
     fields.retain(|f| !matches!(f.content, Content::Reg(r) if ARGS[args..].contains(&r)));
     let result = |(i, &reg)| field(RESULTS[i], "", 8 * i as i32, Content::Result(reg), Back::Written);
     fields.extend(ABI.rets.iter().enumerate().map(result));
@@ -246,6 +258,7 @@ pub fn target(choices: Choices) -> Target {
         direct_test: DirectTest::BeforeSite,
         direct_jump: None,
         stack_align: 16,
+        resume: 8,
         numbers: vec![
             Number { symbol: "FTRACE_OPS_FUNC", value: 0 },
             Number { symbol: "FTRACE_OPS_DIRECT_CALL", value: 208 },
@@ -253,9 +266,62 @@ pub fn target(choices: Choices) -> Target {
         args_frame: args_frame(call_ops),
         all_frame: all_frame(),
         exit_frame: exit_frame(),
-        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(n, frame_records)).collect(),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         around_fregs: around_fregs(),
+        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
+        tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 0),
         no_frame: FrameLayout::empty(),
     }
+}
+
+/// Where a call has its arguments and its result: AAPCS64, sections 6.8 and 6.9.
+///
+/// # Errors
+/// None: every type of a prototype has its place.
+pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
+    let returned = match &proto.result {
+        None => Returned::Nothing,
+        Some(t) => match in_vectors(t, &mut Places::results(&FACTS, &MACHINE)) {
+            Some(pieces) => Returned::Registers(pieces),
+            None if t.size() > 16 => Returned::Memory,
+            None => Returned::Registers(Places::results(&FACTS, &MACHINE).words(t)),
+        },
+    };
+    let mut places = Places::args(&FACTS, &MACHINE);
+    let args = proto.args.iter().map(|t| argument(t, &mut places)).collect();
+    Ok(Placement { args, returned, stack: places.stack })
+}
+
+/// Stages B and C. A value is in registers as a whole; after the first that is not, none of its kind is.
+fn argument(t: &Type, places: &mut Places) -> Vec<Piece> {
+    if homogeneous(t).is_some() {
+        return in_vectors(t, places).unwrap_or_else(|| {
+            places.skip_vectors(places.vectors());
+            vec![places.slot(0, t.size(), t.align())]
+        });
+    }
+    if t.align() == 16 {
+        // An even register.
+        places.skip_regs((ARGS.len() - places.regs()) % 2);
+    }
+    if places.regs() < t.size().div_ceil(8) as usize {
+        places.skip_regs(places.regs());
+    }
+    places.words(t)
+}
+
+/// The size of the floating-point numbers, one to four and all the same, of which it is made.
+fn homogeneous(t: &Type) -> Option<(u32, usize)> {
+    let members = t.members();
+    let size = members.first()?.1.size;
+    let same = members.iter().all(|(_, m)| m.is_float() && m.size == size);
+    (same && members.len() <= 4).then_some((size, members.len()))
+}
+
+fn in_vectors(t: &Type, places: &mut Places) -> Option<Vec<Piece>> {
+    let (size, count) = homogeneous(t)?;
+    if count > places.vectors() {
+        return None;
+    }
+    (0..count as u32).map(|i| places.vector(i * size, size)).collect()
 }

@@ -22,6 +22,7 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     vector_bytes: 16,
     wide: ("SVE and SME registers", changes_wide),
+    is_vector: changes_wide,
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1, 2, 3],
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],

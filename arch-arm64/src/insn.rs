@@ -46,6 +46,24 @@ pub enum Insn {
         b: Reg,
         at: Off,
     },
+    StrQ {
+        src: u8,
+        at: Off,
+    },
+    StpQ {
+        a: u8,
+        b: u8,
+        at: Off,
+    },
+    LdrQ {
+        dst: u8,
+        at: Off,
+    },
+    LdpQ {
+        a: u8,
+        b: u8,
+        at: Off,
+    },
     LdrReg {
         dst: Reg,
         base: Reg,
@@ -161,6 +179,14 @@ rows! { w names out;
         { let (r, d) = (dst.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [sp, d]) }, Effects::load(dst, at.value);
     Ldp { a, b, at } => write!(w, "ldp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
         { let (a, b, d) = (a.0, b.0, scaled(at.value, 504)? as i32); dynasm!(out ; .arch aarch64 ; ldp X(a), X(b), [sp, d]) }, Effects::load2(a, b, at.value);
+    StrQ { src, at } => write!(w, "str\tq{src}, [sp, #{}]", names.off(at)),
+        { let d = scaled(at.value, 65520)?; dynasm!(out ; .arch aarch64 ; str Q(src), [sp, d]) }, Effects { stores: 2, ..Effects::PLAIN };
+    StpQ { a, b, at } => write!(w, "stp\tq{a}, q{b}, [sp, #{}]", names.off(at)),
+        { let d = scaled(at.value, 1008)? as i32; dynasm!(out ; .arch aarch64 ; stp Q(a), Q(b), [sp, d]) }, Effects { stores: 4, ..Effects::PLAIN };
+    LdrQ { dst, at } => write!(w, "ldr\tq{dst}, [sp, #{}]", names.off(at)),
+        { let d = scaled(at.value, 65520)?; dynasm!(out ; .arch aarch64 ; ldr Q(dst), [sp, d]) }, Effects { loads: 2, ..Effects::PLAIN };
+    LdpQ { a, b, at } => write!(w, "ldp\tq{a}, q{b}, [sp, #{}]", names.off(at)),
+        { let d = scaled(at.value, 1008)? as i32; dynasm!(out ; .arch aarch64 ; ldp Q(a), Q(b), [sp, d]) }, Effects { loads: 4, ..Effects::PLAIN };
     LdrReg { dst, base, at } => write!(w, "ldr\t{}, [{}, #{}]", name(dst), name(base), names.off(at)),
         { let (r, b, d) = (dst.0, base.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b), d]) }, Effects { loads: 1, ..Effects::PLAIN };
     LdurReg { dst, base, at } => write!(w, "ldur\t{}, [{}, #{at}]", name(dst), name(base)),

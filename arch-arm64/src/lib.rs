@@ -19,7 +19,9 @@ use codegen::isa::{CfiEntry, Effects, Isa, Names, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
+use codegen::place::Placement;
 use codegen::plan::{Inner, Step};
+use codegen::proto::Prototype;
 use codegen::spec::{Choices, Kind};
 use codegen::target::{Cie, Facts, Target};
 
@@ -74,6 +76,10 @@ impl Isa for Arm64 {
 
     fn target(choices: Choices) -> Target {
         abi::target(choices)
+    }
+
+    fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
+        abi::place(target, proto)
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {

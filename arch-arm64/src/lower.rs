@@ -18,6 +18,8 @@ const RESUME: Reg = X9;
 const LINK: Reg = X30;
 /// SP of the site on its way to memory.
 const TEMP: Reg = X10;
+/// Free beside it.
+const TEMP2: Reg = X11;
 /// The op, once loaded from the site's literal.
 const OP: Reg = X11;
 /// A direct trampoline: BTI c accepts BR through x16 or x17 only.
@@ -46,10 +48,12 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         Step::Record(n) => record(n as usize, cx),
         Step::Save => save(cx),
         Step::Arg(n, value) => argument(n as usize, value, cx),
+        Step::StackArgs => stack_args(cx),
         Step::Call(callee) => call(callee, cx),
         Step::TakeResult => cx.noted(Insn::Mov { dst: LINK, src: X0 }, "where the function returns to"),
         Step::RestoreSite(way) => restore_site(way, cx),
         Step::Restore => {
+            pairs(vector, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
             let written = |field: &codegen::frame::Field| match (field.content, field.back) {
                 (Content::Reg(reg), Back::Written) if !field.in_record => Some(reg),
                 _ => None,
@@ -102,7 +106,31 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
     cx.insn(Insn::AddSp { dst: X29, imm: cx.record(n, 0) });
 }
 
+/// The vector register in a slot.
+fn vector(field: &codegen::frame::Field) -> Option<u8> {
+    if let Content::Vector(v) = field.content { Some(v) } else { None }
+}
+
+/// They lie above the frame, and are wanted at its bottom.
+fn stack_args(cx: &mut Lower<Insn>) {
+    let words = cx.spec.kind.live().map_or(0, |live| i32::from(live.stack));
+    let mut word = 0;
+    while word < words {
+        let (from, to) = (cx.frame_size(8 * word), Off::bare(8 * word));
+        if word + 1 < words && from.value <= 504 {
+            cx.insn(Insn::Ldp { a: TEMP, b: TEMP2, at: from });
+            cx.insn(Insn::Stp { a: TEMP, b: TEMP2, at: to });
+            word += 2;
+        } else {
+            cx.insn(Insn::Ldr { dst: TEMP, at: from });
+            cx.insn(Insn::Str { src: TEMP, at: to });
+            word += 1;
+        }
+    }
+}
+
 fn save(cx: &mut Lower<Insn>) {
+    pairs(vector, cx, |a, b, at| Insn::StpQ { a, b, at }, |src, at| Insn::StrQ { src, at });
     let site_sp = cx.frame.find(Content::SiteSp);
     // A full save wants TEMP's own value in memory before SP's passes through it.
     let temp_is_free = cx.frame.find(Content::Reg(TEMP)).is_none();
@@ -123,7 +151,7 @@ fn save(cx: &mut Lower<Insn>) {
             Content::ParentIp => Some(parent),
             Content::SiteSp => temp_is_free.then_some(TEMP),
             Content::Direct => Some(XZR),
-            Content::Result(_) | Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => None,
+            Content::Result(_) | Content::Vector(_) | Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => None,
         }
     };
     pairs(saved, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
@@ -134,15 +162,17 @@ fn save(cx: &mut Lower<Insn>) {
 }
 
 /// Emit `two` for neighbouring slots and `one` for the others.
-fn pairs(
-    register: impl Fn(&codegen::frame::Field) -> Option<Reg>,
+fn pairs<R: Copy>(
+    register: impl Fn(&codegen::frame::Field) -> Option<R>,
     cx: &mut Lower<Insn>,
-    two: impl Fn(Reg, Reg, Off) -> Insn,
-    one: impl Fn(Reg, Off) -> Insn,
+    two: impl Fn(R, R, Off) -> Insn,
+    one: impl Fn(R, Off) -> Insn,
 ) {
     let mut i = 0;
     while let Some(field) = cx.frame.fields.get(i) {
-        let next = cx.frame.fields.get(i + 1).filter(|n| n.offset == field.offset + 8);
+        // Slots without a hole between them, and as large as what is in them.
+        let bytes = if vector(field).is_some() { 16 } else { 8 };
+        let next = cx.frame.fields.get(i + 1).filter(|n| n.offset == field.offset + bytes);
         match (register(field), next.and_then(&register)) {
             (Some(a), Some(b)) if field.offset <= 504 => {
                 cx.insn(two(a, b, cx.field(i)));

@@ -1,11 +1,15 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
-use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::proto::{Class, Prototype, Scalar, Type};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
+use crate::emu::MACHINE;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
@@ -188,13 +192,19 @@ fn exit_frame() -> FrameLayout {
     frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
 }
 
-fn direct_frame(args: usize) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip.
+fn direct_frame(live: &Live) -> FrameLayout {
     const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
-    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
-    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ARGS[i]))).collect();
-    fields.push(slot("SITE_T0", args, Content::Pc));
-    fields.push(slot("SITE_RA", args + 1, Content::ParentIp));
-    let size = (8 * (args as i32 + 2) + 15) & !15;
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    let vectors = VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into());
+    let vectors = vectors.map(|(symbol, &v)| (*symbol, Content::Vector(v)));
+    let regs = SYMBOLS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
+    let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg)));
+    let site = [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)];
+    let words = (i32::from(live.stack)..).zip(vectors.chain(regs).chain(site));
+    let fields: Vec<Field> =
+        words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Back::Written)).collect();
+    let size = (8 * (i32::from(live.stack) + fields.len() as i32) + 15) & !15;
     frame("", 0, "FRAME_SIZE", size, fields)
 }
 
@@ -302,13 +312,56 @@ pub fn target(choices: Choices) -> Target {
         direct_test: DirectTest::AfterFree,
         direct_jump: None,
         stack_align: 16,
+        resume: 8,
         numbers: Vec::new(),
         args_frame: args_frame(choices.get(FP_TEST) == 1),
         all_frame: all_frame(),
         exit_frame: exit_frame(),
-        direct_frames: (0..=ARGS.len()).map(direct_frame).collect(),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         around_fregs: around_fregs(choices.get(FP_TEST) == 0),
+        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
+        tailored_frame: |live, _| direct_frame(live),
         no_frame: FrameLayout::empty(),
     }
+}
+
+/// Where a call has its arguments and its result: RISC-V psABI, "Integer Calling Convention" and "Hardware
+/// Floating-point Calling Convention".
+///
+/// # Errors
+/// A `long double`, which is not in a vector register.
+pub fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
+    let double = target.choices.get(FLOAT_ABI) == 1;
+    let long_double = |t: &Type| t.members().iter().any(|(_, m)| m.is_float() && m.size > 8);
+    let every = proto.args.iter().enumerate().map(|(i, t)| (Some(i), t)).chain(proto.result.iter().map(|t| (None, t)));
+    if let Some((which, _)) = every.into_iter().find(|(_, t)| long_double(t)) {
+        return Err(proto.refuse(which, "a long double is passed as two integers; valid: double"));
+    }
+    let mut places = Places::args(&FACTS, &MACHINE);
+    let returned = match &proto.result {
+        None => Returned::Nothing,
+        Some(t) if t.size() > 16 => {
+            places.skip_regs(1);
+            Returned::Memory
+        }
+        // As a first argument is.
+        Some(t) => Returned::Registers(value(t, double, &mut Places::results(&FACTS, &MACHINE))),
+    };
+    let args = proto.args.iter().map(|t| value(t, double, &mut places)).collect();
+    Ok(Placement { args, returned, stack: places.stack })
+}
+
+/// One floating-point number, two, or one with an integer, are in vector registers, if there are enough for all.
+fn value(t: &Type, double: bool, places: &mut Places) -> Vec<Piece> {
+    let members = t.members();
+    let vectors = members.iter().filter(|(_, m)| m.is_float()).count();
+    let integers = members.len() - vectors;
+    let other = members.iter().any(|(_, m)| m.size > 8 || m.class == Class::Pointer);
+    let fits = vectors <= places.vectors() && integers <= places.regs();
+    if !double || vectors == 0 || members.len() > 2 || other || !fits {
+        return places.words(t);
+    }
+    let piece =
+        |(at, m): &(u32, Scalar)| if m.is_float() { places.vector(*at, m.size) } else { places.reg(*at, m.size) };
+    members.iter().filter_map(piece).collect()
 }

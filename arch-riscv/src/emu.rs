@@ -21,6 +21,7 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     vector_bytes: 8,
     wide: ("V registers", changes_wide),
+    is_vector,
     vector_args: &[10, 11, 12, 13, 14, 15, 16, 17],
     vector_rets: &[10, 11],
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
@@ -64,4 +65,10 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
 /// RISC-V V extension, 5: every instruction of it, and none else, begins with a v.
 fn changes_wide(mnemonic: &str, _: &str) -> bool {
     mnemonic.starts_with('v')
+}
+
+/// Every instruction of F and D names one of its registers.
+fn is_vector(mnemonic: &str, operands: &str) -> bool {
+    let mut names = operands.split(|c: char| !c.is_ascii_alphanumeric());
+    changes_wide(mnemonic, operands) || names.any(|name| VECTORS.iter().any(|v| v.name == name))
 }

@@ -30,6 +30,8 @@ use crate::reloc;
 pub enum Insn {
     Sd { src: Reg, at: Off },
     Ld { dst: Reg, at: Off },
+    Fsd { src: u8, at: Off },
+    Fld { dst: u8, at: Off },
     Mv { dst: Reg, src: Reg },
     Addi { dst: Reg, src: Reg, imm: Off },
     AuipcHi { dst: Reg, sym: Sym },
@@ -81,6 +83,14 @@ rows! { w names out rvc;
         { let (r, d) = (dst.0, simm12(at.value)?);
           if rvc && sp_slot(d) && dst != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ldsp X(r), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [sp, d]) } }, Effects::load(dst, at.value);
+    Fsd { src, at } => write!(w, "fsd\t{}, {}(sp)", float(src), names.off(at)),
+        { let d = simm12(at.value)?;
+          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fsdsp F(src), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fsd F(src), [sp, d]) } }, Effects { stores: 1, ..Effects::PLAIN };
+    Fld { dst, at } => write!(w, "fld\t{}, {}(sp)", float(dst), names.off(at)),
+        { let d = simm12(at.value)?;
+          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fldsp F(dst), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fld F(dst), [sp, d]) } }, Effects { loads: 1, ..Effects::PLAIN };
     Mv { dst, src } => write!(w, "mv\t{}, {}", name(dst), name(src)),
         { let (d, s) = (dst.0, src.0);
           if rvc && dst != ZERO && src != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s)) }
@@ -117,6 +127,10 @@ rows! { w names out rvc;
 
 fn name(reg: Reg) -> &'static str {
     TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
+}
+
+fn float(vector: u8) -> &'static str {
+    VECTORS.get(vector as usize).map_or("?", |r| r.name)
 }
 
 fn mv_sp(dst: Reg, src: Reg) -> SpEffect {

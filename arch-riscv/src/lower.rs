@@ -43,6 +43,13 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         }
         Step::Save => save(cx),
         Step::Arg(n, value) => argument(n as usize, value, cx),
+        Step::StackArgs => {
+            // They lie above the frame, and are wanted at its bottom.
+            for word in 0..cx.spec.kind.live().map_or(0, |live| i32::from(live.stack)) {
+                cx.insn(Insn::Ld { dst: TEMP, at: cx.frame_size(8 * word) });
+                cx.insn(Insn::Sd { src: TEMP, at: Off::bare(8 * word) });
+            }
+        }
         Step::Call(callee) => {
             let (name, note) = match callee {
                 Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 8 bytes are patched at run time"),
@@ -76,8 +83,10 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         Step::Restore => {
             for i in 0..cx.frame.fields.len() {
                 let field = cx.frame.fields[i];
-                if let (Content::Reg(dst), Back::Written) = (field.content, field.back) {
-                    cx.insn(Insn::Ld { dst, at: cx.field(i) });
+                match (field.content, field.back) {
+                    (Content::Reg(dst), Back::Written) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
+                    (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
+                    _ => {}
                 }
             }
         }
@@ -120,6 +129,10 @@ fn save(cx: &mut Lower<Insn>) {
         let at = cx.field(i);
         let (src, note) = match cx.frame.fields[i].content {
             Content::Reg(reg) => (reg, ""),
+            Content::Vector(src) => {
+                cx.insn(Insn::Fsd { src, at });
+                continue;
+            }
             Content::Pc => {
                 if cx.spec.kind.jumped_to() {
                     load_body(cx);

@@ -1,11 +1,15 @@
 //! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
 
 use codegen::abi::{Abi, Loc, RegSet, Site};
+use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
-use codegen::spec::{Choices, Kind, OptionInfo, Regs};
+use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::proto::{Prototype, Type};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
+use crate::emu::MACHINE;
 use crate::regs::*;
 
 /// System V x86-64 psABI, section 3.2.
@@ -181,14 +185,27 @@ fn exit_frame(realign: bool) -> FrameLayout {
     frame(fields, Vec::new(), PT_REGS + 8)
 }
 
-fn direct_frame(args: usize) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers, and the record that rbp completes.
+fn direct_frame(live: &Live) -> FrameLayout {
     const SYMBOLS: [&str; 6] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5"];
-    let argument = |i: usize| field(SYMBOLS[i], "", 8 * i as i32, Content::Reg(ABI.args[i]), Back::Written);
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    let mut at = 8 * i32::from(live.stack);
+    let mut fields = Vec::new();
+    let mut slot = |symbol, content, bytes| {
+        fields.push(field(symbol, "", at, content, Back::Written));
+        at += bytes;
+    };
+    for (symbol, &vector) in VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+        slot(symbol, Content::Vector(vector), VECTOR);
+    }
+    for (symbol, &reg) in SYMBOLS.iter().zip(ABI.args).filter(|(_, reg)| live.regs.contains(**reg)) {
+        slot(symbol, Content::Reg(reg), 8);
+    }
     FrameLayout {
-        size: 8 * args as i32 + 8,
+        size: at + 8,
         size_symbol: "FRAME_SIZE",
-        fields: (0..args).map(argument).collect(),
-        records: vec![Record { symbol: "RECORD", offset: 8 * args as i32, ret: Content::Pc }],
+        fields,
+        records: vec![Record { symbol: "RECORD", offset: at, ret: Content::Pc }],
         pushed: true,
         ..FrameLayout::empty()
     }
@@ -235,6 +252,9 @@ fn around_fregs() -> FrameLayout {
     around_frame("struct pt_regs", PT_REGS, PT_REGS, fields)
 }
 
+/// Bytes of a vector register.
+pub const VECTOR: i32 = MACHINE.vector_bytes as i32;
+
 /// Resolve the options.
 pub fn target(choices: Choices) -> Target {
     let frame_pointer = choices.get(UNWINDER) == 1;
@@ -257,13 +277,71 @@ pub fn target(choices: Choices) -> Target {
         direct_test: DirectTest::BeforeRestore,
         direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },
+        resume: if choices.get(ENDBR) == 0 { 9 } else { 5 },
         numbers: Vec::new(),
         args_frame: entry_frame(Regs::Args, frame_pointer, restores_flags, jump),
         all_frame: entry_frame(Regs::All, frame_pointer, restores_flags, jump),
         exit_frame: exit_frame(align16),
-        direct_frames: (0..=ABI.args.len()).map(direct_frame).collect(),
         around_frames: (0..=ABI.args.len()).map(around_args).collect(),
         around_fregs: around_fregs(),
+        direct_frames: (0..=ABI.args.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
+        tailored_frame: |live, _| direct_frame(live),
         no_frame: FrameLayout::empty(),
     }
+}
+
+/// Where a call has its arguments and its result: psABI, section 3.2.3.
+///
+/// # Errors
+/// A `long double`, which is not in a vector register.
+pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
+    let mut places = Places::args(&FACTS, &MACHINE);
+    let returned = match &proto.result {
+        None => Returned::Nothing,
+        Some(t) if t.size() > 16 => {
+            places.skip_regs(1);
+            Returned::Memory
+        }
+        Some(t) => {
+            let classes = classes(t).ok_or_else(|| proto.refuse(None, LONG_DOUBLE))?;
+            Returned::Registers(in_registers(t, &classes, &mut Places::results(&FACTS, &MACHINE)).unwrap_or_default())
+        }
+    };
+    let mut args = Vec::with_capacity(proto.args.len());
+    for (i, t) in proto.args.iter().enumerate() {
+        let classes = classes(t).ok_or_else(|| proto.refuse(Some(i), LONG_DOUBLE))?;
+        let pieces = in_registers(t, &classes, &mut places);
+        args.push(pieces.unwrap_or_else(|| vec![places.slot(0, t.size(), t.align())]));
+    }
+    Ok(Placement { args, returned, stack: places.stack })
+}
+
+const LONG_DOUBLE: &str = "a long double is passed in memory and returned by the x87; valid: double";
+
+/// For each eight bytes, whether a vector register carries them: if nothing but floating-point numbers is in them.
+fn classes(t: &Type) -> Option<Vec<bool>> {
+    let members = t.members();
+    if members.iter().any(|(_, m)| m.is_float() && m.size > 8) {
+        return None;
+    }
+    let vector = |word: u32| {
+        let mut inside = members.iter().filter(|(at, m)| *at < word + 8 && at + m.size > word).peekable();
+        inside.peek().is_some() && inside.all(|(_, m)| m.is_float())
+    };
+    Some((0..t.size()).step_by(8).map(vector).collect())
+}
+
+/// A value is in registers as a whole or not at all.
+fn in_registers(t: &Type, classes: &[bool], places: &mut Places) -> Option<Vec<Piece>> {
+    let vectors = classes.iter().filter(|vector| **vector).count();
+    if vectors > places.vectors() || classes.len() - vectors > places.regs() {
+        return None;
+    }
+    let words = (0..t.size()).step_by(8).zip(classes);
+    words
+        .map(|(offset, vector)| {
+            let size = (t.size() - offset).min(8);
+            if *vector { places.vector(offset, size) } else { places.reg(offset, size) }
+        })
+        .collect()
 }

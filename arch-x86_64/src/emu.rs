@@ -26,6 +26,7 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     vector_bytes: 16,
     wide: ("ymm, zmm and mask registers", changes_wide),
+    is_vector,
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1],
     vector_callee_saved: &[],
@@ -58,4 +59,9 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
 /// Intel SDM volume 1, 14.8: what has no VEX or EVEX prefix leaves the bits above 128 as they are. XRSTOR loads them.
 fn changes_wide(mnemonic: &str, _: &str) -> bool {
     ["v", "k", "xrstor"].iter().any(|start| mnemonic.starts_with(start))
+}
+
+/// All of SSE and AVX names a register; the x87 and the instructions that store or load all state have an f or an x.
+fn is_vector(mnemonic: &str, operands: &str) -> bool {
+    operands.contains("mm") || ["f", "xsave", "xrstor", "emms"].iter().any(|start| mnemonic.starts_with(start))
 }

@@ -34,30 +34,92 @@ pub enum Insn {
     Popfq,
     Ret,
     Int3,
-    Push { reg: Reg },
-    Pop { reg: Reg },
-    Mov { dst: Reg, src: Reg },
-    Store { src: Reg, at: Off },
-    StoreImm { imm: i32, at: Off },
-    Load { dst: Reg, at: Off },
-    LoadSym { dst: Reg, sym: Sym },
-    Lea { dst: Reg, at: Off },
-    LeaSpFromBp { at: Off },
-    SubSp { imm: Off },
-    AddSp { imm: Off },
-    AndSp { imm: i8 },
-    SubDi { imm: i8 },
+    Push {
+        reg: Reg,
+    },
+    Pop {
+        reg: Reg,
+    },
+    /// Push the word so far above rbp.
+    PushBp {
+        at: i32,
+    },
+    /// `movups`: the stack need not be aligned.
+    StoreVector {
+        src: u8,
+        at: Off,
+    },
+    LoadVector {
+        dst: u8,
+        at: Off,
+    },
+    Mov {
+        dst: Reg,
+        src: Reg,
+    },
+    Store {
+        src: Reg,
+        at: Off,
+    },
+    StoreImm {
+        imm: i32,
+        at: Off,
+    },
+    Load {
+        dst: Reg,
+        at: Off,
+    },
+    LoadSym {
+        dst: Reg,
+        sym: Sym,
+    },
+    Lea {
+        dst: Reg,
+        at: Off,
+    },
+    LeaSpFromBp {
+        at: Off,
+    },
+    SubSp {
+        imm: Off,
+    },
+    AddSp {
+        imm: Off,
+    },
+    AndSp {
+        imm: i8,
+    },
+    SubDi {
+        imm: i8,
+    },
     TestAx,
-    Jnz { to: Local },
+    Jnz {
+        to: Local,
+    },
     JmpR11,
-    LeaBody { sym: Sym },
-    Call { sym: Sym },
-    CallLocal { to: Local },
+    LeaBody {
+        dst: Reg,
+        sym: Sym,
+    },
+    Call {
+        sym: Sym,
+    },
+    CallLocal {
+        to: Local,
+    },
     // What only a faulty trampoline has: see `mutate.rs`.
     Endbr32,
-    Store32 { src: Reg, at: Off },
-    LeaSym { dst: Reg, sym: Sym },
-    Jz { to: Local },
+    Store32 {
+        src: Reg,
+        at: Off,
+    },
+    LeaSym {
+        dst: Reg,
+        sym: Sym,
+    },
+    Jz {
+        to: Local,
+    },
 }
 
 /// One dynasm row for each of the sixteen registers.
@@ -161,6 +223,12 @@ rows! { w names out;
         { each!(reg, out, |r| push) }, Effects { sp: SpEffect::Move(-8), ..Effects::store(reg, 0) };
     Pop { reg } => write!(w, "pop\t%{}", name(reg)),
         { each!(reg, out, |r| pop) }, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) };
+    PushBp { at } => write!(w, "push\t{at}(%rbp)"),
+        { push_bp(out, at) }, Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::PLAIN };
+    StoreVector { src, at } => write!(w, "movups\t%xmm{src}, {}(%rsp)", names.off(at)),
+        { movups(out, 0x11, src, at.value)? }, Effects { stores: 2, ..Effects::PLAIN };
+    LoadVector { dst, at } => write!(w, "movups\t{}(%rsp), %xmm{dst}", names.off(at)),
+        { movups(out, 0x10, dst, at.value)? }, Effects { loads: 2, ..Effects::PLAIN };
     Mov { dst, src } => write!(w, "mov\t%{}, %{}", name(src), name(dst)),
         { each!(dst, out, |r| mov src) }, Effects { sp: mov_sp(dst, src), ..Effects::copy(dst, src) };
     Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.off(at)),
@@ -187,8 +255,8 @@ rows! { w names out;
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
-    LeaBody { sym } => write!(w, "lea\t{}(%rip), %rdi", names.sym(sym)),
-        { dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8d, 0x3d, 0, 0, 0, 0]); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
+    LeaBody { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
+        { lea_body(out, dst)?; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
     JmpR11 => w.write_str("jmp\t*%r11"),
         { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave);
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
@@ -211,6 +279,28 @@ rows! { w names out;
 pub const REL8: u32 = u32::MAX;
 /// A local 32-bit displacement; never leaves the assembler.
 pub const REL32: u32 = u32::MAX - 1;
+
+fn push_bp(out: &mut CodeBuf, at: i32) {
+    match i8::try_from(at) {
+        Ok(at) => dynasm!(out ; .arch x64 ; push QWORD [BYTE rbp + at]),
+        Err(_) => dynasm!(out ; .arch x64 ; push QWORD [DWORD rbp + at]),
+    }
+}
+
+/// Those of the first eight, which need no prefix; dynasm's run-time registers would have one.
+fn movups(out: &mut CodeBuf, opcode: u8, vector: u8, at: i32) -> Result<()> {
+    if vector > 7 {
+        return Err(Error::new(format!("movups of %xmm{vector}; valid: %xmm0 to %xmm7")));
+    }
+    let (form, disp) = match i8::try_from(at) {
+        Ok(0) => (0x04, &[][..]),
+        Ok(at) => (0x44, &at.to_le_bytes()[..]),
+        Err(_) => (0x84, &at.to_le_bytes()[..]),
+    };
+    out.bytes.extend_from_slice(&[0x0f, opcode, form | vector << 3, 0x24]);
+    out.bytes.extend_from_slice(disp);
+    Ok(())
+}
 
 enum Arithmetic {
     Add,
@@ -256,6 +346,15 @@ fn arithmetic_sp(out: &mut CodeBuf, imm: i32, what: Arithmetic) {
         (Arithmetic::Sub, Ok(imm)) => dynasm!(out ; .arch x64 ; sub rsp, BYTE imm),
         (Arithmetic::Sub, Err(_)) => dynasm!(out ; .arch x64 ; sub rsp, DWORD imm),
     }
+}
+
+fn lea_body(out: &mut CodeBuf, dst: Reg) -> Result<()> {
+    match dst {
+        RDI => dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8d, 0x3d, 0, 0, 0, 0]),
+        R11 => dynasm!(out ; .arch x64 ; .bytes [0x4c, 0x8d, 0x1d, 0, 0, 0, 0]),
+        _ => return Err(Error::new(format!("lea sym(%rip), %{}: only %rdi and %r11 have a row", name(dst)))),
+    }
+    Ok(())
 }
 
 fn load_sym(out: &mut CodeBuf, dst: Reg) -> Result<()> {

@@ -6,7 +6,7 @@ use codegen::listing::{Local, Lower, Name, Off};
 use codegen::plan::{Callee, Inner, Step, Value, Way};
 use codegen::spec::Kind;
 
-use crate::abi::{ABI, SITE};
+use crate::abi::{ABI, SITE, VECTOR};
 use crate::insn::Insn;
 use crate::regs::*;
 
@@ -15,6 +15,8 @@ use crate::regs::*;
 const PC: Reg = RDI;
 const PARENT: Reg = RSI;
 const TEMP: Reg = RCX;
+/// pc on its way to a record, where the callback's arguments are those of the traced function.
+const BODY: Reg = R11;
 /// Free after the callback until it is restored, which is last.
 const AFTER: Reg = RAX;
 
@@ -54,6 +56,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             Some(Off { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Off::bare(-value) }),
             Some(Off { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Off { value: -value, name } }),
         },
+        Step::StackArgs => stack_args(cx),
         Step::Call(callee) => {
             let (name, note) = match callee {
                 Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 5 bytes are patched at run time"),
@@ -106,11 +109,16 @@ fn parent_slot(cx: &Lower<Insn>) -> Off {
     pushed(if cx.spec.kind.jumped_to() { 0 } else { SITE.pushed }, cx)
 }
 
+/// The register that pc passes through.
+fn pc(cx: &Lower<Insn>) -> Reg {
+    if cx.spec.kind.jumped_to() && cx.frame.c_struct.is_empty() { BODY } else { PC }
+}
+
 /// The address that a site's call would have pushed. Nothing is done if it was loaded before.
 fn load_body(cx: &mut Lower<Insn>) {
     if !cx.pc_loaded {
-        let sym = cx.body();
-        cx.noted(Insn::LeaBody { sym }, "pc");
+        let (dst, sym) = (pc(cx), cx.body());
+        cx.noted(Insn::LeaBody { dst, sym }, "pc");
         cx.pc_loaded = true;
     }
 }
@@ -135,7 +143,7 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
     }
     let (source, note) = match cx.frame.records[n].ret {
         Content::ParentIp => (PARENT, "parent_ip"),
-        _ => (PC, "pc"),
+        _ => (pc(cx), "pc"),
     };
     // Where the caller's call pushed it, the record needs no copy of it.
     let copied = cx.frame.records[n].offset + 8 != cx.frame.size;
@@ -158,6 +166,17 @@ fn save(cx: &mut Lower<Insn>) {
                 cx.depth += 8;
             }
         }
+        let Dropped { stack_args, vectors } = dropped(cx);
+        if vectors > 0 {
+            cx.insn(Insn::SubSp { imm: Off::bare(vectors) });
+            cx.depth += vectors;
+        }
+        for i in 0..cx.frame.fields.len() {
+            if let Content::Vector(src) = cx.frame.fields[i].content {
+                let at = cx.field(i);
+                cx.insn(Insn::StoreVector { src, at: Off { value: at.value - stack_args, ..at } });
+            }
+        }
         return;
     }
     // Registers first: the others pass through registers that must be safe by then.
@@ -169,7 +188,7 @@ fn save(cx: &mut Lower<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         match cx.frame.fields[i].content {
-            Content::Reg(_) | Content::Result(_) | Content::ParentIp | Content::Unfilled => {}
+            Content::Reg(_) | Content::Result(_) | Content::Vector(_) | Content::ParentIp | Content::Unfilled => {}
             Content::Direct => cx.noted(Insn::StoreImm { imm: 0, at }, "no direct trampoline yet"),
             Content::Const(imm) => cx.insn(Insn::StoreImm { imm, at }),
             Content::Pc => {
@@ -190,6 +209,29 @@ fn save(cx: &mut Lower<Insn>) {
             }
         }
     }
+}
+
+/// Bytes of a pushed frame that no pop gives back.
+struct Dropped {
+    stack_args: i32,
+    vectors: i32,
+}
+
+fn dropped(cx: &Lower<Insn>) -> Dropped {
+    let live = cx.spec.kind.live().unwrap_or_default();
+    Dropped { stack_args: 8 * i32::from(live.stack), vectors: VECTOR * i32::from(live.saved_vectors()) }
+}
+
+/// The last one first. Above rbp are its own word, pc and parent_ip, then the function's arguments.
+fn stack_args(cx: &mut Lower<Insn>) {
+    let words = dropped(cx).stack_args / 8;
+    if cx.target.realign.is_some() && words % 2 != 0 {
+        cx.insn(Insn::SubSp { imm: Off::bare(8) });
+    }
+    for word in (0..words).rev() {
+        cx.insn(Insn::PushBp { at: 24 + 8 * word });
+    }
+    cx.depth += 8 * words;
 }
 
 fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
@@ -262,6 +304,17 @@ fn restore_site(way: Way, cx: &mut Lower<Insn>) {
 }
 
 fn restore(cx: &mut Lower<Insn>) {
+    if cx.frame.pushed {
+        for i in 0..cx.frame.fields.len() {
+            if let Content::Vector(dst) = cx.frame.fields[i].content {
+                cx.insn(Insn::LoadVector { dst, at: cx.field(i) });
+            }
+        }
+        let Dropped { stack_args, vectors } = dropped(cx);
+        if stack_args + vectors > 0 {
+            cx.insn(Insn::AddSp { imm: Off::bare(stack_args + vectors) });
+        }
+    }
     for i in 0..cx.frame.fields.len() {
         let field = cx.frame.fields[i];
         if let (Content::Reg(dst), Back::Written) = (field.content, field.back) {

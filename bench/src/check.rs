@@ -76,7 +76,7 @@ fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String
 /// A direct-call trampoline, assembled by GNU as.
 fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
     let target = backend.target(Choices::default());
-    let spec = Spec::direct("my_tramp", Direct { args: 2, ip: false }, "direct_func");
+    let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let listing = backend.text(&spec, &target).map_err(|e| e.to_string())?;
     let text = templates::asm(&[listing], &target, "t").map_err(|e| e.to_string())?;
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;

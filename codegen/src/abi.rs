@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Reg(pub u8);
 
 /// A set of general registers of one architecture.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RegSet(u64);
 
 impl RegSet {
@@ -128,6 +128,11 @@ impl Abi {
     /// The result address where it is not an argument register: a direct-call trampoline keeps it for every function.
     pub fn hidden_for_direct(&self) -> RegSet {
         RegSet::of(&[self.sret]).minus(RegSet::of(self.args))
+    }
+
+    /// Bytes of the return address that a call pushes; 0 where it has a register.
+    pub fn return_bytes(&self) -> u64 {
+        if self.link.is_none() { 8 } else { 0 }
     }
 
     /// The names of the registers of `set`, joined by blanks.

@@ -8,7 +8,7 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
-use crate::spec::{Around, Form, Kind, Regs, Spec};
+use crate::spec::{Around, Form, Kind, Live, Regs, Spec};
 use crate::target::{Facts, Target};
 
 /// What a paired trampoline is built around.
@@ -77,10 +77,9 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
         Kind::Entry(Regs::All) => all.minus(site.lost),
         Kind::Return => c_rules.union(RegSet::of(abi.exit_rets)),
         Kind::Direct(d) => {
-            let args = &abi.args[..usize::from(d.args).min(abi.args.len())];
-            c_rules.union(RegSet::of(args)).union(abi.hidden_for_direct())
+            let live = d.live.unwrap_or_else(|| Live::first(d.args.into(), abi));
+            c_rules.union(live.regs)
         }
-        // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
         Kind::Around(around) => {
             let args = match around.form {
                 Form::Fregs => RegSet::of(abi.args).union(abi.hidden),
@@ -89,7 +88,7 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
                     RegSet::of(args).union(abi.hidden_for_direct())
                 }
             };
-            c_rules.union(args).minus(RegSet::of(&[abi.fp]))
+            c_rules.union(args)
         }
         Kind::Stub | Kind::StubGraph => all,
         Kind::StubDirect => all.minus(site.scratch),
@@ -98,7 +97,11 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
         Kind::Stub | Kind::StubGraph => Vec::new(),
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
     };
-    let open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
+    let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
+    if kind.jumped_to() {
+        // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
+        open = open.union(RegSet::of(&[abi.fp]));
+    }
     let kept = kept.minus(open);
     (kept, all.minus(kept).minus(open))
 }
@@ -109,7 +112,7 @@ impl Contract {
     /// # Errors
     /// More arguments than the architecture has registers.
     pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
-        let frame = target.frame(spec.kind)?.clone();
+        let frame = target.frame(spec.kind)?.into_owned();
         let (kept, clobbered) = promised(spec.kind, target.facts);
         let callee = match spec.kind {
             Kind::Entry(_) => "ftrace_stub".to_owned(),
@@ -238,14 +241,27 @@ impl Contract {
             }
             Kind::Direct(d) => {
                 text.push(facts.site_text.to_owned());
-                let args = match (d.ip, d.args) {
-                    (false, 0) => "without arguments".to_owned(),
-                    (false, n) => format!("with the traced function's first {n} argument registers"),
-                    (true, 0) => "with the traced function's ip".to_owned(),
-                    (true, n) => format!("with the traced function's ip, then its first {n} argument registers"),
+                let args = match (d.live, d.ip, d.args) {
+                    (Some(_), ..) => "as the traced function was called".to_owned(),
+                    (None, false, 0) => "without arguments".to_owned(),
+                    (None, false, n) => format!("with the traced function's first {n} argument registers"),
+                    (None, true, 0) => "with the traced function's ip".to_owned(),
+                    (None, true, n) => format!("with the traced function's ip, then its first {n} argument registers"),
                 };
                 text.push(format!("Calls {} {args}.", self.callee));
-                text.push("It must use general registers only; its result is ignored.".into());
+                text.push(match d.live {
+                    Some(Live { stack: n @ 1.., .. }) => {
+                        format!("Its {n} words of stack arguments are a copy. Its result is ignored.")
+                    }
+                    Some(_) => "Its result is ignored.".into(),
+                    None => "It must use general registers only; its result is ignored.".into(),
+                });
+                if let Some(live @ Live { vectors: 1.., .. }) = d.live {
+                    text.push(match live.saved_vectors() {
+                        0 => "It must use general registers only: vector arguments are not saved.".to_owned(),
+                        n => format!("Vector argument registers are kept: {n}."),
+                    });
+                }
             }
         }
         if self.traced.is_some() {
@@ -284,6 +300,7 @@ fn words(content: Content, abi: &Abi) -> String {
     match content {
         Content::Reg(r) => abi.name(r).to_owned(),
         Content::Result(r) => format!("{}, once the function has returned", abi.name(r)),
+        Content::Vector(_) => "vector argument register".into(),
         Content::Pc => "address where the traced function goes on".into(),
         Content::ParentIp => "return address of the traced function".into(),
         Content::SiteSp => "sp at the site".into(),

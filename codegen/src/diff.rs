@@ -91,7 +91,8 @@ impl Side<'_> {
                 self.slots(frame.fields.iter().filter(saved), names, out);
             }
             Step::Restore => {
-                let loaded = |f: &&Field| matches!(f.content, Content::Reg(_)) && f.back == Back::Written;
+                let loaded =
+                    |f: &&Field| matches!(f.content, Content::Reg(_) | Content::Vector(_)) && f.back == Back::Written;
                 self.slots(frame.fields.iter().filter(loaded), names, out);
             }
             Step::LoadBody => out.push("pc = behind the site".into()),
@@ -108,6 +109,7 @@ impl Side<'_> {
                     out.push(format!("label {}", inner.symbol(&contract.name, contract.kind).concat()));
                 }
             }
+            Step::StackArgs => out.push("the function's stack arguments once more".into()),
             Step::Call(callee) => out.push(match callee {
                 Callee::Patchable => format!("patchable call of {}", contract.callee),
                 Callee::OpFunc => "call of op->func".into(),
@@ -162,6 +164,7 @@ impl Side<'_> {
             Content::Result(_) => "result".into(),
             Content::Pc => "pc".into(),
             Content::ParentIp => "parent_ip".into(),
+            Content::Vector(_) => "vector argument register".into(),
             Content::SiteSp => "sp at the site".into(),
             Content::ExitSp => "sp at the return".into(),
             Content::Flags => "flags".into(),

@@ -12,6 +12,8 @@ pub enum Content {
     Reg(Reg),
     /// A result register, once the traced function has returned.
     Result(Reg),
+    /// A vector argument register of the traced function: an index into the machine's table.
+    Vector(u8),
     /// The address at which the traced function goes on.
     Pc,
     /// The return address of the traced function.

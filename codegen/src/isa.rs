@@ -12,7 +12,9 @@ use crate::frame::FrameLayout;
 use crate::listing::{Listing, Local, Lower, Name, Off, Referred, Sym};
 use crate::machine::Machine;
 use crate::mutate::{Faults, Mutant};
+use crate::place::Placement;
 use crate::plan::{Plan, Step};
+use crate::proto::Prototype;
 use crate::spec::{Choices, Kind, Spec};
 use crate::target::{Facts, Number, Target};
 use crate::text::TextListing;
@@ -239,6 +241,14 @@ pub trait Isa: Sync + 'static {
     /// Resolve options into a target.
     fn target(choices: Choices) -> Target;
 
+    /// Where a call of this function has its arguments, and where its result is.
+    ///
+    /// # Errors
+    /// A type that is passed in a way that is not known here.
+    fn place(_target: &Target, proto: &Prototype) -> Result<Placement> {
+        Err(proto.refuse(None, &format!("calling conventions of {} are not known", Self::FACTS.name)))
+    }
+
     /// How unwinding starts at this kind of trampoline.
     fn cfi_entry(kind: Kind) -> CfiEntry;
 
@@ -336,6 +346,11 @@ pub trait Backend: Sync {
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
     fn target(&self, choices: Choices) -> Target;
+    /// See [`Isa::place`].
+    ///
+    /// # Errors
+    /// As there.
+    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement>;
     /// Generate trampolines, one after the other, into one assembly.
     ///
     /// # Errors
@@ -404,7 +419,7 @@ pub(crate) fn generate<'a, I: Isa>(
     listing.lines.clear();
     listing.symbols.clear();
     let frame = target.frame(spec.kind)?;
-    let mut cx = Lower { target, spec, frame, listing, depth: 0, anchor: None, pc_loaded: false };
+    let mut cx = Lower { target, spec, frame: &frame, listing, depth: 0, anchor: None, pc_loaded: false };
     for &step in &plan.steps {
         match step {
             Step::Block(role, heading) => cx.listing.lines.push(crate::listing::Line::Block(role, heading)),
@@ -447,6 +462,10 @@ impl<I: Isa> Backend for I {
 
     fn target(&self, choices: Choices) -> Target {
         I::target(choices)
+    }
+
+    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement> {
+        I::place(target, proto)
     }
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {

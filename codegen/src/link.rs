@@ -65,6 +65,8 @@ pub struct Options {
     pub patch: Vec<(String, String)>,
     /// Call slots that call something else than they were assembled with: (label of the slot, function).
     pub calls: Vec<(String, String)>,
+    /// Symbols that no input defines, with their addresses.
+    pub define: Vec<(String, u64)>,
     /// The first so many inputs come before the others: what both define is theirs.
     pub first: usize,
     /// For objects that are judged as they are, not built into anything: undefined symbols name functions with these
@@ -74,7 +76,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { base: 0x40_0000, patch: Vec::new(), calls: Vec::new(), first: 0, stub: None }
+        Options { base: 0x40_0000, patch: Vec::new(), calls: Vec::new(), define: Vec::new(), first: 0, stub: None }
     }
 }
 
@@ -197,6 +199,9 @@ pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Resul
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options.base)?;
     let (mut symbols, mut globals) = define(&objects, options.first)?;
+    for (name, address) in &options.define {
+        globals.entry(name).or_insert(Global { object: 0, address: *address, weak: false });
+    }
     if let Some(stub) = options.stub {
         let missing = undefined(&objects, &globals)?;
         add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;

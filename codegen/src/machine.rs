@@ -69,6 +69,8 @@ pub struct Machine {
     /// Vector state that the engine does not have; and whether an instruction may change it, by its mnemonic and operands
     /// as Capstone has them.
     pub wide: (&'static str, fn(&str, &str) -> bool),
+    /// Whether an instruction may read or change vector or floating-point registers, by its mnemonic and operands.
+    pub is_vector: fn(&str, &str) -> bool,
     /// Indices of the vector registers that carry arguments.
     pub vector_args: &'static [u8],
     /// Indices of the vector registers that carry results.

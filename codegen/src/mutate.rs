@@ -405,15 +405,11 @@ fn code<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Res
 
 /// All mutants of a trampoline: edits that can be encoded, each with code that none before it has.
 pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
+    let frame = target.frame(spec.kind)?;
     let (mut plan, mut listing) = (Plan::default(), Listing::default());
     generate::<I>(spec, target, &mut plan, &mut listing)?;
     let contract = Contract::of(spec, target)?;
-    let names = Names {
-        frame: target.frame(spec.kind)?,
-        numbers: &target.numbers,
-        symbols: &listing.symbols,
-        function: spec.name,
-    };
+    let names = Names { frame: &frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
     let offsets = offsets::<I>(&listing, target)?;
     let text = |insn: I::Insn| {
         let mut text = String::new();

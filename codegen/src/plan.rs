@@ -4,8 +4,8 @@
 //! earlier or later ([`DirectTest`]).
 
 use crate::error::Result;
-use crate::frame::Content;
-use crate::spec::{Around, Form, Kind, Regs, Spec};
+use crate::frame::{Content, FrameLayout};
+use crate::spec::{Around, Direct, Form, Kind, Regs, Spec};
 use crate::target::{DirectTest, Target};
 
 /// What a step is for. `diff` compares plans role by role.
@@ -179,6 +179,8 @@ pub enum Step {
     Unalign,
     /// A label that the kernel knows.
     Inner(Inner),
+    /// Copy the traced function's stack arguments to where the callee looks for its own.
+    StackArgs,
     /// Call it.
     Call(Callee),
     /// Take the address to resume at from the exit handler.
@@ -215,13 +217,13 @@ impl Plan {
     /// More arguments than the architecture has registers.
     pub fn make(&mut self, spec: &Spec, target: &Target) -> Result<()> {
         self.steps.clear();
-        target.frame(spec.kind)?;
+        let frame = target.frame(spec.kind)?;
         match spec.kind {
             Kind::Stub | Kind::StubGraph => self.stub(target, Way::Caller),
             Kind::StubDirect => self.stub(target, Way::Function),
             Kind::Entry(regs) => self.entry(regs, target),
             Kind::Return => self.exit(target),
-            Kind::Direct(direct) => self.direct(direct, target),
+            Kind::Direct(direct) => self.direct(direct, &frame, target),
             Kind::Around(around) => self.around(around, target),
         }
         Ok(())
@@ -347,8 +349,7 @@ impl Plan {
         self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Parent)]);
     }
 
-    fn direct(&mut self, direct: crate::spec::Direct, target: &Target) {
-        let frame = &target.direct_frames[direct.args as usize];
+    fn direct(&mut self, direct: Direct, frame: &FrameLayout, target: &Target) {
         self.landing_pad(target);
         self.push(&[Step::Block(Role::Frame, "")]);
         self.push(&[Step::Alloc]);
@@ -361,7 +362,7 @@ impl Plan {
             }
             self.push(&[Step::Arg(0, Value::Ip)]);
         }
-        self.call(target, Callee::Named);
+        self.call_with(target, Callee::Named, direct.live.is_some_and(|live| live.stack > 0));
         self.push(&[Step::Block(Role::Restores, ""), Step::Restore]);
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
         self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
@@ -398,10 +399,17 @@ impl Plan {
     }
 
     fn call(&mut self, target: &Target, callee: Callee) {
+        self.call_with(target, callee, false);
+    }
+
+    fn call_with(&mut self, target: &Target, callee: Callee, stack_args: bool) {
         let realign = target.realign.is_some();
         self.push(&[Step::Block(Role::Call, "")]);
         if realign {
             self.push(&[Step::Realign]);
+        }
+        if stack_args {
+            self.push(&[Step::StackArgs]);
         }
         if callee == Callee::Patchable {
             self.push(&[Step::Inner(Inner::Call)]);

@@ -1,5 +1,6 @@
 //! What is asked for: a trampoline, and the choices under which it is generated.
 
+use crate::abi::{Abi, RegSet};
 use crate::error::{Error, Result};
 
 /// The kinds of trampoline. Kernel 6.12 is the source of each kind's contract.
@@ -32,12 +33,41 @@ pub enum Regs {
 }
 
 /// What a direct-call trampoline passes on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Direct {
-    /// Argument registers of the traced function that are kept and passed on.
+    /// Argument registers of the traced function that are kept and passed on: the first so many, or those up to the last
+    /// that is live.
     pub args: u8,
     /// Pass the function's ip before them.
     pub ip: bool,
+    /// What is live at the function's entry, where its prototype is known; the callee has the same one.
+    pub live: Option<Live>,
+}
+
+/// What a call of a function passes in, by its prototype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Live {
+    /// General registers.
+    pub regs: RegSet,
+    /// Vector registers: the first so many of those that carry arguments.
+    pub vectors: u8,
+    /// The callee was proven to leave vector registers alone.
+    pub general_callee: bool,
+    /// Words on the stack.
+    pub stack: u8,
+}
+
+impl Live {
+    /// The first `count` argument registers, and what every function may be passed besides.
+    pub fn first(count: usize, abi: &Abi) -> Live {
+        let args = RegSet::of(abi.args.get(..count).unwrap_or(abi.args));
+        Live { regs: args.union(abi.hidden_for_direct()), ..Live::default() }
+    }
+
+    /// How many vector registers must be saved.
+    pub fn saved_vectors(self) -> u8 {
+        if self.general_callee { 0 } else { self.vectors }
+    }
 }
 
 /// How a paired trampoline goes about it.
@@ -91,6 +121,11 @@ impl Kind {
     /// Can a patched site go to it?
     pub fn attaches(self) -> bool {
         matches!(self, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_) | Kind::Around(_))
+    }
+
+    /// What is live at the traced function's entry, if that is known.
+    pub fn live(self) -> Option<Live> {
+        if let Kind::Direct(direct) = self { direct.live } else { None }
     }
 
     /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.

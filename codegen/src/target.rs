@@ -1,9 +1,11 @@
 //! One architecture under one set of choices: everything that planning and lowering may depend on.
 
+use std::borrow::Cow;
+
 use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::FrameLayout;
-use crate::spec::{Around, Choices, Form, Kind, OptionInfo, Regs};
+use crate::spec::{Around, Choices, Form, Kind, Live, OptionInfo, Regs};
 
 /// The profiles that can be named.
 pub const PROFILES: &[&str] = &["linux-6.12"];
@@ -140,6 +142,8 @@ pub struct Target {
     pub direct_jump: Option<Reg>,
     /// The alignment of SP that a callback may rely on, if the site's own stack was aligned for the kernel.
     pub stack_align: u32,
+    /// Bytes from a function's start to behind its site, as compilers lay it out for such a kernel.
+    pub resume: i32,
     /// Numbers of the profile.
     pub numbers: Vec<Number>,
     /// Frame of `ftrace_caller`.
@@ -150,6 +154,8 @@ pub struct Target {
     pub exit_frame: FrameLayout,
     /// Frames of direct-call trampolines, by number of argument registers.
     pub direct_frames: Vec<FrameLayout>,
+    /// The frame of a direct-call trampoline for a function whose prototype is known.
+    pub tailored_frame: fn(&Live, Choices) -> FrameLayout,
     /// Frames of paired trampolines that keep no `struct ftrace_regs`, by number of argument registers.
     pub around_frames: Vec<FrameLayout>,
     /// Frame of a paired trampoline with `struct ftrace_regs`.
@@ -160,8 +166,11 @@ pub struct Target {
 
 impl Target {
     /// The frame of this kind of trampoline.
-    pub fn frame(&self, kind: Kind) -> Result<&FrameLayout> {
-        Ok(match kind {
+    pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
+        if let Some(live) = kind.live() {
+            return Ok(Cow::Owned((self.tailored_frame)(&live, self.choices)));
+        }
+        Ok(Cow::Borrowed(match kind {
             Kind::Stub | Kind::StubGraph | Kind::StubDirect => &self.no_frame,
             Kind::Entry(Regs::Args) => &self.args_frame,
             Kind::Entry(Regs::All) => &self.all_frame,
@@ -188,7 +197,7 @@ impl Target {
                 }
                 &self.direct_frames[d.args as usize]
             }
-        })
+        }))
     }
 
     /// The value of a number of the profile.

@@ -91,7 +91,7 @@ pub(crate) fn render<I: Isa>(
     listing: &Listing<I::Insn>,
 ) -> Result<TextListing> {
     let frame = target.frame(spec.kind)?;
-    let names = Names { frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
+    let names = Names { frame: &frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
     let entry = I::cfi_entry(spec.kind);
     let mut tracker = Tracker::new(&entry, target);
     let mut code = CodeBuf::default();

@@ -26,6 +26,11 @@ pub(crate) struct ReturnStack {
 }
 
 impl ReturnStack {
+    /// The call that the next return belongs to.
+    pub fn top(&self) -> Option<u64> {
+        self.stack.last().copied()
+    }
+
     /// The call at the site is what a return to `resume` will be paired with.
     pub fn begin(&mut self, resume: Option<u64>) {
         self.stack.clear();
@@ -64,7 +69,7 @@ impl Trace {
     }
 
     /// A return goes to `pc`. Speculation went to what the stack had.
-    fn predict(&mut self, uc: &mut Uc, pc: u64) {
+    pub(crate) fn predict(&mut self, uc: &mut Uc, pc: u64) {
         let Some(predicted) = self.returns.stack.pop() else {
             self.returns.unpaired += 1;
             return;
@@ -110,7 +115,8 @@ impl Trace {
         let unpaired = self.contracts.get(self.trampoline()).map_or(0, |c| c.unpaired);
         self.check(Clause::P14, "returns without a call", unpaired.into(), self.returns.unpaired, pc);
         // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
-        if self.exiting.is_none() {
+        let redirected = self.exiting.is_some() && !self.jumped_to();
+        if !redirected {
             self.check(Clause::P14, "returns that do not go behind their call", 0, self.returns.mispredicted, pc);
         }
     }

@@ -425,8 +425,8 @@ impl Reader<'_> {
         let kind = match t.kind {
             KindIn::Entry => Kind::Entry(Regs::Args),
             KindIn::Regs => Kind::Entry(Regs::All),
-            KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip }),
-            KindIn::Sled => Kind::Direct(Direct { args: 0, ip: false }),
+            KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip, ..Direct::default() }),
+            KindIn::Sled => Kind::Direct(Direct::default()),
             KindIn::Return | KindIn::Rethook => Kind::Return,
             KindIn::Stub => Kind::Stub,
             KindIn::StubGraph => Kind::StubGraph,
@@ -476,6 +476,7 @@ impl Reader<'_> {
             clobbered: both.minus(kept),
             flags_kept: t.keeps_flags,
             direct,
+            traced: None,
             direct_lost: RegSet::EMPTY,
             early_direct: t.early_direct,
             stack_align: align,

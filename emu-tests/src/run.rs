@@ -12,7 +12,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
 use codegen::isa::{Backend, Poke, SiteState, Write};
 use codegen::link::{Access, Image, Input, Options, STUBS, SiteEntry, SymbolKind, link};
-use codegen::spec::Kind;
+use codegen::spec::{Form, Kind, Live};
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
@@ -222,6 +222,10 @@ impl Situation {
     /// The situations that this kind of trampoline can be in.
     fn all(contract: &Contract) -> Vec<Situation> {
         let plain = Situation::default();
+        if let Kind::Around(around) = contract.kind {
+            let changed = [plain, Situation { args: true, ..plain }, Situation { results: true, ..plain }];
+            return if around.form == Form::Fregs { changed.to_vec() } else { vec![plain] };
+        }
         let Kind::Entry(_) = contract.kind else { return vec![plain] };
         let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
         // Without a link register, the return address lies where callbacks find it without the frame's help.
@@ -454,7 +458,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
         bench.patch_all(SiteState::Disabled, None)?;
         let expected = bench.reference(case)?;
-        bench.patch_all(SiteState::Enabled { target: bench.ranges[attach].0, op: bench.places.op }, None)?;
+        bench.patch_all(bench.on(attach), None)?;
         bench.prepare(case)?;
         let sp = case.initial.sp;
         let start = bench.function(function);
@@ -528,17 +532,25 @@ pub(crate) fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
     if symbol.size > 0 { symbol.size.min(end - symbol.address) } else { end.min(next) - symbol.address }
 }
 
-/// Where the C function begins that a trampoline calls by name; 0 if it calls none.
-fn callee(image: &Image, contract: &Contract) -> Result<u64> {
-    let names_one = matches!(contract.kind, Kind::Return | Kind::Direct(_)) && !contract.callee.is_empty();
-    match image.symbol(&contract.callee) {
-        _ if !names_one => Ok(0),
+/// Where the C functions begin that a trampoline calls by name, and what they are; 0 if it calls none.
+fn callees(image: &Image, contract: &Contract) -> Result<[(u64, u8); 2]> {
+    let address = |name: &str| match image.symbol(name) {
+        _ if name.is_empty() => Ok(0),
         Some(symbol) => Ok(symbol.address),
         None => Err(Error::new(format!(
-            "{} calls {}, says the contract; no object defines or calls it: see `calls` in docs/contracts.md",
-            contract.name, contract.callee
+            "{} calls {name}, says the contract; no object defines or calls it: see `calls` in docs/contracts.md",
+            contract.name
         ))),
-    }
+    };
+    let mark = match contract.kind {
+        Kind::Return => EXIT_HANDLER,
+        Kind::Direct(_) => DIRECT_FUNC,
+        Kind::Around(around) if around.form == Form::Fregs => CALLBACK,
+        Kind::Around(_) => DIRECT_FUNC,
+        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Entry(_) => return Ok([(0, 0); 2]),
+    };
+    let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;
+    Ok([(address(&contract.callee)?, mark), (exit, EXIT_HANDLER)])
 }
 
 /// Code that belongs to no function: each stub, and sections to which the first so many objects alone contribute.
@@ -676,8 +688,9 @@ impl Part {
     }
 }
 
-/// Link a suite's objects with a fixture's functions and callbacks.
-fn link_at(suite: &Suite, fixture: &Fixture, base: u64) -> Result<Image> {
+/// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
+/// for begins at `body`.
+fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Image> {
     let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
     let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
     let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
@@ -688,7 +701,9 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64) -> Result<Image> {
     let inputs: Vec<Input> =
         if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
     let stub = suite.stubs.then_some(suite.backend.machine().ret);
-    link(suite.backend, &inputs, &Options { base, first: suite.first(), stub, ..Options::default() })
+    let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
+    let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
+    link(suite.backend, &inputs, &Options { base, define, first: suite.first(), stub, ..Options::default() })
 }
 
 impl<'s> Bench<'s> {
@@ -704,7 +719,8 @@ impl<'s> Bench<'s> {
         hooks: bool,
     ) -> Result<Bench<'s>> {
         // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
-        let linked = link_at(suite, fixture, BASE).or_else(|_| link_at(suite, fixture, Options::default().base))?;
+        let low = Options::default().base;
+        let linked = link_at(suite, fixture, BASE, BASE).or_else(|_| link_at(suite, fixture, low, low))?;
         Bench::around(suite, fixture, functions, seed, linked, None, hooks)
     }
 
@@ -719,7 +735,7 @@ impl<'s> Bench<'s> {
     ) -> Result<Option<Bench<'s>>> {
         let base = away.functions.segments.first().map_or(BASE, |s| s.address);
         let there = base.checked_add_signed(away.distance).filter(|at| *at > 0);
-        let Some(Ok(mut linked)) = there.map(|base| link_at(suite, fixture, base)) else { return Ok(None) };
+        let Some(Ok(mut linked)) = there.map(|base| link_at(suite, fixture, base, base)) else { return Ok(None) };
         if away.copied && !put_copies(suite, &mut linked) {
             return Ok(None);
         }
@@ -740,14 +756,13 @@ impl<'s> Bench<'s> {
         let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
         // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
         image.sites.retain(|site| !judged(site.start));
-        let mut callees = Vec::new();
+        let mut called = Vec::new();
         for contract in &suite.contracts {
-            let at = callee(&image, contract)?;
-            if at != 0 && judged(at) {
+            called.push(callees(&image, contract)?);
+            for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
                 // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
-                image.write(&Write { at, bytes: suite.backend.machine().ret.to_vec() })?;
+                image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
             }
-            callees.push(at);
         }
         for (variable, function) in &suite.pointers {
             let [at, to] = [variable, function].map(|name| image.symbol(name).map(|s| s.address));
@@ -813,9 +828,10 @@ impl<'s> Bench<'s> {
         }
         let table = Table::read(&image, registers.abi, instructions.into_iter());
         each("callback", address("callback")?, 1, &|c| c.marks |= CALLBACK)?;
-        for (contract, at) in suite.contracts.iter().zip(&callees).filter(|(_, at)| **at != 0) {
-            let mark = if contract.kind == Kind::Return { EXIT_HANDLER } else { DIRECT_FUNC };
-            each(&contract.callee, *at, 1, &|c| c.marks |= mark)?;
+        for (contract, called) in suite.contracts.iter().zip(&called) {
+            for &(at, mark) in called.iter().filter(|(at, _)| *at != 0) {
+                each(&contract.callee, at, 1, &|c| c.marks |= mark)?;
+            }
         }
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
@@ -826,7 +842,7 @@ impl<'s> Bench<'s> {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
-            callees,
+            callees: called.iter().map(|[(callee, _), _]| *callee).collect(),
             cells,
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
@@ -933,18 +949,18 @@ impl<'s> Bench<'s> {
             for case in &cases {
                 expected.push(self.reference(case)?);
             }
-            let one = matches!(contract.kind, Kind::Direct(_));
+            let one = matches!(contract.kind, Kind::Direct(_) | Kind::Around(_));
             let before = self.code(&layouts);
             if !one {
-                self.patch_all(SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op }, None)?;
+                self.patch_all(self.on(attach), None)?;
             }
             let mut patched = None;
             for (case, expected) in cases.iter().zip(&expected) {
                 if one && patched != Some(case.function) {
                     self.patch_all(SiteState::Disabled, patched)?;
                     patched = Some(case.function);
-                    let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
-                    self.patch_all(state, patched)?;
+                    self.aim(attach, case.function)?;
+                    self.patch_all(self.on(attach), patched)?;
                 }
                 let before = part.findings.len();
                 let came_back = self.enabled(case, expected, &mut part)?;
@@ -955,8 +971,7 @@ impl<'s> Bench<'s> {
                 if !came_back {
                     // A run that went astray may have written anywhere.
                     self.reload()?;
-                    let state = SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op };
-                    self.patch_all(state, patched)?;
+                    self.patch_all(self.on(attach), patched)?;
                 }
             }
             let during = self.code(&layouts);
@@ -980,6 +995,28 @@ impl<'s> Bench<'s> {
         Ok(part)
     }
 
+    /// The state of a site that goes to a trampoline.
+    pub(crate) fn on(&self, attach: usize) -> SiteState {
+        let jump = self.suite.contracts[attach].kind.jumped_to();
+        SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op, jump }
+    }
+
+    /// Make a paired trampoline one for this function: it is linked again, with another address of the body.
+    fn aim(&mut self, attach: usize, function: usize) -> Result<()> {
+        if self.suite.contracts[attach].traced.is_none() {
+            return Ok(());
+        }
+        let start = self.function(&self.functions[function].name);
+        let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
+        let body = site.wrapping_add_signed(self.suite.backend.facts().site.ip_offset.into());
+        let base = self.image.segments.first().map_or(0, |s| s.address);
+        let linked = link_at(self.suite, self.fixture, base, body)?;
+        let (at, size) = self.ranges[attach];
+        let write = Write { at, bytes: linked.bytes(at, size as usize).unwrap_or_default().to_vec() };
+        self.image.write(&write)?;
+        write_code(&mut self.uc, &[write])
+    }
+
     /// Are the trampolines there that this situation needs?
     fn can(&self, situation: Situation) -> bool {
         let has = |wanted: fn(Kind, Option<Kind>) -> bool| {
@@ -997,11 +1034,14 @@ impl<'s> Bench<'s> {
     }
 
     /// What the exit handler makes of the results: of each register that the contract lets it change.
-    fn new_results(&self, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
-        let contract = self.exit(situation).filter(|_| situation.results).map(|i| &self.suite.contracts[i]);
+    fn new_results(&self, attach: usize, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
+        let around = Some(attach).filter(|i| self.suite.contracts[*i].kind.jumped_to());
+        let contract = around.or_else(|| self.exit(situation)).filter(|_| situation.results);
+        let contract = contract.map(|i| &self.suite.contracts[i]);
         let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
         let register = |f: &codegen::frame::Field| match f.content {
-            Content::Reg(r) => Some((r, rng.canary())),
+            Content::Reg(r) if around.is_none() => Some((r, rng.canary())),
+            Content::Result(r) => Some((r, rng.canary())),
             _ => None,
         };
         written.filter_map(register).collect()
@@ -1031,7 +1071,14 @@ impl<'s> Bench<'s> {
             }
             if let Kind::Direct(d) = contract.kind
                 && !contract.sled
-                && d.args as usize != in_registers.min(abi.args.len())
+                && (d.args as usize != in_registers.min(abi.args.len())
+                    || d.live.is_some_and(|live| !takes(f, live, in_registers, abi)))
+            {
+                continue;
+            }
+            // Arguments on the stack are out of reach where a frame stays below them.
+            if let Kind::Around(around) = contract.kind
+                && in_registers > if around.form == Form::Fregs { abi.args.len() } else { around.args.into() }
             {
                 continue;
             }
@@ -1066,7 +1113,7 @@ impl<'s> Bench<'s> {
                             seed: case_seed,
                             sret: f.sret,
                             new_registers: std::array::from_fn(|_| rng.canary()),
-                            new_results: self.new_results(situation, &mut rng),
+                            new_results: self.new_results(attach, situation, &mut rng),
                             initial: self.initial(contract, case_seed, f.sret, sp),
                         }));
                     }
@@ -1299,6 +1346,10 @@ impl<'s> Bench<'s> {
         for (i, contract) in self.suite.contracts.iter().enumerate() {
             if entered >> i & 1 == 1 {
                 free = free.union(contract.clobbered);
+                if contract.kind.jumped_to() {
+                    // The exit handler was the last to run.
+                    free = free.union(abi.caller_saved);
+                }
             }
         }
         for loc in [site.pc, site.parent_ip] {
@@ -1550,9 +1601,9 @@ impl<'s> Bench<'s> {
     /// The trampoline instruction that gave a register its final value, if one did.
     fn last_writer(&mut self, case: &Arc<Case>, reg: usize, value: u64) -> Result<Option<u64>> {
         let kind = self.suite.contracts[case.attach].kind;
-        let only = matches!(kind, Kind::Direct(_)).then_some(case.function);
-        let state = SiteState::Enabled { target: self.ranges[case.attach].0, op: self.places.op };
-        self.patch_all(state, only)?;
+        let only = matches!(kind, Kind::Direct(_) | Kind::Around(_)).then_some(case.function);
+        self.aim(case.attach, case.function)?;
+        self.patch_all(self.on(case.attach), only)?;
         self.trace().recording = Some(Vec::new());
         self.prepare(case)?;
         self.go(case, self.start(case), &case.initial.registers, true);
@@ -1697,6 +1748,12 @@ fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause
         return row(Verdict::Skip, not_applicable(contract, clause).into());
     }
     row(Verdict::Pass, String::new())
+}
+
+/// Is this what is live at the entry of `f`? Vector registers are not looked at: `f` leaves them alone.
+fn takes(f: &Function, live: Live, in_registers: usize, abi: &Abi) -> bool {
+    usize::from(live.stack) == in_registers.saturating_sub(abi.args.len())
+        && abi.hidden_for_direct().iter().all(|hidden| live.regs.contains(hidden) == f.sret)
 }
 
 fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {

@@ -134,7 +134,7 @@ impl Bench<'_> {
     /// P18: switch the site of this case's function on and off; at each step, for a CPU at each instruction of the site.
     fn judge_pokes(&mut self, case: &Arc<Case>, layout: &Layout, expected: &Outcome, part: &mut Part) -> Result<()> {
         let Layout { site, window, .. } = layout;
-        let on = SiteState::Enabled { target: self.ranges[case.attach].0, op: self.places.op };
+        let on = self.on(case.attach);
         self.prepare(case)?;
         self.put(site, on)?;
         self.set_out(case, &case.initial.registers, false);

@@ -10,7 +10,7 @@ use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
 use codegen::machine::Branch;
-use codegen::spec::Kind;
+use codegen::spec::{Around, Direct, Form, Kind, Live};
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
 use crate::flow::{ReturnStack, Taken};
@@ -143,11 +143,30 @@ pub(crate) struct Hooked {
     sp: u64,
 }
 
-/// Between a hooked return and the parent.
+/// A paired trampoline while the function that it called runs.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    index: usize,
+    parent: u64,
+    resume: u64,
+    /// SP and frame pointer at the site.
+    sp: u64,
+    fp: u64,
+    /// Where the function returns to, and SP then.
+    back: u64,
+    back_sp: u64,
+    epoch: u32,
+    returns: ReturnStack,
+}
+
+/// Between the end of the traced function, where a trampoline is told of it, and the parent.
 #[derive(Debug)]
 pub(crate) struct Exiting {
     pub expect: Snapshot,
     pub parent: u64,
+    /// Where the traced function went on behind its site; 0 if the trampoline does not know it.
+    pub resume: u64,
+    /// SP in the parent.
     pub sp: u64,
     calls: u64,
 }
@@ -185,11 +204,13 @@ pub(crate) struct Trace {
     pub(crate) current_region: u8,
     pub(crate) activations: Vec<Activation>,
     pub(crate) hooked: Vec<Hooked>,
+    pub(crate) pending: Vec<Pending>,
     pub(crate) exiting: Option<Exiting>,
     pub(crate) callbacks: u32,
     pub(crate) frame_top: u64,
     pub(crate) written: Vec<u32>,
     pub(crate) epoch: u32,
+    pub(crate) epochs: u32,
     pub(crate) lowest_store: Option<u64>,
     /// Trampolines entered, as bits.
     pub entered: u64,
@@ -216,6 +237,7 @@ impl Trace {
         self.current_region = ELSEWHERE;
         self.activations.clear();
         self.hooked.clear();
+        self.pending.clear();
         self.exiting = None;
         self.callbacks = 0;
         self.lowest_store = None;
@@ -433,7 +455,7 @@ impl Trace {
 
     fn begin_activation(&mut self, expect: Snapshot, sp: u64, resume: u64, parent: u64, index: usize) {
         self.sites_seen += 1;
-        self.epoch += 1;
+        self.next_epoch();
         self.frame_top = sp;
         self.activations.push(Activation {
             expect,
@@ -448,12 +470,23 @@ impl Trace {
             dispatched: false,
             calls: 0,
         });
-        self.returns.begin(Some(resume));
         self.current = Some(index);
+        // The last call was that at the site, or, if the site jumped, that of the function.
+        self.returns.begin(Some(if self.jumped_to() { parent } else { resume }));
         self.entered |= 1 << index;
         if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(index)) {
             (a.kept, a.flags_kept) = (c.kept, c.flags_kept);
         }
+    }
+
+    fn next_epoch(&mut self) {
+        self.epochs += 1;
+        self.epoch = self.epochs;
+    }
+
+    /// Does the site jump to the trampoline at work?
+    pub(crate) fn jumped_to(&self) -> bool {
+        self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.jumped_to())
     }
 
     /// T0 where no site is patched: the trampoline was called.
@@ -475,19 +508,23 @@ impl Trace {
             self.at_sled(uc, registers, index);
             return;
         }
+        if self.current.is_none() && mark & ENTRY == 0 && self.pending.last().is_some_and(|p| p.index == index) {
+            self.body_returned(uc, pc, registers);
+            return;
+        }
         let kind = self.contracts.get(index).map(|c| c.kind);
         if kind == Some(Kind::Return) && self.current.is_none() {
             self.current = Some(index);
             let expect = registers.snapshot(uc);
             let sp = registers.sp(uc);
-            self.epoch += 1;
+            self.next_epoch();
             self.frame_top = sp;
             // x86: the return slot that RET popped is below SP now, and the trampoline may use it.
             let hooked = self.hooked.pop();
             let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
             let popped = if registers.abi.link.is_none() { 8 } else { 0 };
             self.check(Clause::P9, "sp when the hooked return arrived", hooked_sp.wrapping_add(popped), sp, pc);
-            self.exiting = Some(Exiting { expect, parent, sp, calls: 0 });
+            self.exiting = Some(Exiting { expect, parent, resume: 0, sp, calls: 0 });
             self.returns.begin(None);
             return;
         }
@@ -543,6 +580,10 @@ impl Trace {
             return;
         }
         let Some(registers) = self.registers else { return };
+        if self.jumped_to() {
+            self.body_called(uc, pc, registers);
+            return;
+        }
         let Some(a) = self.activations.last() else { return };
         let (resume, returns_to, sp, redirected) = (a.resume, a.returns_to, a.sp, a.redirected);
         let (calls, dispatched) = (a.calls, a.dispatched);
@@ -575,6 +616,46 @@ impl Trace {
         self.frame_top = 0;
     }
 
+    /// T3 of a paired trampoline: it has called the traced function.
+    fn body_called(&mut self, uc: &mut Uc, pc: u64, registers: Registers) {
+        let Some(contract) = self.contracts.get(self.trampoline()).cloned() else { return };
+        self.check_records(uc, registers, &contract, pc);
+        let Some(a) = self.activations.last() else { return };
+        let (resume, parent, sp, calls) = (a.resume, a.parent, a.sp, a.calls);
+        let fp = a.expect.gpr[registers.abi.fp.0 as usize];
+        let sp_now = registers.sp(uc);
+        let back = self.parent_here(uc, registers, sp_now);
+        let index = self.trampoline();
+        self.check(Clause::P9, "pc", resume, pc, pc);
+        let inside = usize::from(self.region(back)) == usize::from(TRAMPOLINE) + index;
+        self.check(Clause::P9, "the function returns to the trampoline", 1, inside.into(), pc);
+        self.check(Clause::P14, "return address of the function, and its call", self.returns.top().unwrap_or(0), back, pc);
+        let moved = sp.wrapping_sub(sp_now) % u64::from(registers.abi.sp_align);
+        self.check(Clause::P8, "sp of the function against its caller's, modulo the psABI's alignment", 0, moved, pc);
+        self.check(Clause::P10, "calls of the entry handler", 1, calls, pc);
+        self.compare_registers(uc, pc, registers);
+        let back_sp = sp_now.wrapping_add(registers.abi.return_bytes());
+        let returns = std::mem::take(&mut self.returns);
+        self.pending.push(Pending { index, parent, resume, sp, fp, back, back_sp, epoch: self.epoch, returns });
+        self.activations.pop();
+        self.current = None;
+        self.frame_top = 0;
+    }
+
+    /// T4 of a paired trampoline.
+    fn body_returned(&mut self, uc: &mut Uc, pc: u64, registers: Registers) {
+        let Some(pending) = self.pending.pop() else { return };
+        self.current = Some(pending.index);
+        (self.epoch, self.frame_top, self.returns) = (pending.epoch, pending.sp, pending.returns);
+        self.predict(uc, pc);
+        self.check(Clause::P9, "where the function returns to", pending.back, pc, pc);
+        self.check(Clause::P7, "sp when the function returns", pending.back_sp, registers.sp(uc), pc);
+        let mut expect = registers.snapshot(uc);
+        expect.gpr[registers.abi.fp.0 as usize] = pending.fp;
+        let sp = pending.sp.wrapping_add(registers.abi.return_bytes());
+        self.exiting = Some(Exiting { expect, parent: pending.parent, resume: pending.resume, sp, calls: 0 });
+    }
+
     /// Registers now, against those at the site with the callback's changes.
     fn compare_registers(&mut self, uc: &mut Uc, pc: u64, registers: Registers) {
         let now = registers.snapshot(uc);
@@ -601,7 +682,8 @@ impl Trace {
                 }
             }
         }
-        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.machine.vector_args, pc, registers);
+        let live = self.contracts.get(t).and_then(|c| c.kind.live());
+        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.machine.vector_args, live, pc, registers);
     }
 
     #[allow(clippy::too_many_arguments, reason = "two states and what to compare of them")]
@@ -612,6 +694,7 @@ impl Trace {
         flags_kept: bool,
         clause: Clause,
         carriers: &[u8],
+        live: Option<Live>,
         pc: u64,
         registers: Registers,
     ) {
@@ -622,23 +705,36 @@ impl Trace {
         for (i, reg) in registers.machine.control.iter().enumerate() {
             self.check(Clause::P6, reg.name, expect.control[i], now.control[i], pc);
         }
-        let low = |v: &[u8; 16]| u64::from_le_bytes(v[..8].try_into().unwrap_or_default());
-        match self.case.handler {
-            Handler::General => {
-                for (i, reg) in registers.machine.vectors.iter().enumerate() {
-                    let same = expect.vectors[i] == now.vectors[i];
-                    let found = if same { low(&expect.vectors[i]) } else { low(&now.vectors[i]) ^ u64::from(!same) };
-                    self.check(clause, reg.name, low(&expect.vectors[i]), found, pc);
-                }
-            }
-            Handler::Any => {
-                let lost = carriers.iter().any(|&i| expect.vectors[i as usize] != now.vectors[i as usize]);
-                let t = self.trampoline();
-                if lost && let Some(n) = self.vectors_lost.get_mut(t) {
-                    *n += 1;
-                }
+        // Where the prototype is known, so is what must survive any handler, and what nobody waits for.
+        let most = carriers.len();
+        let (saved, live) = live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
+        let (saved, open) = carriers.split_at(most.min(saved));
+        let every: Vec<u8> = (0..registers.machine.vectors.len() as u8).collect();
+        for &i in if self.case.handler == Handler::General { &every } else { saved } {
+            self.check_vector(clause, i.into(), expect, now, pc, registers);
+        }
+        let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
+        if self.case.handler == Handler::Any && lost.any(|i| expect.vectors[i] != now.vectors[i]) {
+            let t = self.trampoline();
+            if let Some(n) = self.vectors_lost.get_mut(t) {
+                *n += 1;
             }
         }
+    }
+
+    fn check_vector(
+        &mut self,
+        clause: Clause,
+        i: usize,
+        expect: &Snapshot,
+        now: &Snapshot,
+        pc: u64,
+        registers: Registers,
+    ) {
+        let (want, have) = (expect.vectors[i], now.vectors[i]);
+        let low = |v: &[u8; 16]| u64::from_le_bytes(v[..8].try_into().unwrap_or_default());
+        let found = if want == have { low(&want) } else { low(&have) ^ u64::from(low(&want) == low(&have)) };
+        self.check(clause, registers.machine.vectors[i].name, low(&want), found, pc);
     }
 
     /// A field that a handler may read was written by this activation.
@@ -690,7 +786,7 @@ impl Trace {
                 Content::Flags => at.flags,
                 Content::Const(n) => n as u64,
                 Content::Direct => 0,
-                Content::ExitSp | Content::Unfilled => continue,
+                Content::Result(_) | Content::Vector(_) | Content::ExitSp | Content::Unfilled => continue,
             };
             let place = fregs.wrapping_add(field.offset as u64);
             self.check(Clause::P10, Joined("fregs->", field.member, ""), want, held(field.offset), pc);
@@ -792,13 +888,17 @@ impl Trace {
         self.check_call(uc, registers, pc);
         let t = self.trampoline();
         let Some(contract) = self.contracts.get(t).cloned() else { return };
-        let Kind::Direct(direct) = contract.kind else { return };
+        let direct = match contract.kind {
+            Kind::Direct(direct) => direct,
+            Kind::Around(Around { form: Form::Frame, args }) => Direct { args, ..Direct::default() },
+            _ => return,
+        };
         self.check_records(uc, registers, &contract, pc);
         let callee = self.callees.get(t).copied().unwrap_or(0);
         self.check(Clause::P10, "function that it calls", callee, pc, pc);
         let Some(a) = self.activations.last_mut() else { return };
         a.calls += 1;
-        let (expect, resume) = (a.expect.clone(), a.resume);
+        let (expect, resume, site_sp) = (a.expect.clone(), a.resume, a.sp);
         let mut slot = 0;
         if direct.ip {
             let found = registers.get(uc, registers.abi.args[0]);
@@ -816,7 +916,27 @@ impl Trace {
                 pc,
             );
         }
+        if let Some(live) = direct.live {
+            self.check_passed(uc, registers, live, &expect, site_sp, pc);
+        }
         self.poison(uc, registers, 50 + self.callbacks as u64);
+    }
+
+    /// A callee of the traced function's own prototype finds all that the function finds.
+    fn check_passed(&mut self, uc: &Uc, registers: Registers, live: Live, expect: &Snapshot, site_sp: u64, pc: u64) {
+        let now = registers.snapshot(uc);
+        for reg in live.regs.minus(RegSet::of(registers.abi.args)).iter() {
+            let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
+            self.check(Clause::P10, registers.abi.name(reg), want, have, pc);
+        }
+        for &i in registers.machine.vector_args.iter().take(live.vectors.into()) {
+            self.check_vector(Clause::P10, i.into(), expect, &now, pc, registers);
+        }
+        let return_address = if registers.abi.link.is_none() { 8 } else { 0 };
+        let stack = |sp: u64| words(uc, sp.wrapping_add(return_address), 8 * usize::from(live.stack));
+        for (want, have) in stack(site_sp).into_iter().zip(stack(registers.sp(uc))) {
+            self.check(Clause::P10, "argument on the stack", want, have, pc);
+        }
     }
 
     /// T5.
@@ -829,14 +949,23 @@ impl Trace {
         e.calls += 1;
         let (parent, exit_sp, at) = (e.parent, e.sp, e.expect.clone());
         let fregs = registers.get(uc, registers.abi.args[0]);
+        let around = contract.kind.jumped_to();
+        if around && contract.frame.c_struct.is_empty() {
+            for (&arg, &ret) in registers.abi.args.iter().zip(registers.abi.rets) {
+                let place = Joined("result in ", registers.abi.name(ret), ", for the exit handler");
+                self.check(Clause::P10, place, at.gpr[ret.0 as usize], registers.get(uc, arg), pc);
+            }
+        }
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let place = fregs.wrapping_add(field.offset as u64);
             let want = match field.content {
-                Content::Reg(r) => Some(at.gpr[r.0 as usize]),
+                // A paired trampoline still has there what it saved before.
+                Content::Reg(_) if around => None,
+                Content::Reg(r) | Content::Result(r) => Some(at.gpr[r.0 as usize]),
                 Content::ExitSp => Some(exit_sp),
                 Content::Flags => Some(at.flags),
                 Content::Const(n) => Some(n as u64),
-                Content::Unfilled => continue,
+                Content::Vector(_) | Content::Unfilled => continue,
                 // No two kernels agree on what these are after the function's end; that something is there is asked.
                 Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
             };
@@ -849,14 +978,17 @@ impl Trace {
             let found = contract.frame.fields.iter().find(|f| f.content == content && f.back == Back::Written);
             found.map(|f| fregs.wrapping_add(f.offset as u64))
         };
-        let mut stored: Vec<(u64, u64)> = stores(Content::ParentIp).map(|at| (at, parent)).into_iter().collect();
+        let way = stores(Content::ParentIp).filter(|_| !around);
+        let mut stored: Vec<(u64, u64)> = way.map(|at| (at, parent)).into_iter().collect();
         let case = Arc::clone(&self.case);
         if case.situation.results
             && self.hooked.is_empty()
+            && self.pending.is_empty()
             && let Some(e) = &mut self.exiting
         {
             for &(reg, value) in &case.new_results {
-                stored.extend(stores(Content::Reg(reg)).map(|at| (at, value)));
+                let place = stores(Content::Result(reg)).or_else(|| stores(Content::Reg(reg)));
+                stored.extend(place.map(|at| (at, value)));
                 e.expect.gpr[reg.0 as usize] = value;
             }
             if let (Some(at), Some((_, mask))) = (stores(Content::Flags), registers.machine.flags) {
@@ -869,9 +1001,9 @@ impl Trace {
                 self.fail(Clause::P11, "store through fregs", None, (value, at), 0);
             }
         }
-        self.poison(uc, registers, 90 + self.hooked.len() as u64);
+        self.poison(uc, registers, 90 + (self.hooked.len() + self.pending.len()) as u64);
         // Where the way back is not a word of the frame, the handler returns it.
-        if stores(Content::ParentIp).is_none() {
+        if !around && stores(Content::ParentIp).is_none() {
             registers.set(uc, registers.abi.rets[0], parent);
         }
     }
@@ -891,11 +1023,17 @@ impl Trace {
         let t = self.trampoline();
         let rets = RegSet::of(registers.abi.exit_rets);
         let promised = self.contracts.get(t).map(|c| (c.kept, c.flags_kept));
-        let (kept, flags_kept) = promised.unwrap_or((RegSet::EMPTY, false));
+        let (mut kept, flags_kept) = promised.unwrap_or((RegSet::EMPTY, false));
+        if self.jumped_to() {
+            kept = registers.abi.callee_saved.union(registers.abi.platform).union(RegSet::of(registers.abi.rets));
+        }
         let all = registers.abi.callee_saved.union(registers.abi.platform).union(registers.abi.caller_saved);
         for reg in all.iter() {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
-            if let Some(fates) = self.fates.get_mut(t) {
+            // What a paired trampoline keeps besides, it keeps until the function begins.
+            let told = kept.contains(reg) || !self.jumped_to();
+            let fates = self.fates.get_mut(t).filter(|_| told);
+            if let Some(fates) = fates {
                 let fate = &mut fates[reg.0 as usize];
                 if want == have { fate.0 += 1 } else { fate.1 += 1 }
             }
@@ -913,7 +1051,7 @@ impl Trace {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             self.check(Clause::P11, Joined("result in ", registers.abi.name(reg), ""), want, have, pc);
         }
-        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, registers.machine.vector_rets, pc, registers);
+        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, registers.machine.vector_rets, None, pc, registers);
         self.current = None;
         self.frame_top = 0;
     }
@@ -925,10 +1063,10 @@ impl Trace {
             self.arrived(uc, EXIT, by, (self.current_region, ELSEWHERE));
             self.resumed(uc, EXIT);
         }
-        let (activations, hooked) = (self.activations.len() as u64, self.hooked.len() as u64);
+        let (activations, hooked) = (self.activations.len() as u64, (self.hooked.len() + self.pending.len()) as u64);
         if self.enabled {
             self.check(Clause::P9, "sites entered and not left", 0, activations, EXIT);
-            self.check(Clause::P9, "hooked returns that never came back", 0, hooked, EXIT);
+            self.check(Clause::P9, "returns of which no trampoline was told", 0, hooked, EXIT);
         }
     }
 }

@@ -171,6 +171,7 @@ impl Trace {
             let rule = row.rules.iter().find(|(r, _)| *r == reg).map_or(Rule::In(reg), |(_, rule)| *rule);
             (reg, at.gpr[reg.0 as usize], value(rule))
         };
+        let jumped = self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.jumped_to());
         let mut columns = Vec::new();
         let saved = || row.tells.iter().filter(|&r| Some(r) != registers.abi.link);
         let sp = match (&self.exiting, self.activations.last()) {
@@ -180,12 +181,16 @@ impl Trace {
             }
             (None, Some(a)) => {
                 columns.extend(saved().map(|r| kept(&a.expect, r)));
-                a.sp
+                // Where the site did not call, its function's return address lies between SP and CFA.
+                a.sp.wrapping_add(if jumped { registers.abi.return_bytes() } else { 0 })
             }
             (None, None) => return,
         };
         let mut returns = Vec::new();
-        if let (None, Some(a)) = (&self.exiting, self.activations.last()) {
+        let parent = self.exiting.as_ref().map(|e| e.parent).or(self.activations.last().map(|a| a.parent));
+        if let (true, Some(parent), Some(rule)) = (jumped, parent, row.returns) {
+            returns.push(("return address by the unwind table", parent, parent, value(rule)));
+        } else if let (None, Some(a)) = (&self.exiting, self.activations.last()) {
             if let Some(rule) = row.returns {
                 returns.push(("return address by the unwind table", a.resume, a.pc, value(rule)));
             }
@@ -207,7 +212,7 @@ impl Trace {
     /// In a callback: the records that lie between it and the traced function's caller.
     pub(crate) fn check_records(&mut self, uc: &mut Uc, registers: Registers, contract: &Contract, pc: u64) {
         let (at, resume, parent) = match (&self.exiting, self.activations.last()) {
-            (Some(e), _) => (&e.expect, 0, e.parent),
+            (Some(e), _) => (&e.expect, e.resume, e.parent),
             // What a callback changed on the way here counts for the records that are made after it.
             (None, Some(a)) => (&a.expect, a.resume, a.returns_to),
             (None, None) => return,

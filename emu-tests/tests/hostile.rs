@@ -13,7 +13,7 @@ const CONTRACT: &str = include_str!("direct.toml");
 /// A sound object for [`CONTRACT`].
 fn object() -> Vec<u8> {
     let target = BACKEND.target(Choices::default());
-    let spec = Spec::direct("my_tramp", Direct { args: 2, ip: false }, "direct_func");
+    let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     obj::write(&BACKEND.assemble(&[spec], &target).unwrap(), &target).unwrap()
 }
 

@@ -13,7 +13,7 @@ const RISCV64: &dyn Backend = &arch_riscv::Riscv64;
 /// One direct-call trampoline on the functions of a fixture, whose sites are patched by `poke`.
 fn judged(backend: &dyn Backend, fixture: &str, poke: Poker) -> Report {
     let target = backend.target(Choices::default());
-    let spec = Spec::direct("my_tramp", Direct { args: 2, ip: false }, "direct_func");
+    let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
     let contract = include_str!("direct.toml").replace("x86_64", backend.facts().name);
     let objects = vec![("t.o".to_owned(), object)];

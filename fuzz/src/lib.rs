@@ -78,7 +78,11 @@ pub fn spec(text: &str) {
     // The same without what the command line refuses: the libraries stand by themselves.
     if let (Some(args), Some(callee)) = (direct.args, &direct.call) {
         let name = direct.name.as_deref().unwrap_or_default();
-        let _ = generate(&[Spec::direct(name, Direct { args, ip: direct.ip }, callee)], backend, &target);
+        let _ = generate(
+            &[Spec::direct(name, Direct { args, ip: direct.ip, ..Direct::default() }, callee)],
+            backend,
+            &target,
+        );
     }
 }
 

@@ -145,7 +145,7 @@ fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
             let named = options.iter().enumerate().map(|(i, o)| (o.name, o.values[choices.get(i)]));
             let every: Vec<(&str, &str)> = settings.iter().copied().chain(named.filter(|(n, _)| !fixed(n))).collect();
             let target = tramptool::request::target(backend, &every)?;
-            let trampolines = tramptool::suite::distinct(&target, fixed);
+            let trampolines = tramptool::suite::distinct(&target, fixed)?;
             suites.push(tramptool::suite::suite_of(backend, &target, &trampolines)?);
         }
     }

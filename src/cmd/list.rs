@@ -6,10 +6,10 @@ use clap::Args;
 use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::plan::Inner;
-use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo};
+use codegen::spec::{Around, Choices, Direct, Form, Kind, NAMED, OptionInfo};
 use codegen::target::{PROFILES, Target};
 use serde::Serialize;
-use tramptool::request::{DIRECT, option};
+use tramptool::request::{AROUND, DIRECT, option};
 
 use super::ui::{Style, Ui};
 use super::{DONE, Format};
@@ -74,7 +74,8 @@ struct Number {
     value: i32,
 }
 
-const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false });
+const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None });
+const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0 });
 
 /// List.
 ///
@@ -97,7 +98,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
 }
 
 fn kinds() -> impl Iterator<Item = Kind> {
-    NAMED.iter().copied().chain([ANY_DIRECT])
+    NAMED.iter().copied().chain([ANY_DIRECT, ANY_AROUND])
 }
 
 fn options_of(kind: Kind, options: &'static [OptionInfo]) -> Vec<&'static str> {
@@ -112,7 +113,7 @@ fn architecture(backend: &dyn Backend) -> Architecture {
         about: kind.about(),
         labels: labels(kind, &target),
         options: options_of(kind, facts.options),
-        most_arguments: (kind == ANY_DIRECT).then_some(facts.abi.args.len()),
+        most_arguments: [ANY_DIRECT, ANY_AROUND].contains(&kind).then_some(facts.abi.args.len()),
     };
     let option = |o: &OptionInfo| OptionOut {
         name: o.name,
@@ -172,7 +173,7 @@ fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
         let facts = backend.facts();
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
-        line(format!("  {DIRECT}: --args 0 to {}", facts.abi.args.len()));
+        line(format!("  {DIRECT}, {AROUND}: --args 0 to {}", facts.abi.args.len()));
         let width = facts.options.iter().map(|o| option(o).len()).max().unwrap_or(0);
         for o in facts.options {
             line(format!("  {:<width$}  {}", option(o), o.about));

@@ -88,7 +88,13 @@ enum Format {
 pub fn main() -> ExitCode {
     let ui = Ui::new();
     let code = match Cli::try_parse() {
-        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| complain(&e.to_string())),
+        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| {
+            let code = complain(&e.to_string());
+            if let Some(mark) = e.mark() {
+                let _ = writeln!(std::io::stderr(), "{mark}");
+            }
+            code
+        }),
         Err(e) => refuse(&e),
     };
     ExitCode::from(code)

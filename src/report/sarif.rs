@@ -71,7 +71,7 @@ fn generated(row: &Row, place: &str) -> Option<Source> {
     let backend = crate::backend(&row.arch).ok()?;
     let settings = row.options.split(' ').map(request::setting).collect::<Result<Vec<_>>>().ok()?;
     let target = request::target(backend, &settings).ok()?;
-    let trampolines = suite::trampolines(&target);
+    let trampolines = suite::trampolines(&target).ok()?;
     let spec = suite::specs(&trampolines).into_iter().find(|s| s.name == symbol)?;
     let listing = backend.text(&spec, &target).ok()?;
     let text = templates::asm(std::slice::from_ref(&listing), &target, target.facts.name).ok()?;
