@@ -104,7 +104,9 @@ impl DirectArgs {
         match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
             Some((option, _, of)) => {
                 let valid = of.join("` or `");
-                Err(Error::new(format!("{option} is given, but no trampoline that has a use for it; valid: with `{valid}`")))
+                Err(Error::new(format!(
+                    "{option} is given, but no trampoline that has a use for it; valid: with `{valid}`"
+                )))
             }
             None => Ok(()),
         }
@@ -313,7 +315,10 @@ pub fn settings_of<'s>(
 pub fn known_trampolines<'k>(wanted: &[String], known: impl Iterator<Item = &'k str> + Clone) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for name in wanted {
-        let matches = |n: &str| WildMatch::new(name).matches(n) || ([DIRECT, AROUND].contains(&name.as_str()) && n.starts_with(&format!("{name}_")));
+        let matches = |n: &str| {
+            WildMatch::new(name).matches(n)
+                || ([DIRECT, AROUND].contains(&name.as_str()) && n.starts_with(&format!("{name}_")))
+        };
         let found: Vec<String> = known.clone().filter(|n| matches(n)).map(str::to_owned).collect();
         if found.is_empty() {
             let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);

@@ -201,7 +201,8 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
 
 fn around_args(args: usize) -> FrameLayout {
     const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
-    let FrameLayout { mut fields, records, size, .. } = direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI), true);
+    let FrameLayout { mut fields, records, size, .. } =
+        direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI), true);
     fields.retain(|f| !matches!(f.content, Content::Reg(r) if ARGS[args..].contains(&r)));
     let result = |(i, &reg)| field(RESULTS[i], "", 8 * i as i32, Content::Result(reg), Back::Written);
     fields.extend(ABI.rets.iter().enumerate().map(result));

@@ -151,7 +151,12 @@ fn save(cx: &mut Lower<Insn>) {
             Content::ParentIp => Some(parent),
             Content::SiteSp => temp_is_free.then_some(TEMP),
             Content::Direct => Some(XZR),
-            Content::Result(_) | Content::Vector(_) | Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => None,
+            Content::Result(_)
+            | Content::Vector(_)
+            | Content::Const(_)
+            | Content::Flags
+            | Content::ExitSp
+            | Content::Unfilled => None,
         }
     };
     pairs(saved, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });

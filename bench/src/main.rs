@@ -1,10 +1,12 @@
 //! Ratios, measured in one run: the generator against GNU as on the same text, the checker against the bare emulator.
 //!
-//! `bench generate [--format json]` and `bench check [--format json]`; `./x bench` runs both.
+//! `bench generate [--format json]` and `bench check [--format json]`; `./x bench` runs both. `bench native` measures
+//! what traced calls cost on this machine.
 
 #[cfg(feature = "check")]
 mod check;
 mod generate;
+mod native;
 mod table;
 
 use std::process::ExitCode;
@@ -16,9 +18,10 @@ fn main() -> ExitCode {
         Some("generate") => generate::run(json),
         // What `generate` starts to measure memory in a process of its own.
         Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str)),
+        Some("native") => native::run(json),
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
-        other => Err(format!("unknown benchmark '{}'; valid: generate, check", other.unwrap_or(""))),
+        other => Err(format!("unknown benchmark '{}'; valid: generate, native, check", other.unwrap_or(""))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -629,7 +629,13 @@ impl Trace {
         self.check(Clause::P9, "pc", resume, pc, pc);
         let inside = usize::from(self.region(back)) == usize::from(TRAMPOLINE) + index;
         self.check(Clause::P9, "the function returns to the trampoline", 1, inside.into(), pc);
-        self.check(Clause::P14, "return address of the function, and its call", self.returns.top().unwrap_or(0), back, pc);
+        self.check(
+            Clause::P14,
+            "return address of the function, and its call",
+            self.returns.top().unwrap_or(0),
+            back,
+            pc,
+        );
         let moved = sp.wrapping_sub(sp_now) % u64::from(registers.abi.sp_align);
         self.check(Clause::P8, "sp of the function against its caller's, modulo the psABI's alignment", 0, moved, pc);
         self.check(Clause::P10, "calls of the entry handler", 1, calls, pc);
