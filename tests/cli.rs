@@ -412,6 +412,19 @@ fn link_makes_an_image() {
             assert!(entry.contains("<callback>"), "{entry}");
         }
 
+        let handlers = ["--call", "direct_func", "--exit", "ftrace_return_to_handler", "--name", "paired"];
+        let around = ["gen", "around", "--args", "3", "--function", "args3", "--arch", arch, "--emit", "obj", "--stem"];
+        b.ok(&[&around[..], &["paired"], &handlers].concat());
+        b.ok(&["link", "paired.o", &functions, &callbacks, "-o", "jumped", "--jump", "args3=paired"]);
+        // Where it does not call, no link register is written, and no call is decoded.
+        let jumped = code("jumped", "args3");
+        let branch = match arch {
+            "x86_64" => "\tjmp ",
+            "arm64" => "\tb\t",
+            _ => "\tjr\t",
+        };
+        assert!(jumped.lines().any(|l| l.contains(branch)), "{jumped}");
+
         let bad = |more: &[&str], parts: &[&str]| b.refuses(&[&link[..], &["image"], more].concat(), parts);
         bad(&["--patch", "nonsense=ftrace_caller"], &["nonsense", "args3"]);
         bad(&["--patch", "args3=nonsense"], &["nonsense", "args3"]);

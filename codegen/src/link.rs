@@ -63,6 +63,8 @@ pub struct Options {
     pub base: u64,
     /// Traced functions whose site goes to a trampoline: (function, trampoline). All other sites do nothing.
     pub patch: Vec<(String, String)>,
+    /// The same by a jump, for paired trampolines.
+    pub jump: Vec<(String, String)>,
     /// Call slots that call something else than they were assembled with: (label of the slot, function).
     pub calls: Vec<(String, String)>,
     /// Symbols that no input defines, with their addresses.
@@ -76,7 +78,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { base: 0x40_0000, patch: Vec::new(), calls: Vec::new(), define: Vec::new(), first: 0, stub: None }
+        let none = Vec::new;
+        Options {
+            base: 0x40_0000,
+            patch: none(),
+            jump: none(),
+            calls: none(),
+            define: Vec::new(),
+            first: 0,
+            stub: None,
+        }
     }
 }
 
@@ -383,12 +394,13 @@ impl Image {
             self.put(backend, site, SiteState::Disabled)?;
         }
         let op = self.symbol("ops").map_or(0, |s| s.address);
-        for (function, trampoline) in &options.patch {
+        let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
+        for ((function, trampoline), jump) in patches {
             let target = needed(self, trampoline, &format!("for {function} to go to"))?;
             let starts: Vec<u64> = (self.symbols.iter()).filter(|s| s.name == *function).map(|s| s.address).collect();
             let mut found = false;
             for site in sites.iter().filter(|s| starts.contains(&s.start)) {
-                self.put(backend, site, SiteState::Enabled { target, op, jump: false })?;
+                self.put(backend, site, SiteState::Enabled { target, op, jump })?;
                 found = true;
             }
             if !found {

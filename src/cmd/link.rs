@@ -24,6 +24,9 @@ pub struct LinkArgs {
     /// Let the patched entry of FUNC go to a trampoline; all other sites do nothing
     #[arg(long, value_name = "FUNC=TRAMPOLINE")]
     patch: Vec<String>,
+    /// The same by a jump: for paired trampolines
+    #[arg(long, value_name = "FUNC=TRAMPOLINE")]
+    jump: Vec<String>,
     /// Let the patchable call at label SLOT call FUNC
     #[arg(long, value_name = "SLOT=FUNC")]
     call: Vec<String>,
@@ -51,8 +54,8 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
         read.push((name, bytes));
     }
     let inputs: Vec<Input> = read.iter().map(|(name, bytes)| Input { name, bytes }).collect();
-    let (patch, calls) = (pairs("patch", &args.patch)?, pairs("call", &args.call)?);
-    let options = Options { base: args.base, patch, calls, ..Options::default() };
+    let (patch, jump, calls) = (pairs("patch", &args.patch)?, pairs("jump", &args.jump)?, pairs("call", &args.call)?);
+    let options = Options { base: args.base, patch, jump, calls, ..Options::default() };
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
     let machine = codegen::link::machine(first)?;
