@@ -20,6 +20,7 @@ use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
 use codegen::plan::{Inner, Step};
+use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
 use codegen::target::{Cie, Facts, Target};
 
@@ -124,6 +125,8 @@ impl Isa for X86_64 {
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         site::site_ip(entry, word)
     }
+
+    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
 
     fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
         site::patch_site(ip, state, has_op)

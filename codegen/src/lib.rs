@@ -23,6 +23,7 @@ pub mod mutate;
 pub mod obj;
 pub mod plan;
 pub mod raw;
+pub mod sites;
 pub mod spec;
 pub mod target;
 pub mod text;
