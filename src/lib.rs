@@ -2,6 +2,7 @@
 
 pub mod contracts;
 pub mod explain;
+pub mod kernel;
 pub mod minimise;
 pub mod mutate;
 pub mod report;

@@ -7,30 +7,39 @@ use codegen::spec::{Choices, Direct, Kind, NAMED, OptionInfo, Spec};
 use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
 
+use crate::kernel::KernelArgs;
+
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
 pub struct TargetArgs {
     /// Architecture: x86_64, arm64 or riscv64, also by its other names
-    #[arg(long, value_name = "ARCH")]
-    arch: String,
+    #[arg(long, value_name = "ARCH", required_unless_present_any = ["kernel_build", "config"])]
+    arch: Option<String>,
     /// Kernel whose conventions hold
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0])]
     profile: String,
     /// Choose an option's value, or give a number of the profile another one (see `tramptool list`)
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    kernel: KernelArgs,
 }
 
 impl TargetArgs {
-    /// The architecture with its options resolved.
+    /// The architecture with its options resolved, and where a kernel's configuration decided them, in words.
     ///
     /// # Errors
-    /// An unknown architecture, profile, option or value.
-    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target)> {
-        let backend = crate::backend(&self.arch)?;
+    /// An unknown architecture, profile, option or value; a kernel for which nothing can be generated.
+    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Vec<String>)> {
         check_profile(&self.profile)?;
-        let settings = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
-        Ok((backend, target(backend, &settings)?))
+        let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
+        let Some(kernel) = self.kernel.read()? else {
+            let backend = crate::backend(self.arch.as_deref().unwrap_or_default())?;
+            return Ok((backend, target(backend, &given)?, Vec::new()));
+        };
+        let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let settings: Vec<_> = decided.chain(given).collect();
+        Ok((kernel.backend, target(kernel.backend, &settings)?, kernel.told))
     }
 }
 
@@ -77,13 +86,31 @@ pub struct Request {
     name: String,
     kind: Kind,
     callee: String,
+    export: String,
 }
 
 impl Request {
     /// As the generator wants it.
     pub fn spec(&self) -> Spec<'_> {
-        Spec { name: &self.name, kind: self.kind, callee: &self.callee }
+        Spec { name: &self.name, kind: self.kind, callee: &self.callee, export: &self.export }
     }
+}
+
+/// Give one of `requests` another name for modules, as `SYMBOL=TRAMPOLINE` says.
+///
+/// # Errors
+/// No pair of symbols, or a trampoline that is not among them.
+pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<()> {
+    let Some((symbol, name)) = text.split_once('=') else {
+        return Err(Error::new(format!("--export '{text}' is no pair; valid: --export SYMBOL=TRAMPOLINE")));
+    };
+    check_symbol("export", symbol, target)?;
+    let valid: Vec<String> = requests.iter().map(|r| r.name.clone()).collect();
+    let Some(request) = requests.iter_mut().find(|r| r.name == name) else {
+        return Err(Error::unknown("trampoline in --export", name, valid.iter().map(String::as_str)));
+    };
+    request.export = symbol.to_owned();
+    Ok(())
 }
 
 /// All trampolines that need no parameter.
@@ -92,7 +119,7 @@ pub fn all() -> Vec<Request> {
 }
 
 fn named(kind: Kind) -> Request {
-    Request { name: kind.symbol().to_owned(), kind, callee: String::new() }
+    Request { name: kind.symbol().to_owned(), kind, callee: String::new(), export: String::new() }
 }
 
 /// The trampoline called `name`; `direct` is for those that call one C function.
@@ -125,7 +152,7 @@ pub fn trampoline(name: &str, direct: &DirectArgs, target: &Target) -> Result<Re
     }
     let kind = Kind::Direct(Direct { args, ip: direct.ip });
     target.frame(kind)?;
-    Ok(Request { name, kind, callee })
+    Ok(Request { name, kind, callee, export: String::new() })
 }
 
 /// What direct-call trampolines are called on the command line.
@@ -137,7 +164,7 @@ fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')) {
         return Err(Error::new(format!(
-            "direct: --{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
+            "--{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
         )));
     }
     // The listing gives these names to numbers.
@@ -148,7 +175,7 @@ fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
     }));
     if reserved.any(|r| r == symbol) {
         return Err(Error::new(format!(
-            "direct: --{option} {symbol} is the name of a frame offset in the text for {}; valid: any other",
+            "--{option} {symbol} is the name of a frame offset in the text for {}; valid: any other",
             target.facts.name
         )));
     }

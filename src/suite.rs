@@ -26,7 +26,7 @@ pub fn trampolines(target: &Target) -> Vec<(String, Kind)> {
 
 /// What to generate for [`trampolines`].
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
-    trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: CALLEE }).collect()
+    trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: CALLEE, export: "" }).collect()
 }
 
 /// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.

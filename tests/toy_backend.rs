@@ -11,7 +11,7 @@ use codegen::listing::{Lower, Off, Sym};
 use codegen::machine::Machine;
 use codegen::plan::Step;
 use codegen::spec::{Choices, Direct, Kind, Spec};
-use codegen::target::{Cie, DirectTest, Facts, Target};
+use codegen::target::{Cie, DirectTest, Facts, Kernel, Target};
 
 struct Toy;
 
@@ -77,6 +77,7 @@ static FACTS: Facts = Facts {
     mapping: "",
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
+    kernel: Kernel { arch: "TOY", needs: &[], refuses: &[] },
     cie: Cie {
         version: 1,
         column: 5,

@@ -55,12 +55,14 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "op comes from the literal before the function, and may name a direct trampoline",
         applies: |kind| kind == Kind::Entry(Regs::Args),
+        config: &[("on", &["DYNAMIC_FTRACE_WITH_CALL_OPS"]), ("off", &[])],
     },
     OptionInfo {
         name: "frame-records",
         values: &["on", "off"],
         about: "two frame records, without which a stack trace loses two callers",
         applies: |kind| matches!(kind, Kind::Direct(_)),
+        config: &[],
     },
 ];
 

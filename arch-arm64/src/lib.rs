@@ -22,7 +22,7 @@ use codegen::mutate::Faults;
 use codegen::plan::{Inner, Step};
 use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
-use codegen::target::{Cie, Facts, Target};
+use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// arm64.
 pub struct Arm64;
@@ -52,6 +52,14 @@ pub const FACTS: Facts = Facts {
     relocations: ("R_AARCH64_", reloc::NAMES),
     mapping: "$x",
     lengths: None,
+    kernel: Kernel {
+        arch: "ARM64",
+        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        refuses: &[
+            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
+            ("CPU_BIG_ENDIAN", "objects are little-endian"),
+        ],
+    },
     cie: Cie {
         version: 1,
         column: LINK,

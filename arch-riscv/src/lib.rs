@@ -23,7 +23,7 @@ use codegen::mutate::Faults;
 use codegen::plan::{Inner, Step};
 use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
-use codegen::target::{Cie, Facts, Target};
+use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// riscv64.
 pub struct Riscv64;
@@ -56,6 +56,11 @@ pub const FACTS: Facts = Facts {
         range: (reloc::ADD32, reloc::SUB32),
         advance: [(reloc::SET6, reloc::SUB6), (reloc::SET8, reloc::SUB8), (reloc::SET16, reloc::SUB16)],
     }),
+    kernel: Kernel {
+        arch: "ARCH_RV64I",
+        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
+    },
     cie: Cie {
         version: 3,
         column: LINK,

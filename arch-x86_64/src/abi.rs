@@ -55,18 +55,21 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["orc", "fp"],
         about: "frame records for an unwinder that follows frame pointers",
         applies: |kind| matches!(kind, Kind::Entry(_)),
+        config: &[("fp", &["FRAME_POINTER"]), ("orc", &[])],
     },
     OptionInfo {
         name: "endbr",
         values: &["on", "off"],
         about: "an ENDBR64 landing pad, as CONFIG_X86_KERNEL_IBT wants it",
         applies: |kind| kind != Kind::Return,
+        config: &[("on", &["X86_KERNEL_IBT"]), ("off", &[])],
     },
     OptionInfo {
         name: "stack-align",
         values: &["8", "16"],
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
         applies: |kind| matches!(kind, Kind::Entry(_) | Kind::Return | Kind::Direct(_)),
+        config: &[("8", &[])],
     },
 ];
 

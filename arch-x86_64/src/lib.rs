@@ -22,7 +22,7 @@ use codegen::mutate::Faults;
 use codegen::plan::{Inner, Step};
 use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
-use codegen::target::{Cie, Facts, Target};
+use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// x86-64.
 pub struct X86_64;
@@ -52,6 +52,16 @@ pub const FACTS: Facts = Facts {
     relocations: ("R_X86_64_", reloc::NAMES),
     mapping: "",
     lengths: None,
+    kernel: Kernel {
+        arch: "X86_64",
+        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        refuses: &[
+            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
+            ("MITIGATION_RETHUNK", "returns would have to go through __x86_return_thunk"),
+            ("MITIGATION_CALL_DEPTH_TRACKING", "calls would have to be counted"),
+            ("OBJTOOL", "objtool wants annotations of the calls and labels in trampolines"),
+        ],
+    },
     cie: Cie {
         version: 1,
         column: RETURN_ADDRESS,

@@ -20,7 +20,7 @@ fn names() -> Vec<String> {
 }
 
 fn specs(names: &[String]) -> Vec<Spec<'_>> {
-    names.iter().map(|name| Spec { name, kind: Kind::Entry(Regs::Args), callee: "" }).collect()
+    names.iter().map(|name| Spec { name, kind: Kind::Entry(Regs::Args), callee: "", export: "" }).collect()
 }
 
 fn object(backend: &dyn Backend, specs: &[Spec]) -> Result<(Vec<u8>, usize), String> {

@@ -145,6 +145,8 @@ pub struct Assembly {
     pub locals: Vec<Symbol>,
     /// The unwind table.
     pub eh_frame: EhFrame,
+    /// The words of `.export_symbol`, one every [`Assembly::EXPORT`] bytes, and the label of each entry.
+    pub exports: Vec<(Symbol, Reloc)>,
     listed: Vec<u32>,
     label: String,
     /// The follower of the last trampoline: the next is mostly of the same kind.
@@ -152,6 +154,10 @@ pub struct Assembly {
 }
 
 impl Assembly {
+    /// Bytes of an entry of `.export_symbol` (kernel include/linux/export.h): a licence and a namespace, both empty
+    /// strings, and the address at a multiple of 8.
+    pub const EXPORT: usize = 16;
+
     /// The bytes of `.text`.
     pub fn text(&self) -> &[u8] {
         &self.code.bytes
@@ -281,6 +287,14 @@ impl Assembly {
         let end = self.code.bytes.len();
         self.eh_frame.close(end as u32, target);
         self.define(spec.name, start, end - start, true)?;
+        if !spec.export.is_empty() {
+            self.define(spec.export, start, end - start, true)?;
+            let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(spec.export)));
+            let name = self.intern(&["__export_symbol_", spec.export]);
+            let label = Symbol { name, offset: Some(at as u32), size: 0, function: false };
+            let word = Reloc { at: at as u32 + 8, r_type: I::MACHINE.dynamic[0], to, addend: 0 };
+            self.exports.push((label, word));
+        }
         self.resolve::<I>(spec, listing, &labels)
     }
 

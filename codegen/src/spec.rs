@@ -88,17 +88,19 @@ pub struct Spec<'a> {
     pub kind: Kind,
     /// The C function that a direct-call trampoline calls.
     pub callee: &'a str,
+    /// Another name for it, which a kernel's modules may link to; empty for none.
+    pub export: &'a str,
 }
 
 impl<'a> Spec<'a> {
     /// A trampoline under the kernel's own name.
     pub fn named(kind: Kind) -> Spec<'a> {
-        Spec { name: kind.symbol(), kind, callee: "" }
+        Spec { name: kind.symbol(), kind, callee: "", export: "" }
     }
 
     /// A direct-call trampoline.
     pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
-        Spec { name, kind: Kind::Direct(direct), callee }
+        Spec { name, kind: Kind::Direct(direct), callee, export: "" }
     }
 }
 
@@ -113,6 +115,8 @@ pub struct OptionInfo {
     pub about: &'static str,
     /// The trampolines whose code it can change.
     pub applies: fn(Kind) -> bool,
+    /// How a kernel's configuration decides it: the first value of which all these options are set, without `CONFIG_`.
+    pub config: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// One value for each option of an architecture: an index into [`OptionInfo::values`].

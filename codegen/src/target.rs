@@ -56,6 +56,8 @@ pub struct Facts {
     pub mapping: &'static str,
     /// Relocations for lengths in unwind tables, where the linker may change them.
     pub lengths: Option<&'static crate::cfi::LengthRelocs>,
+    /// What a kernel's configuration says of it.
+    pub kernel: Kernel,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
 }
@@ -66,6 +68,17 @@ impl Facts {
         let (prefix, names) = self.relocations;
         names.iter().find(|(t, _)| *t == r_type).map(|(_, name)| format!("{prefix}{name}"))
     }
+}
+
+/// Options of a kernel's configuration, without `CONFIG_`.
+#[derive(Debug)]
+pub struct Kernel {
+    /// What is set for this architecture and no other.
+    pub arch: &'static str,
+    /// What must be set.
+    pub needs: &'static [&'static str],
+    /// What must not be set, and why.
+    pub refuses: &'static [(&'static str, &'static str)],
 }
 
 /// The parts of a CIE that GNU as fixes for each architecture.

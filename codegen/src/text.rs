@@ -48,6 +48,8 @@ pub struct TextLine {
 pub struct TextListing {
     /// The symbol.
     pub name: String,
+    /// Another name for it, which a kernel's modules may link to; empty for none.
+    pub export: String,
     /// The contract.
     pub contract: Contract,
     /// The names of offsets that the lines use, with their values.
@@ -149,6 +151,7 @@ pub(crate) fn render<I: Isa>(
 
     Ok(TextListing {
         name: spec.name.to_owned(),
+        export: spec.export.to_owned(),
         contract: Contract::of(spec, target)?,
         consts,
         cfi_entry,

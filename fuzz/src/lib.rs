@@ -70,7 +70,7 @@ struct Arguments {
 /// Generate what the words of `text` ask for, in every form.
 pub fn spec(text: &str) {
     let Ok(arguments) = Arguments::try_parse_from(["gen"].into_iter().chain(text.split_whitespace())) else { return };
-    let Ok((backend, target)) = arguments.target.resolve() else { return };
+    let Ok((backend, target, _)) = arguments.target.resolve() else { return };
     let direct = &arguments.direct;
     let requests = arguments.trampolines.iter().flat_map(|name| trampoline(name, direct, &target));
     let requests: Vec<Request> = requests.collect();
