@@ -97,6 +97,12 @@ fn gnu_as_agrees_on_every_trampoline() {
             }
             let named: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).collect();
             compare(*backend, &target, &named, dir.path());
+            let exported = |s: &Spec<'static>| match s.kind {
+                Kind::Stub => Spec { export: "_mcount", ..*s },
+                Kind::Return => Spec { export: "another", ..*s },
+                _ => *s,
+            };
+            compare(*backend, &target, &named.iter().map(exported).collect::<Vec<_>>(), dir.path());
             for (args, ip) in (0..=target.facts.abi.args.len() as u8).flat_map(|n| [(n, false), (n, true)]) {
                 let direct = Direct { args, ip };
                 if target.frame(Kind::Direct(direct)).is_ok() {

@@ -469,3 +469,53 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let bytes = fs::read(from).map_err(|e| Failure::at(from, e, "see what make said"))?;
     write(to, &bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As kernels say it: with the time, over two lines, with numbers that vary.
+    const LOG: &str = "[    0.000000] ftrace: allocating 10997 entries in 43 pages\n\
+                       [    0.095900] Testing tracer function: PASSED\n\
+                       [    0.964309] Testing dynamic ftrace ops #1: \n\
+                       [    0.970000] something else\n\
+                       [    1.378498] (3 3 5 0 79340) PASSED\n\
+                       [    1.500000]     ok 1 test_kprobe\n\
+                       init: all is well\n";
+
+    #[test]
+    fn what_varies_is_not_compared() {
+        let boot = heard_in(LOG, "by itself", Duration::ZERO);
+        let wanted = [
+            "Testing tracer function: PASSED",
+            "Testing dynamic ftrace ops #1: PASSED",
+            "    ok 1 test_kprobe",
+            "init: all is well",
+        ];
+        assert_eq!((boot.tests.as_slice(), boot.passed(), boot.well()), (&wanted.map(String::from)[..], 2, true));
+        assert_eq!((boot.sites.as_deref(), boot.end.as_str()), (Some("10997"), "switched off"));
+        let later = LOG.replace("79340", "12").replace("0.095900", "7.1");
+        assert_eq!(difference(&boot.tests, &heard_in(&later, "", Duration::ZERO).tests), None);
+        let worse = heard_in(&LOG.replace("function: PASSED", "function: FAILED!"), "", Duration::ZERO);
+        assert!(difference(&boot.tests, &worse.tests).is_some());
+        let hung = heard_in(LOG.split("    ok 1").next().unwrap_or_default(), "silence", Duration::ZERO);
+        assert_eq!((hung.well(), hung.end.as_str(), hung.last.len()), (false, "silence", 6));
+        assert!(difference(&boot.tests, &hung.tests).is_some_and(|d| d.ends_with("(nothing more)")));
+        let dead = heard_in("[    0.1] Kernel panic - not syncing: Oops\n", "by itself", Duration::ZERO);
+        assert_eq!(dead.end, "Kernel panic - not syncing: Oops");
+    }
+
+    #[test]
+    fn every_kernel_has_a_configuration_and_three_faults() {
+        let place = root().join("xtask/kernel");
+        let manifest: Manifest = toml::from_str(&read(&place.join("kernels.toml")).unwrap()).unwrap();
+        for kernel in manifest.kernel {
+            assert!(place.join(format!("{}.config", kernel.name)).exists());
+            assert_eq!(kernel.fault.len(), 3, "{}", kernel.name);
+            let trampolines: Vec<&String> = kernel.swap.iter().flat_map(|s| &s.trampolines).collect();
+            for (_, fault) in &kernel.fault {
+                assert!(trampolines.iter().any(|t| fault.starts_with(&format!("{t}:"))), "{fault}");
+            }
+        }
+    }
+}
