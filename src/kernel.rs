@@ -33,6 +33,8 @@ pub struct Configured {
     pub backend: &'static dyn Backend,
     /// Options and numbers, as `--set` takes them.
     pub settings: Vec<(String, String)>,
+    /// The kernel's objtool checks its objects.
+    pub objtool: bool,
     /// Where each comes from, in words.
     pub told: Vec<String>,
 }
@@ -119,5 +121,9 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         )));
     }
     told.push(format!("{} from {offsets_name}", numbers.join(" ")));
-    Ok(Configured { backend: *backend, settings, told })
+    let objtool = facts.kernel.objtool.is_some() && set.contains("OBJTOOL");
+    if objtool {
+        told.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
+    }
+    Ok(Configured { backend: *backend, settings, objtool, told })
 }

@@ -39,7 +39,8 @@ impl TargetArgs {
         };
         let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let settings: Vec<_> = decided.chain(given).collect();
-        Ok((kernel.backend, target(kernel.backend, &settings)?, kernel.told))
+        let target = Target { objtool: kernel.objtool, ..target(kernel.backend, &settings)? };
+        Ok((kernel.backend, target, kernel.told))
     }
 }
 

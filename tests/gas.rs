@@ -102,7 +102,8 @@ fn gnu_as_agrees_on_every_trampoline() {
                 Kind::Return => Spec { export: "another", ..*s },
                 _ => *s,
             };
-            compare(*backend, &target, &named.iter().map(exported).collect::<Vec<_>>(), dir.path());
+            let objtool = Target { objtool: true, ..target.clone() };
+            compare(*backend, &objtool, &named.iter().map(exported).collect::<Vec<_>>(), dir.path());
             for (args, ip) in (0..=target.facts.abi.args.len() as u8).flat_map(|n| [(n, false), (n, true)]) {
                 let direct = Direct { args, ip };
                 if target.frame(Kind::Direct(direct)).is_ok() {

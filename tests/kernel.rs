@@ -112,7 +112,7 @@ fn what_is_not_supported_is_refused_by_name() {
     refused("6.12.1", &riscv, &["RDI 3"], &[OFFSETS, "FREGS_EPC"]);
     refused("6.12.1", &riscv, &["FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
     refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
-    for option in ["MITIGATION_RETHUNK", "MITIGATION_CALL_DEPTH_TRACKING", "OBJTOOL", "CFI_CLANG"] {
+    for option in ["MITIGATION_RETHUNK", "MITIGATION_CALL_DEPTH_TRACKING", "CFI_CLANG"] {
         let named = format!("CONFIG_{option}=y is not supported");
         refused("6.12.1", &with(&["X86_64", option]), &["PT_R15 0"], &[&named]);
     }

@@ -77,7 +77,7 @@ static FACTS: Facts = Facts {
     mapping: "",
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
-    kernel: Kernel { arch: "TOY", needs: &[], refuses: &[] },
+    kernel: Kernel { arch: "TOY", needs: &[], objtool: None, refuses: &[] },
     cie: Cie {
         version: 1,
         column: 5,
@@ -154,6 +154,7 @@ impl Isa for Toy {
             marks_regs: false,
             direct_test: DirectTest::AfterFree,
             stack_align: 8,
+            objtool: false,
             numbers: Vec::new(),
             args_frame: FrameLayout::empty(),
             all_frame: FrameLayout::empty(),

@@ -219,6 +219,7 @@ pub fn target(choices: Choices) -> Target {
         marks_regs: false,
         direct_test: DirectTest::BeforeSite,
         stack_align: 16,
+        objtool: false,
         numbers: vec![
             Number { symbol: "FTRACE_OPS_FUNC", value: 0 },
             Number { symbol: "FTRACE_OPS_DIRECT_CALL", value: 208 },

@@ -260,6 +260,7 @@ pub fn target(choices: Choices) -> Target {
         marks_regs: false,
         direct_test: DirectTest::AfterFree,
         stack_align: 16,
+        objtool: false,
         numbers: Vec::new(),
         args_frame: args_frame(choices.get(FP_TEST) == 1),
         all_frame: all_frame(),

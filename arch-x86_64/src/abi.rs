@@ -198,6 +198,7 @@ pub fn target(choices: Choices) -> Target {
         marks_regs: frame_pointer,
         direct_test: DirectTest::BeforeRestore,
         stack_align: if align16 { 16 } else { 8 },
+        objtool: false,
         numbers: Vec::new(),
         args_frame: entry_frame(Regs::Args, frame_pointer),
         all_frame: entry_frame(Regs::All, frame_pointer),

@@ -55,11 +55,11 @@ pub const FACTS: Facts = Facts {
     kernel: Kernel {
         arch: "X86_64",
         needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        objtool: Some((reloc::ABS32, reloc::PC32)),
         refuses: &[
             ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
             ("MITIGATION_RETHUNK", "returns would have to go through __x86_return_thunk"),
             ("MITIGATION_CALL_DEPTH_TRACKING", "calls would have to be counted"),
-            ("OBJTOOL", "objtool wants annotations of the calls and labels in trampolines"),
         ],
     },
     cie: Cie {

@@ -21,6 +21,7 @@ pub mod listing;
 pub mod machine;
 pub mod mutate;
 pub mod obj;
+pub mod objtool;
 pub mod plan;
 pub mod raw;
 pub mod sites;

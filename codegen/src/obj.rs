@@ -8,6 +8,7 @@ use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, Sym, Writ
 
 use crate::code::{Assembly, Reloc, RelocTarget};
 use crate::error::{Error, Result};
+use crate::objtool::SECTIONS;
 use crate::target::Target;
 
 /// The name of labels that only unwind tables refer to, as GNU as has it.
@@ -30,7 +31,8 @@ struct Section {
 pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
     let exports = assembly.exports.len();
     let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len() + exports;
-    let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len() + exports;
+    let notes = assembly.notes.iter().map(|(_, relocs)| relocs.len()).sum::<usize>();
+    let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len() + exports + notes;
     let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + assembly.string_table().len();
     let mut bytes = Vec::with_capacity(contents + SYMBOL_BYTES as usize * symbols + RELA_BYTES * relocs + 4096);
     let headers = write_body(assembly, target, &mut bytes).map_err(|e| Error::new(format!("object file: {e}")))?;
@@ -119,6 +121,13 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         let words: Vec<Reloc> = exports.iter().map(|(_, word)| *word).collect();
         let (name, rela) = (b".export_symbol", b".rela.export_symbol");
         contents(&mut w, name, rela, &data, &words, 8, alloc, elf::SHT_PROGBITS);
+    }
+    for (&(name, rela, align), (bytes, relocs)) in SECTIONS.iter().zip(&assembly.notes) {
+        if !bytes.is_empty() {
+            let (name, rela) = (name.as_bytes(), rela.as_bytes());
+            // Without flags: with them, the kernel's linker would keep what objtool does not see.
+            contents(&mut w, name, rela, bytes, relocs, align, none, elf::SHT_PROGBITS);
+        }
     }
     let eh = &assembly.eh_frame;
     contents(&mut w, b".eh_frame", b".rela.eh_frame", &eh.bytes, &eh.relocs, 8, alloc, elf::SHT_PROGBITS);

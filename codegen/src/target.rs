@@ -77,6 +77,8 @@ pub struct Kernel {
     pub arch: &'static str,
     /// What must be set.
     pub needs: &'static [&'static str],
+    /// Relocations of objtool's annotations, where that checks objects: an address, a distance, both of 32 bits.
+    pub objtool: Option<(u32, u32)>,
     /// What must not be set, and why.
     pub refuses: &'static [(&'static str, &'static str)],
 }
@@ -149,6 +151,8 @@ pub struct Target {
     pub direct_test: DirectTest,
     /// The alignment of SP that a callback may rely on, if the site's own stack was aligned for the kernel.
     pub stack_align: u32,
+    /// The kernel's objtool is told what it must know ([`crate::objtool`]).
+    pub objtool: bool,
     /// Numbers of the profile.
     pub numbers: Vec<Number>,
     /// Frame of `ftrace_caller`.
