@@ -113,14 +113,13 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
             settings.push((name.to_owned(), value.to_owned()));
         }
     }
-    if numbers.is_empty() && !symbols.is_empty() {
-        return Err(Error::new(format!(
-            "{offsets_name}: none of the numbers of {}; valid: the asm-offsets.h of the same build, with {} ...",
-            facts.name,
-            symbols.iter().take(3).copied().collect::<Vec<_>>().join(" ")
-        )));
+    if let Some(number) = facts.kernel.number.filter(|n| !settings.iter().any(|(name, _)| name == n)) {
+        return Err(Error::new(format!("{offsets_name}: no {number}; valid: the asm-offsets.h of the same build")));
     }
-    told.push(format!("{} from {offsets_name}", numbers.join(" ")));
+    match numbers.as_slice() {
+        [] => told.push(format!("no numbers are needed from {offsets_name}")),
+        _ => told.push(format!("{} from {offsets_name}", numbers.join(" "))),
+    }
     let objtool = facts.kernel.objtool.is_some() && set.contains("OBJTOOL");
     if objtool {
         told.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());

@@ -77,7 +77,7 @@ static FACTS: Facts = Facts {
     mapping: "",
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
-    kernel: Kernel { arch: "TOY", needs: &[], objtool: None, refuses: &[] },
+    kernel: Kernel { arch: "TOY", needs: &[], number: None, objtool: None, refuses: &[] },
     cie: Cie {
         version: 1,
         column: 5,

@@ -55,6 +55,7 @@ pub const FACTS: Facts = Facts {
     kernel: Kernel {
         arch: "ARM64",
         needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        number: Some("FREGS_X0"),
         objtool: None,
         refuses: &[
             ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),

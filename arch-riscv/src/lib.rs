@@ -59,6 +59,7 @@ pub const FACTS: Facts = Facts {
     kernel: Kernel {
         arch: "ARCH_RV64I",
         needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        number: Some("FREGS_EPC"),
         objtool: None,
         refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
     },

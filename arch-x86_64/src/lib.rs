@@ -55,6 +55,7 @@ pub const FACTS: Facts = Facts {
     kernel: Kernel {
         arch: "X86_64",
         needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        number: None,
         objtool: Some((reloc::ABS32, reloc::PC32)),
         refuses: &[
             ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),

@@ -77,6 +77,8 @@ pub struct Kernel {
     pub arch: &'static str,
     /// What must be set.
     pub needs: &'static [&'static str],
+    /// A number that its asm-offsets.h always has, if it has any of ours.
+    pub number: Option<&'static str>,
     /// Relocations of objtool's annotations, where that checks objects: an address, a distance, both of 32 bits.
     pub objtool: Option<(u32, u32)>,
     /// What must not be set, and why.
