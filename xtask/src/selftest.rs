@@ -185,7 +185,7 @@ impl Bench<'_> {
         let same_sites = baseline.sites.as_ref() == Some(&listed);
         let version = self.version()?;
         let mut rows = vec![
-            format!("Linux {version}, {}, {}", fs_date(), self.qemu_version()?),
+            format!("Linux {version}, {}, {}", today(), self.qemu_version()?),
             String::new(),
             "| variant | ended | tests passed | as the baseline | seconds |".to_owned(),
             "|---|---|---|---|---|".to_owned(),
@@ -439,7 +439,7 @@ fn record(name: &str, report: &str) -> Result<(), Failure> {
     write(&path, format!("{}\n\n{heading}\n{report}{after}", before.trim_end()).as_bytes())
 }
 
-fn fs_date() -> String {
+fn today() -> String {
     let run = Command::new("date").arg("+%Y-%m-%d").output();
     run.map_or_else(|_| "unknown date".to_owned(), |run| String::from_utf8_lossy(&run.stdout).trim().to_owned())
 }
