@@ -3,6 +3,7 @@
 pub mod contracts;
 pub mod explain;
 pub mod handler;
+pub mod kernel;
 pub mod minimise;
 pub mod mutate;
 pub mod report;
@@ -11,6 +12,7 @@ pub mod suite;
 
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
+use codegen::link::Input;
 
 /// The architectures. Adding one is writing its crate and its line here.
 pub static BACKENDS: &[&dyn Backend] = &[&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];
@@ -29,4 +31,17 @@ pub fn backend(name: &str) -> Result<&'static dyn Backend> {
         .find(named)
         .copied()
         .ok_or_else(|| Error::unknown("architecture", name, BACKENDS.iter().map(|b| b.facts().name)))
+}
+
+/// The architecture that a file is for.
+///
+/// # Errors
+/// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
+pub fn backend_of(file: &Input) -> Result<&'static dyn Backend> {
+    let machine = codegen::link::machine(file)?;
+    BACKENDS.iter().find(|b| b.facts().machine == machine).copied().ok_or_else(|| {
+        let known = BACKENDS.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine));
+        let known: Vec<String> = known.collect();
+        Error::new(format!("{}: for ELF machine {machine}; valid: {}", file.name, known.join(", ")))
+    })
 }

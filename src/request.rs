@@ -12,31 +12,40 @@ use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
 
 use crate::handler::general_registers_only;
+use crate::kernel::KernelArgs;
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
 pub struct TargetArgs {
     /// Architecture: x86_64, arm64 or riscv64, also by its other names
-    #[arg(long, value_name = "ARCH")]
-    arch: String,
+    #[arg(long, value_name = "ARCH", required_unless_present_any = ["kernel_build", "config"])]
+    arch: Option<String>,
     /// Kernel whose conventions hold
     #[arg(long, value_name = "PROFILE", default_value = PROFILES[0])]
     profile: String,
     /// Choose an option's value, or give a number of the profile another one (see `tramptool list`)
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    kernel: KernelArgs,
 }
 
 impl TargetArgs {
-    /// The architecture with its options resolved.
+    /// The architecture with its options resolved, and where a kernel's configuration decided them, in words.
     ///
     /// # Errors
-    /// An unknown architecture, profile, option or value.
-    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target)> {
-        let backend = crate::backend(&self.arch)?;
+    /// An unknown architecture, profile, option or value; a kernel for which nothing can be generated.
+    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Vec<String>)> {
         check_profile(&self.profile)?;
-        let settings = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
-        Ok((backend, target(backend, &settings)?))
+        let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
+        let Some(kernel) = self.kernel.read()? else {
+            let backend = crate::backend(self.arch.as_deref().unwrap_or_default())?;
+            return Ok((backend, target(backend, &given)?, Vec::new()));
+        };
+        let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let settings: Vec<_> = decided.chain(given).collect();
+        let target = Target { objtool: kernel.objtool, ..target(kernel.backend, &settings)? };
+        Ok((kernel.backend, target, kernel.told))
     }
 }
 
@@ -121,14 +130,32 @@ pub struct Request {
     function: String,
     resume: i32,
     exit: String,
+    export: String,
 }
 
 impl Request {
     /// As the generator wants it.
     pub fn spec(&self) -> Spec<'_> {
         let body = Body { function: &self.function, resume: self.resume, exit: &self.exit };
-        Spec { name: &self.name, kind: self.kind, callee: &self.callee, body }
+        Spec { name: &self.name, kind: self.kind, callee: &self.callee, body, export: &self.export }
     }
+}
+
+/// Give one of `requests` another name for modules, as `SYMBOL=TRAMPOLINE` says.
+///
+/// # Errors
+/// No pair of symbols, or a trampoline that is not among them.
+pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<()> {
+    let Some((symbol, name)) = text.split_once('=') else {
+        return Err(Error::new(format!("--export '{text}' is no pair; valid: --export SYMBOL=TRAMPOLINE")));
+    };
+    check_symbol("export", symbol, target)?;
+    let valid: Vec<String> = requests.iter().map(|r| r.name.clone()).collect();
+    let Some(request) = requests.iter_mut().find(|r| r.name == name) else {
+        return Err(Error::unknown("trampoline in --export", name, valid.iter().map(String::as_str)));
+    };
+    request.export = symbol.to_owned();
+    Ok(())
 }
 
 /// All trampolines that need no parameter.
@@ -138,7 +165,8 @@ pub fn all() -> Vec<Request> {
 
 fn named(kind: Kind) -> Request {
     let none = String::new;
-    Request { name: kind.symbol().to_owned(), kind, callee: none(), function: none(), resume: 0, exit: none() }
+    let name = kind.symbol().to_owned();
+    Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), export: none() }
 }
 
 /// The trampoline called `name`; `direct` is for those that call one C function, `around` for those that call the traced
@@ -169,7 +197,7 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
     }
     for (option, symbol) in [("call", &callee), ("name", &name), ("function", &function), ("exit", &exit)] {
         if !symbol.is_empty() || option == "name" {
-            check_symbol(what, option, symbol, target)?;
+            check_symbol(option, symbol, target)?;
         }
     }
     if [&callee, &function, &exit].contains(&&name) {
@@ -182,7 +210,7 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
         None => Kind::Direct(what_is_passed(args, &callee, target)?),
     };
     target.frame(kind)?;
-    Ok(Request { name, kind, callee, function, resume, exit })
+    Ok(Request { name, kind, callee, function, resume, exit, export: String::new() })
 }
 
 /// The value of an option that a trampoline cannot do without.
@@ -241,12 +269,12 @@ pub const DIRECT: &str = "direct";
 pub const AROUND: &str = "around";
 
 /// Names that C can have, so that no assembler takes them for something else.
-fn check_symbol(what: &str, option: &str, symbol: &str, target: &Target) -> Result<()> {
+fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
     let mut chars = symbol.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')) {
         return Err(Error::new(format!(
-            "{what}: --{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
+            "--{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
         )));
     }
     // The listing gives these names to numbers.
@@ -258,7 +286,7 @@ fn check_symbol(what: &str, option: &str, symbol: &str, target: &Target) -> Resu
     }));
     if reserved.any(|r| r == symbol) {
         return Err(Error::new(format!(
-            "{what}: --{option} {symbol} is the name of a frame offset in the text for {}; valid: any other",
+            "--{option} {symbol} is the name of a frame offset in the text for {}; valid: any other",
             target.facts.name
         )));
     }

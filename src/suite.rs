@@ -89,7 +89,8 @@ pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
         Kind::Around(Around { form: Form::Fregs, .. }) => "callback",
         _ => CALLEE,
     };
-    trampolines.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: callee(*kind), body: BODY }).collect()
+    let spec = |(name, kind)| Spec { name, kind, callee: callee(kind), body: BODY, export: "" };
+    trampolines.iter().map(|(name, kind)| spec((name.as_str(), *kind))).collect()
 }
 
 /// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.

@@ -36,6 +36,7 @@ fn help_version_completions_and_man() {
         "list",
         "gen",
         "link",
+        "sites",
         "check",
         "contract",
         "mutate",

@@ -97,9 +97,16 @@ fn gnu_as_agrees_on_every_trampoline() {
             }
             let named: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).collect();
             compare(*backend, &target, &named, dir.path());
-            for (name, kind) in tramptool::suite::trampolines(&target).unwrap() {
-                if matches!(kind, Kind::Direct(_)) {
-                    compare(*backend, &target, &[Spec { name: &name, kind, callee: "my_func" }], dir.path());
+            let exported = |s: &Spec<'static>| match s.kind {
+                Kind::Stub => Spec { export: "_mcount", ..*s },
+                Kind::Return => Spec { export: "another", ..*s },
+                _ => *s,
+            };
+            let objtool = Target { objtool: true, ..target.clone() };
+            compare(*backend, &objtool, &named.iter().map(exported).collect::<Vec<_>>(), dir.path());
+            for spec in tramptool::suite::specs(&tramptool::suite::trampolines(&target).unwrap()) {
+                if matches!(spec.kind, Kind::Direct(_) | Kind::Around(_)) {
+                    compare(*backend, &target, &[spec], dir.path());
                 }
             }
         }

@@ -11,7 +11,7 @@ use codegen::listing::{Lower, Off, Sym};
 use codegen::machine::Machine;
 use codegen::plan::Step;
 use codegen::spec::{Choices, Direct, Kind, Spec};
-use codegen::target::{Cie, DirectTest, Facts, Target};
+use codegen::target::{Cie, DirectTest, Facts, Kernel, Target};
 
 struct Toy;
 
@@ -77,6 +77,7 @@ static FACTS: Facts = Facts {
     mapping: "",
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
+    kernel: Kernel { arch: "TOY", needs: &[], number: None, objtool: None, refuses: &[] },
     cie: Cie {
         version: 1,
         column: 5,
@@ -150,16 +151,22 @@ impl Isa for Toy {
             landing_pad: false,
             op_from_site: false,
             pushes_flags: false,
+            restores_flags: false,
             realign: None,
             marks_regs: false,
             direct_test: DirectTest::AfterFree,
+            direct_jump: None,
+            resume: 8,
             stack_align: 8,
+            objtool: false,
             numbers: Vec::new(),
             args_frame: FrameLayout::empty(),
             all_frame: FrameLayout::empty(),
             exit_frame: FrameLayout::empty(),
             direct_frames: (0..=2).map(frame).collect(),
             tailored_frame: |_, _| FrameLayout::empty(),
+            around_frames: Vec::new(),
+            around_fregs: FrameLayout::empty(),
             no_frame: FrameLayout::empty(),
         }
     }

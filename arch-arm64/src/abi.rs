@@ -59,12 +59,14 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "op comes from the literal before the function, and may name a direct trampoline",
         applies: |kind| kind == Kind::Entry(Regs::Args),
+        config: &[("on", &["DYNAMIC_FTRACE_WITH_CALL_OPS"]), ("off", &[])],
     },
     OptionInfo {
         name: "frame-records",
         values: &["on", "off"],
         about: "two frame records, without which a stack trace loses two callers",
         applies: |kind| matches!(kind, Kind::Direct(_)),
+        config: &[],
     },
 ];
 
@@ -260,6 +262,7 @@ pub fn target(choices: Choices) -> Target {
         direct_jump: None,
         stack_align: 16,
         resume: 8,
+        objtool: false,
         numbers: vec![
             Number { symbol: "FTRACE_OPS_FUNC", value: 0 },
             Number { symbol: "FTRACE_OPS_DIRECT_CALL", value: 208 },

@@ -22,8 +22,9 @@ use codegen::mutate::Faults;
 use codegen::place::Placement;
 use codegen::plan::{Inner, Step};
 use codegen::proto::Prototype;
+use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
-use codegen::target::{Cie, Facts, Target};
+use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// arm64.
 pub struct Arm64;
@@ -53,6 +54,16 @@ pub const FACTS: Facts = Facts {
     relocations: ("R_AARCH64_", reloc::NAMES),
     mapping: "$x",
     lengths: None,
+    kernel: Kernel {
+        arch: "ARM64",
+        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        number: Some("FREGS_X0"),
+        objtool: None,
+        refuses: &[
+            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
+            ("CPU_BIG_ENDIAN", "objects are little-endian"),
+        ],
+    },
     cie: Cie {
         version: 1,
         column: LINK,
@@ -137,6 +148,8 @@ impl Isa for Arm64 {
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         site::site_ip(entry, word)
     }
+
+    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
 
     fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
         site::patch_site(ip, state, has_op)

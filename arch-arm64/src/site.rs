@@ -3,6 +3,7 @@
 use codegen::error::Result;
 use codegen::isa::{SiteState, Write};
 use codegen::link::reach;
+use codegen::sites::SiteForm;
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
@@ -12,6 +13,28 @@ const MOV_X9_X30: u32 = 0xaa1e_03e9;
 const BL: u32 = 0x9400_0000;
 /// `b .`.
 const B: u32 = 0x1400_0000;
+
+/// What gcc and clang leave at sites, and what is written there; the kernel records the second instruction. XRay's sleds
+/// have a branch over the rest.
+pub const FORMS: &[SiteForm] = &[
+    entry("nops", "1f 20 03 d5 1f 20 03 d5"),
+    entry("disabled", "e9 03 1e aa 1f 20 03 d5"),
+    entry("call", "e9 03 1e aa ?? ?? ?? 94"),
+    entry("call", "e9 03 1e aa ?? ?? ?? 95"),
+    entry("call", "e9 03 1e aa ?? ?? ?? 96"),
+    entry("call", "e9 03 1e aa ?? ?? ?? 97"),
+    SiteForm {
+        about: "branch",
+        sled: true,
+        before: 0,
+        bytes: "08 00 00 14 1f 20 03 d5 1f 20 03 d5 1f 20 03 d5 1f 20 03 d5 1f 20 03 d5 1f 20 03 d5 1f 20 03 d5",
+        refused: "",
+    },
+];
+
+const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
+    SiteForm { about, sled: false, before: 4, bytes, refused: "" }
+}
 
 /// From an entry of the site list to the address that the kernel records: that of the second NOP at the function's
 /// start. The entry is the first NOP, or the room for `op` before the function, which a landing pad may follow.

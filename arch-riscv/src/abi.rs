@@ -63,18 +63,21 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["off", "on"],
         about: "save and restore s0, as HAVE_FUNCTION_GRAPH_FP_TEST wants it",
         applies: |kind| kind == Kind::Entry(Regs::Args),
+        config: &[("on", &["FUNCTION_GRAPH_TRACER", "FRAME_POINTER"]), ("off", &[])],
     },
     OptionInfo {
         name: "rvc",
         values: &["on", "off"],
         about: "compressed instructions; the 8-byte call slot stays 8 bytes",
         applies: |_| true,
+        config: &[("on", &["RISCV_ISA_C"]), ("off", &[])],
     },
     OptionInfo {
         name: "abi",
         values: &["lp64", "lp64d"],
         about: "float ABI in e_flags: soft for kernels, double for user code",
         applies: |_| true,
+        config: &[("lp64", &[])],
     },
 ];
 
@@ -313,6 +316,7 @@ pub fn target(choices: Choices) -> Target {
         direct_jump: None,
         stack_align: 16,
         resume: 8,
+        objtool: false,
         numbers: Vec::new(),
         args_frame: args_frame(choices.get(FP_TEST) == 1),
         all_frame: all_frame(),

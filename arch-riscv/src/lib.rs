@@ -23,8 +23,9 @@ use codegen::mutate::Faults;
 use codegen::place::Placement;
 use codegen::plan::{Inner, Step};
 use codegen::proto::Prototype;
+use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
-use codegen::target::{Cie, Facts, Target};
+use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// riscv64.
 pub struct Riscv64;
@@ -57,6 +58,13 @@ pub const FACTS: Facts = Facts {
         range: (reloc::ADD32, reloc::SUB32),
         advance: [(reloc::SET6, reloc::SUB6), (reloc::SET8, reloc::SUB8), (reloc::SET16, reloc::SUB16)],
     }),
+    kernel: Kernel {
+        arch: "ARCH_RV64I",
+        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        number: Some("FREGS_EPC"),
+        objtool: None,
+        refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
+    },
     cie: Cie {
         version: 3,
         column: LINK,
@@ -150,6 +158,8 @@ impl Isa for Riscv64 {
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         site::site_ip(entry, word)
     }
+
+    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
 
     fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
         site::patch_site(ip, state, has_op)

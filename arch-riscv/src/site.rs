@@ -2,6 +2,7 @@
 
 use codegen::error::Result;
 use codegen::isa::{SiteState, Write};
+use codegen::sites::SiteForm;
 
 use crate::reloc::{high, pair};
 
@@ -17,6 +18,17 @@ const T0: u32 = 5;
 const ZERO: u32 = 0;
 /// The register that links to a function.
 const RA: u32 = 1;
+
+/// What gcc and clang leave at sites, and what is written there: 8 bytes, in compressed instructions or not.
+pub const FORMS: &[SiteForm] = &[
+    entry("nops", "13 00 00 00 13 00 00 00"),
+    entry("compressed nops", "01 00 01 00 01 00 01 00"),
+    entry("call", "97 ?? ?? ?? e7 82 ?? ??"),
+];
+
+const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
+    SiteForm { about, sled: false, before: 0, bytes, refused: "" }
+}
 
 /// From an entry of the site list to the address that the kernel records: the list has it as it is.
 pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {

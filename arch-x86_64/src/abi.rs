@@ -64,30 +64,35 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["orc", "fp"],
         about: "frame records for an unwinder that follows frame pointers",
         applies: |kind| matches!(kind, Kind::Entry(_)),
+        config: &[("fp", &["FRAME_POINTER"]), ("orc", &[])],
     },
     OptionInfo {
         name: "endbr",
         values: &["on", "off"],
         about: "an ENDBR64 landing pad, as CONFIG_X86_KERNEL_IBT wants it",
         applies: |kind| kind != Kind::Return,
+        config: &[("on", &["X86_KERNEL_IBT"]), ("off", &[])],
     },
     OptionInfo {
         name: "stack-align",
         values: &["8", "16"],
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
         applies: |kind| matches!(kind, Kind::Entry(_) | Kind::Return | Kind::Direct(_) | Kind::Around(_)),
+        config: &[("8", &[])],
     },
     OptionInfo {
         name: "restore-flags",
         values: &["on", "off"],
         about: "RFLAGS as func left them: no C function needs them at its entry, and POPF costs more than all saves",
         applies: |kind| kind == Kind::Entry(Regs::All),
+        config: &[],
     },
     OptionInfo {
         name: "direct-way",
         values: &["ret", "jmp"],
         about: "to a direct trampoline by RET, or at the price of r11 by JMP, which ftrace_caller has then too",
         applies: |kind| matches!(kind, Kind::Entry(_)),
+        config: &[],
     },
 ];
 
@@ -278,6 +283,7 @@ pub fn target(choices: Choices) -> Target {
         direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },
         resume: if choices.get(ENDBR) == 0 { 9 } else { 5 },
+        objtool: false,
         numbers: Vec::new(),
         args_frame: entry_frame(Regs::Args, frame_pointer, restores_flags, jump),
         all_frame: entry_frame(Regs::All, frame_pointer, restores_flags, jump),

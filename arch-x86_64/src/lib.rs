@@ -22,8 +22,9 @@ use codegen::mutate::Faults;
 use codegen::place::Placement;
 use codegen::plan::{Inner, Step};
 use codegen::proto::Prototype;
+use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
-use codegen::target::{Cie, Facts, Target};
+use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// x86-64.
 pub struct X86_64;
@@ -53,6 +54,17 @@ pub const FACTS: Facts = Facts {
     relocations: ("R_X86_64_", reloc::NAMES),
     mapping: "",
     lengths: None,
+    kernel: Kernel {
+        arch: "X86_64",
+        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        number: None,
+        objtool: Some((reloc::ABS32, reloc::PC32)),
+        refuses: &[
+            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
+            ("MITIGATION_RETHUNK", "returns would have to go through __x86_return_thunk"),
+            ("MITIGATION_CALL_DEPTH_TRACKING", "calls would have to be counted"),
+        ],
+    },
     cie: Cie {
         version: 1,
         column: RETURN_ADDRESS,
@@ -130,6 +142,8 @@ impl Isa for X86_64 {
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         site::site_ip(entry, word)
     }
+
+    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
 
     fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
         site::patch_site(ip, state, has_op)

@@ -3,6 +3,7 @@
 use codegen::error::Result;
 use codegen::isa::{Parts, Poke, SiteState, Write};
 use codegen::link::reach;
+use codegen::sites::SiteForm;
 
 /// `nopl 0(%rax,%rax,1)`: five bytes that do nothing.
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -12,6 +13,27 @@ const INT3: u8 = 0xcc;
 const CALL: u8 = 0xe8;
 /// `jmp rel32`.
 const JMP: u8 = 0xe9;
+
+/// What gcc and clang leave at sites, and what is written there. XRay's sleds have a jump over the rest, or a return.
+pub const FORMS: &[SiteForm] = &[
+    entry("call", "e8 ?? ?? ?? ??"),
+    entry("nop", "0f 1f 44 00 00"),
+    entry("nops", "90 90 90 90 90"),
+    SiteForm {
+        refused: "6 bytes, of which patching would write 5: compile without -fPIC, or with -mnop-mcount",
+        ..entry("call through a pointer", "ff 15 ?? ?? ?? ??")
+    },
+    sled("jump", "eb 09 66 0f 1f 84 00 00 02 00 00"),
+    sled("return", "c3 2e 66 0f 1f 84 00 00 02 00 00"),
+];
+
+const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
+    SiteForm { about, sled: false, before: 0, bytes, refused: "" }
+}
+
+const fn sled(about: &'static str, bytes: &'static str) -> SiteForm {
+    SiteForm { sled: true, ..entry(about, bytes) }
+}
 
 /// From an entry of the site list to the address that the kernel records: the list has it as it is.
 pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {

@@ -11,6 +11,7 @@ use crate::cfi::{EhFrame, Tracker};
 use crate::error::{Error, Result};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing, Local, Sym};
+use crate::objtool::{self, Note, Notes};
 use crate::spec::{Kind, Spec};
 use crate::target::Target;
 
@@ -145,6 +146,10 @@ pub struct Assembly {
     pub locals: Vec<Symbol>,
     /// The unwind table.
     pub eh_frame: EhFrame,
+    /// The words of `.export_symbol`, one every [`Assembly::EXPORT`] bytes, and the label of each entry.
+    pub exports: Vec<(Symbol, Reloc)>,
+    /// What objtool is told: contents and relocations of each of [`objtool::SECTIONS`].
+    pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
     /// What the listing refers to: number of the symbol, and bytes behind it.
     listed: Vec<(u32, i32)>,
     label: String,
@@ -153,6 +158,10 @@ pub struct Assembly {
 }
 
 impl Assembly {
+    /// Bytes of an entry of `.export_symbol` (kernel include/linux/export.h): a licence and a namespace, both empty
+    /// strings, and the address at a multiple of 8.
+    pub const EXPORT: usize = 16;
+
     /// The bytes of `.text`.
     pub fn text(&self) -> &[u8] {
         &self.code.bytes
@@ -241,9 +250,13 @@ impl Assembly {
         self.code.fixups.clear();
         self.eh_frame.open(start as u32, &entry, target);
         let mut opaque_from = 0;
+        let (mut notes, at_start) = Notes::new(target, &entry);
+        at_start.into_iter().for_each(|note| self.note(note, target));
         for line in &listing.lines {
             match *line {
                 Line::Insn(insn, _) => {
+                    let effects = I::effects(insn);
+                    notes.before(&effects).into_iter().for_each(|note| self.note(note, target));
                     I::encode(insn, target, &mut self.code)?;
                     if self.code.fixups.len() > opaque_from {
                         opaque_from = self.code.fixups.len();
@@ -251,7 +264,7 @@ impl Assembly {
                             self.eh_frame.opaque();
                         }
                     }
-                    tracker.after(&I::effects(insn));
+                    tracker.after(&effects);
                 }
                 Line::Local(local) => {
                     labels[local.index()] = self.code.bytes.len();
@@ -260,6 +273,7 @@ impl Assembly {
                 Line::Inner(inner) => {
                     let [name, suffix] = inner.symbol(spec.name, spec.kind);
                     let at = self.code.bytes.len();
+                    notes.at_label().into_iter().for_each(|note| self.note(note, target));
                     if suffix.is_empty() {
                         self.define(name, at, 0, false)?;
                     } else {
@@ -282,7 +296,28 @@ impl Assembly {
         let end = self.code.bytes.len();
         self.eh_frame.close(end as u32, target);
         self.define(spec.name, start, end - start, true)?;
+        if !spec.export.is_empty() {
+            self.define(spec.export, start, end - start, true)?;
+            let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(spec.export)));
+            let name = self.intern(&["__export_symbol_", spec.export]);
+            let label = Symbol { name, offset: Some(at as u32), size: 0, function: false };
+            let word = Reloc { at: at as u32 + 8, r_type: I::MACHINE.dynamic[0], to, addend: 0 };
+            self.exports.push((label, word));
+        }
         self.resolve::<I>(spec, listing, &labels)
+    }
+
+    /// Tell objtool something about the end of the code so far.
+    fn note(&mut self, note: Note, target: &Target) {
+        let (Some((address, distance)), Some((bytes, relocs))) =
+            (target.facts.kernel.objtool, self.notes.get_mut(note.section()))
+        else {
+            return;
+        };
+        let r_type = if note.hint().is_some() { distance } else { address };
+        let (at, addend) = (bytes.len() as u32, self.code.bytes.len() as i64);
+        relocs.push(Reloc { at, r_type, to: RelocTarget::Text, addend });
+        bytes.extend(note.bytes());
     }
 
     fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[usize]) -> Result<()> {

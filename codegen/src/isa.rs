@@ -15,6 +15,7 @@ use crate::mutate::{Faults, Mutant};
 use crate::place::Placement;
 use crate::plan::{Plan, Step};
 use crate::proto::Prototype;
+use crate::sites::SiteForm;
 use crate::spec::{Choices, Kind, Spec};
 use crate::target::{Facts, Number, Target};
 use crate::text::TextListing;
@@ -309,6 +310,9 @@ pub trait Isa: Sync + 'static {
     /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`).
     fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
 
+    /// What may be at a site. Of those that several fit, the first one holds.
+    const SITE_FORMS: &'static [SiteForm] = &[];
+
     /// The bytes that put a site into a state, in the order in which the kernel writes them. `has_op` says that the
     /// function was compiled with room for `op` before its entry.
     ///
@@ -389,6 +393,8 @@ pub trait Backend: Sync {
     fn is_padding(&self, r_type: u32) -> bool;
     /// See [`Isa::site_ip`].
     fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
+    /// See [`Isa::SITE_FORMS`].
+    fn site_forms(&self) -> &'static [SiteForm];
     /// See [`Isa::patch_site`].
     ///
     /// # Errors
@@ -518,6 +524,10 @@ impl<I: Isa> Backend for I {
 
     fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         I::site_ip(entry, word)
+    }
+
+    fn site_forms(&self) -> &'static [SiteForm] {
+        I::SITE_FORMS
     }
 
     fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {

@@ -31,18 +31,18 @@ const LONGEST: usize = 1024;
 
 /// The list of patchable entries as `-mrecord-mcount` names it. An object that has it may have the other list too,
 /// which then says where to put padding, not what to trace.
-const MCOUNT_LOC: &str = "__mcount_loc";
+pub(crate) const MCOUNT_LOC: &str = "__mcount_loc";
 
 /// The list of patchable entries as `-fpatchable-function-entry` names it.
-const PATCHABLE: &str = "__patchable_function_entries";
+pub(crate) const PATCHABLE: &str = "__patchable_function_entries";
 
 /// Where [`Image::to_elf`] keeps (list entry, site) pairs: the list alone does not tell where the sites are, and
 /// the code does not any more once it is patched.
 const SITES: &str = ".ftrace_sites";
 
-const LE: LittleEndian = LittleEndian;
+pub(crate) const LE: LittleEndian = LittleEndian;
 
-type Header = elf::FileHeader64<LittleEndian>;
+pub(crate) type Header = elf::FileHeader64<LittleEndian>;
 
 /// A file to link.
 #[derive(Clone, Copy, Debug)]
@@ -782,7 +782,7 @@ impl<'a> Object<'a> {
 }
 
 /// The header of a little-endian ELF64 file.
-fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
+pub(crate) fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
     let wrong = |what: &str| {
         let name = input.name;
         Err(Error::new(format!("{name}: {what}; valid: a little-endian ELF64 file")))
@@ -800,13 +800,13 @@ fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
 }
 
 /// Turn a reader's error into ours.
-fn damaged(name: &str) -> impl Fn(object::read::Error) -> Error {
+pub(crate) fn damaged(name: &str) -> impl Fn(object::read::Error) -> Error {
     move |e| Error::new(format!("{name}: {e}; the file is damaged or cut off"))
 }
 
 /// Refuse a file whose parts, of these sizes, cannot all have bytes of their own: they could be many times as large as
 /// the file.
-fn apart(input: &Input, sizes: impl Iterator<Item = u64>) -> Result<()> {
+pub(crate) fn apart(input: &Input, sizes: impl Iterator<Item = u64>) -> Result<()> {
     let file = input.bytes.len() as u64;
     let parts = sizes.fold(0, u64::saturating_add);
     if parts <= file {
@@ -818,7 +818,7 @@ fn apart(input: &Input, sizes: impl Iterator<Item = u64>) -> Result<()> {
     )))
 }
 
-fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
+pub(crate) fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
     if name.len() > LONGEST {
         return Err(Error::new(format!("the name of a {what} has {} bytes; valid: at most {LONGEST}", name.len())));
     }
@@ -828,7 +828,7 @@ fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
     })
 }
 
-fn section_name<'a>(
+pub(crate) fn section_name<'a>(
     sections: &SectionTable<'a, Header>,
     section: &elf::SectionHeader64<LittleEndian>,
 ) -> Result<&'a str> {

@@ -8,6 +8,7 @@ use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, Sym, Writ
 
 use crate::code::{Assembly, Reloc, RelocTarget};
 use crate::error::{Error, Result};
+use crate::objtool::SECTIONS;
 use crate::target::Target;
 
 /// The name of labels that only unwind tables refer to, as GNU as has it.
@@ -28,8 +29,10 @@ struct Section {
 /// # Errors
 /// The object would not fit the format's 32-bit counts.
 pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
-    let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len();
-    let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len();
+    let exports = assembly.exports.len();
+    let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len() + exports;
+    let notes = assembly.notes.iter().map(|(_, relocs)| relocs.len()).sum::<usize>();
+    let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len() + exports + notes;
     let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + assembly.string_table().len();
     let mut bytes = Vec::with_capacity(contents + SYMBOL_BYTES as usize * symbols + RELA_BYTES * relocs + 4096);
     let headers = write_body(assembly, target, &mut bytes).map_err(|e| Error::new(format!("object file: {e}")))?;
@@ -62,11 +65,12 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         sh_entsize: 0,
     };
     let mut sections: Vec<Section> = Vec::new();
-    // Symbol order: null, .text, mapping symbols and local labels, then globals.
+    // Symbol order: null, .text, mapping symbols and local labels, labels of exports, then globals.
     let text_symbol = 1;
     let first_local = text_symbol + 1 + u32::from(!facts.mapping.is_empty());
     let first_label = first_local + assembly.locals.len() as u32;
-    let first_global = first_label + assembly.eh_frame.labels.len() as u32;
+    let first_export = first_label + assembly.eh_frame.labels.len() as u32;
+    let first_global = first_export + assembly.exports.len() as u32;
     let symbol_of = |to: RelocTarget| match to {
         RelocTarget::Text => text_symbol,
         RelocTarget::Local(i) => first_local + i,
@@ -111,6 +115,20 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
     let align = u64::from(facts.align);
     contents(&mut w, b".text", b".rela.text", assembly.text(), &assembly.relocs, align, exec, elf::SHT_PROGBITS);
     contents(&mut w, b".note.GNU-stack", b"", &[], &[], 1, none, elf::SHT_PROGBITS);
+    let (exports, export_section) = (&assembly.exports, 3 + u32::from(!assembly.relocs.is_empty()));
+    if !exports.is_empty() {
+        let data = vec![0; exports.len() * Assembly::EXPORT];
+        let words: Vec<Reloc> = exports.iter().map(|(_, word)| *word).collect();
+        let (name, rela) = (b".export_symbol", b".rela.export_symbol");
+        contents(&mut w, name, rela, &data, &words, 8, alloc, elf::SHT_PROGBITS);
+    }
+    for (&(name, rela, align), (bytes, relocs)) in SECTIONS.iter().zip(&assembly.notes) {
+        if !bytes.is_empty() {
+            let (name, rela) = (name.as_bytes(), rela.as_bytes());
+            // Without flags: with them, the kernel's linker would keep what objtool does not see.
+            contents(&mut w, name, rela, bytes, relocs, align, none, elf::SHT_PROGBITS);
+        }
+    }
     let eh = &assembly.eh_frame;
     contents(&mut w, b".eh_frame", b".rela.eh_frame", &eh.bytes, &eh.relocs, 8, alloc, elf::SHT_PROGBITS);
     if let Some((name, kind, data)) = &target.attributes {
@@ -141,6 +159,11 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
     let label_name = (names.len() + facts.mapping.len() + 1) as u32;
     for &offset in &eh.labels {
         w.write_symbol(&Sym { st_value: u64::from(offset), ..local(label_name, elf::STT_NOTYPE) });
+    }
+    for (symbol, _) in exports {
+        let st_value = u64::from(symbol.offset.unwrap_or(0));
+        let label = local(assembly.name_offset(symbol), elf::STT_NOTYPE);
+        w.write_symbol(&Sym { section: Some(export_section), st_value, ..label });
     }
     for symbol in &assembly.globals {
         let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };

@@ -178,17 +178,19 @@ pub struct Spec<'a> {
     pub callee: &'a str,
     /// What a paired trampoline is for.
     pub body: Body<'a>,
+    /// Another name for it, which a kernel's modules may link to; empty for none.
+    pub export: &'a str,
 }
 
 impl<'a> Spec<'a> {
     /// A trampoline under the kernel's own name.
     pub fn named(kind: Kind) -> Spec<'a> {
-        Spec { name: kind.symbol(), kind, callee: "", body: Body::default() }
+        Spec { name: kind.symbol(), kind, callee: "", body: Body::default(), export: "" }
     }
 
     /// A direct-call trampoline.
     pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
-        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default() }
+        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default(), export: "" }
     }
 }
 
@@ -203,6 +205,8 @@ pub struct OptionInfo {
     pub about: &'static str,
     /// The trampolines whose code it can change.
     pub applies: fn(Kind) -> bool,
+    /// How a kernel's configuration decides it: the first value of which all these options are set, without `CONFIG_`.
+    pub config: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// One value for each option of an architecture: an index into [`OptionInfo::values`].

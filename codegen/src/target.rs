@@ -58,6 +58,8 @@ pub struct Facts {
     pub mapping: &'static str,
     /// Relocations for lengths in unwind tables, where the linker may change them.
     pub lengths: Option<&'static crate::cfi::LengthRelocs>,
+    /// What a kernel's configuration says of it.
+    pub kernel: Kernel,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
 }
@@ -68,6 +70,21 @@ impl Facts {
         let (prefix, names) = self.relocations;
         names.iter().find(|(t, _)| *t == r_type).map(|(_, name)| format!("{prefix}{name}"))
     }
+}
+
+/// Options of a kernel's configuration, without `CONFIG_`.
+#[derive(Debug)]
+pub struct Kernel {
+    /// What is set for this architecture and no other.
+    pub arch: &'static str,
+    /// What must be set.
+    pub needs: &'static [&'static str],
+    /// A number that its asm-offsets.h always has, if it has any of ours.
+    pub number: Option<&'static str>,
+    /// Relocations of objtool's annotations, where that checks objects: an address, a distance, both of 32 bits.
+    pub objtool: Option<(u32, u32)>,
+    /// What must not be set, and why.
+    pub refuses: &'static [(&'static str, &'static str)],
 }
 
 /// The parts of a CIE that GNU as fixes for each architecture.
@@ -144,6 +161,8 @@ pub struct Target {
     pub stack_align: u32,
     /// Bytes from a function's start to behind its site, as compilers lay it out for such a kernel.
     pub resume: i32,
+    /// The kernel's objtool is told what it must know ([`crate::objtool`]).
+    pub objtool: bool,
     /// Numbers of the profile.
     pub numbers: Vec<Number>,
     /// Frame of `ftrace_caller`.

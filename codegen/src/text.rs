@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::frame::Content;
 use crate::isa::{Isa, Names};
 use crate::listing::{Line, Listing};
+use crate::objtool::{Note, Notes};
 use crate::plan::{Plan, Role, Step};
 use crate::spec::Spec;
 use crate::target::Target;
@@ -48,6 +49,8 @@ pub struct TextLine {
 pub struct TextListing {
     /// The symbol.
     pub name: String,
+    /// Another name for it, which a kernel's modules may link to; empty for none.
+    pub export: String,
     /// The contract.
     pub contract: Contract,
     /// The names of offsets that the lines use, with their values.
@@ -97,8 +100,21 @@ pub(crate) fn render<I: Isa>(
     let mut code = CodeBuf::default();
     let mut lines: Vec<TextLine> = Vec::new();
     let mut role = Role::Entry;
+    let (mut notes, at_start) = Notes::new(target, &entry);
+    let told = |note: Note, offset, role, lines: &mut Vec<TextLine>| {
+        let mut line = |kind, text| lines.push(TextLine { kind, text, note: "", offset, bytes: Vec::new(), role });
+        note.text().into_iter().for_each(|text| line(LineKind::Cfi, text));
+        line(LineKind::Label, "911".to_owned());
+    };
+    at_start.into_iter().for_each(|note| told(note, 0, role, &mut lines));
     for line in &listing.lines {
         let offset = code.bytes.len();
+        let about = match *line {
+            Line::Insn(insn, _) => notes.before(&I::effects(insn)),
+            Line::Inner(_) => notes.at_label(),
+            _ => None,
+        };
+        about.into_iter().for_each(|note| told(note, offset, role, &mut lines));
         let (kind, text, note) = match *line {
             Line::Insn(insn, note) => {
                 I::encode(insn, target, &mut code)?;
@@ -149,6 +165,7 @@ pub(crate) fn render<I: Isa>(
 
     Ok(TextListing {
         name: spec.name.to_owned(),
+        export: spec.export.to_owned(),
         contract: Contract::of(spec, target)?,
         consts,
         cfi_entry,

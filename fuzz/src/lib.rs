@@ -17,10 +17,11 @@ use tramptool::request::{DirectArgs, Request, TargetArgs, trampoline};
 /// Where images are linked to: the default, and where not much room is left above.
 const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];
 
-/// Link `bytes` as an object, for every architecture, as something to build and as something to judge.
+/// Link `bytes` as an object, for every architecture, as something to build and as something to judge; list its sites.
 pub fn link(bytes: &[u8]) {
     let inputs = [Input { name: "input.o", bytes }];
     for &backend in BACKENDS {
+        let _ = codegen::sites::sites(backend, &inputs[0]);
         for base in BASES {
             for stub in [None, Some(backend.machine().ret)] {
                 let options = Options { base, stub, ..Options::default() };
@@ -69,7 +70,7 @@ struct Arguments {
 /// Generate what the words of `text` ask for, in every form.
 pub fn spec(text: &str) {
     let Ok(arguments) = Arguments::try_parse_from(["gen"].into_iter().chain(text.split_whitespace())) else { return };
-    let Ok((backend, target)) = arguments.target.resolve() else { return };
+    let Ok((backend, target, _)) = arguments.target.resolve() else { return };
     let direct = &arguments.direct;
     let requests = arguments.trampolines.iter().flat_map(|name| trampoline(name, direct, &target));
     let requests: Vec<Request> = requests.collect();

@@ -13,7 +13,7 @@ use codegen::obj;
 use codegen::spec::Spec;
 use codegen::target::Target;
 use serde::Serialize;
-use tramptool::request::{DirectArgs, Request, TargetArgs, all, trampoline};
+use tramptool::request::{DirectArgs, Request, TargetArgs, all, export, trampoline};
 
 use super::DONE;
 use super::output::{self, File};
@@ -40,6 +40,12 @@ pub struct GenArgs {
     /// Name of the files, without what follows the dot [default: the architecture's]
     #[arg(long, value_name = "NAME")]
     stem: Option<String>,
+    /// Another name for a trampoline, which a kernel's modules may link to: _mcount=ftrace_stub, __fentry__=ftrace_stub
+    #[arg(long, value_name = "SYMBOL=TRAMPOLINE")]
+    export: Vec<String>,
+    /// Put one fault of `tramptool mutate` into a trampoline, to try somebody else's judge: ftrace_caller:DROP_RESTORE(a1)
+    #[arg(long, value_name = "TRAMPOLINE:MUTANT")]
+    fault: Option<String>,
     #[command(flatten)]
     direct: DirectArgs,
 }
@@ -47,8 +53,12 @@ pub struct GenArgs {
 const EXAMPLES: &str = "\
 Files: DIR/<arch>.S, .o, .bin, .json with arch x86_64, arm64 or riscv64.
 
+With --kernel-build or --config, stderr says which option comes from where; what a kernel has that is not supported is
+refused by name.
+
 Examples:
   tramptool gen ftrace_caller --arch x86_64
+  tramptool gen ftrace_caller ftrace_stub_direct_tramp --kernel-build ../linux --emit obj -o out
   tramptool gen --all --arch arm64 --set call-ops=off --emit asm,obj,bin,json -o out
   tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj --stem my
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
@@ -82,13 +92,14 @@ impl Emit {
 /// # Errors
 /// What was asked for does not exist or cannot be generated; a file cannot be written.
 pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
-    let (backend, target) = args.target.resolve()?;
+    let (backend, target, told) = args.target.resolve()?;
     args.direct.refuse_without(&args.trampolines)?;
-    let requests = if args.all {
+    let mut requests = if args.all {
         all()
     } else {
         args.trampolines.iter().map(|name| trampoline(name, &args.direct, &target)).collect::<Result<_>>()?
     };
+    args.export.iter().try_for_each(|pair| export(pair, &mut requests, &target))?;
     let stem = args.stem.as_deref().unwrap_or(target.facts.name);
     if stem.is_empty() || stem == "." || stem == ".." || stem.contains(['/', '\\']) {
         return Err(Error::new(format!("--stem '{stem}' is no file name; valid: a name without /")));
@@ -109,7 +120,17 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
         )));
     }
 
-    let generator = Generator::new(backend, &target, &requests)?;
+    let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
+    // Whatever is to be written: a name that is defined twice is refused.
+    let assembly = match &args.fault {
+        None => backend.assemble(&specs, &target)?,
+        Some(fault) if kinds.iter().all(|k| matches!(k, Emit::Obj | Emit::Bin)) => {
+            faulty(fault, backend, &specs, &target)?
+        }
+        Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin or both")),
+    };
+    let generator = Generator { backend, target: &target, specs, assembly };
+    told.iter().for_each(|line| eprintln!("tramptool: {line}"));
     if to_stdout {
         for kind in kinds {
             ui.out(generator.emit(kind, stem)?)?;
@@ -125,6 +146,22 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     Ok(DONE)
 }
 
+/// The trampolines with a fault in one: `TRAMPOLINE:MUTANT`.
+fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -> Result<Assembly> {
+    let Some((name, pattern)) = fault.split_once(':') else {
+        return Err(Error::new(format!("--fault '{fault}' is no pair; valid: --fault TRAMPOLINE:MUTANT")));
+    };
+    let Some((which, spec)) = specs.iter().enumerate().find(|(_, s)| s.name == name) else {
+        return Err(Error::unknown("trampoline in --fault", name, specs.iter().map(|s| s.name)));
+    };
+    let mutants = backend.mutants(spec, target)?;
+    let Some(mutant) = mutants.iter().find(|m| tramptool::mutate::named(pattern, m)) else {
+        let valid: Vec<String> = mutants.iter().map(ToString::to_string).collect();
+        return Err(Error::unknown(&format!("mutant of {name}"), pattern, valid.iter().map(String::as_str)));
+    };
+    backend.assemble_mutant(specs, target, which, mutant)
+}
+
 /// The trampolines that were asked for, assembled.
 struct Generator<'r> {
     backend: &'static dyn Backend,
@@ -133,14 +170,7 @@ struct Generator<'r> {
     assembly: Assembly,
 }
 
-impl<'r> Generator<'r> {
-    fn new(backend: &'static dyn Backend, target: &'r Target, requests: &'r [Request]) -> Result<Generator<'r>> {
-        let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
-        // Whatever is to be written: a name that is defined twice is refused.
-        let assembly = backend.assemble(&specs, target)?;
-        Ok(Generator { backend, target, specs, assembly })
-    }
-
+impl Generator<'_> {
     fn emit(&self, kind: Emit, stem: &str) -> Result<Vec<u8>> {
         match kind {
             Emit::Asm => {

@@ -58,13 +58,8 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
     let options = Options { base: args.base, patch, jump, calls, ..Options::default() };
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
-    let machine = codegen::link::machine(first)?;
-    let backend = tramptool::BACKENDS.iter().find(|b| b.facts().machine == machine).ok_or_else(|| {
-        let known = tramptool::BACKENDS.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine));
-        let known: Vec<String> = known.collect();
-        Error::new(format!("{}: for ELF machine {machine}; valid: {}", first.name, known.join(", ")))
-    })?;
-    let bytes = codegen::link::link(*backend, &inputs, &options)?.to_elf()?;
+    let backend = tramptool::backend_of(first)?;
+    let bytes = codegen::link::link(backend, &inputs, &options)?.to_elf()?;
     output::write(&[File { path: args.output.clone(), bytes, executable: true }])?;
     Ok(DONE)
 }

@@ -13,6 +13,7 @@ mod mutate;
 mod output;
 mod report;
 mod show;
+mod sites;
 mod ui;
 
 use std::io::Write;
@@ -55,6 +56,8 @@ enum Command {
     Gen(generate::GenArgs),
     /// Link objects into an image at a fixed address, with call sites patched
     Link(link::LinkArgs),
+    /// List the traceable sites of a kernel, module, object or program
+    Sites(sites::SitesArgs),
     /// Run trampolines in an emulator against their contracts
     Check(check::CheckArgs),
     /// Write a first contract for a trampoline that others wrote
@@ -105,6 +108,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::List(args) => list::run(args, ui),
         Command::Gen(args) => generate::run(args, ui),
         Command::Link(args) => link::run(args, ui),
+        Command::Sites(args) => sites::run(args, ui),
         Command::Check(args) => check::run(args, ui),
         Command::Contract(args) => contract::run(args, ui),
         Command::Report(args) => report::run(args, ui),

@@ -30,7 +30,7 @@ Examples:
 /// # Errors
 /// It cannot be generated.
 pub fn run(args: &ShowArgs, ui: &Ui) -> Result<u8> {
-    let (backend, target) = args.target.resolve()?;
+    let (backend, target, _) = args.target.resolve()?;
     args.direct.refuse_without(std::slice::from_ref(&args.trampoline))?;
     let request = trampoline(&args.trampoline, &args.direct, &target)?;
     let spec = request.spec();

@@ -19,6 +19,7 @@ struct Asm<'a> {
     profile: &'a str,
     options: String,
     assembler: &'a str,
+    exports: bool,
     stem: &'a str,
     prologue: &'a [String],
     align: u32,
@@ -30,6 +31,7 @@ struct Asm<'a> {
 
 struct Function<'a> {
     name: &'a str,
+    export: &'a str,
     declaration: String,
     consts: Vec<String>,
     contract: Vec<String>,
@@ -47,6 +49,7 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
         .iter()
         .map(|listing| Function {
             name: &listing.name,
+            export: &listing.export,
             declaration: format!("void {}(void)", listing.name),
             consts: consts(listing, facts.comment),
             contract: listing.contract.sentences(target).iter().flat_map(|s| wrap(s)).collect(),
@@ -65,6 +68,7 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
         profile: target.profile,
         options: target.choices.describe(facts.options),
         assembler: facts.assembler,
+        exports: listings.iter().any(|l| !l.export.is_empty()),
         stem,
         prologue: &target.prologue,
         align: facts.align,

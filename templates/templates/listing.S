@@ -29,6 +29,25 @@
 {% endfor -%}
 {{ "\t" }}.cfi_endproc
 	.size	{{ f.name }}, . - {{ f.name }}
+{% if !f.export.is_empty() -%}
+{{ "\t" }}.globl	{{ f.export }}
+	.type	{{ f.export }}, {{ function_type }}
+	.set	{{ f.export }}, {{ f.name }}
+	.size	{{ f.export }}, . - {{ f.name }}
+{% endif -%}
 {% endfor %}
 	.section .note.GNU-stack, "", {{ progbits }}
+{% if exports %}
+{{ c }} What EXPORT_SYMBOL makes: licence, namespace, address.
+	.section .export_symbol, "a"
+{% for f in functions -%}
+{% if !f.export.is_empty() -%}
+__export_symbol_{{ f.export }}:
+	.asciz	""
+	.asciz	""
+	.balign	8
+	.8byte	{{ f.export }}
+{% endif -%}
+{% endfor -%}
+{% endif -%}
 

@@ -17,7 +17,7 @@ use crate::{Outcome, root};
 const TARBALL: &str = "/usr/src/linux-source-6.12.tar.xz";
 
 /// What Debian calls the source and what compiling it needs.
-const PACKAGES: &str = "linux-source-6.12 make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
+pub const PACKAGES: &str = "linux-source-6.12 make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
                         gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu";
 
 /// What `kernel-objects.toml` says.
@@ -57,10 +57,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
     let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
     let cache = cache()?;
-    let linux = match linux {
-        Some(dir) => dir.canonicalize().map_err(|e| Failure::at(&dir, e, "give the directory of a kernel's source"))?,
-        None => unpack(&cache)?,
-    };
+    let linux = source(linux, &cache)?;
     for build in &manifest.build {
         for object in build_one(&manifest.common, build, &linux, &cache)? {
             println!("{}", object.display());
@@ -70,7 +67,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 }
 
 /// `$TRAMPTOOL_KERNEL_CACHE`, or a directory in the user's cache.
-fn cache() -> Result<PathBuf, Failure> {
+pub fn cache() -> Result<PathBuf, Failure> {
     let named = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/tramptool/kernel-objects"));
     let cache = named.or_else(home).ok_or_else(|| {
@@ -79,6 +76,14 @@ fn cache() -> Result<PathBuf, Failure> {
     fs::create_dir_all(&cache)
         .map_err(|e| Failure::at(&cache, e, "set TRAMPTOOL_KERNEL_CACHE to another directory"))?;
     Ok(cache)
+}
+
+/// The kernel's source: the one that was given, or Debian's.
+pub fn source(given: Option<PathBuf>, cache: &Path) -> Result<PathBuf, Failure> {
+    match given {
+        Some(dir) => dir.canonicalize().map_err(|e| Failure::at(&dir, e, "give the directory of a kernel's source")),
+        None => unpack(cache),
+    }
 }
 
 /// Debian's source, unpacked into the cache.
@@ -108,31 +113,54 @@ fn build_one(common: &[String], build: &Build, linux: &Path, cache: &Path) -> Re
     for dir in [&tree, &objects] {
         fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
     }
-    let make = |targets: &[&str]| {
-        let mut make = Command::new("make");
-        make.current_dir(linux).args(["-s", "-j2"]).arg(format!("O={}", tree.display()));
-        call(make.args([format!("ARCH={}", build.arch), format!("CROSS_COMPILE={}", build.cross)]).args(targets))
-    };
-    make(&["tinyconfig"])?;
-    let config = tree.join(".config");
-    let mut text = fs::read_to_string(&config).map_err(|e| Failure::at(&config, e, "see what make said"))?;
-    // Of several lines for one option, kconfig takes the last.
-    for option in common.iter().chain(&build.options) {
-        text.push_str(&format!("CONFIG_{option}\n"));
-    }
-    fs::write(&config, text).map_err(|e| Failure::at(&config, e, "make room for the cache"))?;
-    make(&["olddefconfig"])?;
-    make(&["prepare"])?;
+    let tree = Tree { linux, dir: &tree, arch: &build.arch, cross: &build.cross };
+    let options: String = common.iter().chain(&build.options).map(|o| format!("CONFIG_{o}\n")).collect();
+    tree.configure(&options)?;
+    tree.make(&["prepare"])?;
     let targets: Vec<&str> = build.objects.iter().filter_map(|object| object.to_str()).collect();
-    make(&targets)?;
+    tree.make(&targets)?;
     for (object, wanted) in build.objects.iter().zip(&wanted) {
-        let built = tree.join(object);
+        let built = tree.dir.join(object);
         fs::copy(&built, wanted).map_err(|e| Failure::at(&built, e, "see what make said"))?;
     }
     Ok(wanted)
 }
 
-fn call(command: &mut Command) -> Result<(), Failure> {
+/// A directory in which a kernel is built.
+#[derive(Clone, Copy)]
+pub struct Tree<'t> {
+    /// The source.
+    pub linux: &'t Path,
+    /// The directory.
+    pub dir: &'t Path,
+    /// `ARCH` for make.
+    pub arch: &'t str,
+    /// `CROSS_COMPILE` for make.
+    pub cross: &'t str,
+}
+
+impl Tree<'_> {
+    /// Make `targets`.
+    pub fn make(&self, targets: &[&str]) -> Result<(), Failure> {
+        let mut make = Command::new("make");
+        make.current_dir(self.linux).args(["-s", "-j2"]).arg(format!("O={}", self.dir.display()));
+        call(make.args([format!("ARCH={}", self.arch), format!("CROSS_COMPILE={}", self.cross)]).args(targets))
+    }
+
+    /// Write a configuration: tinyconfig with these lines.
+    pub fn configure(&self, options: &str) -> Result<(), Failure> {
+        self.make(&["tinyconfig"])?;
+        let config = self.dir.join(".config");
+        let mut text = fs::read_to_string(&config).map_err(|e| Failure::at(&config, e, "see what make said"))?;
+        // Of several lines for one option, kconfig takes the last.
+        text.push_str(options);
+        fs::write(&config, text).map_err(|e| Failure::at(&config, e, "make room for the cache"))?;
+        self.make(&["olddefconfig"])
+    }
+}
+
+/// Run a program to its end; what it says is told only if it fails.
+pub fn call(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let remedy = || format!("apt-get install -y --no-install-recommends {PACKAGES}");
     let run = command.stdin(Stdio::null()).output().map_err(|e| Failure::new(&program, e.to_string(), remedy()))?;

@@ -7,6 +7,7 @@ mod bless;
 mod failure;
 mod fixtures;
 mod kernel;
+mod selftest;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,6 +45,11 @@ const VERBS: &[Verb] = &[
         name: "kernel-objects",
         usage: "[--linux DIR]  build the kernel's own trampolines into a cache, for the tests that judge them",
         run: kernel::run,
+    },
+    Verb {
+        name: "kernel",
+        usage: "[--quick] [--linux DIR] ARCH  boot a kernel with generated trampolines in place of its own",
+        run: selftest::run,
     },
 ];
 

@@ -1,0 +1,386 @@
+//! The traceable sites that a file lists, whatever file it is: a kernel, a module, an object, a program.
+//!
+//! What bytes a site may have is asked of the [`Backend`]; whether something could patch them is decided here.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use object::elf;
+use object::read::SymbolIndex;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::isa::Backend;
+use crate::link::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, apart, damaged, header, section_name, utf8};
+
+/// The list of sleds that `-fxray-instrument` writes.
+const XRAY: &str = "xray_instr_map";
+
+/// Bytes of one of its entries: site, function, kind, always, version, padding.
+const XRAY_ENTRY: usize = 32;
+
+/// What its kinds are called, by number.
+const XRAY_KINDS: [&str; 6] = ["entry", "exit", "tail call", "entry with arguments", "custom event", "typed event"];
+
+/// A kernel's linker script puts the list between these symbols, into another section.
+const KERNEL: [&str; 2] = ["__start_mcount_loc", "__stop_mcount_loc"];
+
+/// Without symbols a list is recognised by what it lists: so many words that ascend and name sites.
+const LEAST: usize = 100;
+
+/// What may be at a site: as a compiler leaves it, or as something has patched it.
+#[derive(Debug)]
+pub struct SiteForm {
+    /// In a few words.
+    pub about: &'static str,
+    /// Of the XRay map, not of the lists of patchable entries.
+    pub sled: bool,
+    /// How far before the address that the kernel records these bytes begin.
+    pub before: u64,
+    /// Bytes in hexadecimal; `??` is any.
+    pub bytes: &'static str,
+    /// Why it cannot be patched; empty if it can.
+    pub refused: &'static str,
+}
+
+impl SiteForm {
+    /// As long as this.
+    fn len(&self) -> usize {
+        self.bytes.split(' ').count()
+    }
+
+    fn fits(&self, bytes: &[u8]) -> bool {
+        let same = |(wanted, byte): (&str, &u8)| wanted == "??" || u8::from_str_radix(wanted, 16) == Ok(*byte);
+        bytes.len() == self.len() && self.bytes.split(' ').zip(bytes).all(same)
+    }
+}
+
+/// One entry of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ListedSite<'a> {
+    /// Which list: its section's name in objects.
+    pub list: &'static str,
+    /// What of the function it is: `entry`, or what the XRay map says.
+    pub kind: &'static str,
+    /// The section that it is in, for relocatable files.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub section: &'a str,
+    /// The address that is recorded for it; in relocatable files, from the start of the section.
+    pub address: u64,
+    /// The function that it is in; empty if unknown.
+    pub function: &'a str,
+    /// Bytes from that function's start.
+    pub offset: u64,
+    /// The site's bytes.
+    pub bytes: Vec<u8>,
+    /// What they are; empty if unknown.
+    pub form: &'static str,
+    /// Why it cannot be patched; `None` if it can.
+    pub refused: Option<&'static str>,
+}
+
+/// Why an entry of 0 cannot be patched.
+pub const DROPPED: &str = "the entry is 0: the linker dropped its function, for one that is not weak";
+const OUTSIDE: &str = "outside the contents of the file";
+const STRANGE: &str = "these bytes are none that are left at a site";
+const ORPHAN: &str = "in no function: another one took the place of its function, which was weak";
+const MISALIGNED: &str =
+    "the room for op is not at a multiple of 8, and is read in one piece; align functions to 8 bytes";
+
+/// Where something is: in relocatable files in a section with this index, else at an address, with index 0.
+type Place = (usize, u64);
+
+/// The sites that `input` lists, each list by ascending address.
+///
+/// # Errors
+/// Not a little-endian ELF64 file, a damaged one, one without lists.
+pub fn sites<'a>(backend: &dyn Backend, input: &Input<'a>) -> Result<Vec<ListedSite<'a>>> {
+    let file = File::read(input)?;
+    let mut all = Vec::new();
+    for list in file.lists(backend)? {
+        let mut sites = file.listed(backend, &list)?;
+        sites.sort_by_key(|(place, _)| *place);
+        all.extend(sites.into_iter().map(|(_, site)| site));
+    }
+    Ok(all)
+}
+
+/// A list: its name, where it is, its bytes.
+struct List<'a> {
+    name: &'static str,
+    at: Place,
+    bytes: &'a [u8],
+}
+
+struct Function<'a> {
+    start: Place,
+    size: u64,
+    global: bool,
+    name: &'a str,
+}
+
+/// A file with what is needed to find sites in it.
+struct File<'a> {
+    input: Input<'a>,
+    relocatable: bool,
+    sections: SectionTable<'a, Header>,
+    /// Contents in memory by ascending place: where, whether it is code, its bytes.
+    contents: Vec<(Place, bool, &'a [u8])>,
+    /// By ascending place, and of several at one the global one last.
+    functions: Vec<Function<'a>>,
+}
+
+impl<'a> File<'a> {
+    fn read(input: &Input<'a>) -> Result<File<'a>> {
+        let header = header(input)?;
+        let fail = damaged(input.name);
+        let sections = header.sections(LE, input.bytes).map_err(&fail)?;
+        apart(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
+        let relocatable = header.e_type(LE) == elf::ET_REL;
+        let place = |section: usize, address| if relocatable { (section, address) } else { (0, address) };
+        let mut contents = Vec::new();
+        for (index, section) in sections.enumerate().filter(|(_, s)| s.sh_flags(LE).contains(elf::SHF_ALLOC)) {
+            let data = section.data(LE, input.bytes).map_err(&fail)?;
+            let code = section.sh_flags(LE).contains(elf::SHF_EXECINSTR);
+            contents.push((place(index.0, section.sh_addr(LE)), code, data));
+        }
+        contents.sort_by_key(|(at, ..)| *at);
+        let symbols = sections.symbols(LE, input.bytes, elf::SHT_SYMTAB).map_err(&fail)?;
+        let mut functions = Vec::new();
+        for (index, symbol) in symbols.enumerate().filter(|(_, s)| s.st_type() == elf::STT_FUNC) {
+            if let Some(section) = symbols.symbol_section(LE, symbol, index).map_err(&fail)? {
+                let name = utf8(symbols.symbol_name(LE, symbol).map_err(&fail)?, "symbol");
+                functions.push(Function {
+                    start: place(section.0, symbol.st_value(LE)),
+                    size: symbol.st_size(LE),
+                    global: !symbol.is_local(),
+                    name: name.map_err(|e| e.at(input.name))?,
+                });
+            }
+        }
+        functions.sort_by_key(|f| (f.start, f.global));
+        Ok(File { input: *input, relocatable, sections, contents, functions })
+    }
+
+    /// The lists, wherever they are told from.
+    fn lists(&self, backend: &dyn Backend) -> Result<Vec<List<'a>>> {
+        let fail = damaged(self.input.name);
+        let mut lists = Vec::new();
+        for (index, section) in self.sections.enumerate() {
+            // A file without a name for a section has no list there.
+            let named = section_name(&self.sections, section).unwrap_or_default();
+            if let Some(name) = [MCOUNT_LOC, PATCHABLE, XRAY].into_iter().find(|n| *n == named) {
+                let at = if self.relocatable { (index.0, 0) } else { (0, section.sh_addr(LE)) };
+                lists.push(List { name, at, bytes: section.data(LE, self.input.bytes).map_err(&fail)? });
+            }
+        }
+        // Of any number of empty ones there would be no end.
+        lists.retain(|l| !l.bytes.is_empty());
+        // As the linker has it: what has both lists traces those of the first.
+        if lists.iter().any(|l| l.name == MCOUNT_LOC) {
+            lists.retain(|l| l.name != PATCHABLE);
+        }
+        if lists.is_empty() && !self.relocatable {
+            let range = self.between(KERNEL)?.or_else(|| self.search(backend));
+            let bytes =
+                range.clone().and_then(|r| Some((r.start, self.bytes((0, r.start), r.end.checked_sub(r.start)?)?)));
+            lists.extend(bytes.map(|(start, bytes)| List { name: MCOUNT_LOC, at: (0, start), bytes }));
+        }
+        if !lists.is_empty() {
+            return Ok(lists);
+        }
+        Err(Error::new(format!(
+            "{}: no list of sites; valid: a file with {MCOUNT_LOC}, {PATCHABLE} or {XRAY} (compile with -pg -mfentry \
+             -mrecord-mcount, -fpatchable-function-entry or -fxray-instrument), or a kernel's vmlinux",
+            self.input.name
+        )))
+    }
+
+    /// The addresses of two symbols, if both are there.
+    fn between(&self, names: [&str; 2]) -> Result<Option<Range<u64>>> {
+        let fail = damaged(self.input.name);
+        let symbols = self.sections.symbols(LE, self.input.bytes, elf::SHT_SYMTAB).map_err(&fail)?;
+        let mut found = [None; 2];
+        for symbol in symbols.iter() {
+            let name = symbols.symbol_name(LE, symbol).map_err(&fail)?;
+            if let Some(i) = names.iter().position(|n| n.as_bytes() == name) {
+                found[i] = Some(symbol.st_value(LE));
+            }
+        }
+        Ok(found[0].zip(found[1]).map(|(start, end)| start..end))
+    }
+
+    /// The longest run of words that ascend and name patchable sites, with the zeros before it: a sorted list has those
+    /// first.
+    fn search(&self, backend: &dyn Backend) -> Option<Range<u64>> {
+        let of_code = || self.contents.iter().filter(|(_, code, _)| *code);
+        let ends = of_code().map(|((_, start), _, bytes)| start.saturating_add(bytes.len() as u64));
+        let code = of_code().next()?.0.1..ends.max()?;
+        let mut best = 0_u64..0;
+        for ((_, start), _, bytes) in self.contents.iter().filter(|(_, code, _)| !code) {
+            let (words, _) = bytes.as_chunks();
+            let (mut zeros, mut run, mut last) = (0, 0, 0);
+            for (i, word) in words.iter().map(|w| u64::from_le_bytes(*w)).enumerate() {
+                let site = word > last && code.contains(&word) && self.form(backend, false, (0, word)).is_some();
+                run = if site { run + 1 } else { 0 };
+                if !site {
+                    zeros = if word == 0 { zeros + 1 } else { 0 };
+                }
+                last = if site { word } else { 0 };
+                let (from, to) = (i + 1 - run - zeros, i + 1);
+                if run >= LEAST && 8 * (to - from) as u64 > best.end.saturating_sub(best.start) {
+                    best = start.wrapping_add(8 * from as u64)..start.wrapping_add(8 * to as u64);
+                }
+            }
+        }
+        (!best.is_empty()).then_some(best)
+    }
+
+    /// The bytes at a place.
+    fn bytes(&self, (section, at): Place, len: u64) -> Option<&'a [u8]> {
+        let after = self.contents.partition_point(|(start, ..)| *start <= (section, at));
+        let ((of, start), _, bytes) = self.contents.get(after.checked_sub(1)?)?;
+        let from = usize::try_from(at.checked_sub(*start)?).ok()?;
+        (*of == section).then(|| bytes.get(from..from.checked_add(len as usize)?))?
+    }
+
+    /// The form of the bytes at a place, and the bytes.
+    fn form(&self, backend: &dyn Backend, sled: bool, (section, at): Place) -> Option<(&'static SiteForm, &'a [u8])> {
+        backend.site_forms().iter().filter(|form| form.sled == sled).find_map(|form| {
+            let bytes = self.bytes((section, at.checked_sub(form.before)?), form.len() as u64)?;
+            form.fits(bytes).then_some((form, bytes))
+        })
+    }
+
+    /// What relocations put into a list.
+    fn relocated(&self, backend: &dyn Backend, list: &List) -> Result<HashMap<u64, Place>> {
+        let fail = damaged(self.input.name);
+        let end = list.at.1.saturating_add(list.bytes.len() as u64);
+        // Of a difference, which takes two relocations, the first is of the site.
+        let mut values = HashMap::new();
+        for section in self.sections.iter() {
+            let of_list = match self.relocatable {
+                true => section.info_link(LE).0 == list.at.0,
+                false => section.sh_flags(LE).contains(elf::SHF_ALLOC),
+            };
+            if !of_list {
+                continue;
+            }
+            let Some((relocations, table)) = section.rela(LE, self.input.bytes).map_err(&fail)? else {
+                continue;
+            };
+            let symbols = match table.0 {
+                0 => None,
+                _ => Some(self.sections.symbol_table_by_index(LE, self.input.bytes, table).map_err(&fail)?),
+            };
+            for rela in relocations.iter().filter(|r| (list.at.1..end).contains(&r.r_offset(LE))) {
+                let known = [backend.machine().dynamic[0], backend.machine().dynamic[1]];
+                if !self.relocatable && !known.contains(&rela.r_type(LE, false).0) {
+                    continue;
+                }
+                let index = SymbolIndex(rela.r_sym(LE, false) as usize);
+                let (section, value) = match &symbols {
+                    Some(table) if index.0 != 0 => {
+                        let symbol = table.symbol(index).map_err(&fail)?;
+                        let section = table.symbol_section(LE, symbol, index).map_err(&fail)?.map_or(0, |s| s.0);
+                        (if self.relocatable { section } else { 0 }, symbol.st_value(LE))
+                    }
+                    _ => (0, 0),
+                };
+                values.entry(rela.r_offset(LE)).or_insert((section, value.wrapping_add_signed(rela.r_addend(LE))));
+            }
+        }
+        Ok(values)
+    }
+
+    /// The entries of a list.
+    fn listed(&self, backend: &dyn Backend, list: &List) -> Result<Vec<(Place, ListedSite<'a>)>> {
+        let (sled, size) = if list.name == XRAY { (true, XRAY_ENTRY) } else { (false, 8) };
+        let whole = list.bytes.len().is_multiple_of(size);
+        if !whole {
+            return Err(Error::new(format!(
+                "{}: {} has {} bytes; valid: a multiple of {size}",
+                self.input.name,
+                list.name,
+                list.bytes.len()
+            )));
+        }
+        let relocated = self.relocated(backend, list)?;
+        let mut sites = Vec::new();
+        for (i, entry) in list.bytes.chunks_exact(size).enumerate() {
+            let at = list.at.1.wrapping_add((i * size) as u64);
+            let word = entry.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            let &[kind, _, version] = entry.get(16..19).and_then(|k| k.first_chunk()).unwrap_or(&[0; 3]);
+            let place = match relocated.get(&at) {
+                Some(place) => *place,
+                // From the second version on, an entry has distances.
+                None if sled && version >= 2 => (0, word.wrapping_add(at)),
+                None => (0, word),
+            };
+            let kind = if sled { XRAY_KINDS.get(kind as usize).copied().unwrap_or("unknown") } else { "entry" };
+            sites.push(self.site(backend, (list.name, kind, sled), place));
+        }
+        Ok(sites)
+    }
+
+    /// One entry.
+    fn site(
+        &self,
+        backend: &dyn Backend,
+        (list, kind, sled): (&'static str, &'static str, bool),
+        (section, entry): Place,
+    ) -> (Place, ListedSite<'a>) {
+        let has_op = !sled && self.starts((section, entry.wrapping_add(8)));
+        let word = |at| Some(u32::from_le_bytes(self.bytes((section, at), 4)?.try_into().ok()?));
+        let address = match (section, entry) {
+            (0, 0) => 0,
+            _ if sled => entry,
+            _ => backend.site_ip(entry, &|at| if has_op { word(at) } else { None }),
+        };
+        let place = (section, address);
+        let form = self.form(backend, sled, place);
+        let after = self.functions.partition_point(|f| f.start <= place);
+        let function = after.checked_sub(1).and_then(|i| self.functions.get(i)).filter(|f| {
+            let (of, start) = f.start;
+            of == section && (f.size == 0 || address - start < f.size)
+        });
+        let refused = match form {
+            _ if place == (0, 0) => Some(DROPPED),
+            None if self.bytes(place, 1).is_none() => Some(OUTSIDE),
+            None => Some(STRANGE),
+            Some((form, _)) if !form.refused.is_empty() => Some(form.refused),
+            _ if function.is_none() && !self.functions.is_empty() => Some(ORPHAN),
+            _ if has_op && !entry.is_multiple_of(8) => Some(MISALIGNED),
+            _ => None,
+        };
+        // Of bytes without a form, as many as the first form has, to be looked at.
+        let shown = || {
+            let form_of = |f: &&SiteForm| f.sled == sled && place != (0, 0);
+            let form = backend.site_forms().iter().find(form_of)?;
+            self.bytes((section, address.checked_sub(form.before)?), form.len() as u64)
+        };
+        let section = (self.relocatable && section != 0)
+            .then(|| self.sections.section(object::read::SectionIndex(section)).ok())
+            .flatten()
+            .and_then(|s| section_name(&self.sections, s).ok());
+        let site = ListedSite {
+            list,
+            kind,
+            section: section.unwrap_or_default(),
+            address,
+            function: function.map_or("", |f| f.name),
+            offset: function.map_or(0, |f| address - f.start.1),
+            bytes: form.map(|(_, bytes)| bytes).or_else(shown).unwrap_or_default().to_vec(),
+            form: form.map_or("", |(form, _)| form.about),
+            refused,
+        };
+        (place, site)
+    }
+
+    /// Does a function start here?
+    fn starts(&self, place: Place) -> bool {
+        let at = self.functions.partition_point(|f| f.start < place);
+        self.functions.get(at).is_some_and(|f| f.start == place)
+    }
+}

@@ -1,0 +1,119 @@
+//! `sites`: what in a file can be traced.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use codegen::error::{Error, Result};
+use codegen::link::Input;
+use codegen::sites::{DROPPED, ListedSite};
+use serde::Serialize;
+
+use super::ui::{Style, Ui};
+use super::{DONE, Format};
+
+/// Arguments of `sites`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SitesArgs {
+    /// A kernel's vmlinux, a module, an object, a shared library or a program
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// How it is written
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+}
+
+const EXAMPLES: &str = "\
+Read are __mcount_loc, __patchable_function_entries and the XRay map. In a kernel without symbols (extract-vmlinux) the
+list is found by what it lists. `live` is what a kernel says when it starts: \"ftrace: allocating N entries\".
+
+Examples:
+  tramptool sites vmlinux
+  tramptool sites ftrace-direct.ko --format json";
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    version: &'static str,
+    arch: &'static str,
+    totals: Totals,
+    sites: Vec<ListedSite<'a>>,
+}
+
+#[derive(Serialize)]
+struct Totals {
+    /// Entries of all lists.
+    entries: usize,
+    /// Those that are not 0.
+    live: usize,
+    /// Those that can be patched.
+    patchable: usize,
+    /// The others, by reason.
+    refused: BTreeMap<&'static str, usize>,
+}
+
+/// List.
+///
+/// # Errors
+/// The file cannot be read, is damaged or for another machine, or lists no sites.
+pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
+    let name = args.file.display().to_string();
+    let bytes = std::fs::read(&args.file)
+        .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
+    let input = Input { name: &name, bytes: &bytes };
+    let backend = tramptool::backend_of(&input)?;
+    let sites = codegen::sites::sites(backend, &input)?;
+    let mut refused = BTreeMap::new();
+    for why in sites.iter().filter_map(|s| s.refused) {
+        *refused.entry(why).or_insert(0) += 1;
+    }
+    let totals = Totals {
+        entries: sites.len(),
+        live: sites.len() - refused.get(DROPPED).unwrap_or(&0),
+        patchable: sites.len() - refused.values().sum::<usize>(),
+        refused,
+    };
+    match args.format {
+        Format::Human => ui.out(human(&sites, &totals, ui))?,
+        Format::Json => ui.out(tramptool::report::json(&Listing {
+            version: env!("CARGO_PKG_VERSION"),
+            arch: backend.facts().name,
+            totals,
+            sites,
+        })?)?,
+    }
+    Ok(DONE)
+}
+
+fn human(sites: &[ListedSite], totals: &Totals, ui: &Ui) -> String {
+    let mut out = String::new();
+    let mut list = "";
+    // Writing to a String cannot fail.
+    for site in sites {
+        if site.list != list {
+            list = site.list;
+            let _ = writeln!(out, "{}", ui.paint(Style::Heading, list));
+        }
+        let place = match site.section {
+            "" => format!("{:016x}", site.address),
+            section => format!("{section}+{:#x}", site.address),
+        };
+        let function = match (site.function, site.offset) {
+            ("", _) => "?".to_owned(),
+            (name, 0) => name.to_owned(),
+            (name, offset) => format!("{name}+{offset:#x}"),
+        };
+        let bytes: Vec<String> = site.bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        let more = if site.bytes.len() > bytes.len() { " ..." } else { "" };
+        let why = site.refused.map_or(String::new(), |why| format!("; not patchable: {why}"));
+        let what = if site.form.is_empty() { "?" } else { site.form };
+        let _ = writeln!(out, "  {place:<16} {:<27} {function:<40} {}: {what}{why}", bytes.join(" ") + more, site.kind);
+    }
+    let Totals { entries, live, patchable, refused } = totals;
+    let _ = writeln!(out, "{entries} entries, {live} live, {patchable} patchable");
+    for (why, count) in refused {
+        let _ = writeln!(out, "{count} not patchable: {why}");
+    }
+    out
+}

@@ -1,0 +1,128 @@
+//! What to generate for a kernel, from its configuration: `.config`, and the numbers in `asm-offsets.h`.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use codegen::error::{Error, Result};
+use codegen::isa::Backend;
+use codegen::spec::Choices;
+
+use crate::BACKENDS;
+
+/// The version that a configuration of [`codegen::target::PROFILES`]'s first has in its heading.
+const VERSION: &str = "6.12";
+
+/// Where a configured kernel is.
+#[derive(Args, Default)]
+pub struct KernelArgs {
+    /// Take architecture, options and numbers from a configured kernel's build tree; --set goes before
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "config"])]
+    kernel_build: Option<PathBuf>,
+    /// The same without the tree: its .config
+    #[arg(long, value_name = "FILE", conflicts_with = "arch", requires = "asm_offsets")]
+    config: Option<PathBuf>,
+    /// The same without the tree: its include/generated/asm-offsets.h
+    #[arg(long, value_name = "FILE", requires = "config")]
+    asm_offsets: Option<PathBuf>,
+}
+
+/// What a configuration decides.
+pub struct Configured {
+    /// The architecture.
+    pub backend: &'static dyn Backend,
+    /// Options and numbers, as `--set` takes them.
+    pub settings: Vec<(String, String)>,
+    /// The kernel's objtool checks its objects.
+    pub objtool: bool,
+    /// Where each comes from, in words.
+    pub told: Vec<String>,
+}
+
+impl KernelArgs {
+    /// What the configuration decides, if one is given.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a kernel for which nothing can be generated.
+    pub fn read(&self) -> Result<Option<Configured>> {
+        let (config, offsets) = match (&self.kernel_build, &self.config, &self.asm_offsets) {
+            (Some(dir), ..) => (dir.join(".config"), dir.join("include/generated/asm-offsets.h")),
+            (None, Some(config), Some(offsets)) => (config.clone(), offsets.clone()),
+            _ => return Ok(None),
+        };
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|e| {
+                let remedy = "valid: a kernel's build tree after `make prepare`";
+                Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
+            })
+        };
+        configured((&config.display().to_string(), &read(&config)?), (&offsets.display().to_string(), &read(&offsets)?))
+            .map(Some)
+    }
+}
+
+/// What a configuration decides. Each file is a name for messages and a text.
+///
+/// # Errors
+/// Another kernel version, another architecture, an option that is missing or cannot be obeyed; the message has its name.
+pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): (&str, &str)) -> Result<Configured> {
+    let fail = |what: String| Error::new(format!("{config_name}: {what}"));
+    let version = config.lines().take(4).find_map(|l| l.strip_prefix("# Linux/")?.split_whitespace().nth(1));
+    let same = |v: &&str| v.strip_prefix(VERSION).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
+    if version.filter(same).is_none() {
+        let version = version.unwrap_or("no kernel version in its heading");
+        return Err(fail(format!("{version}; valid: the configuration of a kernel {VERSION}")));
+    }
+    let set: HashSet<&str> = config.lines().filter_map(|l| l.strip_prefix("CONFIG_")?.strip_suffix("=y")).collect();
+    let backend = BACKENDS.iter().find(|b| set.contains(b.facts().kernel.arch)).ok_or_else(|| {
+        let valid: Vec<String> = BACKENDS.iter().map(|b| format!("CONFIG_{}", b.facts().kernel.arch)).collect();
+        fail(format!("for another architecture; valid: one with {}", valid.join(", ")))
+    })?;
+    let facts = backend.facts();
+    if let Some(needed) = facts.kernel.needs.iter().find(|n| !set.contains(**n)) {
+        return Err(fail(format!("CONFIG_{needed} is not set; valid: a kernel with it")));
+    }
+    if let Some((refused, why)) = facts.kernel.refuses.iter().find(|(n, _)| set.contains(n)) {
+        return Err(fail(format!("CONFIG_{refused}=y is not supported: {why}; valid: a kernel without it")));
+    }
+
+    let mut settings: Vec<(String, String)> = Vec::new();
+    let mut told = vec![format!("{} for CONFIG_{}=y", facts.name, facts.kernel.arch)];
+    for option in facts.options {
+        let Some((value, names)) = option.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
+            continue;
+        };
+        let missing = option.config.iter().flat_map(|(_, names)| *names).find(|n| !set.contains(**n));
+        let why = match (names, missing) {
+            ([], None) => "as in every kernel".to_owned(),
+            ([], Some(name)) => format!("because CONFIG_{name} is not set"),
+            (names, _) => {
+                format!("for {}", names.iter().map(|n| format!("CONFIG_{n}=y")).collect::<Vec<_>>().join(" "))
+            }
+        };
+        told.push(format!("{}={value} {why}", option.name));
+        settings.push((option.name.to_owned(), (*value).to_owned()));
+    }
+    let symbols = backend.target(Choices::default()).symbols();
+    let mut numbers = Vec::new();
+    for line in offsets.lines() {
+        if let ["#define", name, value, ..] = *line.split_whitespace().collect::<Vec<_>>()
+            && symbols.contains(&name)
+        {
+            numbers.push(format!("{name}={value}"));
+            settings.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    if let Some(number) = facts.kernel.number.filter(|n| !settings.iter().any(|(name, _)| name == n)) {
+        return Err(Error::new(format!("{offsets_name}: no {number}; valid: the asm-offsets.h of the same build")));
+    }
+    match numbers.as_slice() {
+        [] => told.push(format!("no numbers are needed from {offsets_name}")),
+        _ => told.push(format!("{} from {offsets_name}", numbers.join(" "))),
+    }
+    let objtool = facts.kernel.objtool.is_some() && set.contains("OBJTOOL");
+    if objtool {
+        told.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
+    }
+    Ok(Configured { backend: *backend, settings, objtool, told })
+}

@@ -1,0 +1,194 @@
+//! `gen` for a kernel: from its configuration, with symbols for modules, with a fault.
+
+use std::fs;
+use std::process::Command;
+
+use common::Bench;
+
+mod common;
+
+const OFFSETS: &str = "asm-offsets.h";
+
+/// A configuration, its numbers, and what must come of both, as `--arch` and `--set` say it.
+struct Case {
+    config: &'static [&'static str],
+    offsets: &'static [&'static str],
+    same_as: &'static [&'static str],
+}
+
+const ARGS: [&str; 2] = ["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"];
+
+const CASES: &[Case] = &[
+    Case {
+        config: &["ARCH_RV64I", "RISCV_ISA_C", "FUNCTION_GRAPH_TRACER"],
+        offsets: &["FREGS_EPC 0", "FREGS_A1 48", "OTHER 3"],
+        same_as: &["riscv64", "fp-test=off", "rvc=on", "abi=lp64"],
+    },
+    Case {
+        config: &["ARCH_RV64I", "FUNCTION_GRAPH_TRACER", "FRAME_POINTER"],
+        offsets: &["FREGS_EPC 0", "FREGS_A1 56", "FREGS_A2 48"],
+        same_as: &["riscv64", "fp-test=on", "rvc=off", "FREGS_A1=56", "FREGS_A2=48"],
+    },
+    Case {
+        config: &["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"],
+        offsets: &["FREGS_X0 0", "FTRACE_OPS_DIRECT_CALL 272"],
+        same_as: &["arm64", "call-ops=on", "FTRACE_OPS_DIRECT_CALL=272"],
+    },
+    Case { config: &["ARM64"], offsets: &["FREGS_X0 0"], same_as: &["arm64", "call-ops=off"] },
+    Case {
+        config: &["X86_64", "X86_KERNEL_IBT"],
+        offsets: &["KVM_STATE_IN_VMX 0"],
+        same_as: &["x86_64", "unwinder=orc", "endbr=on"],
+    },
+    Case {
+        config: &["X86_64", "FRAME_POINTER", "UNWINDER_FRAME_POINTER"],
+        offsets: &["KVM_STATE_IN_VMX 0"],
+        same_as: &["x86_64", "unwinder=fp", "endbr=off"],
+    },
+];
+
+fn config(version: &str, options: &[&str]) -> String {
+    let set: String = options.iter().map(|o| format!("CONFIG_{o}=y\n")).collect();
+    format!(
+        "#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x {version} Kernel Configuration\n#\n{set}# CONFIG_NO is not set\n"
+    )
+}
+
+fn offsets(lines: &[&str]) -> String {
+    lines.iter().map(|l| format!("#define {l} /* sizeof(x) */\n")).collect()
+}
+
+fn write(b: &Bench, config: &str, offsets: &str) {
+    fs::write(b.path(".config"), config).unwrap();
+    fs::create_dir_all(b.path("include/generated")).unwrap();
+    fs::write(b.path("include/generated").join(OFFSETS), offsets).unwrap();
+}
+
+#[test]
+fn a_configuration_decides_as_the_same_options_would() {
+    for case in CASES {
+        let b = Bench::new();
+        let options = [case.config, &ARGS[..]].concat();
+        write(&b, &config("6.12.117", &options), &offsets(case.offsets));
+        let (arch, settings) = case.same_as.split_first().unwrap();
+        let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
+        b.ok(&[&["gen", "--all", "--emit", "obj", "--stem", "set", "--arch", arch], &set[..]].concat());
+        let wanted = fs::read(b.path("set.o")).unwrap();
+        let files = format!("include/generated/{OFFSETS}");
+        for from in [&["--kernel-build", "."][..], &["--config", ".config", "--asm-offsets", &files]] {
+            let out = b.run(&[&["gen", "--all", "--emit", "obj", "--stem", "config"], from].concat());
+            let told = String::from_utf8(out.stderr).unwrap();
+            assert!(out.status.success(), "{told}");
+            assert!(fs::read(b.path("config.o")).unwrap() == wanted, "{:?}", case.same_as);
+            // It says what it took, and from where.
+            for setting in settings {
+                assert!(told.contains(setting), "{setting} in {told}");
+            }
+            assert!(told.contains(OFFSETS) && told.contains(&format!("CONFIG_{}=y", case.config[0])), "{told}");
+        }
+        // What is given by hand goes before.
+        let by_hand = ["gen", "--all", "--kernel-build", ".", "--emit", "obj", "--stem", "hand", "--set"];
+        let other = if *arch == "x86_64" { "endbr=off" } else { "rvc=off" };
+        if *arch != "arm64" {
+            assert!(b.run(&[&by_hand[..], &[other]].concat()).status.success());
+            let same = fs::read(b.path("hand.o")).unwrap() == wanted;
+            assert_eq!(same, settings.contains(&other), "{:?}", case.same_as);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let b = Bench::new();
+    let refused = |version: &str, options: &[&str], numbers: &[&str], parts: &[&str]| {
+        write(&b, &config(version, options), &offsets(numbers));
+        b.refuses(&["gen", "--all", "--kernel-build", "."], parts);
+    };
+    let with = |more: &[&'static str]| [&["RISCV_ISA_C"][..], &ARGS[..], more].concat();
+    let (riscv, number) = (with(&["ARCH_RV64I"]), ["FREGS_EPC 0"]);
+    refused("6.1.170", &riscv, &number, &["6.1.170", "kernel 6.12"]);
+    refused("6.120.1", &riscv, &number, &["6.120.1", "kernel 6.12"]);
+    refused("6.12.1", &with(&["S390"]), &number, &["CONFIG_X86_64", "CONFIG_ARM64", "CONFIG_ARCH_RV64I"]);
+    refused("6.12.1", &["ARCH_RV64I", "FUNCTION_TRACER"], &number, &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS is not set"]);
+    refused("6.12.1", &riscv, &["RDI 3"], &[OFFSETS, "FREGS_EPC"]);
+    refused("6.12.1", &riscv, &["FREGS_EPC 0", "FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
+    refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
+    for option in ["MITIGATION_RETHUNK", "MITIGATION_CALL_DEPTH_TRACKING", "CFI_CLANG"] {
+        let named = format!("CONFIG_{option}=y is not supported");
+        refused("6.12.1", &with(&["X86_64", option]), &[], &[&named]);
+    }
+    b.refuses(&["gen", "--all", "--kernel-build", "nowhere"], &["nowhere/.config", "make prepare"]);
+    b.refuses(&["gen", "--all", "--kernel-build", ".", "--arch", "arm64"], &["--arch"]);
+    b.refuses(&["gen", "--all", "--config", ".config"], &["--asm-offsets"]);
+    b.refuses(&["gen", "--all"], &["--arch"]);
+}
+
+#[test]
+fn symbols_for_modules() {
+    let b = Bench::new();
+    b.ok(&["gen", "--all", "--arch", "riscv64", "--emit", "obj,asm", "--export", "_mcount=ftrace_stub"]);
+    let symbols = b.tool("riscv64-linux-gnu-nm", &["riscv64.o"]);
+    let address = |name: &str| {
+        let line = symbols.lines().find(|l| l.ends_with(&format!(" {name}"))).unwrap_or_else(|| panic!("no {name}"));
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(address("_mcount"), address("ftrace_stub"));
+    assert_eq!(address("__export_symbol__mcount"), "0000000000000000");
+    // As include/linux/export.h says: a licence, a namespace, and the address at a multiple of 8.
+    let relocations = b.tool("riscv64-linux-gnu-objdump", &["-r", "-j", ".export_symbol", "riscv64.o"]);
+    assert!(relocations.lines().any(|l| l.contains("0000000000000008 R_RISCV_64") && l.ends_with("_mcount")));
+    let refused = |export: &str, parts: &[&str]| {
+        b.refuses(&["gen", "ftrace_stub", "--arch", "riscv64", "--export", export], parts);
+    };
+    refused("_mcount", &["no pair", "SYMBOL=TRAMPOLINE"]);
+    refused("_mcount=ftrace_caller", &["unknown trampoline", "valid: ftrace_stub"]);
+    refused("a b=ftrace_stub", &["'a b' is no symbol"]);
+    refused("ftrace_stub=ftrace_stub", &["defined twice"]);
+}
+
+#[test]
+fn an_object_with_a_fault() {
+    let b = Bench::new();
+    let args = ["gen", "ftrace_stub", "ftrace_caller", "--arch", "riscv64", "--emit", "bin", "--stem"];
+    b.ok(&[&args[..], &["good"]].concat());
+    b.ok(&[&args[..], &["bad", "--fault", "ftrace_caller:DROP_RESTORE(a1)"]].concat());
+    let (good, bad) = (fs::read(b.path("good.bin")).unwrap(), fs::read(b.path("bad.bin")).unwrap());
+    // `ld a1, 48(sp)`, compressed, as GNU as has it: it is there once, and then it is gone.
+    let load = [0xc2, 0x75];
+    let at = good.windows(2).position(|w| w == load).expect("the load");
+    let without = [&good[..at], &good[at + 2..]].concat();
+    // What fills the end up to a multiple of 4 is needed no more.
+    assert_eq!(without, [&bad[..], &[0x01, 0x00]].concat());
+    let refused = |fault: &str, emit: &str, parts: &[&str]| {
+        b.refuses(&["gen", "ftrace_caller", "--arch", "riscv64", "--emit", emit, "--fault", fault], parts);
+    };
+    refused("ftrace_caller:DROP_RESTORE(a1)", "asm", &["--emit obj"]);
+    refused("DROP_RESTORE(a1)", "obj", &["TRAMPOLINE:MUTANT"]);
+    refused("ftrace_stub:DROP_RESTORE(a1)", "obj", &["unknown trampoline", "valid: ftrace_caller"]);
+    refused("ftrace_caller:DROP_RESTORE(s1)", "obj", &["unknown mutant", "DROP_RESTORE(a1)@"]);
+}
+
+#[test]
+#[ignore = "needs what `cargo xtask kernel-objects` builds; `./x test` runs it where that is there"]
+fn kernels_own_objtool_wants_nothing_more() {
+    let objtool = common::kernel_cache().join("build/linux-6.12-x86_64-orc/tools/objtool/objtool");
+    let said = |b: &Bench, object: &str| {
+        let ibt = if object.contains("plain") { None } else { Some("--ibt") };
+        let args = ["--orc", "--static-call", "--link", object];
+        let run = Command::new(&objtool).args(ibt).args(args).current_dir(b.path("")).output();
+        let run = run.unwrap_or_else(|e| panic!("{}: {e}", objtool.display()));
+        String::from_utf8_lossy(&run.stderr).into_owned()
+    };
+    for (options, name) in [(&["X86_64", "X86_KERNEL_IBT"][..], "endbr"), (&["X86_64"], "plain")] {
+        let b = Bench::new();
+        let all = [options, &ARGS[..], &["OBJTOOL"]].concat();
+        write(&b, &config("6.12.117", &all), "");
+        let args = ["gen", "--all", "--export", "__fentry__=ftrace_stub", "--emit", "obj", "--stem"];
+        assert!(b.run(&[&args[..], &[name, "--kernel-build", "."]].concat()).status.success());
+        assert_eq!(said(&b, &format!("{name}.o")), "");
+        // It has looked: there is an unwind table, and without annotations there would be none.
+        assert!(b.tool("readelf", &["-SW", &format!("{name}.o")]).contains(" .orc_unwind "));
+        b.ok(&[&args[..], &["bare", "--arch", "x86_64"]].concat());
+        assert!(said(&b, "bare.o").contains("ftrace_regs_caller+0x1a9: unannotated intra-function call"));
+    }
+}

@@ -1,0 +1,263 @@
+//! The sites of a file, with GNU's readers as witnesses.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use common::Bench;
+
+mod common;
+
+/// Architecture, prefix of its GNU tools.
+const ARCHES: [(&str, &str); 3] =
+    [("x86_64", "x86_64-linux-gnu-"), ("arm64", "aarch64-linux-gnu-"), ("riscv64", "riscv64-linux-gnu-")];
+
+/// Some functions, one of them weak.
+const SOURCE: &str = "int one(int a) { return a + 1; }\nint two(int a) { return one(a) * 2; }\n\
+                      __attribute__((weak)) int lost(int a) { return two(a) - 3; }\n\
+                      static __attribute__((noinline)) int hidden(int a) { return a * a * a; }\n\
+                      int three(int a) { return hidden(a) + lost(a); }\n\
+                      int (*shown)(int) = hidden;\n";
+/// The function that takes the place of the weak one, and what makes a program of both.
+const OTHER: &str = "int lost(int a) { return a; }\nvoid __fentry__(void) {}\nvoid _start(void) {}\n";
+
+fn sites(b: &Bench, file: &str) -> Value {
+    serde_json::from_str(&b.ok(&["sites", file, "--format", "json"])).unwrap()
+}
+
+fn total(json: &Value, name: &str) -> u64 {
+    json["totals"][name].as_u64().unwrap()
+}
+
+fn compile(b: &Bench, prefix: &str, options: &[&str]) {
+    let gcc = format!("{prefix}gcc");
+    let run = Command::new(&gcc).args(options).current_dir(b.path("")).output();
+    let run = run.unwrap_or_else(|e| panic!("{gcc}: {e}: install the compiler"));
+    assert!(run.status.success(), "{options:?}: {}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// Name and address of the functions, as nm has them.
+fn functions(b: &Bench, prefix: &str, file: &str) -> BTreeMap<String, u64> {
+    let out = b.tool(&format!("{prefix}nm"), &[file]);
+    let line = |line: &str| match *line.split_whitespace().collect::<Vec<_>>() {
+        [address, "t" | "T" | "W", name] if !name.starts_with(['.', '$']) => {
+            Some((name.to_owned(), u64::from_str_radix(address, 16).unwrap()))
+        }
+        _ => None,
+    };
+    out.lines().filter_map(line).collect()
+}
+
+/// Options that make sites, the list that they make, where the site is in its function, and the bytes there.
+fn kinds(arch: &str) -> Vec<(Vec<&'static str>, &'static str, u64, &'static str)> {
+    let list = "__patchable_function_entries";
+    let kind = |options: &[&'static str], at, form| (options.to_vec(), list, at, form);
+    match arch {
+        "x86_64" => {
+            let fentry = ["-pg", "-mfentry", "-mrecord-mcount", "-fno-pie"];
+            let with = |more: &[&'static str], at, form| ([&fentry[..], more].concat(), "__mcount_loc", at, form);
+            vec![
+                with(&["-fcf-protection=none"], 0, "call"),
+                with(&["-fcf-protection=branch"], 4, "call"),
+                with(&["-fcf-protection=none", "-mnop-mcount"], 0, "nop"),
+                // Padding has a list too, which is not of sites.
+                with(&["-fcf-protection=none", "-fpatchable-function-entry=16,16"], 0, "call"),
+                kind(&["-fpatchable-function-entry=5", "-fcf-protection=none"], 0, "nops"),
+            ]
+        }
+        "arm64" => vec![
+            kind(&["-fpatchable-function-entry=2"], 4, "nops"),
+            kind(&["-fpatchable-function-entry=2", "-mbranch-protection=bti"], 8, "nops"),
+            kind(&["-fpatchable-function-entry=4,2", "-falign-functions=8"], 4, "nops"),
+            kind(&["-fpatchable-function-entry=4,2", "-falign-functions=8", "-mbranch-protection=bti"], 8, "nops"),
+        ],
+        _ => vec![
+            kind(&["-fpatchable-function-entry=4", "-march=rv64gc"], 0, "compressed nops"),
+            kind(&["-fpatchable-function-entry=2", "-march=rv64g"], 0, "nops"),
+        ],
+    }
+}
+
+#[test]
+fn objects_programs_and_libraries_list_their_functions() {
+    for (arch, prefix) in ARCHES {
+        let b = Bench::new();
+        fs::write(b.path("a.c"), SOURCE).unwrap();
+        fs::write(b.path("b.c"), OTHER).unwrap();
+        compile(&b, prefix, &["-O2", "-c", "b.c", "-o", "b.o"]);
+        for (options, list, at, form) in kinds(arch) {
+            compile(&b, prefix, &[&options[..], &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
+            let link = ["-nostdlib", "-static", "-no-pie", "a.o", "b.o", "-o", "program"];
+            compile(&b, prefix, &link);
+            let pic = options.iter().map(|o| if *o == "-fno-pie" { "-mno-red-zone" } else { o }).collect::<Vec<_>>();
+            let shared = if list == "__mcount_loc" {
+                vec!["-nostdlib", "-static-pie", "a.o", "b.o", "-o", "library", "-z", "notext"]
+            } else {
+                compile(&b, prefix, &[&pic[..], &["-O2", "-fPIC", "-c", "a.c", "-o", "pic.o"]].concat());
+                vec!["-nostdlib", "-shared", "pic.o", "-o", "library"]
+            };
+            compile(&b, prefix, &shared);
+            for file in ["a.o", "program", "library"] {
+                let what = format!("{arch} {options:?} {file}");
+                let json = sites(&b, file);
+                assert_eq!(json["arch"], arch, "{what}");
+                let named = functions(&b, prefix, file);
+                // In a program the strong function has the name; the weak one's site is there, and nobody's.
+                let lost = file == "program" || shared.contains(&"b.o") && file == "library";
+                let mut found = BTreeMap::new();
+                for site in json["sites"].as_array().unwrap() {
+                    assert_eq!((&site["list"], &site["form"]), (&list.into(), &form.into()), "{what}");
+                    if site["refused"].is_null() {
+                        assert_eq!(site["offset"], at, "{what}");
+                        let start = site["address"].as_u64().unwrap() - at;
+                        found.insert(site["function"].as_str().unwrap().to_owned(), start);
+                    }
+                }
+                let wanted = ["hidden", "lost", "one", "three", "two"].into_iter().filter(|f| !(lost && *f == "lost"));
+                let wanted: BTreeMap<String, u64> = wanted.map(|f| (f.to_owned(), named[f])).collect();
+                assert_eq!(found, wanted, "{what}");
+                assert_eq!((total(&json, "entries"), total(&json, "live")), (5, 5), "{what}");
+                assert_eq!(total(&json, "patchable"), wanted.len() as u64, "{what}");
+                assert_eq!(json["totals"]["refused"].as_object().unwrap().len(), usize::from(lost), "{what}");
+            }
+        }
+    }
+}
+
+/// The list of every fixture, entry by entry, as objdump has it.
+#[test]
+fn the_entries_are_those_of_objdump() {
+    let b = Bench::new();
+    let mut compared = 0;
+    for (arch, prefix) in ARCHES {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("emu-tests/fixtures").join(arch);
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let file = path.to_str().unwrap();
+            if file.contains("callbacks") {
+                b.refuses(&["sites", file], &["no list of sites", "vmlinux"]);
+                continue;
+            }
+            let json = sites(&b, file);
+            let list = json["sites"][0]["list"].as_str().unwrap();
+            let relocations = b.tool(&format!("{prefix}objdump"), &["-r", "-j", list, file]);
+            let named = functions(&b, prefix, file);
+            let labels = b.tool(&format!("{prefix}readelf"), &["-sW", file]);
+            let value = |target: &str| {
+                let (symbol, addend) = target.split_once("+0x").unwrap_or((target, "0"));
+                let line = labels.lines().find(|l| l.ends_with(&format!(" {symbol}"))).unwrap();
+                let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+                hex(line.split_whitespace().nth(1).unwrap()) + hex(addend)
+            };
+            let mut theirs: Vec<u64> = relocations
+                .lines()
+                .filter_map(|l| l.split_whitespace().nth(2).filter(|_| l.contains("R_")))
+                .map(value)
+                .collect();
+            theirs.sort();
+            let ours: Vec<u64> =
+                json["sites"].as_array().unwrap().iter().map(|s| s["address"].as_u64().unwrap()).collect();
+            // On arm64 the site is the second NOP of the function, and room for op is before it.
+            let room = if file.contains("callops") { 8 } else { 0 };
+            let bti = if file.contains("callops-bti") { 4 } else { 0 };
+            let add = if arch == "arm64" { 4 + room + bti } else { 0 };
+            assert_eq!(ours, theirs.iter().map(|at| at + add).collect::<Vec<_>>(), "{file}");
+            assert!(
+                json["sites"].as_array().unwrap().iter().all(|s| named.contains_key(s["function"].as_str().unwrap()))
+            );
+            compared += ours.len();
+        }
+    }
+    assert!(compared > 300, "{compared} compared");
+}
+
+#[test]
+fn what_cannot_be_patched_says_why() {
+    let b = Bench::new();
+    fs::write(b.path("a.c"), SOURCE).unwrap();
+    let refused = |prefix: &str, options: &[&str], count: u64, why: &str| {
+        compile(&b, prefix, &[options, &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
+        let json = sites(&b, "a.o");
+        let reasons = json["totals"]["refused"].as_object().unwrap();
+        let found = reasons.iter().find(|(reason, _)| reason.contains(why));
+        assert_eq!(found.map(|(_, n)| n.as_u64().unwrap()), Some(count), "{options:?}: {json}");
+        let human = b.ok(&["sites", "a.o"]);
+        assert_eq!(human.matches(&format!("not patchable: {}", found.unwrap().0)).count() as u64, count + 1);
+    };
+    let [(_, x86_64), (_, arm64), (_, riscv64)] = ARCHES;
+    refused(x86_64, &["-pg", "-mfentry", "-mrecord-mcount", "-fPIC"], 5, "6 bytes");
+    refused(riscv64, &["-fpatchable-function-entry=1"], 5, "none that are left");
+    refused(arm64, &["-fpatchable-function-entry=1"], 5, "none that are left");
+    // Functions of an odd number of instructions, without alignment: some begin in the middle of 8 bytes.
+    let options = ["-fpatchable-function-entry=4,2", "-falign-functions=4", "-fno-toplevel-reorder"];
+    compile(&b, arm64, &[&options[..], &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
+    let odd = functions(&b, arm64, "a.o").values().filter(|start| *start % 8 == 4).count() as u64;
+    assert!(odd > 0);
+    refused(arm64, &options, odd, "multiple of 8");
+    // What a kernel's build leaves of a weak function that it dropped.
+    fs::write(b.path("z.s"), ".section __mcount_loc, \"a\"\n.quad 0, f\n.text\nf: .byte 0xe8\n.long 0\n").unwrap();
+    b.tool("x86_64-linux-gnu-as", &["z.s", "-o", "z.o"]);
+    let json = sites(&b, "z.o");
+    assert_eq!((total(&json, "entries"), total(&json, "live"), total(&json, "patchable")), (2, 1, 1), "{json}");
+    fs::write(b.path("z.s"), ".section __mcount_loc, \"a\"\n.long 0\n").unwrap();
+    b.tool("x86_64-linux-gnu-as", &["z.s", "-o", "z.o"]);
+    b.refuses(&["sites", "z.o"], &["z.o: __mcount_loc has 4 bytes; valid: a multiple of 8"]);
+}
+
+/// A kernel has its list in another section: between two symbols, or, stripped, where nothing names it.
+#[test]
+fn a_kernels_list_is_found_with_and_without_symbols() {
+    let b = Bench::new();
+    let functions: String = (0..150).map(|i| format!("int f{i}(int a) {{ return a + {i}; }}\n")).collect();
+    fs::write(b.path("a.c"), functions + "void __fentry__(void) {}\nvoid _start(void) {}\n").unwrap();
+    let script = "SECTIONS { . = 0xffffffff81000000; .text : { *(.text .text.*) } .data : { *(.data) QUAD(1) . = ALIGN(8); \
+                  __start_mcount_loc = .; KEEP(*(__mcount_loc)) __stop_mcount_loc = .; QUAD(2) } }\n";
+    fs::write(b.path("k.ld"), script).unwrap();
+    let options = ["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-fno-pie", "-fcf-protection=none", "-mcmodel=kernel"];
+    let link = ["-nostdlib", "-static", "-no-pie", "-T", "k.ld", "a.c", "-o", "vmlinux"];
+    compile(&b, "x86_64-linux-gnu-", &[&options[..], &link].concat());
+    let with = sites(&b, "vmlinux");
+    b.tool("x86_64-linux-gnu-strip", &["vmlinux", "-o", "stripped"]);
+    let without = sites(&b, "stripped");
+    let addresses = |json: &Value| -> Vec<u64> {
+        json["sites"].as_array().unwrap().iter().map(|s| s["address"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(addresses(&with).len(), 152);
+    assert_eq!(addresses(&with), addresses(&without));
+    assert_eq!(with["sites"][3]["function"], "f3");
+    assert_eq!((total(&with, "patchable"), total(&without, "patchable")), (152, 152));
+    assert_eq!(without["sites"][3]["function"], "");
+}
+
+#[test]
+#[ignore = "needs clang-14; `./x test` runs it where that is installed"]
+fn sleds_of_clang() {
+    let b = Bench::new();
+    fs::write(b.path("a.c"), SOURCE).unwrap();
+    for (target, prefix) in [("x86_64-linux-gnu", "x86_64-linux-gnu-"), ("aarch64-linux-gnu", "aarch64-linux-gnu-")] {
+        let options = ["-O2", "-fxray-instrument", "-fxray-instruction-threshold=1", "-c", "a.c", "-o", "a.o"];
+        let run = Command::new("clang-14").args(["-target", target]).args(options).current_dir(b.path("")).output();
+        assert!(run.unwrap().status.success());
+        compile(&b, prefix, &["-nostdlib", "-shared", "a.o", "-o", "a.so"]);
+        let named = functions(&b, prefix, "a.o");
+        let headers = b.tool(&format!("{prefix}readelf"), &["-SW", "a.o"]);
+        // One section for each function: [Nr] Name Type Address Off Size ES Flg Lk Inf Al.
+        let lines = headers.lines().filter(|l| l.contains(" xray_instr_map "));
+        let sizes = lines.map(|l| u64::from_str_radix(l.split_whitespace().rev().nth(5).unwrap(), 16).unwrap());
+        let entries = sizes.sum::<u64>() / 32;
+        for file in ["a.o", "a.so"] {
+            let json = sites(&b, file);
+            let of = |kind: &str| json["sites"].as_array().unwrap().iter().filter(|s| s["kind"] == kind).count();
+            assert_eq!(
+                (total(&json, "entries"), total(&json, "patchable")),
+                (entries, entries),
+                "{target} {file} {json}"
+            );
+            assert_eq!(of("entry"), named.len(), "{target} {file}");
+            assert_eq!(of("entry") + of("exit") + of("tail call"), entries as usize, "{target} {file}");
+        }
+    }
+}
