@@ -97,6 +97,10 @@ pub enum Insn {
         to: Local,
     },
     JmpR11,
+    /// A call behind a symbol: GNU as has no PLT entry made for that.
+    CallBody {
+        sym: Sym,
+    },
     LeaBody {
         dst: Reg,
         sym: Sym,
@@ -255,6 +259,8 @@ rows! { w names out;
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    CallBody { sym } => write!(w, "call\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
     LeaBody { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { lea_body(out, dst)?; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
     JmpR11 => w.write_str("jmp\t*%r11"),

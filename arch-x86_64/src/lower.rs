@@ -65,7 +65,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 Callee::Exit => (cx.spec.body.exit, ""),
                 Callee::Body => {
                     let sym = cx.body();
-                    cx.insn(Insn::Call { sym });
+                    cx.insn(Insn::CallBody { sym });
                     return;
                 }
             };

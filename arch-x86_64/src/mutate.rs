@@ -78,7 +78,9 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
                 out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst, at: Off::bare(by) });
             }
         }
-        Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) }),
+        Insn::Call { sym } | Insn::CallBody { sym } => {
+            out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) });
+        }
         Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
         _ => {}
     }
