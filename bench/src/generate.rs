@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use codegen::isa::Backend;
+use codegen::link::{Input, Options, link};
 use codegen::obj;
+use codegen::proto::Prototype;
 use codegen::spec::{Choices, Kind, Regs, Spec};
 
 use crate::table::{Row, print};
@@ -76,6 +78,75 @@ fn scratch() -> Result<tempfile::TempDir, String> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(|e| e.to_string())
 }
 
+/// A prototype for each number: they differ in their arguments, some of which are on the stack.
+fn prototype(n: usize) -> String {
+    const TYPES: [&str; 6] = ["int", "u64", "struct s *", "__int128", "unsigned char", "struct p { long a; int b; }"];
+    let (mut digits, mut args) = (n, Vec::new());
+    // Bijective numeration, so that no two numbers have the same digits.
+    while digits > 0 {
+        digits -= 1;
+        args.push(format!("{} a{}", TYPES[digits % TYPES.len()], args.len()));
+        digits /= TYPES.len();
+    }
+    if n % 2 == 1 {
+        args.extend((0..5).map(|i| format!("long b{i}")));
+    }
+    format!("void f{n}({})", if args.is_empty() { "void".to_owned() } else { args.join(", ") })
+}
+
+/// From prototypes to a linked image.
+fn tailored(backend: &dyn Backend, prototypes: &[String]) -> Result<usize, String> {
+    let target = backend.target(Choices::default());
+    let direct = |text: &String| {
+        let proto = Prototype::parse(text)?;
+        let direct = backend.place(&target, &proto)?.direct(backend.facts(), backend.machine(), false);
+        Ok((format!("{}_tramp", proto.name), Kind::Direct(direct)))
+    };
+    let all = prototypes.iter().map(direct).collect::<Result<Vec<_>, codegen::error::Error>>();
+    let all = all.map_err(|e| e.to_string())?;
+    let specs: Vec<Spec> = all.iter().map(|(name, kind)| Spec { name, kind: *kind, callee: "handler" }).collect();
+    let (bytes, _) = object(backend, &specs)?;
+    let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
+    let image = link(backend, &[Input { name: "tailored.o", bytes: &bytes }], &options).map_err(|e| e.to_string())?;
+    Ok(image.symbols.len())
+}
+
+/// As [`one`], for so many prototypes.
+pub fn tailored_one(arch: &str, count: &str) -> Result<(), String> {
+    let backend = BACKENDS.iter().find(|b| b.facts().name == arch).ok_or("unknown architecture")?;
+    let prototypes: Vec<String> = (0..count.parse().map_err(|_| "no number")?).map(prototype).collect();
+    let symbols = tailored(*backend, &prototypes)?;
+    println!("{} {symbols}", peak_kib("self").ok_or("no /proc/self/status")?);
+    Ok(())
+}
+
+/// Peak memory of a process of this program, in KiB.
+fn peak_of(args: &[&str]) -> Result<f64, String> {
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    let child = Command::new(exe).args(args).output().map_err(|e| e.to_string())?;
+    let peak = String::from_utf8_lossy(&child.stdout);
+    peak.split_whitespace().next().and_then(|n| n.parse().ok()).ok_or("no memory figure".to_owned())
+}
+
+fn tailored_rows(backend: &dyn Backend, rows: &mut Vec<Row>) -> Result<(), String> {
+    const MANY: usize = 50_000;
+    const FEW: usize = MANY / 10;
+    let arch = backend.facts().name;
+    let prototypes: Vec<String> = (0..MANY).map(prototype).collect();
+    let timed = |count: usize| {
+        let time = best(|| tailored(backend, &prototypes[..count]).map(drop))?;
+        Ok::<_, String>((time, peak_of(&["tailored-one", arch, &count.to_string()])?))
+    };
+    let ((many, many_peak), (few, few_peak)) = (timed(MANY)?, timed(FEW)?);
+    let ms = |d: Duration| d.as_secs_f64() * 1e3;
+    let rate = MANY as f64 / many.as_secs_f64() / 1e6;
+    let name = format!("{arch} {MANY} prototypes, ms ({rate:.2} M/s)");
+    rows.push(Row::new(name, ms(many), format!("10 times those for {FEW}, ms"), 10.0 * ms(few)));
+    let name = format!("{arch} {MANY} prototypes, peak MiB");
+    rows.push(Row::new(name, many_peak / 1024.0, format!("10 times that of {FEW}, MiB"), 10.0 * few_peak / 1024.0));
+    Ok(())
+}
+
 /// Measure and print.
 pub fn run(json: bool) -> Result<(), String> {
     let names = names();
@@ -111,10 +182,7 @@ pub fn run(json: bool) -> Result<(), String> {
             std::hint::black_box(&copy);
             Ok(())
         })?;
-        let exe = std::env::current_exe().map_err(|e| e.to_string())?;
-        let child = Command::new(exe).args(["generate-one", arch]).output().map_err(|e| e.to_string())?;
-        let peak = String::from_utf8_lossy(&child.stdout);
-        let peak: f64 = peak.split_whitespace().next().and_then(|n| n.parse().ok()).ok_or("no memory figure")?;
+        let peak = peak_of(&["generate-one", arch])?;
 
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         rows.push(Row::new(format!("{arch} generate, ms"), ms(ours), "GNU as on the same text, ms", ms(gas_time)));
@@ -126,6 +194,7 @@ pub fn run(json: bool) -> Result<(), String> {
             format!("memcpy of the same {} bytes, ms", bytes.len()),
             ms(floor),
         ));
+        tailored_rows(*backend, &mut rows)?;
     }
     print(&rows, json)
 }

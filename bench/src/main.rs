@@ -16,6 +16,10 @@ fn main() -> ExitCode {
         Some("generate") => generate::run(json),
         // What `generate` starts to measure memory in a process of its own.
         Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str)),
+        Some("tailored-one") => {
+            let arg = |i: usize| args.get(i).map_or("", String::as_str);
+            generate::tailored_one(arg(1), arg(2))
+        }
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
         other => Err(format!("unknown benchmark '{}'; valid: generate, check", other.unwrap_or(""))),

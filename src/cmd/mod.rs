@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod contract;
+mod cost;
 mod diff;
 mod explain;
 mod foreign;
@@ -67,6 +68,8 @@ enum Command {
     Mutate(mutate::MutateArgs),
     /// Show one trampoline: annotated listing, frame picture, cost
     Show(show::ShowArgs),
+    /// Show what trampolines spend, beside the least that they can and the kernel's own
+    Cost(cost::CostArgs),
     /// Show what two trampolines do differently
     Diff(diff::DiffArgs),
     /// Print a completion script for a shell
@@ -111,6 +114,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Explain(args) => explain::run(args, ui),
         Command::Mutate(args) => mutate::run(args, ui),
         Command::Show(args) => show::run(args, ui),
+        Command::Cost(args) => cost::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),
