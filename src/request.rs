@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
+use codegen::frame::FrameLayout;
 use codegen::isa::Backend;
 use codegen::link::Input;
 use codegen::proto::Prototype;
@@ -128,16 +129,16 @@ pub fn trampoline(name: &str, direct: &DirectArgs, target: &Target) -> Result<Re
         return Err(Error::new("direct: --call is missing; valid: --call SYMBOL, the C function to call"));
     };
     let name = direct.name.clone().unwrap_or_else(|| format!("{callee}_tramp"));
+    let kind = Kind::Direct(what_is_passed(direct, &callee, target)?);
+    let frame = target.frame(kind)?;
     for (option, symbol) in [("call", &callee), ("name", &name)] {
-        check_symbol(option, symbol, target)?;
+        check_symbol(option, symbol, &frame, target)?;
     }
     if name == callee {
         return Err(Error::new(format!(
             "direct: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    let kind = Kind::Direct(what_is_passed(direct, &callee, target)?);
-    target.frame(kind)?;
     Ok(Request { name, kind, callee })
 }
 
@@ -172,7 +173,7 @@ fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<
 pub const DIRECT: &str = "direct";
 
 /// Names that C can have, so that no assembler takes them for something else.
-fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
+fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target) -> Result<()> {
     let mut chars = symbol.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')) {
@@ -181,7 +182,8 @@ fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
         )));
     }
     // The listing gives these names to numbers.
-    let frames = [&target.args_frame, &target.all_frame, &target.exit_frame].into_iter().chain(&target.direct_frames);
+    let frames = [frame, &target.args_frame, &target.all_frame, &target.exit_frame];
+    let frames = frames.into_iter().chain(&target.direct_frames);
     let mut reserved = target.numbers.iter().map(|n| n.symbol).chain(frames.flat_map(|f| {
         let slots = f.fields.iter().map(|f| f.symbol).chain(f.records.iter().map(|r| r.symbol));
         slots.chain([f.size_symbol])

@@ -172,7 +172,7 @@ fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
         let facts = backend.facts();
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
-        line(format!("  {DIRECT}: --args 0 to {}", facts.abi.args.len()));
+        line(format!("  {DIRECT}: --args 0 to {}, or --sig with a C prototype", facts.abi.args.len()));
         let width = facts.options.iter().map(|o| option(o).len()).max().unwrap_or(0);
         for o in facts.options {
             line(format!("  {:<width$}  {}", option(o), o.about));

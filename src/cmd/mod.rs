@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 
 use ui::Ui;
 
@@ -91,13 +91,7 @@ enum Format {
 pub fn main() -> ExitCode {
     let ui = Ui::new();
     let code = match Cli::try_parse() {
-        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| {
-            let code = complain(&e.to_string());
-            if let Some(mark) = e.mark() {
-                let _ = writeln!(std::io::stderr(), "{mark}");
-            }
-            code
-        }),
+        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| tell(&e)),
         Err(e) => refuse(&e),
     };
     ExitCode::from(code)
@@ -119,6 +113,15 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),
     }
+}
+
+/// One line, and where there is one the place in what was given.
+fn tell(error: &Error) -> u8 {
+    let code = complain(&error.to_string());
+    if let Some(mark) = error.mark() {
+        let _ = writeln!(std::io::stderr(), "{mark}");
+    }
+    code
 }
 
 /// Print one line to stderr. That stderr is closed is no reason for another message.
