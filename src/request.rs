@@ -57,7 +57,7 @@ pub struct DirectArgs {
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
     /// direct: the object with the called function; without vector registers in it, none is saved
-    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines", requires = "sig")]
+    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
     /// direct: the C function that is called
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
@@ -146,6 +146,9 @@ pub fn trampoline(name: &str, direct: &DirectArgs, target: &Target) -> Result<Re
 fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
+        if direct.handler.is_some() {
+            return Err(Error::new("direct: --handler is given without a prototype; valid: with --sig"));
+        }
         let most = facts.abi.args.len() - usize::from(direct.ip);
         let args = direct.args.ok_or_else(|| {
             Error::new(format!(

@@ -377,12 +377,36 @@ impl Image {
         for site in &sites {
             self.put(backend, site, SiteState::Disabled)?;
         }
+        if !options.patch.is_empty() {
+            self.enable(backend, &sites, &options.patch)?;
+        }
+        for (slot, callee) in &options.calls {
+            let at = needed(self, slot, "to patch")?;
+            let target = needed(self, callee, &format!("for {slot} to call"))?;
+            let patched = backend.patch_call(at, target);
+            patched
+                .and_then(|write| self.write(&write))
+                .map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
+        }
+        Ok(())
+    }
+
+    /// Switch sites on: (function, trampoline). There may be as many as there are functions, so names are looked up in tables.
+    fn enable(&mut self, backend: &dyn Backend, sites: &[SiteEntry], wanted: &[(String, String)]) -> Result<()> {
         let op = self.symbol("ops").map_or(0, |s| s.address);
-        for (function, trampoline) in &options.patch {
-            let target = needed(self, trampoline, &format!("for {function} to go to"))?;
-            let starts: Vec<u64> = (self.symbols.iter()).filter(|s| s.name == *function).map(|s| s.address).collect();
+        let symbols = self.symbols.clone();
+        let mut named: HashMap<&str, Vec<&Symbol>> = HashMap::new();
+        symbols.iter().for_each(|s| named.entry(&s.name).or_default().push(s));
+        let mut starting: HashMap<u64, Vec<&SiteEntry>> = HashMap::new();
+        sites.iter().for_each(|s| starting.entry(s.start).or_default().push(s));
+        let all = |name: &str| named.get(name).map_or(&[][..], Vec::as_slice).iter();
+        for (function, trampoline) in wanted {
+            let target = all(trampoline).min_by_key(|s| s.local).map(|s| s.address).ok_or_else(|| {
+                let what = format!("no symbol '{trampoline}' for {function} to go to");
+                Error::new(format!("{what}; link the object that defines it"))
+            })?;
             let mut found = false;
-            for site in sites.iter().filter(|s| starts.contains(&s.start)) {
+            for site in all(function).filter_map(|s| starting.get(&s.address)).flatten() {
                 self.put(backend, site, SiteState::Enabled { target, op })?;
                 found = true;
             }
@@ -394,14 +418,6 @@ impl Image {
                 }
                 return Err(Error::unknown("patchable function", function, valid));
             }
-        }
-        for (slot, callee) in &options.calls {
-            let at = needed(self, slot, "to patch")?;
-            let target = needed(self, callee, &format!("for {slot} to call"))?;
-            let patched = backend.patch_call(at, target);
-            patched
-                .and_then(|write| self.write(&write))
-                .map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
         }
         Ok(())
     }
