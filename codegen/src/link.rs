@@ -378,7 +378,10 @@ impl Image {
             self.put(backend, site, SiteState::Disabled)?;
         }
         if !options.patch.is_empty() {
-            self.enable(backend, &sites, &options.patch)?;
+            // Without a copy of their names: nothing looks at them until they are back.
+            let symbols = std::mem::take(&mut self.symbols);
+            self.enable(backend, &symbols, &sites, &options.patch)?;
+            self.symbols = symbols;
         }
         for (slot, callee) in &options.calls {
             let at = needed(self, slot, "to patch")?;
@@ -392,14 +395,19 @@ impl Image {
     }
 
     /// Switch sites on: (function, trampoline). There may be as many as there are functions, so names are looked up in tables.
-    fn enable(&mut self, backend: &dyn Backend, sites: &[SiteEntry], wanted: &[(String, String)]) -> Result<()> {
-        let op = self.symbol("ops").map_or(0, |s| s.address);
-        let symbols = self.symbols.clone();
+    fn enable(
+        &mut self,
+        backend: &dyn Backend,
+        symbols: &[Symbol],
+        sites: &[SiteEntry],
+        wanted: &[(String, String)],
+    ) -> Result<()> {
         let mut named: HashMap<&str, Vec<&Symbol>> = HashMap::new();
         symbols.iter().for_each(|s| named.entry(&s.name).or_default().push(s));
         let mut starting: HashMap<u64, Vec<&SiteEntry>> = HashMap::new();
         sites.iter().for_each(|s| starting.entry(s.start).or_default().push(s));
         let all = |name: &str| named.get(name).map_or(&[][..], Vec::as_slice).iter();
+        let op = all("ops").min_by_key(|s| s.local).map_or(0, |s| s.address);
         for (function, trampoline) in wanted {
             let target = all(trampoline).min_by_key(|s| s.local).map(|s| s.address).ok_or_else(|| {
                 let what = format!("no symbol '{trampoline}' for {function} to go to");
