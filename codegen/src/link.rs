@@ -394,7 +394,8 @@ impl Image {
         Ok(())
     }
 
-    /// Switch sites on: (function, trampoline). There may be as many as there are functions, so names are looked up in tables.
+    /// Switch sites on: (function, trampoline). There may be as many as there are functions, so names are looked up in
+    /// tables.
     fn enable(
         &mut self,
         backend: &dyn Backend,

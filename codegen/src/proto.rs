@@ -1,8 +1,8 @@
 //! C prototypes: what a function takes and returns, as far as a calling convention asks.
 //!
 //! One prototype is read, without a preprocessor and without declarations before it. So typedefs are those of the
-//! kernel and of `stdint.h`, and a struct by value says what is in it: `struct pair { long a; double b; } p`, or only its
-//! size and alignment, `struct pair { 16, 8 } p`, which is for members that are no floating-point numbers.
+//! kernel and of `stdint.h`, and a struct by value says what is in it: `struct pair { long a; double b; } p`, or only
+//! its size and alignment, `struct pair { 16, 8 } p`, which is for members that are no floating-point numbers.
 
 use std::sync::LazyLock;
 
