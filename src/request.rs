@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
+use codegen::frame::FrameLayout;
 use codegen::isa::Backend;
 use codegen::link::Input;
 use codegen::proto::Prototype;
@@ -65,7 +66,7 @@ pub struct DirectArgs {
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
     /// direct: the object with the called function; without vector registers in it, none is saved
-    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines", requires = "sig")]
+    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
     /// direct: the C function that is called; around: the entry handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
@@ -149,7 +150,7 @@ pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<(
     let Some((symbol, name)) = text.split_once('=') else {
         return Err(Error::new(format!("--export '{text}' is no pair; valid: --export SYMBOL=TRAMPOLINE")));
     };
-    check_symbol("export", symbol, target)?;
+    check_symbol("export", symbol, &target.no_frame, target)?;
     let valid: Vec<String> = requests.iter().map(|r| r.name.clone()).collect();
     let Some(request) = requests.iter_mut().find(|r| r.name == name) else {
         return Err(Error::unknown("trampoline in --export", name, valid.iter().map(String::as_str)));
@@ -181,9 +182,13 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
     }
     let callee = wanted(what, "call", args.call.as_ref(), "SYMBOL, the C function to call")?;
     let name = args.name.clone().unwrap_or_else(|| format!("{callee}_tramp"));
-    let (mut kind, mut function, mut resume, mut exit) = (None, String::new(), 0, String::new());
+    let (mut function, mut resume, mut exit) = (String::new(), 0, String::new());
+    let kind = match what {
+        AROUND => Kind::Around(paired(args, target)?),
+        _ => Kind::Direct(what_is_passed(args, &callee, target)?),
+    };
+    let frame = target.frame(kind)?;
     if what == AROUND {
-        kind = Some(Kind::Around(paired(args, target)?));
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
         exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
         resume = target.resume;
@@ -197,7 +202,7 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
     }
     for (option, symbol) in [("call", &callee), ("name", &name), ("function", &function), ("exit", &exit)] {
         if !symbol.is_empty() || option == "name" {
-            check_symbol(option, symbol, target)?;
+            check_symbol(option, symbol, &frame, target)?;
         }
     }
     if [&callee, &function, &exit].contains(&&name) {
@@ -205,11 +210,6 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
             "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    let kind = match kind {
-        Some(kind) => kind,
-        None => Kind::Direct(what_is_passed(args, &callee, target)?),
-    };
-    target.frame(kind)?;
     Ok(Request { name, kind, callee, function, resume, exit, export: String::new() })
 }
 
@@ -239,6 +239,9 @@ fn paired(args: &DirectArgs, target: &Target) -> Result<Around> {
 fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
+        if direct.handler.is_some() {
+            return Err(Error::new("direct: --handler is given without a prototype; valid: with --sig"));
+        }
         let most = facts.abi.args.len() - usize::from(direct.ip);
         let args = direct.args.ok_or_else(|| {
             Error::new(format!(
@@ -269,7 +272,7 @@ pub const DIRECT: &str = "direct";
 pub const AROUND: &str = "around";
 
 /// Names that C can have, so that no assembler takes them for something else.
-fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
+fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target) -> Result<()> {
     let mut chars = symbol.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     if !first || !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$')) {
@@ -278,8 +281,8 @@ fn check_symbol(option: &str, symbol: &str, target: &Target) -> Result<()> {
         )));
     }
     // The listing gives these names to numbers.
-    let frames = [&target.args_frame, &target.all_frame, &target.exit_frame, &target.around_fregs].into_iter();
-    let frames = frames.chain(&target.direct_frames).chain(&target.around_frames);
+    let frames = [frame, &target.args_frame, &target.all_frame, &target.exit_frame];
+    let frames = frames.into_iter().chain(&target.direct_frames);
     let mut reserved = target.numbers.iter().map(|n| n.symbol).chain(frames.flat_map(|f| {
         let slots = f.fields.iter().map(|f| f.symbol).chain(f.records.iter().map(|r| r.symbol));
         slots.chain([f.size_symbol])

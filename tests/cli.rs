@@ -39,6 +39,7 @@ fn help_version_completions_and_man() {
         "sites",
         "check",
         "contract",
+        "cost",
         "mutate",
         "report",
         "explain",
@@ -512,4 +513,98 @@ fn link_survives_damaged_files() {
         assert_eq!(b.path("image").exists(), out.status.success(), "{message}");
         let _ = fs::remove_file(b.path("image"));
     }
+}
+
+/// What is refused in a prototype has its place marked below the message.
+#[test]
+fn prototypes_are_refused_with_a_mark() {
+    let b = Bench::new();
+    for (sig, message, mark) in [
+        ("int printk(const char *fmt, ...)", "variable number", "                              ^"),
+        ("void f(sk_buff_t skb)", "unknown type 'sk_buff_t'", "         ^"),
+        ("void f(int a, struct s { long a[3]; } b)", "24 bytes; valid: up to 16", "                ^"),
+        ("long double f(void)", "valid: double", "  ^"),
+    ] {
+        let out = b.run(&["gen", "direct", "--sig", sig, "--call", "f", "--arch", "x86_64"]);
+        let stderr = String::from_utf8(out.stderr).unwrap();
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert_eq!((out.status.code(), out.stdout.len(), lines.len()), (Some(2), 0, 3), "{stderr}");
+        assert!(lines[0].starts_with("tramptool: --sig: ") && lines[0].contains(message), "{stderr}");
+        assert_eq!((lines[1], lines[2]), (format!("  {sig}").as_str(), mark), "{stderr}");
+    }
+    let gen_ = ["gen", "direct", "--call", "f", "--arch", "x86_64"];
+    b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--args", "1"]].concat(), &["--args", "--sig"]);
+    b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--ip"]].concat(), &["--ip", "--sig"]);
+    b.refuses(&[&gen_[..], &["--args", "1", "--handler", "x.o"]].concat(), &["--sig"]);
+    b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--handler", "x.o"]].concat(), &["x.o", "valid"]);
+    b.refuses(&["gen", "ftrace_caller", "--sig", "void f(void)", "--arch", "arm64"], &["--sig", "direct"]);
+}
+
+/// A handler that is proven to touch no vector register gets none saved; any other gets those that are live.
+#[test]
+fn handlers_are_scanned() {
+    let sources = [
+        ("general", "void h(long a, double x) { static volatile long n; n += a; }", false),
+        ("vector", "void h(long a, double x) { static volatile double n; n += x; }", true),
+        ("beside", "volatile double n; void g(void) { n += 1; } void h(long a, double x) { }", true),
+        ("calls", "void other(void); void h(long a, double x) { other(); }", true),
+        ("pointer", "void (*other)(void); void h(long a, double x) { other(); }", true),
+    ];
+    for (arch, prefix, set, abi, vector) in [
+        ("x86_64", "x86_64-linux-gnu-", "stack-align=16", "-mno-avx", "movups"),
+        ("arm64", "aarch64-linux-gnu-", "call-ops=on", "-mabi=lp64", "q0"),
+        ("riscv64", "riscv64-linux-gnu-", "abi=lp64d", "-mabi=lp64d", "fsd"),
+    ] {
+        let b = Bench::new();
+        let show = |file: &str| {
+            let args = ["--sig", "void h(long a, double x)", "--call", "h", "--handler", file];
+            [&["show", "direct", "--arch", arch, "--set", set][..], &args].concat().join("\u{1f}")
+        };
+        for (name, source, saves) in sources {
+            let (c, o) = (format!("{name}.c"), format!("{name}.o"));
+            fs::write(b.path(&c), source).unwrap();
+            b.tool(&format!("{prefix}gcc"), &["-O1", "-fno-pic", "-ffreestanding", abi, "-c", &c, "-o", &o]);
+            let text = show(&o);
+            let text = b.ok(&text.split('\u{1f}').collect::<Vec<_>>());
+            assert_eq!(text.contains(vector), saves, "{arch} {name}: {text}");
+        }
+        let refused = |more: &[&str], parts: &[&str]| {
+            let all = [&["show", "direct", "--arch", arch, "--sig", "void h(long a, double x)"][..], more].concat();
+            b.refuses(&all, parts);
+        };
+        refused(&["--call", "k", "--handler", "general.o", "--set", set], &["unknown handler", "'k'", "h"]);
+        match arch {
+            "x86_64" => refused(&["--call", "h", "--handler", "vector.o"], &["vector.o", ".text+0x", "stack-align=16"]),
+            "riscv64" => refused(&["--call", "h", "--handler", "general.o"], &["float ABI", "valid"]),
+            _ => {}
+        }
+    }
+}
+
+/// The bound is where the issue puts it, and nothing is above it without a reason.
+#[test]
+fn cost_is_beside_its_bound() {
+    let b = Bench::new();
+    for (arch, saved, stack) in [("x86_64", 2, 24), ("arm64", 4, 48), ("riscv64", 3, 32)] {
+        let sig = ["--sig", "void kfree_skb(struct sk_buff *skb)", "--call", "f"];
+        let text = b.ok(&[&["cost", "--arch", arch, "--format", "json"][..], &sig].concat());
+        let rows: Value = serde_json::from_str(&text).unwrap();
+        let row = &rows[0];
+        assert_eq!((&row["cost"]["saved"], &row["cost"]["stack"]), (&saved.into(), &stack.into()), "{text}");
+        for what in ["saved", "stack"] {
+            assert_eq!(row["cost"][what], row["bound"][what], "{arch} {what}: {text}");
+        }
+        for what in ["loads", "stores"] {
+            assert_eq!(row["cost"]["paths"][0][what], row["bound"][what], "{arch} {what}: {text}");
+        }
+        assert_eq!(row["above_bound"].as_array().unwrap().len(), 0, "{text}");
+        let all: Value = serde_json::from_str(&b.ok(&["cost", "--arch", arch, "--format", "json"])).unwrap();
+        for row in all.as_array().unwrap() {
+            for reason in row["above_bound"].as_array().unwrap() {
+                assert!(!reason.as_str().unwrap().ends_with(": "), "no reason: {row}");
+            }
+        }
+        assert!(b.ok(&["cost", "--arch", arch]).contains("at least, by the contract"));
+    }
+    b.refuses(&["cost", "nonsense"], &["nonsense", "ftrace_caller"]);
 }

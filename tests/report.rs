@@ -138,7 +138,10 @@ fn a_failure_in_generated_text_is_on_its_line() {
         let lines: Vec<_> = artifacts.iter().map(|a| lines_by_offset(&b, prefix, a)).collect();
         for artifact in artifacts {
             let command = artifact["description"]["text"].as_str().unwrap();
-            let words: Vec<&str> = command.split(' ').skip(1).collect();
+            // What is between quotes is one word.
+            let parts = command.split('\'').enumerate();
+            let words = parts.flat_map(|(i, p)| if i % 2 == 1 { vec![p] } else { p.split_whitespace().collect() });
+            let words: Vec<&str> = words.skip(1).collect();
             assert!(command.contains(&format!("--set {}={}", set.0, set.1)), "{command}");
             assert_eq!(b.ok(&words), artifact["contents"]["text"].as_str().unwrap(), "{command}");
         }

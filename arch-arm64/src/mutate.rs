@@ -67,6 +67,16 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
             out.put(Operator::DropRestore, Operand::Reg(a), Insn::Ldr { dst: b, at: moved(at, 8) });
             out.put(Operator::DropRestore, Operand::Reg(b), Insn::Ldr { dst: a, at });
         }
+        Insn::StrQ { src, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::StrQ { src, at: moved(at, by) }),
+        Insn::LdrQ { dst, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::LdrQ { dst, at: moved(at, by) }),
+        Insn::StpQ { a, b, at } => {
+            out.off_by(Operator::SlotOffset, 16, |by| Insn::StpQ { a, b, at: moved(at, by) });
+            out.put(Operator::SwapSave, Operand::None, Insn::StpQ { a: b, b: a, at });
+        }
+        Insn::LdpQ { a, b, at } => {
+            out.off_by(Operator::SlotOffset, 16, |by| Insn::LdpQ { a, b, at: moved(at, by) });
+            out.put(Operator::SwapRestore, Operand::None, Insn::LdpQ { a: b, b: a, at });
+        }
         Insn::LdrReg { dst, base, at } => {
             out.off_by(Operator::SlotOffset, 8, |by| Insn::LdrReg { dst, base, at: moved(at, by) });
         }

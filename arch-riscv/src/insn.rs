@@ -108,7 +108,7 @@ rows! { w names out rvc;
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc ra, 0 ; jalr ra, ra, 0);
-          out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) }, Effects::flow(Flow::Call);
+          out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) }, Effects { executed: 2, ..Effects::flow(Flow::Call) };
     Jr { reg } => if reg == RA { w.write_str("ret") } else { write!(w, "jr\t{}", name(reg)) },
         { let r = reg.0;
           if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }

@@ -38,6 +38,8 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
             out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Sw { src, at });
         }
         Insn::Ld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ld { dst, at: moved(at, by) }),
+        Insn::Fsd { src, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fsd { src, at: moved(at, by) }),
+        Insn::Fld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fld { dst, at: moved(at, by) }),
         Insn::Mv { dst: RA, .. } => out.drop(Operator::DropLrFix),
         Insn::Mv { dst, src } if ABI.args.contains(&dst) => {
             out.drop(Operator::DropArg);

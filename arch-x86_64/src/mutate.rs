@@ -51,6 +51,13 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
         Insn::Load { dst, at } => {
             out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: moved(at, by) });
         }
+        Insn::StoreVector { src, at } => {
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreVector { src, at: moved(at, by) });
+        }
+        Insn::LoadVector { dst, at } => {
+            out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: moved(at, by) });
+        }
+        Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
         Insn::LoadSym { dst, sym } => {
             out.drop(Operator::DropArg);
             out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::LeaSym { dst, sym });

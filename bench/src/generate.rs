@@ -5,8 +5,17 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use codegen::isa::Backend;
+use codegen::link::{Input, Options, link};
 use codegen::obj;
+use codegen::proto::Prototype;
 use codegen::spec::{Choices, Kind, Regs, Spec};
+use codegen::target::Target;
+use object::elf;
+use object::write::{Object, Relocation, StandardSection, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, FileFlags, RelocationEncoding, RelocationFlags, RelocationKind,
+    SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+};
 
 use crate::table::{Row, print};
 
@@ -76,6 +85,114 @@ fn scratch() -> Result<tempfile::TempDir, String> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(|e| e.to_string())
 }
 
+/// A prototype for each number: they differ in their arguments, some of which are on the stack.
+fn prototype(n: usize) -> String {
+    const TYPES: [&str; 6] = ["int", "u64", "struct s *", "__int128", "unsigned char", "struct p { long a; int b; }"];
+    let (mut digits, mut args) = (n, Vec::new());
+    // Bijective numeration, so that no two numbers have the same digits.
+    while digits > 0 {
+        digits -= 1;
+        args.push(format!("{} a{}", TYPES[digits % TYPES.len()], args.len()));
+        digits /= TYPES.len();
+    }
+    if n % 2 == 1 {
+        args.extend((0..5).map(|i| format!("long b{i}")));
+    }
+    format!("void f{n}({})", if args.is_empty() { "void".to_owned() } else { args.join(", ") })
+}
+
+/// Functions of 16 bytes, each with a site where its entry is.
+fn functions(target: &Target, names: &[&str]) -> Result<Vec<u8>, String> {
+    const BYTES: u64 = 16;
+    let facts = target.facts;
+    let architecture = ARCHITECTURES.iter().find(|(machine, _)| *machine == facts.machine).ok_or("unknown machine")?.1;
+    let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
+    object.flags = FileFlags::Elf { os_abi: elf::OsAbi(0), abi_version: 0, e_flags: elf::FileFlags(target.e_flags) };
+    let text = object.section_id(StandardSection::Text);
+    object.append_section_data(text, &vec![0; names.len() * BYTES as usize], BYTES);
+    let list = object.add_section(Vec::new(), b"__patchable_function_entries".to_vec(), SectionKind::Data);
+    object.append_section_data(list, &vec![0; 8 * names.len()], 8);
+    for (i, name) in (0..).zip(names) {
+        let (name, scope, flags) = (name.as_bytes().to_vec(), SymbolScope::Dynamic, SymbolFlags::None);
+        let (value, kind, section) = (BYTES * i, SymbolKind::Text, SymbolSection::Section(text));
+        let symbol = object.add_symbol(Symbol { name, value, size: BYTES, kind, scope, weak: false, section, flags });
+        let flags = RelocationFlags::Generic {
+            kind: RelocationKind::Absolute,
+            encoding: RelocationEncoding::Generic,
+            size: 64,
+        };
+        let entry = Relocation { offset: 8 * i, symbol, addend: 0, flags };
+        object.add_relocation(list, entry).map_err(|e| e.to_string())?;
+    }
+    object.write().map_err(|e| e.to_string())
+}
+
+/// What the object crate calls each machine.
+const ARCHITECTURES: [(u16, Architecture); 3] =
+    [(62, Architecture::X86_64), (183, Architecture::Aarch64), (243, Architecture::Riscv64)];
+
+/// From prototypes to a linked image in which each function's site goes to a trampoline of its own.
+fn tailored(backend: &dyn Backend, prototypes: &[String], functions: &[u8]) -> Result<usize, String> {
+    let target = backend.target(Choices::default());
+    let direct = |text: &String| {
+        let proto = Prototype::parse(text)?;
+        let direct = backend.place(&target, &proto)?.direct(backend.facts(), backend.machine(), false);
+        Ok(((proto.name.clone(), format!("{}_tramp", proto.name)), Kind::Direct(direct)))
+    };
+    let all = prototypes.iter().map(direct).collect::<Result<Vec<_>, codegen::error::Error>>();
+    let (patch, kinds): (Vec<(String, String)>, Vec<Kind>) = all.map_err(|e| e.to_string())?.into_iter().unzip();
+    let named = patch.iter().zip(kinds);
+    let specs: Vec<Spec> = named.map(|((_, name), kind)| Spec { name, kind, callee: "handler" }).collect();
+    let (bytes, _) = object(backend, &specs)?;
+    let inputs = [Input { name: "tailored.o", bytes: &bytes }, Input { name: "functions.o", bytes: functions }];
+    let options = Options { stub: Some(backend.machine().ret), patch, ..Options::default() };
+    let image = link(backend, &inputs, &options).map_err(|e| e.to_string())?;
+    Ok(image.sites.len())
+}
+
+/// The prototypes, and an object with their functions.
+fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<String>, Vec<u8>), String> {
+    let names: Vec<String> = (0..count).map(|n| format!("f{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(((0..count).map(prototype).collect(), functions(&backend.target(Choices::default()), &names)?))
+}
+
+/// As [`one`], for so many prototypes.
+pub fn tailored_one(arch: &str, count: &str) -> Result<(), String> {
+    let backend = BACKENDS.iter().find(|b| b.facts().name == arch).ok_or("unknown architecture")?;
+    let (prototypes, functions) = traced(*backend, count.parse().map_err(|_| "no number")?)?;
+    let sites = tailored(*backend, &prototypes, &functions)?;
+    println!("{} {sites}", peak_kib("self").ok_or("no /proc/self/status")?);
+    Ok(())
+}
+
+/// Peak memory of a process of this program, in KiB.
+fn peak_of(args: &[&str]) -> Result<f64, String> {
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    let child = Command::new(exe).args(args).output().map_err(|e| e.to_string())?;
+    let peak = String::from_utf8_lossy(&child.stdout);
+    peak.split_whitespace().next().and_then(|n| n.parse().ok()).ok_or("no memory figure".to_owned())
+}
+
+fn tailored_rows(backend: &dyn Backend, rows: &mut Vec<Row>) -> Result<(), String> {
+    const MANY: usize = 50_000;
+    const FEW: usize = MANY / 10;
+    let arch = backend.facts().name;
+    let timed = |count: usize| {
+        let (prototypes, functions) = traced(backend, count)?;
+        let time = best(|| tailored(backend, &prototypes, &functions).map(drop))?;
+        Ok::<_, String>((time, peak_of(&["tailored-one", arch, &count.to_string()])?))
+    };
+    let ((many, many_peak), (few, few_peak)) = (timed(MANY)?, timed(FEW)?);
+    let ms = |d: Duration| d.as_secs_f64() * 1e3;
+    let rate = MANY as f64 / many.as_secs_f64() / 1e6;
+    let name = format!("{arch} {MANY} prototypes and sites, ms ({rate:.2} M/s)");
+    rows.push(Row::new(name, ms(many), format!("10 times those for {FEW}, ms"), 10.0 * ms(few)));
+    let name = format!("{arch} {MANY} prototypes and sites, peak MiB");
+    rows.push(Row::new(name, many_peak / 1024.0, format!("10 times that of {FEW}, MiB"), 10.0 * few_peak / 1024.0));
+    Ok(())
+}
+
 /// Measure and print.
 pub fn run(json: bool) -> Result<(), String> {
     let names = names();
@@ -111,10 +228,7 @@ pub fn run(json: bool) -> Result<(), String> {
             std::hint::black_box(&copy);
             Ok(())
         })?;
-        let exe = std::env::current_exe().map_err(|e| e.to_string())?;
-        let child = Command::new(exe).args(["generate-one", arch]).output().map_err(|e| e.to_string())?;
-        let peak = String::from_utf8_lossy(&child.stdout);
-        let peak: f64 = peak.split_whitespace().next().and_then(|n| n.parse().ok()).ok_or("no memory figure")?;
+        let peak = peak_of(&["generate-one", arch])?;
 
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         rows.push(Row::new(format!("{arch} generate, ms"), ms(ours), "GNU as on the same text, ms", ms(gas_time)));
@@ -126,6 +240,7 @@ pub fn run(json: bool) -> Result<(), String> {
             format!("memcpy of the same {} bytes, ms", bytes.len()),
             ms(floor),
         ));
+        tailored_rows(*backend, &mut rows)?;
     }
     print(&rows, json)
 }

@@ -19,6 +19,10 @@ fn main() -> ExitCode {
         // What `generate` starts to measure memory in a process of its own.
         Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str)),
         Some("native") => native::run(json),
+        Some("tailored-one") => {
+            let arg = |i: usize| args.get(i).map_or("", String::as_str);
+            generate::tailored_one(arg(1), arg(2))
+        }
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
         other => Err(format!("unknown benchmark '{}'; valid: generate, native, check", other.unwrap_or(""))),

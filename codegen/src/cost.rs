@@ -2,12 +2,16 @@
 
 use serde::Serialize;
 
+use crate::abi::{Loc, Reg, RegSet};
 use crate::code::CodeBuf;
+use crate::contract::Contract;
 use crate::error::Result;
+use crate::frame::{Back, Content, Field, FrameLayout};
 use crate::isa::{Flow, Isa, SpEffect};
 use crate::listing::{Line, Listing, Local};
+use crate::machine::Machine;
 use crate::spec::Spec;
-use crate::target::Target;
+use crate::target::{Facts, Target};
 
 /// One way through a trampoline. The callback's own instructions are not counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -22,11 +26,122 @@ pub struct PathCost {
     pub stores: u32,
 }
 
+/// The least that a trampoline with this contract can do with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Bound {
+    /// Registers that must be saved.
+    pub saved: u32,
+    /// Bytes of stack.
+    pub stack: i32,
+    /// 8-byte slots read.
+    pub loads: u32,
+    /// 8-byte slots written.
+    pub stores: u32,
+}
+
+impl Bound {
+    /// From what is promised alone: a callee may overwrite what C lets it, so what is kept, and the way back, pass
+    /// through memory once; a struct that a callback reads is filled, a slot whose stores take effect is read again; a
+    /// frame record takes the frame pointer and a return address.
+    pub fn of(contract: &Contract, target: &Target, machine: &Machine) -> Bound {
+        let facts = target.facts;
+        let (abi, site, frame) = (&facts.abi, &facts.site, &contract.frame);
+        let pushes = u32::from(abi.link.is_none());
+        if contract.callee.is_empty() {
+            return Bound { saved: 0, stack: 0, loads: pushes, stores: 0 };
+        }
+        if contract.kind.jumped_to() {
+            return Bound::around(contract, target);
+        }
+        // A link register leads back too, if the site has not pushed the address.
+        let way: Vec<Reg> = match contract.kind.attaches() {
+            true => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
+            false => Vec::new(),
+        };
+        let records = frame.records.len() as u32;
+        if !frame.c_struct.is_empty() {
+            let slots = |wanted: &dyn Fn(&Field) -> bool| frame.fields.iter().filter(|f| wanted(f)).count() as u32;
+            let in_memory = |c: Content| pushes == 1 && matches!(c, Content::Pc | Content::ParentIp | Content::Flags);
+            let filled = slots(&|f| f.content != Content::Unfilled);
+            let back = slots(&|f| f.back == Back::Written);
+            let moved = slots(&|f| in_memory(f.content));
+            let moved_back = slots(&|f| in_memory(f.content) && f.back == Back::Written);
+            let flags = u32::from(contract.flags_kept);
+            return Bound {
+                saved: count(held(frame, facts, |f| f.offset < frame.c_size)),
+                stack: frame.size + 8 * (flags + pushes) as i32,
+                loads: back + moved + flags + pushes,
+                stores: filled + 2 * records + moved_back + flags + pushes,
+            };
+        }
+        let live = contract.kind.live().unwrap_or_default();
+        let vector = u32::from(live.saved_vectors());
+        let regs = count(contract.kept.minus(abi.callee_saved).minus(abi.platform)) + way.len() as u32;
+        let words = regs + vector * machine.vector_bytes as u32 / 8 + u32::from(live.stack);
+        // The first record's frame pointer, once more in each further one.
+        let frame_pointer = u32::from(records > 0);
+        let stored = words + records;
+        let align = if pushes == 1 { 8 } else { target.stack_align };
+        Bound {
+            saved: regs + vector + frame_pointer,
+            stack: (8 * stored).next_multiple_of(align) as i32 + 8 * pushes as i32,
+            loads: words + frame_pointer + pushes,
+            stores: stored + pushes,
+        }
+    }
+
+    /// Of a paired trampoline: arguments pass through memory once, results once, in the same place if no struct wants them
+    /// elsewhere; the frame pointer and the function's way back stay in records, with the function's own address.
+    fn around(contract: &Contract, target: &Target) -> Bound {
+        let (abi, frame) = (&target.facts.abi, &contract.frame);
+        let pushes = u32::from(abi.link.is_none());
+        let of_handlers = |f: &&Field| !f.in_record && f.content != Content::Unfilled;
+        let (mut saved, mut back) = (0, 0);
+        for field in frame.fields.iter().filter(of_handlers) {
+            saved += 1;
+            back += u32::from(field.back == Back::Written);
+        }
+        // {fp, parent_ip} and {fp, pc}; where a call pushes its return address, parent_ip is there already.
+        let records = 4 - pushes;
+        let calls = 3 * pushes;
+        Bound {
+            saved: count(held(frame, target.facts, |f| matches!(f.content, Content::Reg(_)))),
+            stack: frame.size + 8 * pushes as i32,
+            loads: back + 2,
+            stores: saved + records + calls,
+        }
+    }
+}
+
+/// The registers that a frame holds: a link register holds pc or parent_ip, and a frame record the frame pointer.
+fn held(frame: &FrameLayout, facts: &Facts, wanted: impl Fn(&Field) -> bool) -> RegSet {
+    let mut regs: Vec<Reg> = Vec::new();
+    let records = frame.records.iter().map(|r| r.ret);
+    for content in frame.fields.iter().filter(|f| wanted(f)).map(|f| f.content).chain(records) {
+        regs.extend(match content {
+            Content::Reg(reg) => Some(reg),
+            Content::Pc => facts.site.pc.reg(),
+            Content::ParentIp => facts.site.parent_ip.reg(),
+            _ => None,
+        });
+    }
+    if !frame.records.is_empty() {
+        regs.push(facts.abi.fp);
+    }
+    RegSet::of(&regs)
+}
+
+fn count(set: RegSet) -> u32 {
+    set.iter().count() as u32
+}
+
 /// The cost of one trampoline.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Cost {
     /// Bytes of code.
     pub bytes: u32,
+    /// Registers that are stored as they came.
+    pub saved: u32,
     /// Instructions in the code.
     pub instructions: u32,
     /// Most bytes of stack below SP at the trampoline's entry, without what the callback uses.
@@ -35,13 +150,15 @@ pub struct Cost {
     pub paths: Vec<PathCost>,
 }
 
-pub(crate) fn cost<I: Isa>(_: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<Cost> {
+pub(crate) fn cost<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<Cost> {
     let mut code = CodeBuf::default();
-    let mut total = Cost { bytes: 0, instructions: 0, stack: 0, paths: Vec::new() };
+    let vectors = spec.kind.live().map_or(0, |live| live.saved_vectors());
+    let saved = count(held(&*target.frame(spec.kind)?, target.facts, |_| true)) + u32::from(vectors);
+    let mut total = Cost { bytes: 0, saved, instructions: 0, stack: 0, paths: Vec::new() };
     for line in &listing.lines {
         if let Line::Insn(insn, _) = *line {
             I::encode(insn, target, &mut code)?;
-            total.instructions += 1;
+            total.instructions += u32::from(I::effects(insn).executed);
         }
     }
     total.bytes = code.bytes.len() as u32;
@@ -61,7 +178,7 @@ fn walk<I: Isa>(listing: &Listing<I::Insn>, from: usize, mut depth: i32, mut pat
         at += 1;
         let Line::Insn(insn, _) = *line else { continue };
         let effects = I::effects(insn);
-        path.executed += 1;
+        path.executed += u32::from(effects.executed);
         path.loads += u32::from(effects.loads);
         path.stores += u32::from(effects.stores);
         if let SpEffect::Move(by) = effects.sp {

@@ -101,12 +101,14 @@ pub struct Effects {
     pub stores: u8,
     /// Where control goes.
     pub flow: Flow,
+    /// How many the CPU executes: what is one line for an assembler may be more.
+    pub executed: u8,
 }
 
 impl Effects {
     /// An instruction that touches registers only and goes on.
     pub const PLAIN: Effects =
-        Effects { sp: SpEffect::None, moves: Moves::None, loads: 0, stores: 0, flow: Flow::Next };
+        Effects { sp: SpEffect::None, moves: Moves::None, loads: 0, stores: 0, flow: Flow::Next, executed: 1 };
 
     /// The same with another flow.
     pub const fn flow(flow: Flow) -> Effects {

@@ -393,13 +393,46 @@ impl Image {
         for site in &sites {
             self.put(backend, site, SiteState::Disabled)?;
         }
-        let op = self.symbol("ops").map_or(0, |s| s.address);
-        let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
-        for ((function, trampoline), jump) in patches {
-            let target = needed(self, trampoline, &format!("for {function} to go to"))?;
-            let starts: Vec<u64> = (self.symbols.iter()).filter(|s| s.name == *function).map(|s| s.address).collect();
+        if !options.patch.is_empty() || !options.jump.is_empty() {
+            // Without a copy of their names: nothing looks at them until they are back.
+            let symbols = std::mem::take(&mut self.symbols);
+            let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
+            self.enable(backend, &symbols, &sites, patches)?;
+            self.symbols = symbols;
+        }
+        for (slot, callee) in &options.calls {
+            let at = needed(self, slot, "to patch")?;
+            let target = needed(self, callee, &format!("for {slot} to call"))?;
+            let patched = backend.patch_call(at, target);
+            patched
+                .and_then(|write| self.write(&write))
+                .map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
+        }
+        Ok(())
+    }
+
+    /// Switch sites on: (function, trampoline), and whether by a jump. There may be as many as there are functions, so names are looked up in
+    /// tables.
+    fn enable<'o>(
+        &mut self,
+        backend: &dyn Backend,
+        symbols: &[Symbol],
+        sites: &[SiteEntry],
+        wanted: impl Iterator<Item = (&'o (String, String), bool)>,
+    ) -> Result<()> {
+        let mut named: HashMap<&str, Vec<&Symbol>> = HashMap::new();
+        symbols.iter().for_each(|s| named.entry(&s.name).or_default().push(s));
+        let mut starting: HashMap<u64, Vec<&SiteEntry>> = HashMap::new();
+        sites.iter().for_each(|s| starting.entry(s.start).or_default().push(s));
+        let all = |name: &str| named.get(name).map_or(&[][..], Vec::as_slice).iter();
+        let op = all("ops").min_by_key(|s| s.local).map_or(0, |s| s.address);
+        for ((function, trampoline), jump) in wanted {
+            let target = all(trampoline).min_by_key(|s| s.local).map(|s| s.address).ok_or_else(|| {
+                let what = format!("no symbol '{trampoline}' for {function} to go to");
+                Error::new(format!("{what}; link the object that defines it"))
+            })?;
             let mut found = false;
-            for site in sites.iter().filter(|s| starts.contains(&s.start)) {
+            for site in all(function).filter_map(|s| starting.get(&s.address)).flatten() {
                 self.put(backend, site, SiteState::Enabled { target, op, jump })?;
                 found = true;
             }
@@ -411,14 +444,6 @@ impl Image {
                 }
                 return Err(Error::unknown("patchable function", function, valid));
             }
-        }
-        for (slot, callee) in &options.calls {
-            let at = needed(self, slot, "to patch")?;
-            let target = needed(self, callee, &format!("for {slot} to call"))?;
-            let patched = backend.patch_call(at, target);
-            patched
-                .and_then(|write| self.write(&write))
-                .map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
         }
         Ok(())
     }

@@ -1,8 +1,12 @@
 //! C prototypes: what a function takes and returns, as far as a calling convention asks.
 //!
 //! One prototype is read, without a preprocessor and without declarations before it. So typedefs are those of the
-//! kernel and of `stdint.h`, and a struct by value says what is in it: `struct pair { long a; double b; } p`, or only its
-//! size and alignment, `struct pair { 16, 8 } p`, which is for members that are no floating-point numbers.
+//! kernel and of `stdint.h`, and a struct by value says what is in it: `struct pair { long a; double b; } p`, or only
+//! its size and alignment, `struct pair { 16, 8 } p`, which is for members that are no floating-point numbers.
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 
@@ -151,6 +155,20 @@ const TYPEDEFS: &[(u32, &str)] = &[
     ),
     (16, "u128 s128 __u128 __s128 __int128_t __uint128_t"),
 ];
+
+/// What an identifier is, if it is known.
+enum Known {
+    Ignored,
+    Typedef(u32),
+}
+
+/// The words of the tables, to be found at once.
+static KNOWN: LazyLock<FxHashMap<&str, Known>> = LazyLock::new(|| {
+    let ignored = IGNORED.split_whitespace().map(|word| (word, Known::Ignored));
+    let typedefs =
+        TYPEDEFS.iter().flat_map(|(size, names)| names.split_whitespace().map(|n| (n, Known::Typedef(*size))));
+    ignored.chain(typedefs).collect()
+});
 
 /// What would be accepted where a type is wanted.
 const VALID_TYPES: &str = "valid: C's own types, pointers, enums, the kernel's typedefs such as u32, size_t and gfp_t, \
@@ -334,7 +352,7 @@ impl<'t> Parser<'t> {
             if word.trim_matches('_') == "attribute" {
                 self.at += 1;
                 self.balanced()?;
-            } else if IGNORED.split_whitespace().any(|w| w == word) {
+            } else if matches!(KNOWN.get(word), Some(Known::Ignored)) {
                 self.at += 1;
             } else {
                 break;
@@ -376,10 +394,11 @@ impl<'t> Parser<'t> {
                 other = Some(self.tagged()?);
             } else {
                 self.at += 1;
-                let size = TYPEDEFS.iter().find(|(_, names)| names.split_whitespace().any(|n| n == word));
-                other = Some(match size {
-                    Some(&(size, _)) => Base::Type(Type::Scalar(Scalar { size, class: Class::Integer })),
-                    None => Base::Opaque(format!("unknown type '{word}'")),
+                other = Some(match KNOWN.get(word) {
+                    Some(Known::Typedef(size)) => {
+                        Base::Type(Type::Scalar(Scalar { size: *size, class: Class::Integer }))
+                    }
+                    _ => Base::Opaque(format!("unknown type '{word}'")),
                 });
             }
         }

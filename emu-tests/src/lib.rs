@@ -26,5 +26,7 @@ pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
-pub use run::{BY_THE_BACKEND, Deviation, Filter, Poker, Progress, ScenarioCost, Suite, check, measure, situations};
+pub use run::{
+    BY_THE_BACKEND, Deviation, Filter, Poker, Progress, ScenarioCost, Spent, Suite, check, measure, situations, spent,
+};
 pub use unwind::described;

@@ -1,5 +1,7 @@
 //! Which cases are run, and how: each function unpatched, enabled and disabled, and what must agree.
 
+mod cost;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use codegen::spec::{Form, Kind, Live};
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
+
+pub use cost::{Spent, spent};
 
 use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};

@@ -7,7 +7,8 @@ use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::link::{Image, Input, Options};
-use codegen::spec::{Direct, Spec};
+use codegen::proto::Prototype;
+use codegen::spec::{Choices, Direct, Kind, Spec};
 use codegen::target::Target;
 use codegen::{diff, obj};
 use emu_tests::Foreign;
@@ -67,8 +68,21 @@ struct Arguments {
     direct: DirectArgs,
 }
 
+/// Place what `text` declares.
+fn prototype(text: &str) {
+    let Ok(proto) = Prototype::parse(text) else { return };
+    for backend in BACKENDS {
+        let target = backend.target(Choices::default());
+        if let Ok(placement) = backend.place(&target, &proto) {
+            let kind = Kind::Direct(placement.direct(backend.facts(), backend.machine(), false));
+            let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::named(kind) }], *backend, &target);
+        }
+    }
+}
+
 /// Generate what the words of `text` ask for, in every form.
 pub fn spec(text: &str) {
+    prototype(text);
     let Ok(arguments) = Arguments::try_parse_from(["gen"].into_iter().chain(text.split_whitespace())) else { return };
     let Ok((backend, target, _)) = arguments.target.resolve() else { return };
     let direct = &arguments.direct;

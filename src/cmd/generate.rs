@@ -61,6 +61,8 @@ Examples:
   tramptool gen ftrace_caller ftrace_stub_direct_tramp --kernel-build ../linux --emit obj -o out
   tramptool gen --all --arch arm64 --set call-ops=off --emit asm,obj,bin,json -o out
   tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj --stem my
+  tramptool gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
+  tramptool gen direct --sig 'double f(double x)' --call my_func --handler my.o --arch arm64
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
 
 /// A kind of file.

@@ -173,7 +173,10 @@ fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
         let facts = backend.facts();
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
-        line(format!("  {DIRECT}, {AROUND}: --args 0 to {}", facts.abi.args.len()));
+        line(format!(
+            "  {DIRECT}, {AROUND}: --args 0 to {}, or {DIRECT} --sig with a C prototype",
+            facts.abi.args.len()
+        ));
         let width = facts.options.iter().map(|o| option(o).len()).max().unwrap_or(0);
         for o in facts.options {
             line(format!("  {:<width$}  {}", option(o), o.about));

@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod contract;
+mod cost;
 mod diff;
 mod explain;
 mod foreign;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 
 use ui::Ui;
 
@@ -70,6 +71,8 @@ enum Command {
     Mutate(mutate::MutateArgs),
     /// Show one trampoline: annotated listing, frame picture, cost
     Show(show::ShowArgs),
+    /// Show what trampolines spend, beside the least that they can and the kernel's own
+    Cost(cost::CostArgs),
     /// Show what two trampolines do differently
     Diff(diff::DiffArgs),
     /// Print a completion script for a shell
@@ -91,13 +94,7 @@ enum Format {
 pub fn main() -> ExitCode {
     let ui = Ui::new();
     let code = match Cli::try_parse() {
-        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| {
-            let code = complain(&e.to_string());
-            if let Some(mark) = e.mark() {
-                let _ = writeln!(std::io::stderr(), "{mark}");
-            }
-            code
-        }),
+        Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| tell(&e)),
         Err(e) => refuse(&e),
     };
     ExitCode::from(code)
@@ -115,10 +112,20 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Explain(args) => explain::run(args, ui),
         Command::Mutate(args) => mutate::run(args, ui),
         Command::Show(args) => show::run(args, ui),
+        Command::Cost(args) => cost::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),
     }
+}
+
+/// One line, and where there is one the place in what was given.
+fn tell(error: &Error) -> u8 {
+    let code = complain(&error.to_string());
+    if let Some(mark) = error.mark() {
+        let _ = writeln!(std::io::stderr(), "{mark}");
+    }
+    code
 }
 
 /// Print one line to stderr. That stderr is closed is no reason for another message.

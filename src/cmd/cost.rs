@@ -1,0 +1,319 @@
+//! `cost`: what trampolines spend, beside the least that their contracts allow and what the kernel's own spend.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use codegen::abi::Loc;
+use codegen::contract::Contract;
+use codegen::cost::{Bound, Cost};
+use codegen::error::{Error, Result};
+use codegen::frame::{Content, Field};
+use codegen::isa::Backend;
+use codegen::machine::Machine;
+use codegen::spec::{Kind, Spec};
+use codegen::target::Target;
+use emu_tests::{Foreign, Spent, Suite};
+use serde::Serialize;
+use tramptool::contracts::CONTRACTS;
+use tramptool::request::{DIRECT, DirectArgs, all, backends, setting, settings_of, target, trampoline};
+
+use super::foreign::ForeignArgs;
+use super::ui::{Style, Ui};
+use super::{DONE, Format};
+
+/// Arguments of `cost`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CostArgs {
+    /// Trampolines by name, or `direct` [default: those that have a name, or `direct` with --sig]
+    #[arg(value_name = "TRAMPOLINE")]
+    trampolines: Vec<String>,
+    /// Architecture, or `all`
+    #[arg(long, value_name = "ARCH", default_value = "all")]
+    arch: String,
+    /// Choose an option's value, or give a number of the profile another one
+    #[arg(long, value_name = "OPTION=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    direct: DirectArgs,
+    #[command(flatten)]
+    foreign: ForeignArgs,
+    /// How it is written
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+}
+
+const EXAMPLES: &str = "\
+What is called is not counted. The bound is from the contract alone: what is kept passes through memory once, a struct \
+that a callback reads is filled. The kernel's own are run in the emulator, if `cargo xtask kernel-objects` has built them.
+
+Examples:
+  tramptool cost
+  tramptool cost ftrace_caller --arch arm64 --format json
+  tramptool cost --sig 'void kfree_skb(struct sk_buff *skb)' --arch x86_64
+  tramptool cost --object my.o --contract my.toml";
+
+/// One way through.
+#[derive(Serialize)]
+struct Path {
+    path: String,
+    executed: u32,
+    loads: u32,
+    stores: u32,
+    stack: u32,
+}
+
+/// A trampoline that others wrote.
+#[derive(Serialize)]
+struct Others {
+    contract: String,
+    trampoline: String,
+    bytes: u64,
+    return_stack_imbalance: u32,
+    paths: Vec<Path>,
+}
+
+/// A generated one.
+#[derive(Serialize)]
+struct Entry {
+    arch: &'static str,
+    trampoline: String,
+    options: String,
+    cost: Cost,
+    return_stack_imbalance: u32,
+    bound: Bound,
+    /// Bytes and what they are for.
+    stack: Vec<String>,
+    above_bound: Vec<String>,
+    kernel: Vec<Others>,
+}
+
+/// Print costs.
+///
+/// # Errors
+/// A trampoline that cannot be generated, an object that cannot be run.
+pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
+    if let Some(suites) = args.foreign.suites(&args.arch)? {
+        let name = "given";
+        let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
+        let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        let text = match args.format {
+            Format::Json => tramptool::report::json(&all)?,
+            Format::Human => format!("{HEADING:>113}\n{}", all.iter().map(other_rows).collect::<String>()),
+        };
+        return ui.out(text).map(|()| DONE);
+    }
+    let names: Vec<String> =
+        match (args.trampolines.is_empty(), args.direct.call.is_some() || args.direct.sig.is_some()) {
+            (true, true) => vec![DIRECT.to_owned()],
+            _ => args.trampolines.clone(),
+        };
+    args.direct.refuse_without(&names)?;
+    let backends = backends(&args.arch)?;
+    let settings = args.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
+    let mut entries = Vec::new();
+    for &backend in &backends {
+        let target = target(backend, &settings_of(backend, &backends, &settings))?;
+        let kernel = kernels(backend)?;
+        let requests = match names.is_empty() {
+            true => all(),
+            false => names.iter().map(|n| trampoline(n, &args.direct, &target)).collect::<Result<Vec<_>>>()?,
+        };
+        for request in &requests {
+            entries.push(entry(backend, &target, &request.spec(), &kernel)?);
+        }
+    }
+    ui.out(match args.format {
+        Format::Json => tramptool::report::json(&entries)?,
+        Format::Human => entries.iter().map(|e| human(e, ui)).collect::<Vec<_>>().join("\n"),
+    })?;
+    Ok(DONE)
+}
+
+fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String, Suite)]) -> Result<Entry> {
+    let (cost, contract) = (backend.cost(spec, target)?, Contract::of(spec, target)?);
+    let bound = Bound::of(&contract, target, backend.machine());
+    let same = |c: &Contract| match (c.kind, spec.kind) {
+        // As many arguments; that theirs are known to be of one function makes no difference.
+        (Kind::Direct(theirs), Kind::Direct(ours)) => (theirs.args, theirs.ip) == (ours.args, ours.ip) && !c.sled,
+        (theirs, ours) => theirs == ours && !c.rethook,
+    };
+    let mut found = Vec::new();
+    for (name, suite) in kernel {
+        for theirs in suite.contracts.iter().filter(|c| same(c)) {
+            found.push(others(suite, theirs, name)?);
+        }
+    }
+    Ok(Entry {
+        arch: target.facts.name,
+        trampoline: spec.name.to_owned(),
+        options: target.choices.describe(target.facts.options),
+        stack: stack(&cost, &contract, backend.machine()),
+        above_bound: above(&cost, &bound, &contract, target),
+        return_stack_imbalance: contract.unpaired,
+        cost,
+        bound,
+        kernel: found,
+    })
+}
+
+/// Why the plain way spends more than it must.
+fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let Some(plain) = cost.paths.first() else { return reasons };
+    let site = &target.facts.site;
+    let mut tell = |spent: u32, least: u32, what: &str, why: &[(bool, &str)]| {
+        if spent > least {
+            let why: Vec<&str> = why.iter().filter(|(holds, _)| *holds).map(|(_, why)| *why).collect();
+            reasons.push(format!("{} more {what} than the bound: {}", spent - least, why.join("; ")));
+        }
+    };
+    let on_stack = |loc| matches!(loc, Loc::Stack(_));
+    let in_struct = !contract.frame.c_struct.is_empty();
+    let pushed = in_struct && contract.kind.attaches() && on_stack(site.parent_ip);
+    tell(
+        plain.loads,
+        bound.loads,
+        "loads",
+        &[
+            (in_struct && contract.kind != Kind::Return, "pointers for the callback are read from memory"),
+            (pushed, "what the site pushed passes through a register on its way to the struct and back"),
+            (contract.kind == Kind::Return, "the parent's address passes through memory, to be returned to"),
+        ],
+    );
+    tell(
+        plain.stores,
+        bound.stores,
+        "stores",
+        &[
+            (pushed, "what the site pushed is written back"),
+            (contract.kind == Kind::Return, "the parent's address passes through memory, to be returned to"),
+        ],
+    );
+    tell(
+        cost.stack.max(0) as u32,
+        bound.stack.max(0) as u32,
+        "bytes of stack",
+        &[
+            (contract.kind.live().is_some_and(|l| l.saved_vectors() > 0), "vector registers have aligned slots"),
+            (contract.kind == Kind::Return, "the call that the return is paired with"),
+            (contract.realigned, "sp is aligned for the call"),
+        ],
+    );
+    reasons
+}
+
+/// The kernel's own trampolines of this architecture, as far as their objects are there.
+fn kernels(backend: &'static dyn Backend) -> Result<Vec<(String, Suite)>> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/tramptool/kernel-objects"));
+    let Some(cache) = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from).or_else(home) else {
+        return Ok(Vec::new());
+    };
+    let mut suites = Vec::new();
+    for (name, text) in CONTRACTS {
+        let arch = backend.facts().name;
+        let Ok(files) = std::fs::read_dir(cache.join(name)).map(|dir| dir.filter_map(|e| e.ok()).map(|e| e.path()))
+        else {
+            continue;
+        };
+        if !name.contains(arch) {
+            continue;
+        }
+        let mut objects = Vec::new();
+        for path in files {
+            let bytes = std::fs::read(&path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
+            objects.push((path.display().to_string(), bytes));
+        }
+        objects.sort();
+        let foreign = Foreign { contract_name: name, contract: text, objects, arch: Some(arch), dump: None };
+        let found = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS)?;
+        suites.extend(found.into_iter().map(|suite| ((*name).to_owned(), suite)));
+    }
+    Ok(suites)
+}
+
+fn others(suite: &Suite, contract: &Contract, name: &str) -> Result<Others> {
+    let path =
+        |s: Spent| Path { path: s.situation, executed: s.executed, loads: s.loads, stores: s.stores, stack: s.stack };
+    let (bytes, spent) = emu_tests::spent(suite, &contract.name)?;
+    Ok(Others {
+        contract: name.to_owned(),
+        trampoline: contract.name.clone(),
+        bytes,
+        return_stack_imbalance: contract.unpaired,
+        paths: spent.into_iter().map(path).collect(),
+    })
+}
+
+const HEADING: &str = "executed  loads stores  stack  saved  bytes  imbalance";
+
+fn row(name: &str, cells: [Option<i64>; 7]) -> String {
+    let cells = cells.map(|c| c.map_or("-".to_owned(), |n| n.to_string()));
+    let [executed, loads, stores, stack, saved, bytes, imbalance] = cells;
+    format!("  {name:<58}{executed:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6} {bytes:>6} {imbalance:>10}\n")
+}
+
+fn human(e: &Entry, ui: &Ui) -> String {
+    let title = format!("{} {}, {}", e.arch, e.trampoline, e.options);
+    let mut out = format!("{}\n{HEADING:>113}\n", ui.paint(Style::Heading, &title));
+    let n = |v: u32| Some(i64::from(v));
+    for (i, p) in e.cost.paths.iter().enumerate() {
+        let once = |v: i64| Some(v).filter(|_| i == 0);
+        let of_all = [once(e.cost.stack.into()), once(e.cost.saved.into()), once(e.cost.bytes.into())];
+        let [stack, saved, bytes] = of_all;
+        let imbalance = once(e.return_stack_imbalance.into());
+        out += &row(p.path, [n(p.executed), n(p.loads), n(p.stores), stack, saved, bytes, imbalance]);
+    }
+    let b = &e.bound;
+    out += &row(
+        "at least, by the contract",
+        [None, n(b.loads), n(b.stores), Some(b.stack.into()), n(b.saved), None, Some(0)],
+    );
+    e.kernel.iter().for_each(|k| out += &other_rows(k));
+    if !e.stack.is_empty() {
+        out += &format!("  stack: {}\n", e.stack.join(", "));
+    }
+    e.above_bound.iter().for_each(|why| out += &format!("  {}\n", ui.paint(Style::Quiet, why)));
+    out
+}
+
+fn other_rows(others: &Others) -> String {
+    let n = |v: u32| Some(i64::from(v));
+    let mut out = String::new();
+    let spends = |p: &Path| (p.executed, p.loads, p.stores, p.stack);
+    for (i, p) in others.paths.iter().enumerate() {
+        // Most situations differ in nothing that is counted.
+        if others.paths[..i].iter().any(|before| spends(before) == spends(p)) {
+            continue;
+        }
+        let name = format!("{} {}, {}", others.contract, others.trampoline, p.path);
+        let bytes = Some(others.bytes as i64).filter(|_| i == 0);
+        let imbalance = n(others.return_stack_imbalance).filter(|_| i == 0);
+        out += &row(&name, [n(p.executed), n(p.loads), n(p.stores), n(p.stack), None, bytes, imbalance]);
+    }
+    out
+}
+
+/// Where the bytes of stack go.
+fn stack(cost: &Cost, contract: &Contract, machine: &Machine) -> Vec<String> {
+    let (frame, abi) = (&contract.frame, &contract.facts.abi);
+    let outside = |f: &&Field| f.member.is_empty() && !f.in_record;
+    let count =
+        |wanted: fn(Content) -> bool| frame.fields.iter().filter(outside).filter(|f| wanted(f.content)).count() as i32;
+    // Where the site pushed pc, it is there already.
+    let record = if frame.pushed { 8 } else { 16 };
+    let call = if abi.link.is_none() && !contract.callee.is_empty() { 8 } else { 0 };
+    let mut parts = vec![
+        (frame.c_size, frame.c_struct.to_owned()),
+        (8 * count(|c| matches!(c, Content::Reg(_))), "registers".to_owned()),
+        (machine.vector_bytes as i32 * count(|c| matches!(c, Content::Vector(_))), "vector registers".to_owned()),
+        (8 * i32::from(contract.kind.live().unwrap_or_default().stack), "stack arguments once more".to_owned()),
+        (8 * count(|c| matches!(c, Content::Pc | Content::ParentIp)), "the way back".to_owned()),
+        (record * frame.records.len() as i32, "frame records, for stack traces".to_owned()),
+        (if contract.flags_kept { 8 } else { 0 }, "flags".to_owned()),
+        (call, "the call's return address".to_owned()),
+    ];
+    let known: i32 = parts.iter().map(|(bytes, _)| bytes).sum();
+    parts.push((cost.stack - known, "alignment".to_owned()));
+    parts.into_iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{bytes} {what}")).collect()
+}
