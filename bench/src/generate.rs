@@ -142,7 +142,8 @@ fn tailored(backend: &dyn Backend, prototypes: &[String], functions: &[u8]) -> R
     let all = prototypes.iter().map(direct).collect::<Result<Vec<_>, codegen::error::Error>>();
     let (patch, kinds): (Vec<(String, String)>, Vec<Kind>) = all.map_err(|e| e.to_string())?.into_iter().unzip();
     let named = patch.iter().zip(kinds);
-    let specs: Vec<Spec> = named.map(|((_, name), kind)| Spec { name, kind, callee: "handler" }).collect();
+    let specs: Vec<Spec> =
+        named.map(|((_, name), kind)| Spec { name, callee: "handler", ..Spec::named(kind) }).collect();
     let (bytes, _) = object(backend, &specs)?;
     let inputs = [Input { name: "tailored.o", bytes: &bytes }, Input { name: "functions.o", bytes: functions }];
     let options = Options { stub: Some(backend.machine().ret), patch, ..Options::default() };

@@ -236,7 +236,7 @@ fn generated(dir: &Path) -> Result<(), String> {
     let direct = |name, args| Spec::direct(name, Direct { args, ..Direct::default() }, "on_entry");
     let around = |name, function, form| {
         let body = Body { function, resume: 5, exit: "on_exit_" };
-        Spec { name, kind: Kind::Around(Around { form, args: 6 }), callee: "on_entry", body }
+        Spec { name, callee: "on_entry", body, ..Spec::named(Kind::Around(Around { form, args: 6 })) }
     };
     write(
         "plain.o",
