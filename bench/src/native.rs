@@ -15,6 +15,8 @@ use codegen::spec::{Around, Body, Choices, Direct, Form, Kind, Regs, Spec};
 use serde::Serialize;
 
 const LAYOUTS: usize = 16;
+/// Runs of each layout, of which the least disturbed counts.
+const TRIES: usize = 4;
 const DRIVER: &str = include_str!("../native/driver.c");
 const SHAPES: &str = include_str!("../native/shapes.S");
 const SHIM: &str = include_str!("../native/kernel.h");
@@ -132,6 +134,7 @@ struct Row {
     to: String,
 }
 
+type Run = Vec<((String, String), (f64, f64))>;
 type Figures = BTreeMap<(String, String), Vec<(f64, f64)>>;
 
 /// Build, verify, measure, print.
@@ -148,7 +151,14 @@ pub fn run(json: bool) -> Result<(), String> {
     let mut figures = Figures::new();
     for layout in 0..LAYOUTS {
         program(dir.path(), &variants, layout, &[])?;
-        for (key, value) in measure(dir.path())? {
+        // Other work on the processor slows a run down as a whole: that is kept in which plain dependent work took least.
+        let runs = (0..TRIES).map(|_| measure(dir.path())).collect::<Result<Vec<_>, _>>()?;
+        let undisturbed = |run: &Run| {
+            let work = run.iter().find(|((name, kind), _)| name == "plain" && kind == "work");
+            work.map_or(f64::INFINITY, |(_, (_, median))| *median)
+        };
+        let best = runs.into_iter().min_by(|a, b| undisturbed(a).total_cmp(&undisturbed(b)));
+        for (key, value) in best.unwrap_or_default() {
             figures.entry(key).or_default().push(value);
         }
     }
@@ -284,7 +294,7 @@ fn program(dir: &Path, variants: &[&Variant], layout: usize, flags: &[&str]) -> 
 }
 
 /// Run it: (variant, kind of loop) to (least, median) ns a call.
-fn measure(dir: &Path) -> Result<Vec<((String, String), (f64, f64))>, String> {
+fn measure(dir: &Path) -> Result<Run, String> {
     let out = command(dir, "./program", &[])?;
     let row = |line: &str| {
         let mut words = line.split_whitespace();
@@ -344,7 +354,9 @@ fn report(variants: &[&Variant], figures: &Figures, kernel: bool, json: bool) ->
     }
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':')).map_or("?", |(_, m)| m.trim());
-    println!("ns a call, median over {LAYOUTS} layouts of the median of each; {model}");
+    println!(
+        "ns a call, median over {LAYOUTS} layouts of the median of the least disturbed of {TRIES} runs each; {model}"
+    );
     if !kernel {
         println!("without the kernel's own code: `cargo xtask kernel-objects` unpacks its source");
     }
