@@ -1,5 +1,6 @@
 //! From arguments to a target and to specs. All commands read architectures, options and trampolines here.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,7 +9,9 @@ use codegen::frame::FrameLayout;
 use codegen::isa::Backend;
 use codegen::link::Input;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Body, Choices, Direct, Form, Kind, NAMED, OptionInfo, Spec};
+use codegen::spec::{
+    Around, Attach, Body, Choices, Direct, FLAGS, Form, Kind, NAMED, OptionInfo, Program, Programs, Spec,
+};
 use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
 
@@ -51,8 +54,8 @@ impl TargetArgs {
 }
 
 const SIG_HELP: &str = "\
-direct: the traced function's prototype, which is the called function's too; what is live is kept and passed on. \
-Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
+direct, programs: the traced function's prototype; what is live is kept, and passed on to a function of the same \
+prototype, or shown to programs. Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
 `struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
 
 /// What a trampoline for one function is asked to do.
@@ -61,17 +64,17 @@ pub struct DirectArgs {
     /// direct, around: argument registers that are kept and passed on
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
     pub args: Option<u8>,
-    /// direct: the traced function's prototype, which is the called function's too; what is live is kept and passed on
+    /// direct, programs: the traced function's prototype; what is live is kept and passed on, or shown to programs
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
-    /// direct: the object with the called function; without vector registers in it, none is saved
+    /// direct, programs: the object with the called functions; without vector registers in it, none is saved
     #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
     /// direct: the C function that is called; around: the entry handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub call: Option<String>,
-    /// direct, around: the symbol that is defined [default: that of --call, and _tramp]
+    /// direct, around, programs: the symbol that is defined [default: that of what it calls first, and _tramp]
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub name: Option<String>,
     /// direct: pass the traced function's ip before its arguments
@@ -80,13 +83,40 @@ pub struct DirectArgs {
     /// around: what the handlers get; `frame`: arguments, then results; `fregs`: what ftrace_caller gives, then fregs
     #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
-    /// around: the traced function, and bytes from its start to behind its site [default: as compilers lay it out]
+    /// around, programs: the traced function, and bytes from its start to behind its site [default: as compilers lay it out]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
     pub function: Option<String>,
     /// around: the exit handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
     pub exit: Option<String>,
+    /// programs: called before the function, in this order; with a cookie behind the colon, up to 0x7fffffff
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fentry: Vec<String>,
+    /// programs: called then; the first that does not return 0 decides the result, and the function is not called
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fmod_ret: Vec<String>,
+    /// programs: called after the function
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fexit: Vec<String>,
+    /// programs: BPF_TRAMP_F_* of the kernel without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret
+    /// or --fexit]
+    #[arg(long, value_name = "FLAG", help_heading = "Programs", value_delimiter = ',', long_help = FLAGS_HELP)]
+    pub flags: Vec<String>,
 }
+
+const FLAGS_HELP: &str = "\
+programs: BPF_TRAMP_F_* of the kernel without that prefix; CALL_ORIG: the function is called from the trampoline, to which \
+the site jumps; SKIP_FRAME: the site calls, and what it pushed is dropped; IP_ARG: the function's ip is in the context; \
+RESTORE_REGS: the function goes on behind its site. [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret or --fexit]";
+
+/// Flags of the kernel that have no meaning here, and why.
+const FLAGS_REFUSED: [(&str, &str); 5] = [
+    ("RET_FENTRY_RET", "is for struct_ops, whose trampolines have no traced function"),
+    ("INDIRECT", "is for struct_ops, whose trampolines have no traced function"),
+    ("ORIG_STACK", "is for functions that a livepatch redirects"),
+    ("SHARE_IPMODIFY", "is for functions that a livepatch redirects"),
+    ("TAIL_CALL_CTX", "is for BPF programs as the traced function"),
+];
 
 fn form(name: &str) -> std::result::Result<Form, String> {
     let found = Form::ALL.into_iter().find(|f| f.name() == name);
@@ -99,17 +129,22 @@ impl DirectArgs {
     /// # Errors
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
-        const BOTH: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 9] = [
-            ("--args", self.args.is_some(), BOTH),
-            ("--call", self.call.is_some(), BOTH),
-            ("--name", self.name.is_some(), BOTH),
-            ("--sig", self.sig.is_some(), &[DIRECT]),
-            ("--handler", self.handler.is_some(), &[DIRECT]),
+        const CALLING: &[&str] = &[DIRECT, AROUND];
+        const TYPED: &[&str] = &[DIRECT, PROGRAMS];
+        let given: [(&str, bool, &[&str]); 13] = [
+            ("--args", self.args.is_some(), CALLING),
+            ("--call", self.call.is_some(), CALLING),
+            ("--name", self.name.is_some(), FOR_ONE),
+            ("--sig", self.sig.is_some(), TYPED),
+            ("--handler", self.handler.is_some(), TYPED),
             ("--ip", self.ip, &[DIRECT]),
             ("--form", self.form.is_some(), &[AROUND]),
-            ("--function", self.function.is_some(), &[AROUND]),
+            ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
             ("--exit", self.exit.is_some(), &[AROUND]),
+            ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
+            ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
+            ("--fexit", !self.fexit.is_empty(), &[PROGRAMS]),
+            ("--flags", !self.flags.is_empty(), &[PROGRAMS]),
         ];
         match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
             Some((option, _, of)) => {
@@ -131,6 +166,7 @@ pub struct Request {
     function: String,
     resume: i32,
     exit: String,
+    programs: Vec<Program>,
     export: String,
 }
 
@@ -138,7 +174,14 @@ impl Request {
     /// As the generator wants it.
     pub fn spec(&self) -> Spec<'_> {
         let body = Body { function: &self.function, resume: self.resume, exit: &self.exit };
-        Spec { name: &self.name, kind: self.kind, callee: &self.callee, body, export: &self.export }
+        Spec {
+            name: &self.name,
+            kind: self.kind,
+            callee: &self.callee,
+            body,
+            programs: &self.programs,
+            export: &self.export,
+        }
     }
 }
 
@@ -167,50 +210,135 @@ pub fn all() -> Vec<Request> {
 fn named(kind: Kind) -> Request {
     let none = String::new;
     let name = kind.symbol().to_owned();
-    Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), export: none() }
+    let programs = Vec::new();
+    Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), programs, export: none() }
 }
 
-/// The trampoline called `name`; `direct` is for those that call one C function, `around` for those that call the traced
-/// function.
+/// The trampoline called `what`; `args` are for those that are made for one function.
 ///
 /// # Errors
 /// There is none of that name, or it cannot be what was asked for.
 pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Request> {
-    if what != DIRECT && what != AROUND {
-        let valid = NAMED.iter().map(|k| k.symbol()).chain([DIRECT, AROUND]);
+    if !FOR_ONE.contains(&what) {
+        let valid = NAMED.iter().map(|k| k.symbol()).chain(FOR_ONE.iter().copied());
         return Kind::named(what).map(named).ok_or_else(|| Error::unknown("trampoline", what, valid));
     }
-    let callee = wanted(what, "call", args.call.as_ref(), "SYMBOL, the C function to call")?;
-    let name = args.name.clone().unwrap_or_else(|| format!("{callee}_tramp"));
+    let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
+    let callee = match programs.first() {
+        Some(_) => String::new(),
+        None => wanted(what, "call", args.call.as_ref(), "SYMBOL, the C function to call")?,
+    };
+    let called = programs.first().map_or(callee.as_str(), |p| &p.symbol);
+    let name = args.name.clone().unwrap_or_else(|| format!("{called}_tramp"));
     let (mut function, mut resume, mut exit) = (String::new(), 0, String::new());
     let kind = match what {
         AROUND => Kind::Around(paired(args, target)?),
+        PROGRAMS => Kind::Programs(what_is_shown(args, &programs, target)?),
         _ => Kind::Direct(what_is_passed(args, &callee, target)?),
     };
     let frame = target.frame(kind)?;
-    if what == AROUND {
+    if kind.calls_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
-        exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
         resume = target.resume;
         if let Some((symbol, offset)) = function.split_once('+') {
             let number = parse_u64(offset).ok().and_then(|n| i32::try_from(n).ok());
             resume = number.ok_or_else(|| {
-                Error::new(format!("around: --function {function}: '{offset}' is no offset; valid: decimal or 0x..."))
+                Error::new(format!("{what}: --function {function}: '{offset}' is no offset; valid: decimal or 0x..."))
             })?;
             function = symbol.to_owned();
         }
+    } else if args.function.is_some() {
+        return Err(Error::new(format!(
+            "{what}: --function is given, but nothing calls it; valid: without --function, or with --flags CALL_ORIG"
+        )));
     }
-    for (option, symbol) in [("call", &callee), ("name", &name), ("function", &function), ("exit", &exit)] {
+    if what == AROUND {
+        exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
+    }
+    let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
+    let symbols = [("call", &*callee), ("name", &name), ("function", &function), ("exit", &exit)];
+    for (option, symbol) in symbols.into_iter().chain(attached.clone()) {
         if !symbol.is_empty() || option == "name" {
             check_symbol(option, symbol, &frame, target)?;
         }
     }
-    if [&callee, &function, &exit].contains(&&name) {
+    if attached.map(|(_, symbol)| symbol).chain([&*callee, &function, &exit]).any(|called| called == name) {
         return Err(Error::new(format!(
             "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    Ok(Request { name, kind, callee, function, resume, exit, export: String::new() })
+    Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new() })
+}
+
+/// The programs of the command line, those before the function first.
+fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
+    let lists = [(Attach::Fentry, &args.fentry), (Attach::FmodRet, &args.fmod_ret), (Attach::Fexit, &args.fexit)];
+    let mut all = Vec::new();
+    for (attach, text) in lists.into_iter().flat_map(|(attach, list)| list.iter().map(move |text| (attach, text))) {
+        let (symbol, cookie) = text.split_once(':').unwrap_or((text, "0"));
+        let cookie = parse_u64(cookie).ok().and_then(|n| i32::try_from(n).ok()).ok_or_else(|| {
+            let option = attach.option();
+            Error::new(format!("programs: {option} {text}: '{cookie}' is no cookie; valid: 0 to {:#x}", i32::MAX))
+        })?;
+        all.push(Program { attach, symbol: Cow::Owned(symbol.to_owned()), cookie });
+    }
+    if all.is_empty() {
+        return Err(Error::new("programs: there is none; valid: --fentry, --fmod-ret or --fexit with SYMBOL[:COOKIE]"));
+    }
+    // As the kernel's BPF_MAX_TRAMP_LINKS (include/linux/bpf.h).
+    const MOST: usize = 38;
+    if all.len() > MOST {
+        return Err(Error::new(format!("programs: there are {}; valid: up to {MOST}, as for BPF", all.len())));
+    }
+    Ok(all)
+}
+
+/// What the programs of a function are shown, and what else is done.
+fn what_is_shown(args: &DirectArgs, attached: &[Program], target: &Target) -> Result<Programs> {
+    let valid = "--sig with the prototype of the traced function";
+    let sig = wanted(PROGRAMS, "sig", args.sig.as_ref(), valid)?;
+    let backend = crate::backend(target.facts.name)?;
+    let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
+    let names: Vec<&str> = attached.iter().map(|p| &*p.symbol).collect();
+    let general = general_callees(args, &names, target)?;
+    let placement = backend.place(target, &proto);
+    let shown = placement.and_then(|p| p.programs(&proto, target.facts, backend.machine(), general));
+    let mut programs = shown.map_err(|e| e.at("--sig"))?;
+    let late = attached.iter().any(|p| p.attach != Attach::Fentry);
+    let mut restores = false;
+    programs.call_orig = late;
+    for flag in &args.flags {
+        match flag.as_str() {
+            "CALL_ORIG" => programs.call_orig = true,
+            "SKIP_FRAME" => programs.skip_frame = true,
+            "IP_ARG" => programs.ip_arg = true,
+            "RESTORE_REGS" => restores = true,
+            _ => {
+                return Err(match FLAGS_REFUSED.iter().find(|(name, _)| name == flag) {
+                    Some((name, why)) => {
+                        Error::new(format!("programs: --flags {name} {why}; valid: {}", FLAGS.join(", ")))
+                    }
+                    None => Error::unknown("flag of programs", flag, FLAGS.iter().copied()),
+                });
+            }
+        }
+    }
+    if restores && programs.call_orig {
+        return Err(Error::new(
+            "programs: RESTORE_REGS is for a function that goes on behind its site, CALL_ORIG for one that is called; \
+             valid: one of them, and CALL_ORIG with --fmod-ret or --fexit",
+        ));
+    }
+    if programs.skip_frame && !programs.call_orig {
+        return Err(Error::new("programs: SKIP_FRAME without CALL_ORIG would leave the function out; valid: both"));
+    }
+    let one_word = programs.result.regs.iter().count() == 1 && programs.result.vectors == 0;
+    if attached.iter().any(|p| p.attach == Attach::FmodRet) && !one_word {
+        return Err(proto
+            .refuse(None, "--fmod-ret decides a result in one general register; valid: an integer or a pointer")
+            .at("--sig"));
+    }
+    Ok(programs)
 }
 
 /// The value of an option that a trampoline cannot do without.
@@ -253,16 +381,24 @@ fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<
     };
     let backend = crate::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
-    let general = match &direct.handler {
-        None => false,
-        Some(path) => {
-            let name = path.display().to_string();
-            let bytes = std::fs::read(path)
-                .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
-            general_registers_only(backend, target, &Input { name: &name, bytes: &bytes }, callee)?
-        }
-    };
+    let general = general_callees(direct, &[callee], target)?;
     Ok(placement.direct(facts, backend.machine(), general))
+}
+
+/// Is it proven of all these functions that they leave vector registers alone?
+fn general_callees(args: &DirectArgs, callees: &[&str], target: &Target) -> Result<bool> {
+    let Some(path) = &args.handler else { return Ok(false) };
+    let backend = crate::backend(target.facts.name)?;
+    let name = path.display().to_string();
+    let bytes =
+        std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
+    let input = Input { name: &name, bytes: &bytes };
+    for callee in callees {
+        if !general_registers_only(backend, target, &input, callee)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What direct-call trampolines are called on the command line.
@@ -270,6 +406,12 @@ pub const DIRECT: &str = "direct";
 
 /// What paired trampolines are called on the command line.
 pub const AROUND: &str = "around";
+
+/// What trampolines are called on the command line that call programs.
+pub const PROGRAMS: &str = "programs";
+
+/// The trampolines that are made for one function.
+const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS];
 
 /// Names that C can have, so that no assembler takes them for something else.
 fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target) -> Result<()> {
@@ -347,8 +489,7 @@ pub fn known_trampolines<'k>(wanted: &[String], known: impl Iterator<Item = &'k 
     let mut names = Vec::new();
     for name in wanted {
         let matches = |n: &str| {
-            WildMatch::new(name).matches(n)
-                || ([DIRECT, AROUND].contains(&name.as_str()) && n.starts_with(&format!("{name}_")))
+            WildMatch::new(name).matches(n) || (FOR_ONE.contains(&name.as_str()) && n.starts_with(&format!("{name}_")))
         };
         let found: Vec<String> = known.clone().filter(|n| matches(n)).map(str::to_owned).collect();
         if found.is_empty() {

@@ -1,13 +1,15 @@
 //! Generated trampolines, put before the judge: the object, the contracts, and what a report needs to be read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use codegen::abi::RegSet;
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::plan::Inner;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Body, Direct, Form, Kind, NAMED, Spec};
+use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Live, MOST_WORDS, NAMED, Program, Programs, Spec};
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
 use emu_tests::{BY_THE_BACKEND, Deviation, Suite};
@@ -27,6 +29,72 @@ const SIGNATURES: &[&str] = &[
     "void vectors(double x, signed char a, float y, unsigned short b, struct { double d; } z)",
     "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
 ];
+
+/// What the functions of a suite have programs attached for: their prototype, the flags, and whom to call.
+const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
+    ("fentry", SIGNATURES[0], RESTORE_REGS, &[program(Attach::Fentry, "direct_func", 0)]),
+    (
+        "fentry_stack",
+        SIGNATURES[1],
+        Programs { ip_arg: true, ..RESTORE_REGS },
+        &[program(Attach::Fentry, "direct_func", 0x7fff_ffff), program(Attach::Fentry, "callback2", 0x7ff)],
+    ),
+    (
+        "fexit",
+        "u64 three(u64 a, u64 b, u64 c)",
+        CALL_ORIG,
+        &[
+            program(Attach::Fexit, "callback2", 0x800),
+            program(Attach::Fentry, "direct_func", 3),
+            program(Attach::Fexit, "direct_func", 5),
+        ],
+    ),
+    ("fexit_stack", SIGNATURES[1], CALL_ORIG, &[program(Attach::Fexit, "direct_func", 1)]),
+    (
+        "fexit_vectors",
+        "double two(double x, u64 a, u64 b)",
+        Programs { ip_arg: true, ..CALL_ORIG },
+        &[program(Attach::Fentry, "direct_func", 2), program(Attach::Fexit, "callback2", 0x10000)],
+    ),
+    (
+        "fmod_ret",
+        "u64 one(u64 a)",
+        CALL_ORIG,
+        &[program(Attach::FmodRet, "direct_func", 1), program(Attach::FmodRet, "callback2", 2)],
+    ),
+    (
+        "fmod_ret_stack",
+        SIGNATURES[1],
+        Programs { skip_frame: true, ip_arg: true, ..CALL_ORIG },
+        &[
+            program(Attach::Fexit, "callback2", 0x12345),
+            program(Attach::Fentry, "direct_func", 0x1000),
+            program(Attach::FmodRet, "callback2", 0x7_0000),
+        ],
+    ),
+    (
+        "skip_frame",
+        "void two(u64 a, u64 b)",
+        Programs { skip_frame: true, ..CALL_ORIG },
+        &[program(Attach::Fexit, "direct_func", 4)],
+    ),
+];
+
+/// No flag: only programs before the function.
+const RESTORE_REGS: Programs = Programs {
+    live: NOTHING,
+    words: [None; MOST_WORDS],
+    result: NOTHING,
+    call_orig: false,
+    skip_frame: false,
+    ip_arg: false,
+};
+const CALL_ORIG: Programs = Programs { call_orig: true, ..RESTORE_REGS };
+const NOTHING: Live = Live { regs: RegSet::EMPTY, vectors: 0, general_callee: false, stack: 0 };
+
+const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
+    Program { attach, symbol: Cow::Borrowed(symbol), cookie }
+}
 
 /// Every trampoline of `target`: the named ones, direct-call trampolines for each number of arguments, with and without
 /// ip, and for some prototypes, and paired ones of each form.
@@ -51,7 +119,19 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         let direct = backend.place(target, &proto)?.direct(target.facts, backend.machine(), false);
         all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
     }
+    for (name, signature, flags, _) in PROGRAMS {
+        let proto = Prototype::parse(signature)?;
+        let Programs { call_orig, skip_frame, ip_arg, .. } = *flags;
+        let programs = backend.place(target, &proto)?.programs(&proto, target.facts, backend.machine(), false)?;
+        all.push((format!("programs_{name}"), Kind::Programs(Programs { call_orig, skip_frame, ip_arg, ..programs })));
+    }
     Ok(all)
+}
+
+/// Of a trampoline of [`trampolines`] that calls programs: the prototype of its function, and the programs.
+fn attached(name: &str) -> Option<(&'static str, &'static [Program])> {
+    let name = name.strip_prefix("programs_")?;
+    PROGRAMS.iter().find(|(n, ..)| *n == name).map(|&(_, signature, _, programs)| (signature, programs))
 }
 
 /// The prototype of a trampoline of [`trampolines`] that has one.
@@ -76,7 +156,7 @@ pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(St
     let all = trampolines(target)?;
     let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && told(*kind));
     let wanted = |kind: Kind| match kind {
-        Kind::Entry(_) | Kind::Around(_) => told(kind),
+        Kind::Entry(_) | Kind::Around(_) | Kind::Programs(_) => told(kind),
         Kind::Direct(d) => told(kind) || (entries && usize::from(d.args) == most && d.live.is_none()),
         Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Return => entries,
     };
@@ -86,10 +166,14 @@ pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(St
 /// What to generate for [`trampolines`].
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
     let callee = |kind| match kind {
+        Kind::Programs(_) => "",
         Kind::Around(Around { form: Form::Fregs, .. }) => "callback",
         _ => CALLEE,
     };
-    let spec = |(name, kind)| Spec { name, kind, callee: callee(kind), body: BODY, export: "" };
+    let spec = |(name, kind)| {
+        let programs = attached(name).map_or(&[][..], |(_, programs)| programs);
+        Spec { name, kind, callee: callee(kind), body: BODY, programs, export: "" }
+    };
     trampolines.iter().map(|(name, kind)| spec((name.as_str(), *kind))).collect()
 }
 
@@ -118,6 +202,14 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let Body { function, resume, exit } = spec.body;
             let what = format!("around --form {}{args} --function {function}+{resume}", form.name());
             format!("{what} --call {} --exit {exit} --name {}", spec.callee, spec.name)
+        }
+        Kind::Programs(programs) => {
+            let (signature, attached) = attached(spec.name).unwrap_or_default();
+            let options = attached.iter().map(|p| format!(" {p}")).collect::<String>();
+            let Body { function, resume, .. } = spec.body;
+            let function = if programs.call_orig { format!(" --function {function}+{resume}") } else { String::new() };
+            let flags = programs.flags().join(",");
+            format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
         _ => spec.name.to_owned(),
     };

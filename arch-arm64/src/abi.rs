@@ -2,10 +2,10 @@
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
 use codegen::error::Result;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Programs, Regs};
 use codegen::target::{DirectTest, Number, Target};
 
 use crate::FACTS;
@@ -182,23 +182,29 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
         fields.push(field(symbol, "", at, Content::Reg(reg), Back::Written));
         at += 8;
     }
+    if frame_records {
+        return recorded(fields, at);
+    }
     let above = (at + 15) & !15;
-    let recorded = |symbol, offset, content| Field {
-        in_record: frame_records,
-        ..field(symbol, "", offset, content, Back::Written)
-    };
-    let (records, size) = if frame_records {
-        let parent = above + RECORD;
-        fields.push(recorded("SITE_PC", above + 8, Content::Pc));
-        fields.push(recorded("SITE_FP", parent, Content::Reg(X29)));
-        fields.push(recorded("SITE_LR", parent + 8, Content::ParentIp));
-        (records(parent, above), above + 2 * RECORD)
-    } else {
-        fields.push(recorded("SITE_LR", above, Content::ParentIp));
-        fields.push(recorded("SITE_PC", above + 8, Content::Pc));
-        (Vec::new(), above + RECORD)
-    };
-    frame("", 0, size, fields, records)
+    fields.push(field("SITE_LR", "", above, Content::ParentIp, Back::Written));
+    fields.push(field("SITE_PC", "", above + 8, Content::Pc, Back::Written));
+    frame("", 0, above + RECORD, fields, Vec::new())
+}
+
+/// Slots of so many bytes, and above them the records of the function and of its caller.
+fn recorded(mut fields: Vec<Field>, below: i32) -> FrameLayout {
+    let above = (below + 15) & !15;
+    let parent = above + RECORD;
+    let slot = |symbol, offset, content| Field { in_record: true, ..field(symbol, "", offset, content, Back::Written) };
+    fields.push(slot("SITE_PC", above + 8, Content::Pc));
+    fields.push(slot("SITE_FP", parent, Content::Reg(X29)));
+    fields.push(slot("SITE_LR", parent + 8, Content::ParentIp));
+    frame("", 0, above + 2 * RECORD, fields, records(parent, above))
+}
+
+fn programs_frame(programs: &Programs) -> FrameLayout {
+    let (fields, below) = context(programs, &ABI, &MACHINE);
+    recorded(fields, below)
 }
 
 fn around_args(args: usize) -> FrameLayout {
@@ -274,6 +280,7 @@ pub fn target(choices: Choices) -> Target {
         around_fregs: around_fregs(),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 0),
+        programs_frame,
         no_frame: FrameLayout::empty(),
     }
 }

@@ -106,6 +106,16 @@ pub enum Insn {
         base: Reg,
         sym: Sym,
     },
+    Movz {
+        dst: Reg,
+        imm: u16,
+    },
+    /// Bits 16 to 31.
+    MovkHigh {
+        dst: Reg,
+        imm: u16,
+    },
+    Nop,
     Cbnz {
         reg: Reg,
         to: Local,
@@ -207,6 +217,12 @@ rows! { w names out;
         { out.push_u32(ADRP | u32::from(dst.0)); out.fixup(4, reloc::ADR_PREL_PG_HI21, Ref::Symbol(sym), 0) }, Effects::PLAIN;
     LdrLo12 { dst, base, sym } => write!(w, "ldr\t{}, [{}, :lo12:{}]", name(dst), name(base), names.sym(sym)),
         { let (r, b) = (dst.0, base.0); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b)]); out.fixup(4, reloc::LDST64_ABS_LO12_NC, Ref::Symbol(sym), 0) }, Effects { loads: 1, ..Effects::PLAIN };
+    Movz { dst, imm } => write!(w, "movz\t{}, #{imm}", name(dst)),
+        { let (d, i) = (dst.0, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movz X(d), i) }, Effects::PLAIN;
+    MovkHigh { dst, imm } => write!(w, "movk\t{}, #{imm}, lsl #16", name(dst)),
+        { let (d, i) = (dst.0, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 16) }, Effects::PLAIN;
+    Nop => w.write_str("nop"),
+        { dynasm!(out ; .arch aarch64 ; nop) }, Effects::PLAIN;
     Cbnz { reg, to } => write!(w, "cbnz\t{}, {}", name(reg), names.local(to)),
         { let r = reg.0; dynasm!(out ; .arch aarch64 ; cbnz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
     Bl { sym } => write!(w, "bl\t{}", names.sym(sym)),

@@ -50,7 +50,7 @@ pub const FACTS: Facts = Facts {
     exit_text: "Reached by the RET of a traced function whose x30 was replaced; its result is in x0-x7.",
     exit_unpaired: 1,
     flags: "nzcv",
-    inner: &[Inner::Call],
+    inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_AARCH64_", reloc::NAMES),
     mapping: "$x",
     lengths: None,
@@ -95,10 +95,13 @@ impl Isa for Arm64 {
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
         match kind {
-            Kind::Stub | Kind::StubGraph | Kind::Around(_) => {
+            _ if kind.jumped_to() || matches!(kind, Kind::Stub | Kind::StubGraph) => {
                 CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false }
             }
             Kind::Return => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: true },
+            _ if kind.calls_body() => {
+                CfiEntry { column: LINK, cfa_offset: 0, moved: &[(LINK, regs::X9)], undefined: false }
+            }
             // The site moved the function's x30 to x9 and put its own return address into x30.
             _ => CfiEntry { column: PC, cfa_offset: 0, moved: &[(PC, regs::X30), (LINK, regs::X9)], undefined: false },
         }

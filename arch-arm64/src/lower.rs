@@ -60,8 +60,18 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             };
             pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
         }
-        Step::SaveResults => pairs(result, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at }),
-        Step::RestoreResults => pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at }),
+        Step::SaveResults => {
+            pairs(vector_result, cx, |a, b, at| Insn::StpQ { a, b, at }, |src, at| Insn::StrQ { src, at });
+            pairs(result, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
+        }
+        Step::RestoreResults => {
+            pairs(vector_result, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
+            pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
+        }
+        Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0)) }),
+        Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie), "cookie", cx),
+        Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(Way::Skipped) }),
+        Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
         Step::BranchIfDirect => {
             load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
             cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
@@ -111,6 +121,23 @@ fn vector(field: &codegen::frame::Field) -> Option<u8> {
     if let Content::Vector(v) = field.content { Some(v) } else { None }
 }
 
+fn vector_result(field: &codegen::frame::Field) -> Option<u8> {
+    if let Content::VectorResult(v) = field.content { Some(v) } else { None }
+}
+
+/// Store a constant of 31 bits.
+fn constant(value: i32, at: Off, note: &'static str, cx: &mut Lower<Insn>) {
+    let mut src = XZR;
+    if value != 0 {
+        src = TEMP;
+        cx.insn(Insn::Movz { dst: TEMP, imm: value as u16 });
+        if value >> 16 != 0 {
+            cx.insn(Insn::MovkHigh { dst: TEMP, imm: (value >> 16) as u16 });
+        }
+    }
+    cx.noted(Insn::Str { src, at }, note);
+}
+
 /// They lie above the frame, and are wanted at its bottom.
 fn stack_args(cx: &mut Lower<Insn>) {
     let words = cx.spec.kind.live().map_or(0, |live| i32::from(live.stack));
@@ -137,7 +164,8 @@ fn save(cx: &mut Lower<Insn>) {
     if site_sp.is_some() && temp_is_free {
         cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
     }
-    if cx.spec.kind.jumped_to() && cx.frame.fields.iter().any(|f| f.content == Content::Pc && !f.in_record) {
+    let tells_pc = |f: &codegen::frame::Field| f.content == Content::Ip || (f.content == Content::Pc && !f.in_record);
+    if cx.spec.kind.jumped_to() && cx.frame.fields.iter().any(tells_pc) {
         load_body(cx);
     }
     let (pc, parent) = (pc(cx), parent(cx));
@@ -153,6 +181,10 @@ fn save(cx: &mut Lower<Insn>) {
             Content::Direct => Some(XZR),
             Content::Result(_)
             | Content::Vector(_)
+            | Content::VectorResult(_)
+            | Content::StackWord(_)
+            | Content::Cookie
+            | Content::Ip
             | Content::Const(_)
             | Content::Flags
             | Content::ExitSp
@@ -163,6 +195,21 @@ fn save(cx: &mut Lower<Insn>) {
     if let (Some(i), false) = (site_sp, temp_is_free) {
         cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
         cx.insn(Insn::Str { src: TEMP, at: cx.field(i) });
+    }
+    for i in 0..cx.frame.fields.len() {
+        let at = cx.field(i);
+        match cx.frame.fields[i].content {
+            Content::StackWord(n) => {
+                cx.insn(Insn::Ldr { dst: TEMP, at: cx.frame_size(8 * i32::from(n)) });
+                cx.insn(Insn::Str { src: TEMP, at });
+            }
+            Content::Ip => {
+                cx.insn(Insn::Sub { dst: TEMP, src: pc, imm: SITE.ip_offset as u32 });
+                cx.noted(Insn::Str { src: TEMP, at }, "ip: the site's BL");
+            }
+            Content::Const(n) => constant(n, at, "", cx),
+            _ => {}
+        }
     }
 }
 
@@ -176,7 +223,7 @@ fn pairs<R: Copy>(
     let mut i = 0;
     while let Some(field) = cx.frame.fields.get(i) {
         // Slots without a hole between them, and as large as what is in them.
-        let bytes = if vector(field).is_some() { 16 } else { 8 };
+        let bytes = if vector(field).or(vector_result(field)).is_some() { 16 } else { 8 };
         let next = cx.frame.fields.get(i + 1).filter(|n| n.offset == field.offset + bytes);
         match (register(field), next.and_then(&register)) {
             (Some(a), Some(b)) if field.offset <= 504 => {
@@ -206,6 +253,8 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
             cx.noted(Insn::LdrLo12 { dst, base: dst, sym }, "op");
         }
         Value::Fregs => cx.noted(Insn::MovFromSp { dst }, "fregs"),
+        Value::Context => cx.noted(Insn::AddSp { dst, imm: cx.context() }, "context: the first word"),
+        Value::Cookie => cx.noted(Insn::AddSp { dst, imm: cx.slot(Content::Cookie) }, "address of the cookie"),
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
         // Results are where arguments are.
         Value::Result(_) => {}
@@ -224,6 +273,7 @@ fn call(callee: Callee, cx: &mut Lower<Insn>) {
         Callee::ExitHandler => "ftrace_return_to_handler",
         Callee::Named => cx.spec.callee,
         Callee::Exit => cx.spec.body.exit,
+        Callee::Program(n) => cx.program(n),
         Callee::Body => {
             let sym = cx.body();
             cx.insn(Insn::Bl { sym });
@@ -272,6 +322,6 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
         (Way::Function, _) => cx.noted(Insn::Ret { reg: RESUME }, "into the traced function"),
         (Way::Direct | Way::EarlyDirect, _) => cx.noted(Insn::Br { reg: DIRECT }, "to the direct trampoline"),
         (Way::Parent, _) => cx.noted(Insn::Ret { reg: LINK }, "to the parent"),
-        (Way::Caller, _) => cx.insn(Insn::Ret { reg: LINK }),
+        (Way::Caller | Way::Skipped, _) => cx.insn(Insn::Ret { reg: LINK }),
     }
 }

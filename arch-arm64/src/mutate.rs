@@ -83,6 +83,9 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
         Insn::LdurReg { dst, base, at } => {
             out.off_by(Operator::SlotOffset, 8, |by| Insn::LdurReg { dst, base, at: at + by });
         }
+        Insn::Movz { dst, imm } => {
+            out.off_by(Operator::WrongConst, 1, |by| Insn::Movz { dst, imm: imm.wrapping_add(by as u16) });
+        }
         Insn::Mov { dst: X30, .. } => out.drop(Operator::DropLrFix),
         Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
         Insn::MovFromSp { dst } => {

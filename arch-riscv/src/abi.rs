@@ -2,10 +2,10 @@
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
 use codegen::error::Result;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Class, Prototype, Scalar, Type};
-use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Programs, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
@@ -237,6 +237,11 @@ fn around_args(args: usize) -> FrameLayout {
     around_frame("", 0, "FRAME_SIZE", 8 * args.max(ABI.rets.len()) as i32, fields)
 }
 
+fn programs_frame(programs: &Programs) -> FrameLayout {
+    let (fields, below) = context(programs, &ABI, &MACHINE);
+    around_frame("", 0, "FRAME_SIZE", below, fields)
+}
+
 fn around_fregs(fp_test: bool) -> FrameLayout {
     let mut fields = ftrace_regs(|member| match member {
         "epc" => (Content::Pc, Back::Ignored),
@@ -325,6 +330,7 @@ pub fn target(choices: Choices) -> Target {
         around_fregs: around_fregs(choices.get(FP_TEST) == 0),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
         tailored_frame: |live, _| direct_frame(live),
+        programs_frame,
         no_frame: FrameLayout::empty(),
     }
 }

@@ -40,6 +40,9 @@ pub enum Insn {
     Bnez { reg: Reg, to: Local },
     Call { sym: Sym },
     Jr { reg: Reg },
+    Lui { dst: Reg, imm: i32 },
+    Addiw { dst: Reg, imm: i32 },
+    Nop,
     // What only a faulty trampoline has: see `mutate.rs`.
     Sw { src: Reg, at: Off },
     Beqz { reg: Reg, to: Local },
@@ -113,6 +116,18 @@ rows! { w names out rvc;
         { let r = reg.0;
           if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave);
+    // Bits 12 to 31.
+    Lui { dst, imm } => write!(w, "lui\t{}, {:#x}", name(dst), imm & 0xf_ffff),
+        { let (r, i) = (dst.0, imm << 12);
+          if rvc && dst != ZERO && dst != SP && imm != 0 && (-32..32).contains(&imm) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.lui X(r), i) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; lui X(r), i) } }, Effects::PLAIN;
+    Addiw { dst, imm } => write!(w, "addiw\t{}, {}, {imm}", name(dst), name(dst)),
+        { let (r, i) = (dst.0, simm12(imm)?);
+          if rvc && dst != ZERO && (-32..32).contains(&i) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addiw X(r), i) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addiw X(r), X(r), i) } }, Effects::PLAIN;
+    Nop => w.write_str("nop"),
+        { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.nop) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) } }, Effects::PLAIN;
     Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.off(at)),
         { let (r, d) = (src.0, simm12(at.value)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) }, Effects::store(src, at.value);
     AddiLo { dst, anchor } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(anchor)),
@@ -157,11 +172,15 @@ fn simm12(value: i32) -> Result<i32> {
     Err(Error::new(format!("offset {value} does not fit its instruction; valid: -2048 to 2047")))
 }
 
-/// C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from SP: GNU as tries them in this order.
+/// C.MV for nothing added, C.LI from zero, C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from SP: GNU as tries them in this order.
 fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()> {
     let (d, s, imm) = (dst.0, src.0, simm12(imm)?);
     let compact = (8..16).contains(&d);
-    if rvc && compact && src == SP && imm % 4 == 0 && (4..1024).contains(&imm) {
+    if rvc && imm == 0 && dst != ZERO && src != ZERO {
+        dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s));
+    } else if rvc && src == ZERO && dst != ZERO && (-32..32).contains(&imm) {
+        dynasm!(out ; .arch riscv64 ; .feature i, c ; c.li X(d), imm);
+    } else if rvc && compact && src == SP && imm % 4 == 0 && (4..1024).contains(&imm) {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi4spn X(d), sp, imm as u32);
     } else if rvc && dst == src && dst != ZERO && imm != 0 && (-32..32).contains(&imm) {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi X(d), imm);

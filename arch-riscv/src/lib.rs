@@ -51,7 +51,7 @@ pub const FACTS: Facts = Facts {
     exit_text: "Reached by the RET of a traced function whose ra was replaced; its result is in a0, a1.",
     exit_unpaired: 0,
     flags: "",
-    inner: &[Inner::Call],
+    inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_RISCV_", reloc::NAMES),
     mapping: "$x",
     lengths: Some(&LengthRelocs {
@@ -96,7 +96,7 @@ impl Isa for Riscv64 {
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
         let column =
-            if matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Around(_)) { LINK } else { T0 };
+            if kind.calls_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
         CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind == Kind::Return }
     }
 

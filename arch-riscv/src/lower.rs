@@ -5,7 +5,7 @@ use codegen::frame::{Back, Content};
 use codegen::listing::{Local, Lower, Off};
 use codegen::plan::{Callee, Step, Value, Way};
 
-use crate::abi::{ABI, SITE};
+use crate::abi::{ABI, RVC, SITE};
 use crate::insn::Insn;
 use crate::regs::*;
 
@@ -56,6 +56,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 Callee::ExitHandler => ("ftrace_return_to_handler", ""),
                 Callee::Named => (cx.spec.callee, ""),
                 Callee::Exit => (cx.spec.body.exit, ""),
+                Callee::Program(n) => (cx.program(n), ""),
                 Callee::Body => {
                     let sym = cx.body();
                     cx.insn(Insn::Call { sym });
@@ -69,9 +70,24 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
             cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
         }
-        Step::SaveResults => results(cx, |src, at| Insn::Sd { src, at }),
-        Step::RestoreResults => results(cx, |dst, at| Insn::Ld { dst, at }),
-        Step::RestoreSite(Way::Parent) => {
+        Step::SaveResults => results(cx, |src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
+        Step::RestoreResults => results(cx, |dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
+        Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0)) }),
+        Step::Cookie(cookie) => {
+            let src = constant(cookie, cx);
+            cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie) }, "cookie");
+        }
+        Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(Way::Skipped) }),
+        Step::Gap => {
+            // Eight bytes, as AUIPC and JALR have.
+            cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
+            let more = if cx.target.choices.get(RVC) == 0 { 3 } else { 1 };
+            (0..more).for_each(|_| cx.insn(Insn::Nop));
+        }
+        Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
+            if way == Way::Function {
+                cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
+            }
             cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, "parent_ip");
             cx.insn(Insn::Ld { dst: S0, at: cx.record(0, 0) });
         }
@@ -97,7 +113,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 Way::Function => (PC, "into the traced function"),
                 Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
                 Way::Parent => (PARENT_JUMP, "to the parent"),
-                Way::Caller => (RA, ""),
+                Way::Caller | Way::Skipped => (RA, ""),
             };
             cx.noted(Insn::Jr { reg }, note);
         }
@@ -116,12 +132,33 @@ fn load_body(cx: &mut Lower<Insn>) {
 }
 
 /// Store or load each result register.
-fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn) {
+fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn, vector: impl Fn(u8, Off) -> Insn) {
     for i in 0..cx.frame.fields.len() {
-        if let Content::Result(reg) = cx.frame.fields[i].content {
-            cx.insn(insn(reg, cx.field(i)));
+        match cx.frame.fields[i].content {
+            Content::Result(reg) => cx.insn(insn(reg, cx.field(i))),
+            Content::VectorResult(v) => cx.insn(vector(v, cx.field(i))),
+            _ => {}
         }
     }
+}
+
+/// Have a constant of 31 bits in a register.
+fn constant(value: i32, cx: &mut Lower<Insn>) -> Reg {
+    if value == 0 {
+        return ZERO;
+    }
+    // ADDIW adds twelve bits with a sign.
+    let high = value.wrapping_add(0x800) >> 12;
+    let low = value << 20 >> 20;
+    if high == 0 {
+        cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Off::bare(low) });
+        return TEMP;
+    }
+    cx.insn(Insn::Lui { dst: TEMP, imm: high });
+    if low != 0 {
+        cx.insn(Insn::Addiw { dst: TEMP, imm: low });
+    }
+    TEMP
 }
 
 fn save(cx: &mut Lower<Insn>) {
@@ -145,7 +182,24 @@ fn save(cx: &mut Lower<Insn>) {
                 cx.insn(Insn::Addi { dst: TEMP, src: SP, imm: cx.frame_size(0) });
                 (TEMP, "sp at the site")
             }
-            Content::Result(_) | Content::Const(_) | Content::Flags | Content::ExitSp | Content::Unfilled => continue,
+            Content::StackWord(n) => {
+                cx.insn(Insn::Ld { dst: TEMP, at: cx.frame_size(8 * i32::from(n)) });
+                (TEMP, "")
+            }
+            Content::Ip => {
+                if cx.spec.kind.jumped_to() {
+                    load_body(cx);
+                }
+                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm: Off::bare(-SITE.ip_offset) });
+                (TEMP, "ip: first word of the site")
+            }
+            Content::Const(n) => (constant(n, cx), ""),
+            Content::Result(_)
+            | Content::VectorResult(_)
+            | Content::Cookie
+            | Content::Flags
+            | Content::ExitSp
+            | Content::Unfilled => continue,
         };
         cx.noted(Insn::Sd { src, at }, note);
     }
@@ -166,6 +220,13 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
             cx.noted(Insn::LdLo { dst }, "op");
         }
         Value::Fregs => cx.noted(Insn::Mv { dst, src: SP }, "fregs"),
+        Value::Context => {
+            cx.noted(Insn::Addi { dst, src: SP, imm: cx.context() }, "context: the first word");
+        }
+        Value::Cookie => {
+            let imm = cx.slot(Content::Cookie);
+            cx.noted(Insn::Addi { dst, src: SP, imm }, "address of the cookie");
+        }
         Value::Argument(i) => cx.insn(Insn::Mv { dst, src: ABI.args[i as usize] }),
         // Results are where arguments are.
         Value::Result(_) => {}

@@ -57,6 +57,11 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
         Insn::Addi { dst, src: SP, imm } => {
             out.off_by(Operator::RegsSpOff, 8, |by| Insn::Addi { dst, src: SP, imm: moved(imm, by) });
         }
+        Insn::Addi { dst, src: ZERO, imm } => {
+            out.off_by(Operator::WrongConst, 1, |by| Insn::Addi { dst, src: ZERO, imm: moved(imm, by) });
+        }
+        Insn::Lui { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Lui { dst, imm: imm + by }),
+        Insn::Addiw { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Addiw { dst, imm: imm + by }),
         Insn::Addi { dst, src, imm } => {
             out.drop(Operator::DropArg);
             out.off_by(Operator::IpOffset, 4, |by| Insn::Addi { dst, src, imm: moved(imm, by) });

@@ -2,10 +2,10 @@
 
 use codegen::abi::{Abi, Loc, RegSet, Site};
 use codegen::error::Result;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record, field};
+use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Choices, Kind, Live, OptionInfo, Regs};
+use codegen::spec::{Choices, Kind, Live, OptionInfo, Programs, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
@@ -77,7 +77,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "stack-align",
         values: &["8", "16"],
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
-        applies: |kind| matches!(kind, Kind::Entry(_) | Kind::Return | Kind::Direct(_) | Kind::Around(_)),
+        applies: |kind| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect),
         config: &[("8", &[])],
     },
     OptionInfo {
@@ -236,6 +236,21 @@ fn around_args(args: usize) -> FrameLayout {
     around_frame("", 0, 8 * args.max(2) as i32, fields)
 }
 
+/// The record of the traced function's caller and that of the function; one of the return addresses is where a call pushed
+/// it, and rbp below it completes the record.
+fn programs_frame(programs: &Programs) -> FrameLayout {
+    let (fields, below) = context(programs, &ABI, &MACHINE);
+    if programs.call_orig && !programs.skip_frame {
+        return around_frame("", 0, below, fields);
+    }
+    let above = (below + 15) & !15;
+    let records = vec![
+        Record { symbol: "RECORD_PARENT", offset: above + 8, ret: Content::ParentIp },
+        Record { symbol: "RECORD_PC", offset: above + 24, ret: Content::Pc },
+    ];
+    FrameLayout { size_symbol: "FRAME_SIZE", size: above + 32, fields, records, ..FrameLayout::empty() }
+}
+
 fn around_fregs() -> FrameLayout {
     let mut fields = pt_regs(|member| match member {
         "ip" => (Content::Pc, Back::Ignored),
@@ -292,6 +307,7 @@ pub fn target(choices: Choices) -> Target {
         around_fregs: around_fregs(),
         direct_frames: (0..=ABI.args.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
         tailored_frame: |live, _| direct_frame(live),
+        programs_frame,
         no_frame: FrameLayout::empty(),
     }
 }

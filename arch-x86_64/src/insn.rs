@@ -96,6 +96,12 @@ pub enum Insn {
     Jnz {
         to: Local,
     },
+    /// Five bytes.
+    Nop5,
+    /// With a displacement of 32 bits.
+    JnzFar {
+        to: Local,
+    },
     JmpR11,
     /// A call behind a symbol: GNU as has no PLT entry made for that.
     CallBody {
@@ -122,6 +128,9 @@ pub enum Insn {
         sym: Sym,
     },
     Jz {
+        to: Local,
+    },
+    JzFar {
         to: Local,
     },
 }
@@ -259,6 +268,10 @@ rows! { w names out;
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    Nop5 => w.write_str("{disp8} nopl\t0(%rax, %rax)"),
+        { dynasm!(out ; .arch x64 ; .bytes [0x0f, 0x1f, 0x44, 0, 0]) }, Effects::PLAIN;
+    JnzFar { to } => write!(w, "{{disp32}} jnz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jnz DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
     CallBody { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
     LeaBody { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
@@ -279,6 +292,8 @@ rows! { w names out;
         { let rex = out.bytes.len(); load_sym(out, dst)?; out.bytes[rex + 1] = 0x8d; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
     Jz { to } => write!(w, "jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+    JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
 }
 
 /// A local 8-bit displacement; never leaves the assembler.

@@ -50,7 +50,7 @@ pub const FACTS: Facts = Facts {
     exit_text: "Reached by the RET of a traced function whose return address was replaced; its result is in rax, rdx.",
     exit_unpaired: 0,
     flags: "rflags",
-    inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End],
+    inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_X86_64_", reloc::NAMES),
     mapping: "",
     lengths: None,
@@ -95,7 +95,10 @@ impl Isa for X86_64 {
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
         let undefined = kind == Kind::Return;
-        CfiEntry { column: RETURN_ADDRESS, cfa_offset: if undefined { 0 } else { 8 }, moved: &[], undefined }
+        // Where nothing returns to the function from its site, the return address is its caller's.
+        let dropped = if kind.calls_body() && !kind.jumped_to() { 8 } else { 0 };
+        let cfa_offset = if undefined { 0 } else { 8 + dropped };
+        CfiEntry { column: RETURN_ADDRESS, cfa_offset, moved: &[], undefined }
     }
 
     fn lower(step: Step, cx: &mut Lower<Self::Insn>) {

@@ -63,6 +63,7 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 Callee::ExitHandler => ("ftrace_return_to_handler", ""),
                 Callee::Named => (cx.spec.callee, ""),
                 Callee::Exit => (cx.spec.body.exit, ""),
+                Callee::Program(n) => (cx.program(n), ""),
                 Callee::Body => {
                     let sym = cx.body();
                     cx.insn(Insn::CallBody { sym });
@@ -75,8 +76,19 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
         Step::RestoreSite(way) => restore_site(way, cx),
         Step::Restore => restore(cx),
-        Step::SaveResults => results(cx, |src, at| Insn::Store { src, at }),
-        Step::RestoreResults => results(cx, |dst, at| Insn::Load { dst, at }),
+        Step::SaveResults => {
+            results(cx, |src, at| Insn::Store { src, at }, |src, at| Insn::StoreVector { src, at });
+        }
+        Step::RestoreResults => {
+            results(cx, |dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
+        }
+        Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX)) }),
+        Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie) }, "cookie"),
+        Step::BranchIfResult => {
+            cx.insn(Insn::TestAx);
+            cx.insn(Insn::JnzFar { to: Local::Path(Way::Skipped) });
+        }
+        Step::Gap => cx.noted(Insn::Nop5, "a jump to the epilogue when this is retired"),
         Step::BranchIfDirect => {
             load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
             cx.insn(Insn::TestAx);
@@ -91,7 +103,10 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 // RET they were moved down into the frame's last word.
                 let moved = way == Way::Direct && cx.target.direct_jump.is_none();
                 let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
-                cx.insn(Insn::AddSp { imm: cx.frame_size(8 * (i32::from(flags) - i32::from(moved))) });
+                // Or what the site's call pushed, if nothing returns there.
+                let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
+                let above = i32::from(flags) + i32::from(pc) - i32::from(moved);
+                cx.insn(Insn::AddSp { imm: cx.frame_size(8 * above) });
             }
         }
         Step::PopFlags => cx.insn(Insn::Popfq),
@@ -124,10 +139,12 @@ fn load_body(cx: &mut Lower<Insn>) {
 }
 
 /// Store or load each result register.
-fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn) {
+fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn, vector: impl Fn(u8, Off) -> Insn) {
     for i in 0..cx.frame.fields.len() {
-        if let Content::Result(reg) = cx.frame.fields[i].content {
-            cx.insn(insn(reg, cx.field(i)));
+        match cx.frame.fields[i].content {
+            Content::Result(reg) => cx.insn(insn(reg, cx.field(i))),
+            Content::VectorResult(v) => cx.insn(vector(v, cx.field(i))),
+            _ => {}
         }
     }
 }
@@ -188,7 +205,25 @@ fn save(cx: &mut Lower<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         match cx.frame.fields[i].content {
-            Content::Reg(_) | Content::Result(_) | Content::Vector(_) | Content::ParentIp | Content::Unfilled => {}
+            Content::Vector(src) => cx.insn(Insn::StoreVector { src, at }),
+            Content::StackWord(n) => {
+                cx.insn(Insn::Load { dst: TEMP, at: stack_arg(n, cx) });
+                cx.insn(Insn::Store { src: TEMP, at });
+            }
+            Content::Ip => {
+                load_pc(cx);
+                if pc(cx) != PC {
+                    cx.insn(Insn::Mov { dst: PC, src: pc(cx) });
+                }
+                cx.noted(Insn::SubDi { imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
+                cx.insn(Insn::Store { src: PC, at });
+            }
+            Content::Reg(_)
+            | Content::Result(_)
+            | Content::VectorResult(_)
+            | Content::Cookie
+            | Content::ParentIp
+            | Content::Unfilled => {}
             Content::Direct => cx.noted(Insn::StoreImm { imm: 0, at }, "no direct trampoline yet"),
             Content::Const(imm) => cx.insn(Insn::StoreImm { imm, at }),
             Content::Pc => {
@@ -222,9 +257,22 @@ fn dropped(cx: &Lower<Insn>) -> Dropped {
     Dropped { stack_args: 8 * i32::from(live.stack), vectors: VECTOR * i32::from(live.saved_vectors()) }
 }
 
+/// Where the function's caller put a word of its stack arguments: above the return address.
+fn stack_arg(n: u8, cx: &Lower<Insn>) -> Off {
+    let parent = parent_slot(cx);
+    Off { value: parent.value + 8 * (i32::from(n) + 1), ..parent }
+}
+
 /// The last one first. Above rbp are its own word, pc and parent_ip, then the function's arguments.
 fn stack_args(cx: &mut Lower<Insn>) {
     let words = dropped(cx).stack_args / 8;
+    if !cx.frame.pushed {
+        for word in 0..words {
+            cx.insn(Insn::Load { dst: BODY, at: stack_arg(word as u8, cx) });
+            cx.insn(Insn::Store { src: BODY, at: Off::bare(8 * word) });
+        }
+        return;
+    }
     if cx.target.realign.is_some() && words % 2 != 0 {
         cx.insn(Insn::SubSp { imm: Off::bare(8) });
     }
@@ -253,6 +301,8 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
         }
         Value::Fregs => cx.noted(Insn::Mov { dst, src: RSP }, "fregs"),
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
+        Value::Context => cx.noted(Insn::Lea { dst, at: cx.context() }, "context: the first word"),
+        Value::Cookie => cx.noted(Insn::Lea { dst, at: cx.slot(Content::Cookie) }, "address of the cookie"),
         Value::Result(i) => cx.insn(Insn::Mov { dst, src: ABI.rets[i as usize] }),
     }
 }
@@ -278,7 +328,7 @@ fn restore_site(way: Way, cx: &mut Lower<Insn>) {
     if cx.frame.pushed {
         return;
     }
-    if way == Way::Parent {
+    if way == Way::Parent || cx.frame.c_struct.is_empty() {
         cx.insn(Insn::Load { dst: RBP, at: cx.record(0, 0) });
         return;
     }
@@ -317,6 +367,9 @@ fn restore(cx: &mut Lower<Insn>) {
     }
     for i in 0..cx.frame.fields.len() {
         let field = cx.frame.fields[i];
+        if let (Content::Vector(dst), false) = (field.content, cx.frame.pushed) {
+            cx.insn(Insn::LoadVector { dst, at: cx.field(i) });
+        }
         if let (Content::Reg(dst), Back::Written) = (field.content, field.back) {
             cx.insn(if cx.frame.pushed { Insn::Pop { reg: dst } } else { Insn::Load { dst, at: cx.field(i) } });
         }

@@ -47,6 +47,7 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
         }
         Insn::StoreImm { imm, at } => {
             out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: moved(at, by) });
+            out.off_by(Operator::WrongConst, 1, |by| Insn::StoreImm { imm: imm.wrapping_add(by), at });
         }
         Insn::Load { dst, at } => {
             out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: moved(at, by) });
@@ -88,6 +89,7 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
         Insn::Call { sym } | Insn::CallBody { sym } => {
             out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) });
         }
+        Insn::JnzFar { to } => out.put(Operator::InvertCond, Operand::None, Insn::JzFar { to }),
         Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
         _ => {}
     }

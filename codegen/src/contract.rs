@@ -8,7 +8,7 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
-use crate::spec::{Around, Form, Kind, Live, Regs, Spec};
+use crate::spec::{Around, Attach, Form, Kind, Live, Program, Programs, Regs, Spec};
 use crate::target::{Facts, Target};
 
 /// What a paired trampoline is built around.
@@ -37,8 +37,10 @@ pub struct Contract {
     pub sled: bool,
     /// The symbol that it calls; empty if none.
     pub callee: String,
-    /// Of kind around: the traced function, which it calls too.
+    /// The traced function, if it calls that too.
     pub traced: Option<Traced>,
+    /// The programs that it calls, in the order in which they were given.
+    pub programs: Vec<Program>,
     /// The frame, by field.
     pub frame: FrameLayout,
     /// General registers that have their value again when the traced function goes on.
@@ -61,6 +63,8 @@ pub struct Contract {
     pub landing_pad: bool,
     /// Returns on the way out that have no call on the return-address stack.
     pub unpaired: u32,
+    /// Returns on the way out for which the return-address stack has the call of the site, which nothing returns to.
+    pub mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
 }
@@ -90,6 +94,7 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
             };
             c_rules.union(args)
         }
+        Kind::Programs(programs) => c_rules.union(programs.live.regs),
         Kind::Stub | Kind::StubGraph => all,
         Kind::StubDirect => all.minus(site.scratch),
     };
@@ -98,7 +103,7 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
     };
     let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
-    if kind.jumped_to() {
+    if kind.calls_body() {
         // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
         open = open.union(RegSet::of(&[abi.fp]));
     }
@@ -128,11 +133,12 @@ impl Contract {
             rethook: false,
             sled: false,
             callee,
-            traced: matches!(spec.kind, Kind::Around(_)).then(|| Traced {
+            traced: spec.kind.calls_body().then(|| Traced {
                 function: spec.body.function.to_owned(),
                 resume: spec.body.resume,
                 exit: spec.body.exit.to_owned(),
             }),
+            programs: spec.programs.to_vec(),
             frame,
             kept,
             clobbered,
@@ -144,12 +150,66 @@ impl Contract {
             realigned: target.realign.is_some(),
             landing_pad: target.landing_pad,
             unpaired: if spec.kind == Kind::Return { target.facts.exit_unpaired } else { 0 },
+            mispredicted: u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
             marks_regs: target.marks_regs && spec.kind == Kind::Entry(Regs::All),
         })
     }
 
     fn reg_names(&self, set: RegSet) -> Vec<&'static str> {
         set.iter().filter_map(|r| self.facts.abi.regs.get(r.0 as usize)).map(|r| r.name).collect()
+    }
+
+    fn program_sentences(&self, programs: &Programs) -> Vec<String> {
+        let called = |attach| {
+            let names = self.programs.iter().filter(|p| p.attach == attach).map(|p| &*p.symbol);
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let function = self.traced.as_ref().map_or("", |t| &t.function);
+        let [before, instead, after] = [Attach::Fentry, Attach::FmodRet, Attach::Fexit].map(called);
+        let mut text = vec![
+            match (programs.call_orig, programs.skip_frame) {
+                (true, false) => {
+                    "The site jumps here: the return address of the traced function is where its caller put it."
+                }
+                (true, true) => {
+                    "The site calls: its return address is dropped, so the return from here is mispredicted once."
+                }
+                (false, _) => self.facts.site_text,
+            }
+            .to_owned(),
+        ];
+        let mut order = Vec::new();
+        if !before.is_empty() {
+            order.push(format!("Calls {before}."));
+        }
+        if !instead.is_empty() {
+            order.push(format!(
+                "Calls {instead}: the first that does not return 0 decides the result, in {function}'s place."
+            ));
+        }
+        if programs.call_orig {
+            order.push(format!("Calls {function} behind its site."));
+        }
+        if !after.is_empty() {
+            order.push(format!("Calls {after}."));
+        }
+        text.extend(order);
+        let words = programs.words.iter().flatten().count();
+        let ip = if programs.ip_arg { ", ip before it" } else { "" };
+        text.push(format!(
+            "Each gets (context, cookie): {words} words of arguments, the result behind them, their number before them{ip}."
+        ));
+        text.push("What they store to words that came in registers, and to the result, takes effect.".to_owned());
+        if programs.call_orig && programs.live.stack > 0 {
+            text.push(format!("The function gets a copy of its {} words of stack arguments.", programs.live.stack));
+        }
+        if programs.live.vectors + programs.result.vectors > 0 {
+            text.push(match programs.live.saved_vectors() + programs.result.saved_vectors() {
+                0 => "They must use general registers only: vector registers are not saved.".to_owned(),
+                _ => "Vector registers of arguments and result are kept.".to_owned(),
+            });
+        }
+        text
     }
 
     /// The contract in sentences, for a comment above the function.
@@ -239,6 +299,7 @@ impl Contract {
                         .into(),
                 );
             }
+            Kind::Programs(programs) => text.extend(self.program_sentences(&programs)),
             Kind::Direct(d) => {
                 text.push(facts.site_text.to_owned());
                 let args = match (d.live, d.ip, d.args) {
@@ -265,12 +326,16 @@ impl Contract {
             }
         }
         if self.traced.is_some() {
+            let results = match self.kind {
+                Kind::Programs(programs) => programs.result.regs,
+                _ => RegSet::of(facts.abi.rets),
+            };
             text.push(format!(
                 "Kept until the function begins: {}, and what C keeps but {}; behind it: its results ({}), and all that C \
                  keeps.",
                 join(kept_beyond_c),
                 facts.abi.name(facts.abi.fp),
-                join(RegSet::of(facts.abi.rets))
+                or_none(&join(results))
             ));
             text.push(format!(
                 "Frame: {} bytes; sp is {}-byte aligned at the calls.",
@@ -301,6 +366,10 @@ fn words(content: Content, abi: &Abi) -> String {
         Content::Reg(r) => abi.name(r).to_owned(),
         Content::Result(r) => format!("{}, once the function has returned", abi.name(r)),
         Content::Vector(_) => "vector argument register".into(),
+        Content::VectorResult(_) => "vector result register, once the function has returned".into(),
+        Content::StackWord(n) => format!("word {n} of the function's stack arguments"),
+        Content::Cookie => "cookie of the program that is called".into(),
+        Content::Ip => "first byte of the site".into(),
         Content::Pc => "address where the traced function goes on".into(),
         Content::ParentIp => "return address of the traced function".into(),
         Content::SiteSp => "sp at the site".into(),
@@ -372,7 +441,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 17)?;
+        let mut s = serializer.serialize_struct("Contract", 18)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("handler", "general registers only")?;
         s.serialize_field("kept", &self.reg_names(self.kept))?;
@@ -384,6 +453,7 @@ impl Serialize for Contract {
         s.serialize_field("stack_realigned", &self.realigned)?;
         s.serialize_field("landing_pad", &self.landing_pad)?;
         s.serialize_field("unpaired_returns", &self.unpaired)?;
+        s.serialize_field("mispredicted_returns", &self.mispredicted)?;
         s.serialize_field("frame_pointer_marks_regs", &self.marks_regs)?;
         s.serialize_field("frame_struct", self.frame.c_struct)?;
         s.serialize_field("frame_struct_bytes", &self.frame.c_size)?;

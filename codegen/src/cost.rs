@@ -10,7 +10,7 @@ use crate::frame::{Back, Content, Field, FrameLayout};
 use crate::isa::{Flow, Isa, SpEffect};
 use crate::listing::{Line, Listing, Local};
 use crate::machine::Machine;
-use crate::spec::Spec;
+use crate::spec::{Attach, Kind, Live, Programs, Spec};
 use crate::target::{Facts, Target};
 
 /// One way through a trampoline. The callback's own instructions are not counted.
@@ -47,11 +47,13 @@ impl Bound {
         let facts = target.facts;
         let (abi, site, frame) = (&facts.abi, &facts.site, &contract.frame);
         let pushes = u32::from(abi.link.is_none());
-        if contract.callee.is_empty() {
+        if contract.callee.is_empty() && contract.programs.is_empty() {
             return Bound { saved: 0, stack: 0, loads: pushes, stores: 0 };
         }
-        if contract.kind.jumped_to() {
-            return Bound::around(contract, target);
+        match contract.kind {
+            Kind::Around(_) => return Bound::around(contract, target),
+            Kind::Programs(programs) => return Bound::programs(&programs, contract, target, machine),
+            _ => {}
         }
         // A link register leads back too, if the site has not pushed the address.
         let way: Vec<Reg> = match contract.kind.attaches() {
@@ -87,6 +89,29 @@ impl Bound {
             stack: (8 * stored).next_multiple_of(align) as i32 + 8 * pushes as i32,
             loads: words + frame_pointer + pushes,
             stores: stored + pushes,
+        }
+    }
+
+    /// Of one that calls programs, on the way through all of them: the context is filled once, each program has a cookie
+    /// and each that may decide the result a place for it; what the function wants is read again, and its stack
+    /// arguments, which must lie below its return address, are written a second time.
+    fn programs(programs: &Programs, contract: &Contract, target: &Target, machine: &Machine) -> Bound {
+        let pushes = u32::from(target.facts.abi.link.is_none());
+        let called = contract.programs.len() as u32;
+        let deciding = contract.programs.iter().filter(|p| p.attach == Attach::FmodRet).count() as u32;
+        let words = |live: &Live| count(live.regs) + u32::from(live.saved_vectors()) * machine.vector_bytes as u32 / 8;
+        let (live, result, stack) = (words(&programs.live), words(&programs.result), u32::from(programs.live.stack));
+        let body = u32::from(programs.call_orig);
+        let context = live + stack + 1 + u32::from(programs.ip_arg);
+        let results = body * result + deciding * result + u32::from(deciding > 0);
+        // The function's way back, and its own place if it goes on there by a register.
+        let way = 2 + u32::from(!programs.call_orig && pushes == 0);
+        Bound {
+            saved: count(held(&contract.frame, target.facts, |f| matches!(f.content, Content::Reg(_))))
+                + u32::from(programs.live.saved_vectors()),
+            stack: contract.frame.size + 8 * pushes as i32,
+            loads: live + stack + body * (stack + result) + way,
+            stores: context + called + results + body * stack + 4 - pushes + pushes * (called + body),
         }
     }
 

@@ -86,8 +86,9 @@ impl Side<'_> {
                 out.push(format!("frame record with {}", if ret == Some(Content::Pc) { "pc" } else { "parent_ip" }));
             }
             Step::Save => {
-                let is_result = |f: &Field| matches!(f.content, Content::Result(_));
-                let saved = |f: &&Field| !f.in_record && f.content != Content::Unfilled && !is_result(f);
+                let later =
+                    |f: &Field| matches!(f.content, Content::Result(_) | Content::VectorResult(_) | Content::Cookie);
+                let saved = |f: &&Field| !f.in_record && f.content != Content::Unfilled && !later(f);
                 self.slots(frame.fields.iter().filter(saved), names, out);
             }
             Step::Restore => {
@@ -97,7 +98,7 @@ impl Side<'_> {
             }
             Step::LoadBody => out.push("pc = behind the site".into()),
             Step::SaveResults | Step::RestoreResults => {
-                let result = |f: &&Field| matches!(f.content, Content::Result(_));
+                let result = |f: &&Field| matches!(f.content, Content::Result(_) | Content::VectorResult(_));
                 self.slots(frame.fields.iter().filter(result), names, out);
             }
             Step::MarkRegs => out.push("frame pointer = pt_regs, marked".into()),
@@ -115,10 +116,18 @@ impl Side<'_> {
                 Callee::OpFunc => "call of op->func".into(),
                 Callee::ExitHandler | Callee::Named => format!("call of {}", contract.callee),
                 Callee::Body => "call of the traced function, behind its site".into(),
+                Callee::Program(n) => match contract.programs.get(usize::from(n)) {
+                    Some(program) => format!("call of {}", program.symbol),
+                    None => "call of a program".into(),
+                },
                 Callee::Exit => {
                     format!("call of {}", contract.traced.as_ref().map_or("the exit handler", |t| &t.exit))
                 }
             }),
+            Step::ClearResult => out.push("result = 0".into()),
+            Step::Cookie(cookie) => out.push(format!("cookie = {cookie}")),
+            Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
+            Step::Gap => out.push("gap for a jump".into()),
             Step::TakeResult => out.push("the result is where to go on".into()),
             Step::RestoreSite(way) => out.push(match way {
                 Way::Direct => "pc and parent_ip as the site left them".into(),
@@ -165,6 +174,10 @@ impl Side<'_> {
             Content::Pc => "pc".into(),
             Content::ParentIp => "parent_ip".into(),
             Content::Vector(_) => "vector argument register".into(),
+            Content::VectorResult(_) => "vector result register".into(),
+            Content::StackWord(_) => "stack argument".into(),
+            Content::Cookie => "cookie".into(),
+            Content::Ip => "ip".into(),
             Content::SiteSp => "sp at the site".into(),
             Content::ExitSp => "sp at the return".into(),
             Content::Flags => "flags".into(),
@@ -206,6 +219,8 @@ fn value_words(value: Value) -> String {
         Value::ParentIp => "parent_ip".into(),
         Value::Op => "op".into(),
         Value::Fregs => "fregs".into(),
+        Value::Context => "the context".into(),
+        Value::Cookie => "the cookie's address".into(),
         Value::Argument(n) => format!("the function's argument {n}"),
         Value::Result(n) => format!("the function's result {n}"),
     }
@@ -217,6 +232,7 @@ fn way_words(way: Way) -> &'static str {
         Way::Direct => "the direct trampoline",
         Way::EarlyDirect => "op's direct trampoline",
         Way::Parent => "the traced function's parent",
+        Way::Skipped => "past the traced function",
         Way::Caller => "the caller",
     }
 }

@@ -3,7 +3,9 @@
 //! A layout is the one place for offsets. The planner saves and restores what it says, the text prints its names,
 //! the manifest lists it, and the contract promises it.
 
-use crate::abi::Reg;
+use crate::abi::{Abi, Reg};
+use crate::machine::Machine;
+use crate::spec::{MOST_WORDS, Programs, Word};
 
 /// What a slot holds when the callback is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +16,14 @@ pub enum Content {
     Result(Reg),
     /// A vector argument register of the traced function: an index into the machine's table.
     Vector(u8),
+    /// A vector result register, once the traced function has returned.
+    VectorResult(u8),
+    /// A word of the traced function's stack arguments.
+    StackWord(u8),
+    /// The cookie of the program that is called.
+    Cookie,
+    /// First byte of the site.
+    Ip,
     /// The address at which the traced function goes on.
     Pc,
     /// The return address of the traced function.
@@ -111,4 +121,57 @@ impl FrameLayout {
 /// A slot of a C struct: name in assembly, member, offset, content, and whether stores to it take effect.
 pub const fn field(symbol: &'static str, member: &'static str, offset: i32, content: Content, back: Back) -> Field {
     Field { symbol, member, offset, content, back, in_record: false }
+}
+
+/// The slots of a trampoline that calls programs, from SP up, and the bytes that they take: stack arguments of the
+/// function's call, vector registers, `struct bpf_tramp_run_ctx` with the cookie in its first word, and what the context
+/// points into: ip, number of words, the words, and behind them the result (kernel arch/x86/net/bpf_jit_comp.c,
+/// arch_prepare_bpf_trampoline).
+pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>, i32) {
+    const WORDS: [&str; MOST_WORDS] = [
+        "CTX_0", "CTX_1", "CTX_2", "CTX_3", "CTX_4", "CTX_5", "CTX_6", "CTX_7", "CTX_8", "CTX_9", "CTX_10", "CTX_11",
+        "CTX_12", "CTX_13", "CTX_14", "CTX_15", "CTX_16", "CTX_17", "CTX_18", "CTX_19", "CTX_20", "CTX_21", "CTX_22",
+        "CTX_23",
+    ];
+    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+    const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
+    let slot = |symbol, at, content| field(symbol, "", at, content, Back::Written);
+    let Programs { live, result, .. } = programs;
+    let mut fields = Vec::new();
+    let vector = machine.vector_bytes as i32;
+    let copied = if programs.call_orig { 8 * i32::from(live.stack) } else { 0 };
+    // They are not all needed at the same time.
+    let vectors = (copied + vector - 1) / vector * vector;
+    let mut at = if live.saved_vectors() + result.saved_vectors() > 0 { vectors } else { copied };
+    for (i, (symbol, &v)) in (0..live.saved_vectors()).zip(VECTORS.iter().zip(machine.vector_args)) {
+        fields.push(slot(symbol, vectors + vector * i32::from(i), Content::Vector(v)));
+    }
+    for (i, (symbol, &v)) in (0..result.saved_vectors()).zip(VECTOR_RESULTS.iter().zip(machine.vector_rets)) {
+        fields.push(slot(symbol, vectors + vector * i32::from(i), Content::VectorResult(v)));
+    }
+    at += vector * i32::from(live.saved_vectors().max(result.saved_vectors()));
+    fields.push(slot("RUN_CTX", at, Content::Cookie));
+    // The second word of it is the kernel's.
+    at += 16;
+    if programs.ip_arg {
+        fields.push(slot("CTX_IP", at, Content::Ip));
+        at += 8;
+    }
+    let words = programs.words.iter().flatten();
+    fields.push(slot("CTX_COUNT", at, Content::Const(words.clone().count() as i32)));
+    at += 8;
+    for (symbol, word) in WORDS.iter().zip(words) {
+        let content = match *word {
+            Word::Reg(reg) => Content::Reg(reg),
+            Word::Stack(n) => Content::StackWord(n),
+        };
+        fields.push(slot(symbol, at, content));
+        at += 8;
+    }
+    for (symbol, &reg) in ["CTX_RESULT", "CTX_RESULT1"].iter().zip(abi.rets).filter(|(_, r)| result.regs.contains(**r))
+    {
+        fields.push(slot(symbol, at, Content::Result(reg)));
+        at += 8;
+    }
+    (fields, at)
 }

@@ -1,6 +1,6 @@
 //! The listing: the one source of truth. Text, bytes, relocations, CFI, cost and contract text come from it.
 
-use crate::frame::FrameLayout;
+use crate::frame::{Content, FrameLayout};
 use crate::plan::{Inner, Role, Way};
 use crate::spec::Spec;
 use crate::target::{Number, Target};
@@ -44,6 +44,7 @@ impl Local {
         match self {
             Local::Path(Way::EarlyDirect) => "direct_early",
             Local::Path(Way::Direct) => "direct",
+            Local::Path(Way::Skipped) => "skipped",
             Local::Path(_) => "out",
             Local::Anchor => "op",
             Local::BodyAnchor => "pc",
@@ -56,14 +57,15 @@ impl Local {
         match self {
             Local::Path(Way::EarlyDirect) => 0,
             Local::Path(Way::Direct) => 1,
-            Local::Path(_) => 2,
-            Local::Anchor => 3,
-            Local::Rebalance => 4,
-            Local::BodyAnchor => 5,
+            Local::Path(Way::Skipped) => 2,
+            Local::Path(_) => 3,
+            Local::Anchor => 4,
+            Local::Rebalance => 5,
+            Local::BodyAnchor => 6,
         }
     }
 
-    pub(crate) const COUNT: usize = 6;
+    pub(crate) const COUNT: usize = 7;
 }
 
 /// The name behind a number in the text.
@@ -195,6 +197,22 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     /// The offset of frame record `i`, plus `add`.
     pub fn record(&self, i: usize, add: i32) -> Off {
         Off { value: self.frame.records[i].offset + add, name: Name::Record(i as u8) }
+    }
+
+    /// The offset of the slot with this content, or of SP if there is none.
+    pub fn slot(&self, content: Content) -> Off {
+        self.frame.find(content).map_or(Off::bare(0), |i| self.field(i))
+    }
+
+    /// The offset of the first word of a context: behind the number of words.
+    pub fn context(&self) -> Off {
+        let count = self.frame.fields.iter().position(|f| matches!(f.content, Content::Const(_)));
+        count.map_or(Off::bare(0), |i| Off { value: self.frame.fields[i].offset + 8, ..self.field(i) })
+    }
+
+    /// The symbol of program `n`.
+    pub fn program(&self, n: u8) -> &'a str {
+        self.spec.programs.get(usize::from(n)).map_or("", |p| &p.symbol)
     }
 
     /// The size of the frame, plus `add`.

@@ -59,6 +59,7 @@ operators! {
     DropArg "DROP_ARG" "an argument of the callback is not set up";
     ArgPtrOffset "ARG_PTR_OFFSET" "the pointer to the frame is 8 bytes off";
     RegsSpOff "REGS_SP_OFF" "the stack pointer in the frame is 8 bytes off";
+    WrongConst "WRONG_CONST" "a constant is off by one";
     IpOffset "IP_OFFSET" "ip is not the address of the site";
     AddrForValue "ADDR_FOR_VALUE" "op is the address of the variable that holds it";
     StalePcrel "STALE_PCREL" "a PC-relative operand refers to another symbol";

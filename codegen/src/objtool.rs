@@ -87,7 +87,7 @@ impl Notes {
     pub fn new(target: &Target, entry: &CfiEntry) -> (Notes, Vec<Note>) {
         let wanted = target.objtool && target.facts.kernel.objtool.is_some();
         let mut start = Vec::new();
-        if wanted && entry.cfa_offset != target.facts.cie.cfa_offset {
+        if wanted && entry.undefined {
             start.extend([Note::NoLandingPad, Note::Cfa(entry.cfa_offset as i16)]);
         }
         (Notes { wanted, rebalanced: false }, start)

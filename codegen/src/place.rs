@@ -1,9 +1,10 @@
 //! Where a call puts values. What decides is each psABI's own; the counting is common to them.
 
 use crate::abi::{Reg, RegSet};
+use crate::error::Result;
 use crate::machine::Machine;
-use crate::proto::Type;
-use crate::spec::{Direct, Live};
+use crate::proto::{Prototype, Type};
+use crate::spec::{Direct, Live, MOST_WORDS, Programs, Word};
 use crate::target::Facts;
 
 /// Where a piece of a value is.
@@ -55,22 +56,65 @@ impl Placement {
     ///
     /// `general_callee` says that the callee leaves vector registers alone.
     pub fn direct(&self, facts: &Facts, machine: &Machine, general_callee: bool) -> Direct {
-        let mut live = Live { general_callee, stack: (self.stack / 8) as u8, ..Live::default() };
-        if self.returned == Returned::Memory {
-            live.regs = RegSet::of(&[facts.abi.sret]);
-        }
-        for piece in self.args.iter().flatten() {
+        let live = self.live(facts, machine, general_callee);
+        let last = facts.abi.args.iter().rposition(|&r| live.regs.contains(r));
+        Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live) }
+    }
+
+    fn live(&self, facts: &Facts, machine: &Machine, general_callee: bool) -> Live {
+        let carried = Live::carried(self.args.iter().flatten(), machine.vector_args);
+        let sret = match self.returned {
+            Returned::Memory => RegSet::of(&[facts.abi.sret]),
+            _ => RegSet::EMPTY,
+        };
+        Live { regs: carried.regs.union(sret), stack: (self.stack / 8) as u8, general_callee, ..carried }
+    }
+
+    /// What programs attached to a function of this prototype get of it. `general_callee` says that they leave vector
+    /// registers alone. The flags are still to be set.
+    ///
+    /// # Errors
+    /// A result in memory: neither BPF nor this shows programs one.
+    pub fn programs(
+        &self,
+        proto: &Prototype,
+        facts: &Facts,
+        machine: &Machine,
+        general_callee: bool,
+    ) -> Result<Programs> {
+        let result = match &self.returned {
+            Returned::Memory => {
+                return Err(proto.refuse(None, "a result in memory cannot be shown to programs; valid: up to 16 bytes"));
+            }
+            Returned::Nothing => Live::default(),
+            Returned::Registers(pieces) => Live { general_callee, ..Live::carried(pieces.iter(), machine.vector_rets) },
+        };
+        let words = self.args.iter().flatten().flat_map(|piece| match piece.place {
+            Place::Reg(reg) => vec![Word::Reg(reg)],
+            Place::Vector(_) => Vec::new(),
+            Place::Stack(at) => (at / 8..(at + piece.size).div_ceil(8)).map(|n| Word::Stack(n as u8)).collect(),
+        });
+        let mut all = [None; MOST_WORDS];
+        all.iter_mut().zip(words).for_each(|(slot, word)| *slot = Some(word));
+        Ok(Programs { live: self.live(facts, machine, general_callee), words: all, result, ..Programs::default() })
+    }
+}
+
+impl Live {
+    /// What is in registers of these pieces; `vectors` are the vector registers that can carry one, in order.
+    fn carried<'p>(pieces: impl Iterator<Item = &'p Piece>, vectors: &[u8]) -> Live {
+        let mut live = Live::default();
+        for piece in pieces {
             match piece.place {
                 Place::Reg(reg) => live.regs = live.regs.union(RegSet::of(&[reg])),
                 Place::Vector(v) => {
-                    let behind = machine.vector_args.iter().position(|&i| i == v).map_or(0, |i| i as u8 + 1);
+                    let behind = vectors.iter().position(|&i| i == v).map_or(0, |i| i as u8 + 1);
                     live.vectors = live.vectors.max(behind);
                 }
                 Place::Stack(_) => {}
             }
         }
-        let last = facts.abi.args.iter().rposition(|&r| live.regs.contains(r));
-        Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live) }
+        live
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::frame::{Content, FrameLayout};
-use crate::spec::{Around, Direct, Form, Kind, Regs, Spec};
+use crate::spec::{Around, Attach, Direct, Form, Kind, Programs, Regs, Spec};
 use crate::target::{DirectTest, Target};
 
 /// What a step is for. `diff` compares plans role by role.
@@ -72,6 +72,10 @@ pub enum Value {
     Argument(u8),
     /// The traced function's result register with this number.
     Result(u8),
+    /// Address of the first word of a context.
+    Context,
+    /// Address of the cookie.
+    Cookie,
 }
 
 /// What is called.
@@ -89,6 +93,8 @@ pub enum Callee {
     Body,
     /// The exit handler named in the spec.
     Exit,
+    /// The program with this number in the spec.
+    Program(u8),
 }
 
 /// Which way a piece of the exit belongs to.
@@ -102,6 +108,8 @@ pub enum Way {
     EarlyDirect,
     /// To the traced function's parent.
     Parent,
+    /// Past the traced function.
+    Skipped,
     /// To the caller, as a C function returns.
     Caller,
 }
@@ -117,6 +125,10 @@ pub enum Inner {
     Jmp,
     /// After the last byte that a per-ops copy takes.
     End,
+    /// Behind the call of the traced function: a gap that a jump to [`Inner::Epilogue`] fits into.
+    AfterCall,
+    /// Behind the last program.
+    Epilogue,
 }
 
 impl Inner {
@@ -129,6 +141,8 @@ impl Inner {
                 Inner::Call => "_call",
                 Inner::Jmp => "_jmp",
                 Inner::End => "_end",
+                Inner::AfterCall => "_after_call",
+                Inner::Epilogue => "_epilogue",
             };
             return [name, suffix];
         }
@@ -141,6 +155,8 @@ impl Inner {
             (Inner::Jmp, _) => "ftrace_caller_jmp",
             (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
             (Inner::End, _) => "ftrace_caller_end",
+            (Inner::AfterCall, _) => "ip_after_call",
+            (Inner::Epilogue, _) => "ip_epilogue",
         };
         [kernel, ""]
     }
@@ -191,6 +207,14 @@ pub enum Step {
     Restore,
     /// Load the result registers.
     RestoreResults,
+    /// The result that programs see is 0.
+    ClearResult,
+    /// Store a program's cookie.
+    Cookie(i32),
+    /// If a program returned anything but 0, branch past the traced function.
+    BranchIfResult,
+    /// Instructions that do nothing, where a jump fits in.
+    Gap,
     /// Load the direct-call cell and branch if it is set.
     BranchIfDirect,
     /// Release the frame, on this way out.
@@ -225,6 +249,7 @@ impl Plan {
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
             Kind::Around(around) => self.around(around, target),
+            Kind::Programs(programs) => self.programs(&programs, spec, target),
         }
         Ok(())
     }
@@ -396,6 +421,57 @@ impl Plan {
         self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
         self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
+    }
+
+    fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
+        let called = |attach| spec.programs_at(attach).map(|n| (n, spec.programs[usize::from(n)].cookie));
+        self.landing_pad(target);
+        self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
+        self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
+        if programs.call_orig && !programs.skip_frame {
+            self.push(&[Step::LoadBody]);
+        }
+        self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
+        self.push(&[Step::Record(0), Step::Record(1)]);
+        for program in called(Attach::Fentry) {
+            self.program(target, "fentry(context, cookie)", program);
+        }
+        if called(Attach::FmodRet).next().is_some() {
+            self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
+        }
+        for program in called(Attach::FmodRet) {
+            self.program(target, "fmod_ret(context, cookie)", program);
+            self.push(&[Step::Block(Role::Saves, "its result is the function's, unless it is 0"), Step::SaveResults]);
+            self.push(&[Step::BranchIfResult]);
+        }
+        if !programs.call_orig {
+            self.push(&[Step::Block(Role::Restores, "context -> the function's arguments"), Step::Restore]);
+            self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
+            self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
+            return;
+        }
+        self.push(&[Step::Block(Role::Restores, "context -> the function's arguments")]);
+        if programs.live.stack > 0 {
+            self.push(&[Step::StackArgs]);
+        }
+        self.push(&[Step::Restore, Step::Block(Role::Call, "the traced function, which returns here")]);
+        self.push(&[Step::Call(Callee::Body), Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
+        self.push(&[Step::Inner(Inner::AfterCall), Step::Gap]);
+        if called(Attach::FmodRet).next().is_some() {
+            self.push(&[Step::Path(Way::Skipped)]);
+        }
+        for program in called(Attach::Fexit) {
+            self.program(target, "fexit(context, cookie)", program);
+        }
+        self.push(&[Step::Inner(Inner::Epilogue), Step::Block(Role::Restores, ""), Step::RestoreResults]);
+        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
+        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
+    }
+
+    fn program(&mut self, target: &Target, heading: &'static str, (n, cookie): (u8, i32)) {
+        self.push(&[Step::Block(Role::Arguments, heading), Step::Cookie(cookie)]);
+        self.push(&[Step::Arg(0, Value::Context), Step::Arg(1, Value::Cookie)]);
+        self.call(target, Callee::Program(n));
     }
 
     fn call(&mut self, target: &Target, callee: Callee) {

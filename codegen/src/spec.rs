@@ -1,6 +1,8 @@
 //! What is asked for: a trampoline, and the choices under which it is generated.
 
-use crate::abi::{Abi, RegSet};
+use std::borrow::Cow;
+
+use crate::abi::{Abi, Reg, RegSet};
 use crate::error::{Error, Result};
 
 /// The kinds of trampoline. Kernel 6.12 is the source of each kind's contract.
@@ -21,6 +23,8 @@ pub enum Kind {
     /// A paired trampoline: the site jumps to it, it calls the traced function's body, and returns to the parent, so that
     /// every return belongs to a call.
     Around(Around),
+    /// A trampoline for one function, which calls a list of programs with a context array, as BPF does.
+    Programs(Programs),
 }
 
 /// How much of the machine an entry trampoline shows to its callback.
@@ -68,6 +72,89 @@ impl Live {
     pub fn saved_vectors(self) -> u8 {
         if self.general_callee { 0 } else { self.vectors }
     }
+}
+
+/// A word of a function's arguments: where it is when the function is entered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Word {
+    /// In a general register.
+    Reg(Reg),
+    /// On the stack, so many words above the first one there.
+    Stack(u8),
+}
+
+/// Words that a list of arguments can have: 12 of 16 bytes.
+pub const MOST_WORDS: usize = 24;
+
+/// What a trampoline that calls programs keeps, shows them, and does with the function. The flags are those of the
+/// kernel's `BPF_TRAMP_F_*` (kernel include/linux/bpf.h).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Programs {
+    /// What is live at the function's entry.
+    pub live: Live,
+    /// The words of its arguments, in their order. What is in vector registers is kept, but no word of the context.
+    pub words: [Option<Word>; MOST_WORDS],
+    /// The registers of its result.
+    pub result: Live,
+    /// `CALL_ORIG`: the function is called from here. Without it (`RESTORE_REGS`) it goes on behind its site.
+    pub call_orig: bool,
+    /// `SKIP_FRAME`: the site calls, and what it pushed is dropped. Without it a site jumps to a trampoline that calls the
+    /// function.
+    pub skip_frame: bool,
+    /// `IP_ARG`: the function's ip is in the context.
+    pub ip_arg: bool,
+}
+
+/// When a program is called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Attach {
+    /// Before the function.
+    Fentry,
+    /// Before the function, and instead of it if the program returns anything but 0: that becomes the result.
+    FmodRet,
+    /// After the function.
+    Fexit,
+}
+
+impl Attach {
+    /// The option of the command line that names such a program.
+    pub fn option(self) -> &'static str {
+        match self {
+            Attach::Fentry => "--fentry",
+            Attach::FmodRet => "--fmod-ret",
+            Attach::Fexit => "--fexit",
+        }
+    }
+}
+
+impl Programs {
+    /// The flags that are set, under the kernel's names.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig];
+        FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
+    }
+}
+
+/// The names of the flags of [`Programs`].
+pub const FLAGS: [&str; 4] = ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS"];
+
+impl std::fmt::Display for Program {
+    /// As on the command line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.attach.option(), self.symbol)?;
+        if self.cookie == 0 { Ok(()) } else { write!(f, ":{:#x}", self.cookie) }
+    }
+}
+
+/// A C function that is called with a context: `u64 program(u64 *context, u64 *cookie)`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// When.
+    pub attach: Attach,
+    /// The symbol.
+    pub symbol: Cow<'static, str>,
+    /// What is at `cookie` while it runs: 31 bits, which every architecture can store in two instructions.
+    pub cookie: i32,
 }
 
 /// How a paired trampoline goes about it.
@@ -120,12 +207,21 @@ pub const NAMED: &[Kind] =
 impl Kind {
     /// Can a patched site go to it?
     pub fn attaches(self) -> bool {
-        matches!(self, Kind::Entry(_) | Kind::StubDirect | Kind::Direct(_) | Kind::Around(_))
+        matches!(self, Kind::Entry(_) | Kind::StubDirect) || self.for_one_function()
+    }
+
+    /// Is it made for one function, or for those with the same arguments?
+    pub fn for_one_function(self) -> bool {
+        matches!(self, Kind::Direct(_) | Kind::Around(_) | Kind::Programs(_))
     }
 
     /// What is live at the traced function's entry, if that is known.
     pub fn live(self) -> Option<Live> {
-        if let Kind::Direct(direct) = self { direct.live } else { None }
+        match self {
+            Kind::Direct(direct) => direct.live,
+            Kind::Programs(programs) => Some(programs.live),
+            _ => None,
+        }
     }
 
     /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
@@ -139,6 +235,7 @@ impl Kind {
             Kind::Return => "return_to_handler",
             Kind::Direct(_) => "direct",
             Kind::Around(_) => "around",
+            Kind::Programs(_) => "programs",
         }
     }
 
@@ -153,12 +250,20 @@ impl Kind {
             Kind::Return => "calls ftrace_return_to_handler(fregs) when a traced function returns",
             Kind::Direct(_) => "calls one C function with the traced function's arguments",
             Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler",
+            Kind::Programs(_) => {
+                "calls programs before, instead of and after one function, with its arguments in an array"
+            }
         }
     }
 
     /// Does the site jump to it, instead of calling it?
     pub fn jumped_to(self) -> bool {
-        matches!(self, Kind::Around(_))
+        self.calls_body() && !matches!(self, Kind::Programs(Programs { skip_frame: true, .. }))
+    }
+
+    /// Does it call the traced function, which so returns to it?
+    pub fn calls_body(self) -> bool {
+        matches!(self, Kind::Around(_) | Kind::Programs(Programs { call_orig: true, .. }))
     }
 
     /// The kind whose [`symbol`](Kind::symbol) is `name`.
@@ -178,6 +283,8 @@ pub struct Spec<'a> {
     pub callee: &'a str,
     /// What a paired trampoline is for.
     pub body: Body<'a>,
+    /// The programs of a trampoline that calls some, in the order of the command line.
+    pub programs: &'a [Program],
     /// Another name for it, which a kernel's modules may link to; empty for none.
     pub export: &'a str,
 }
@@ -185,12 +292,18 @@ pub struct Spec<'a> {
 impl<'a> Spec<'a> {
     /// A trampoline under the kernel's own name.
     pub fn named(kind: Kind) -> Spec<'a> {
-        Spec { name: kind.symbol(), kind, callee: "", body: Body::default(), export: "" }
+        Spec { name: kind.symbol(), kind, callee: "", body: Body::default(), programs: &[], export: "" }
+    }
+
+    /// The numbers of the programs that are called at this point, in the order in which they were given.
+    pub fn programs_at(&self, attach: Attach) -> impl Iterator<Item = u8> + use<'a> {
+        let programs = self.programs.iter().enumerate();
+        programs.filter(move |(_, p)| p.attach == attach).map(|(i, _)| i as u8)
     }
 
     /// A direct-call trampoline.
     pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
-        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default(), export: "" }
+        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default(), programs: &[], export: "" }
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::FrameLayout;
-use crate::spec::{Around, Choices, Form, Kind, Live, OptionInfo, Regs};
+use crate::spec::{Around, Choices, Direct, Form, Kind, Live, OptionInfo, Programs, Regs};
 
 /// The profiles that can be named.
 pub const PROFILES: &[&str] = &["linux-6.12"];
@@ -179,6 +179,8 @@ pub struct Target {
     pub around_frames: Vec<FrameLayout>,
     /// Frame of a paired trampoline with `struct ftrace_regs`.
     pub around_fregs: FrameLayout,
+    /// The frame of a trampoline that calls programs.
+    pub programs_frame: fn(&Programs) -> FrameLayout,
     /// The frame of a trampoline without one.
     pub no_frame: FrameLayout,
 }
@@ -186,11 +188,15 @@ pub struct Target {
 impl Target {
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
-        if let Some(live) = kind.live() {
-            return Ok(Cow::Owned((self.tailored_frame)(&live, self.choices)));
+        match kind {
+            Kind::Programs(programs) => return Ok(Cow::Owned((self.programs_frame)(&programs))),
+            Kind::Direct(Direct { live: Some(live), .. }) => {
+                return Ok(Cow::Owned((self.tailored_frame)(&live, self.choices)));
+            }
+            _ => {}
         }
         Ok(Cow::Borrowed(match kind {
-            Kind::Stub | Kind::StubGraph | Kind::StubDirect => &self.no_frame,
+            Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Programs(_) => &self.no_frame,
             Kind::Entry(Regs::Args) => &self.args_frame,
             Kind::Entry(Regs::All) => &self.all_frame,
             Kind::Return => &self.exit_frame,

@@ -115,9 +115,11 @@ impl Trace {
         let unpaired = self.contracts.get(self.trampoline()).map_or(0, |c| c.unpaired);
         self.check(Clause::P14, "returns without a call", unpaired.into(), self.returns.unpaired, pc);
         // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
-        let redirected = self.exiting.is_some() && !self.jumped_to();
+        let redirected = self.exiting.is_some() && !self.calls_body();
         if !redirected {
-            self.check(Clause::P14, "returns that do not go behind their call", 0, self.returns.mispredicted, pc);
+            let expected = self.contracts.get(self.trampoline()).map_or(0, |c| c.mispredicted);
+            let found = self.returns.mispredicted;
+            self.check(Clause::P14, "returns that do not go behind their call", expected.into(), found, pc);
         }
     }
 }

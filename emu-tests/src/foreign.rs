@@ -482,6 +482,8 @@ impl Reader<'_> {
             stack_align: align,
             realigned: false,
             landing_pad: t.landing_pad,
+            mispredicted: 0,
+            programs: Vec::new(),
             unpaired: t.unpaired,
             marks_regs: t.marks_regs,
         })

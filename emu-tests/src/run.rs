@@ -14,7 +14,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
 use codegen::isa::{Backend, Poke, SiteState, Write};
 use codegen::link::{Access, Image, Input, Options, STUBS, SiteEntry, SymbolKind, link};
-use codegen::spec::{Form, Kind, Live};
+use codegen::spec::{Attach, Form, Kind, Live, Programs};
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
 use wildmatch::WildMatch;
@@ -28,7 +28,7 @@ use crate::fixture::{FIXTURES, Fixture, Function, functions};
 use crate::report::{Clause, Failure, RegisterFate, Report, Row, Survival, Verdict};
 use crate::rng::Rng;
 use crate::trace::{
-    self, CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, SITE, TRAMPOLINE, Trace,
+    self, CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, PROGRAM, SITE, TRAMPOLINE, Trace,
 };
 use crate::unwind::Table;
 
@@ -202,6 +202,8 @@ pub(crate) struct Situation {
     /// The return is hooked as for a kretprobe.
     pub rethook: bool,
     pub results: bool,
+    /// A program decides the result in the function's place.
+    pub skip: bool,
     /// No callback is attached: the slot calls this stub.
     pub stub: Option<Kind>,
 }
@@ -216,6 +218,7 @@ impl Situation {
             (self.parent && !self.rethook, "parent"),
             (self.rethook, "rethook"),
             (self.results, "results"),
+            (self.skip, "skip"),
             (self.stub == Some(Kind::Stub), "stub"),
             (self.stub == Some(Kind::StubGraph), "stub-graph"),
         ];
@@ -229,6 +232,20 @@ impl Situation {
         if let Kind::Around(around) = contract.kind {
             let changed = [plain, Situation { args: true, ..plain }, Situation { results: true, ..plain }];
             return if around.form == Form::Fregs { changed.to_vec() } else { vec![plain] };
+        }
+        if let Kind::Programs(programs) = contract.kind {
+            let attached = |attach| contract.programs.iter().any(|p| p.attach == attach);
+            let before = attached(Attach::Fentry) || attached(Attach::FmodRet);
+            let can = [
+                (true, plain),
+                (before, Situation { args: true, ..plain }),
+                (attached(Attach::FmodRet), Situation { skip: true, ..plain }),
+                (
+                    attached(Attach::Fexit) && programs.result.regs != RegSet::EMPTY,
+                    Situation { results: true, ..plain },
+                ),
+            ];
+            return can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect();
         }
         let Kind::Entry(_) = contract.kind else { return vec![plain] };
         let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
@@ -295,7 +312,7 @@ impl Case {
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.
     pub fn rewritten<'c>(&'c self, contract: &'c Contract, abi: &'c Abi) -> impl Iterator<Item = (Reg, u64)> + 'c {
         contract.frame.fields.iter().filter_map(move |f| match (f.content, f.back) {
-            (Content::Reg(r), Back::Written) if !(self.sret && r == abi.sret) => {
+            (Content::Reg(r), Back::Written) if !f.in_record && !(self.sret && r == abi.sret) => {
                 Some((r, self.new_registers[r.0 as usize]))
             }
             _ => None,
@@ -536,8 +553,8 @@ pub(crate) fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
     if symbol.size > 0 { symbol.size.min(end - symbol.address) } else { end.min(next) - symbol.address }
 }
 
-/// Where the C functions begin that a trampoline calls by name, and what they are; 0 if it calls none.
-fn callees(image: &Image, contract: &Contract) -> Result<[(u64, u8); 2]> {
+/// Where the C functions begin that a trampoline calls by name, and what they are; 0 if its contract leaves one open.
+fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, u8)>> {
     let address = |name: &str| match image.symbol(name) {
         _ if name.is_empty() => Ok(0),
         Some(symbol) => Ok(symbol.address),
@@ -551,10 +568,11 @@ fn callees(image: &Image, contract: &Contract) -> Result<[(u64, u8); 2]> {
         Kind::Direct(_) => DIRECT_FUNC,
         Kind::Around(around) if around.form == Form::Fregs => CALLBACK,
         Kind::Around(_) => DIRECT_FUNC,
-        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Entry(_) => return Ok([(0, 0); 2]),
+        Kind::Programs(_) => return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, PROGRAM))).collect(),
+        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Entry(_) => return Ok(Vec::new()),
     };
     let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;
-    Ok([(address(&contract.callee)?, mark), (exit, EXIT_HANDLER)])
+    Ok(vec![(address(&contract.callee)?, mark), (exit, EXIT_HANDLER)])
 }
 
 /// Code that belongs to no function: each stub, and sections to which the first so many objects alone contribute.
@@ -846,7 +864,7 @@ impl<'s> Bench<'s> {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
-            callees: called.iter().map(|[(callee, _), _]| *callee).collect(),
+            callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
             cells,
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
@@ -953,7 +971,7 @@ impl<'s> Bench<'s> {
             for case in &cases {
                 expected.push(self.reference(case)?);
             }
-            let one = matches!(contract.kind, Kind::Direct(_) | Kind::Around(_));
+            let one = contract.kind.for_one_function();
             let before = self.code(&layouts);
             if !one {
                 self.patch_all(self.on(attach), None)?;
@@ -1006,7 +1024,7 @@ impl<'s> Bench<'s> {
     }
 
     /// Make a paired trampoline one for this function: it is linked again, with another address of the body.
-    fn aim(&mut self, attach: usize, function: usize) -> Result<()> {
+    pub(crate) fn aim(&mut self, attach: usize, function: usize) -> Result<()> {
         if self.suite.contracts[attach].traced.is_none() {
             return Ok(());
         }
@@ -1039,8 +1057,8 @@ impl<'s> Bench<'s> {
 
     /// What the exit handler makes of the results: of each register that the contract lets it change.
     fn new_results(&self, attach: usize, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
-        let around = Some(attach).filter(|i| self.suite.contracts[*i].kind.jumped_to());
-        let contract = around.or_else(|| self.exit(situation)).filter(|_| situation.results);
+        let around = Some(attach).filter(|i| self.suite.contracts[*i].kind.calls_body());
+        let contract = around.or_else(|| self.exit(situation)).filter(|_| situation.results || situation.skip);
         let contract = contract.map(|i| &self.suite.contracts[i]);
         let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
         let register = |f: &codegen::frame::Field| match f.content {
@@ -1077,6 +1095,13 @@ impl<'s> Bench<'s> {
                 && !contract.sled
                 && (d.args as usize != in_registers.min(abi.args.len())
                     || d.live.is_some_and(|live| !takes(f, live, in_registers, abi)))
+            {
+                continue;
+            }
+            if let Kind::Programs(programs) = contract.kind
+                && (f.sret
+                    || programs.words.iter().flatten().count() != f.args
+                    || !takes(f, programs.live, in_registers, abi))
             {
                 continue;
             }
@@ -1216,7 +1241,15 @@ impl<'s> Bench<'s> {
             _ => &f.name,
         };
         let start = self.function(name);
-        let mut outcome = self.go(case, start, &initial, false);
+        let mut outcome = if case.situation.skip {
+            // Nothing runs: the call is over.
+            let sp = &mut initial.gpr[self.registers.abi.sp.0 as usize];
+            *sp = sp.wrapping_add(self.registers.abi.return_bytes());
+            let result = vec![0; RESULT as usize];
+            Outcome { registers: initial, above: case.initial.above.clone(), result }
+        } else {
+            self.go(case, start, &initial, false)
+        };
         if let Some(finding) = self.trace().findings.pop() {
             return Err(Error::new(format!(
                 "{}: {} does not run unpatched: {} at {:#x}",
@@ -1350,7 +1383,7 @@ impl<'s> Bench<'s> {
         for (i, contract) in self.suite.contracts.iter().enumerate() {
             if entered >> i & 1 == 1 {
                 free = free.union(contract.clobbered);
-                if contract.kind.jumped_to() {
+                if contract.kind.calls_body() {
                     // The exit handler was the last to run.
                     free = free.union(abi.caller_saved);
                 }
@@ -1364,7 +1397,11 @@ impl<'s> Bench<'s> {
         // A result register that the function did not write carries no result.
         let is_result =
             |r: &&codegen::abi::Reg| case.initial.registers.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
-        let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).copied().collect();
+        let kept = |r: &&codegen::abi::Reg| match self.suite.contracts[case.attach].kind {
+            Kind::Programs(programs) if programs.call_orig => programs.result.regs.contains(**r),
+            _ => true,
+        };
+        let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
         let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
         let free = free.minus(always).union(site.lost);
         let finding = |clause, place: String, register, expected, found| Finding {
@@ -1605,7 +1642,7 @@ impl<'s> Bench<'s> {
     /// The trampoline instruction that gave a register its final value, if one did.
     fn last_writer(&mut self, case: &Arc<Case>, reg: usize, value: u64) -> Result<Option<u64>> {
         let kind = self.suite.contracts[case.attach].kind;
-        let only = matches!(kind, Kind::Direct(_) | Kind::Around(_)).then_some(case.function);
+        let only = kind.for_one_function().then_some(case.function);
         self.aim(case.attach, case.function)?;
         self.patch_all(self.on(case.attach), only)?;
         self.trace().recording = Some(Vec::new());
@@ -1765,7 +1802,10 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
         (Kind::Return, Clause::P17 | Clause::P18) => "no site goes to it",
         (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
-        (Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect, Clause::P3) => "runs before the function: no results yet",
+        (
+            Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect | Kind::Programs(Programs { call_orig: false, .. }),
+            Clause::P3,
+        ) => "runs before the function: no results yet",
         (_, Clause::P4) => "its contract lets scratch registers go",
         (_, Clause::P12) => "it has no unwind table, and its contract no frame records",
         (_, Clause::P13) => "its contract asks for no landing pads",

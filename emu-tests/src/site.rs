@@ -136,6 +136,7 @@ impl Bench<'_> {
         let Layout { site, window, .. } = layout;
         let on = self.on(case.attach);
         self.prepare(case)?;
+        self.aim(case.attach, case.function)?;
         self.put(site, on)?;
         self.set_out(case, &case.initial.registers, false);
         let ended = self.uc.emu_start(self.function(&self.functions[case.function].name), EXIT, 0, 0);

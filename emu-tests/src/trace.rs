@@ -10,7 +10,7 @@ use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
 use codegen::machine::Branch;
-use codegen::spec::{Around, Direct, Form, Kind, Live};
+use codegen::spec::{Around, Attach, Direct, Form, Kind, Live, Programs, Word};
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
 use crate::flow::{ReturnStack, Taken};
@@ -40,6 +40,7 @@ pub(crate) const CALLBACK: u8 = 2;
 pub(crate) const EXIT_HANDLER: u8 = 4;
 pub(crate) const DIRECT_FUNC: u8 = 8;
 pub(crate) const ENTRY: u8 = 16;
+pub(crate) const PROGRAM: u8 = 32;
 
 /// An address of the image.
 #[derive(Clone, Copy, Default, Debug)]
@@ -157,6 +158,8 @@ pub(crate) struct Pending {
     back_sp: u64,
     epoch: u32,
     returns: ReturnStack,
+    /// The arguments, as programs are shown them.
+    words: Vec<u64>,
 }
 
 /// Between the end of the traced function, where a trampoline is told of it, and the parent.
@@ -169,6 +172,8 @@ pub(crate) struct Exiting {
     /// SP in the parent.
     pub sp: u64,
     calls: u64,
+    /// The arguments, as programs are shown them.
+    words: Vec<u64>,
 }
 
 /// Addresses that the checks need.
@@ -189,8 +194,8 @@ pub(crate) struct Trace {
     pub registers: Option<Registers>,
     pub site: Option<&'static codegen::abi::Site>,
     pub contracts: Vec<Rc<Contract>>,
-    /// Where the function begins that each trampoline calls by name.
-    pub callees: Vec<u64>,
+    /// Where the functions begin that each trampoline calls by name; 0 if its contract names none.
+    pub callees: Vec<Vec<u64>>,
     /// What is known of each byte of the image.
     pub cells: Cells,
     pub places: Places,
@@ -426,7 +431,12 @@ impl Trace {
                 self.unwind(uc, pc);
             }
         }
+        let kind = self.contracts.get(self.trampoline()).map(|c| c.kind);
         if self.enabled && self.current.is_some() {
+            if let (Some(Kind::Programs(programs)), true) = (kind, mark & PROGRAM != 0) {
+                self.program(uc, pc, &programs);
+                return;
+            }
             match mark & (CALLBACK | EXIT_HANDLER | DIRECT_FUNC) {
                 CALLBACK => self.callback(uc, pc),
                 EXIT_HANDLER => self.exit_handler(uc, pc),
@@ -484,6 +494,11 @@ impl Trace {
         self.epoch = self.epochs;
     }
 
+    /// Does the trampoline at work call the traced function?
+    pub(crate) fn calls_body(&self) -> bool {
+        self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.calls_body())
+    }
+
     /// Does the site jump to the trampoline at work?
     pub(crate) fn jumped_to(&self) -> bool {
         self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.jumped_to())
@@ -524,7 +539,7 @@ impl Trace {
             let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
             let popped = if registers.abi.link.is_none() { 8 } else { 0 };
             self.check(Clause::P9, "sp when the hooked return arrived", hooked_sp.wrapping_add(popped), sp, pc);
-            self.exiting = Some(Exiting { expect, parent, resume: 0, sp, calls: 0 });
+            self.exiting = Some(Exiting { expect, parent, resume: 0, sp, calls: 0, words: Vec::new() });
             self.returns.begin(None);
             return;
         }
@@ -580,7 +595,7 @@ impl Trace {
             return;
         }
         let Some(registers) = self.registers else { return };
-        if self.jumped_to() {
+        if self.calls_body() {
             self.body_called(uc, pc, registers);
             return;
         }
@@ -601,9 +616,9 @@ impl Trace {
             matches!(kind(self.case.attach), Some(Kind::Entry(_))) && situation.stub.is_none() && !situation.early;
         let t = self.trampoline();
         // A contract need not say what a direct trampoline calls.
-        let calls_named = self.callees.get(t).is_some_and(|callee| *callee != 0);
-        let called_direct = calls_named && matches!(kind(t), Some(Kind::Direct(_)));
-        let called = u64::from(called_back) + u64::from(called_direct);
+        let named = self.callees.get(t).map_or(&[][..], |all| all).iter().filter(|callee| **callee != 0);
+        let named = if matches!(kind(t), Some(Kind::Direct(_) | Kind::Programs(_))) { named.count() as u64 } else { 0 };
+        let called = u64::from(called_back) + named;
         self.check(Clause::P10, "calls of the callback", called, calls, pc);
         if !dispatched && !redirected {
             self.check_returns(pc);
@@ -638,11 +653,19 @@ impl Trace {
         );
         let moved = sp.wrapping_sub(sp_now) % u64::from(registers.abi.sp_align);
         self.check(Clause::P8, "sp of the function against its caller's, modulo the psABI's alignment", 0, moved, pc);
-        self.check(Clause::P10, "calls of the entry handler", 1, calls, pc);
+        let before = contract.programs.iter().filter(|p| p.attach != Attach::Fexit).count() as u64;
+        let wanted = if let Kind::Programs(_) = contract.kind { before } else { 1 };
+        self.check(Clause::P10, "calls before the function", wanted, calls, pc);
         self.compare_registers(uc, pc, registers);
+        let mut words = Vec::new();
+        if let (Kind::Programs(programs), Some(a)) = (contract.kind, self.activations.last()) {
+            words = shown(uc, registers, &programs, &a.expect, sp);
+            let expect = a.expect.clone();
+            self.check_passed(uc, registers, programs.live, &expect, sp, pc);
+        }
         let back_sp = sp_now.wrapping_add(registers.abi.return_bytes());
         let returns = std::mem::take(&mut self.returns);
-        self.pending.push(Pending { index, parent, resume, sp, fp, back, back_sp, epoch: self.epoch, returns });
+        self.pending.push(Pending { index, parent, resume, sp, fp, back, back_sp, epoch: self.epoch, returns, words });
         self.activations.pop();
         self.current = None;
         self.frame_top = 0;
@@ -659,7 +682,8 @@ impl Trace {
         let mut expect = registers.snapshot(uc);
         expect.gpr[registers.abi.fp.0 as usize] = pending.fp;
         let sp = pending.sp.wrapping_add(registers.abi.return_bytes());
-        self.exiting = Some(Exiting { expect, parent: pending.parent, resume: pending.resume, sp, calls: 0 });
+        let Pending { parent, resume, words, .. } = pending;
+        self.exiting = Some(Exiting { expect, parent, resume, sp, calls: 0, words });
     }
 
     /// Registers now, against those at the site with the callback's changes.
@@ -792,7 +816,13 @@ impl Trace {
                 Content::Flags => at.flags,
                 Content::Const(n) => n as u64,
                 Content::Direct => 0,
-                Content::Result(_) | Content::Vector(_) | Content::ExitSp | Content::Unfilled => continue,
+                Content::Result(_) | Content::ExitSp | Content::Unfilled => continue,
+                // Of no struct.
+                Content::Vector(_)
+                | Content::VectorResult(_)
+                | Content::StackWord(_)
+                | Content::Cookie
+                | Content::Ip => continue,
             };
             let place = fregs.wrapping_add(field.offset as u64);
             self.check(Clause::P10, Joined("fregs->", field.member, ""), want, held(field.offset), pc);
@@ -900,7 +930,7 @@ impl Trace {
             _ => return,
         };
         self.check_records(uc, registers, &contract, pc);
-        let callee = self.callees.get(t).copied().unwrap_or(0);
+        let callee = self.callees.get(t).and_then(|all| all.first()).copied().unwrap_or(0);
         self.check(Clause::P10, "function that it calls", callee, pc, pc);
         let Some(a) = self.activations.last_mut() else { return };
         a.calls += 1;
@@ -945,6 +975,99 @@ impl Trace {
         }
     }
 
+    /// A program, before the function or after it.
+    fn program(&mut self, uc: &mut Uc, pc: u64, programs: &Programs) {
+        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        self.check_call(uc, registers, pc);
+        let t = self.trampoline();
+        let Some(contract) = self.contracts.get(t).cloned() else { return };
+        self.check_records(uc, registers, &contract, pc);
+        let outermost = self.pending.is_empty() && self.activations.len() <= 1;
+        let (calls, words, resume, results) = match (&mut self.exiting, self.activations.last_mut()) {
+            (Some(e), _) => {
+                e.calls += 1;
+                let results = registers.abi.rets.iter().filter(|r| programs.result.regs.contains(**r));
+                (e.calls, e.words.clone(), e.resume, results.map(|r| e.expect.gpr[r.0 as usize]).collect())
+            }
+            (None, Some(a)) => {
+                a.calls += 1;
+                (a.calls, shown(uc, registers, programs, &a.expect, a.sp), a.resume, vec![0])
+            }
+            (None, None) => return,
+        };
+        // Those before the function in the order of their kinds, then those after it.
+        let of = |attach| contract.programs.iter().enumerate().filter(move |(_, p)| p.attach == attach);
+        let mut due: Box<dyn Iterator<Item = _>> = match self.exiting {
+            Some(_) => Box::new(of(Attach::Fexit)),
+            None => Box::new(of(Attach::Fentry).chain(of(Attach::FmodRet))),
+        };
+        let Some((n, program)) = due.nth(calls as usize - 1) else {
+            self.check(Clause::P10, "programs that are called here", calls - 1, calls, pc);
+            return;
+        };
+        let expected = self.callees.get(t).and_then(|all| all.get(n)).copied().unwrap_or(0);
+        self.check(Clause::P10, "program that it calls", expected, pc, pc);
+        let [context, cookie] = [0, 1].map(|i| registers.get(uc, registers.abi.args[i]));
+        self.check(Clause::P10, "cookie", program.cookie as u64, word(uc, cookie), pc);
+        self.check_written(cookie, "cookie", pc);
+        let above = |n: i64| context.wrapping_add_signed(8 * n);
+        self.check(Clause::P10, "context[-1]: number of words", words.len() as u64, word(uc, above(-1)), pc);
+        if programs.ip_arg {
+            let ip = resume.wrapping_sub(site.ip_offset as u64);
+            self.check(Clause::P10, "context[-2]: ip", ip, word(uc, above(-2)), pc);
+        }
+        for (n, want) in (0..).zip(&words) {
+            self.check(Clause::P10, "word of the context", *want, word(uc, above(n)), pc);
+        }
+        let result = words.len() as i64;
+        // Before the function there is a result only for those who may decide it.
+        if program.attach != Attach::Fentry {
+            for (n, want) in (result..).zip(&results) {
+                self.check(Clause::P10, "result in the context", *want, word(uc, above(n)), pc);
+            }
+        }
+        self.poison(uc, registers, 20 * u64::from(self.exiting.is_some()) + calls);
+        let case = Arc::clone(&self.case);
+        let mut stored = Vec::new();
+        if case.situation.args
+            && outermost
+            && calls == 1
+            && self.exiting.is_none()
+            && let Some(a) = self.activations.last_mut()
+        {
+            for (reg, value) in case.rewritten(&contract, registers.abi) {
+                let n = programs.words.iter().position(|w| *w == Some(Word::Reg(reg)));
+                stored.extend(n.map(|n| (above(n as i64), value)));
+                a.expect.gpr[reg.0 as usize] = value;
+            }
+        }
+        if program.attach == Attach::FmodRet {
+            let skips = case.situation.skip && outermost;
+            let value = case.new_results.first().map_or(0, |(_, value)| *value);
+            registers.set(uc, registers.abi.rets[0], if skips { value } else { 0 });
+            if skips && let Some(mut a) = self.activations.pop() {
+                a.expect.gpr[registers.abi.rets[0].0 as usize] = value;
+                let sp = a.sp.wrapping_add(registers.abi.return_bytes());
+                let Activation { expect, parent, resume, .. } = a;
+                self.exiting = Some(Exiting { expect, parent, resume, sp, calls: 0, words });
+            }
+        } else if case.situation.results
+            && outermost
+            && calls == 1
+            && let Some(e) = &mut self.exiting
+        {
+            for (n, &(reg, value)) in (result..).zip(&case.new_results) {
+                stored.push((above(n), value));
+                e.expect.gpr[reg.0 as usize] = value;
+            }
+        }
+        for (at, value) in stored {
+            if !put_word(uc, at, value) {
+                self.fail(Clause::P11, "store to the context", None, (value, at), 0);
+            }
+        }
+    }
+
     /// T5.
     fn exit_handler(&mut self, uc: &mut Uc, pc: u64) {
         let Some(registers) = self.registers else { return };
@@ -971,7 +1094,12 @@ impl Trace {
                 Content::ExitSp => Some(exit_sp),
                 Content::Flags => Some(at.flags),
                 Content::Const(n) => Some(n as u64),
-                Content::Vector(_) | Content::Unfilled => continue,
+                Content::Unfilled => continue,
+                Content::Vector(_)
+                | Content::VectorResult(_)
+                | Content::StackWord(_)
+                | Content::Cookie
+                | Content::Ip => continue,
                 // No two kernels agree on what these are after the function's end; that something is there is asked.
                 Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
             };
@@ -1020,7 +1148,10 @@ impl Trace {
         self.check_returns(pc);
         let Some(e) = self.exiting.take() else { return };
         self.check(Clause::P9, "pc in the parent", e.parent, pc, pc);
-        self.check(Clause::P10, "calls of the exit handler", 1, e.calls, pc);
+        let contract = self.contracts.get(self.trampoline());
+        let after = contract.map_or(0, |c| c.programs.iter().filter(|p| p.attach == Attach::Fexit).count() as u64);
+        let wanted = if let Some(Kind::Programs(_)) = contract.map(|c| c.kind) { after } else { 1 };
+        self.check(Clause::P10, "calls after the function", wanted, e.calls, pc);
         self.check(Clause::P7, "sp", e.sp, registers.sp(uc), pc);
         if let Some(link) = registers.abi.link {
             self.check(Clause::P9, "link register in the parent", e.parent, registers.get(uc, link), pc);
@@ -1030,14 +1161,17 @@ impl Trace {
         let rets = RegSet::of(registers.abi.exit_rets);
         let promised = self.contracts.get(t).map(|c| (c.kept, c.flags_kept));
         let (mut kept, flags_kept) = promised.unwrap_or((RegSet::EMPTY, false));
-        if self.jumped_to() {
-            kept = registers.abi.callee_saved.union(registers.abi.platform).union(RegSet::of(registers.abi.rets));
+        let kind = self.contracts.get(t).map(|c| c.kind);
+        let programs = if let Some(Kind::Programs(programs)) = kind { Some(programs) } else { None };
+        if self.calls_body() {
+            let results = programs.map_or(RegSet::of(registers.abi.rets), |p| p.result.regs);
+            kept = registers.abi.callee_saved.union(registers.abi.platform).union(results);
         }
         let all = registers.abi.callee_saved.union(registers.abi.platform).union(registers.abi.caller_saved);
         for reg in all.iter() {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             // What a paired trampoline keeps besides, it keeps until the function begins.
-            let told = kept.contains(reg) || !self.jumped_to();
+            let told = kept.contains(reg) || !self.calls_body();
             let fates = self.fates.get_mut(t).filter(|_| told);
             if let Some(fates) = fates {
                 let fate = &mut fates[reg.0 as usize];
@@ -1057,7 +1191,8 @@ impl Trace {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             self.check(Clause::P11, Joined("result in ", registers.abi.name(reg), ""), want, have, pc);
         }
-        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, registers.machine.vector_rets, None, pc, registers);
+        let (carriers, results) = (registers.machine.vector_rets, programs.map(|p| p.result));
+        self.compare_state(&e.expect, &now, flags_kept, Clause::P3, carriers, results, pc, registers);
         self.current = None;
         self.frame_top = 0;
     }
@@ -1075,4 +1210,14 @@ impl Trace {
             self.check(Clause::P9, "returns of which no trampoline was told", 0, hooked, EXIT);
         }
     }
+}
+
+/// The arguments of a function, as its programs are shown them.
+fn shown(uc: &Uc, registers: Registers, programs: &Programs, at: &Snapshot, site_sp: u64) -> Vec<u64> {
+    let stack = site_sp.wrapping_add(registers.abi.return_bytes());
+    let word = |w: &Word| match *w {
+        Word::Reg(reg) => at.gpr[reg.0 as usize],
+        Word::Stack(n) => word(uc, stack.wrapping_add(8 * u64::from(n))),
+    };
+    programs.words.iter().flatten().map(word).collect()
 }

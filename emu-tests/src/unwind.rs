@@ -171,7 +171,7 @@ impl Trace {
             let rule = row.rules.iter().find(|(r, _)| *r == reg).map_or(Rule::In(reg), |(_, rule)| *rule);
             (reg, at.gpr[reg.0 as usize], value(rule))
         };
-        let jumped = self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.jumped_to());
+        let jumped = self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.calls_body());
         let mut columns = Vec::new();
         let saved = || row.tells.iter().filter(|&r| Some(r) != registers.abi.link);
         let sp = match (&self.exiting, self.activations.last()) {

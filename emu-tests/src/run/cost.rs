@@ -65,7 +65,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
         bench.patch_all(SiteState::Disabled, None)?;
         let expected = bench.reference(case)?;
-        let only = matches!(contract.kind, Kind::Direct(_) | Kind::Around(_)).then_some(case.function);
+        let only = contract.kind.for_one_function().then_some(case.function);
         bench.aim(attach, case.function)?;
         bench.patch_all(bench.on(attach), only)?;
         count.set(Count::default());
