@@ -45,22 +45,27 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         CALL_ORIG,
         &[
             program(Attach::Fexit, "callback2", 0x800),
-            program(Attach::Fentry, "direct_func", 3),
+            program(Attach::Fentry, "direct_func", 6),
             program(Attach::Fexit, "direct_func", 5),
         ],
     ),
-    ("fexit_stack", SIGNATURES[1], CALL_ORIG, &[program(Attach::Fexit, "direct_func", 1)]),
+    (
+        "fexit_stack",
+        SIGNATURES[1],
+        CALL_ORIG,
+        &[program(Attach::Fentry, "callback2", 1), program(Attach::Fexit, "direct_func", 0)],
+    ),
     (
         "fexit_vectors",
         "double two(double x, u64 a, u64 b)",
         Programs { ip_arg: true, ..CALL_ORIG },
-        &[program(Attach::Fentry, "direct_func", 2), program(Attach::Fexit, "callback2", 0x10000)],
+        &[program(Attach::Fentry, "direct_func", 0x22), program(Attach::Fexit, "callback2", 0x10000)],
     ),
     (
         "fmod_ret",
         "u64 one(u64 a)",
         CALL_ORIG,
-        &[program(Attach::FmodRet, "direct_func", 1), program(Attach::FmodRet, "callback2", 2)],
+        &[program(Attach::FmodRet, "direct_func", 0x11), program(Attach::FmodRet, "callback2", 2)],
     ),
     (
         "fmod_ret_stack",

@@ -106,8 +106,8 @@ rows! { w names out rvc;
     LdLo { dst } => write!(w, "ld\t{}, %pcrel_lo({})({})", name(dst), names.local(Local::Anchor), name(dst)),
         { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(r), 0]);
           out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) }, Effects { loads: 1, ..Effects::PLAIN };
-    Bnez { reg, to } => write!(w, "bnez\t{}, {}", name(reg), names.local(to)),
-        { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(r), zero, 0);
+    Bnez { reg, to } => if compact(reg) { write!(w, "bne\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "bnez\t{}, {}", name(reg), names.local(to)) },
+        { let [a, b] = zero_first(reg); dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc ra, 0 ; jalr ra, ra, 0);
@@ -134,7 +134,7 @@ rows! { w names out rvc;
         { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
           out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) }, Effects::PLAIN;
     Beqz { reg, to } => write!(w, "beqz\t{}, {}", name(reg), names.local(to)),
-        { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(r), zero, 0);
+        { let [a, b] = zero_first(reg); dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
     Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
         { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) }, Effects::flow(Flow::Leave);
@@ -165,6 +165,17 @@ fn sp_slot(at: i32) -> bool {
     (0..512).contains(&at) && at % 8 == 0
 }
 
+/// x8 to x15, which most compressed instructions can name.
+fn compact(reg: Reg) -> bool {
+    (8..16).contains(&reg.0)
+}
+
+/// The operands of a comparison with zero. With a register that C.BNEZ can name, GNU as would choose that by the distance,
+/// unless zero comes first.
+fn zero_first(reg: Reg) -> [u8; 2] {
+    if compact(reg) { [ZERO.0, reg.0] } else { [reg.0, ZERO.0] }
+}
+
 fn simm12(value: i32) -> Result<i32> {
     if (-2048..2048).contains(&value) {
         return Ok(value);
@@ -175,12 +186,11 @@ fn simm12(value: i32) -> Result<i32> {
 /// C.MV for nothing added, C.LI from zero, C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from SP: GNU as tries them in this order.
 fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()> {
     let (d, s, imm) = (dst.0, src.0, simm12(imm)?);
-    let compact = (8..16).contains(&d);
     if rvc && imm == 0 && dst != ZERO && src != ZERO {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s));
     } else if rvc && src == ZERO && dst != ZERO && (-32..32).contains(&imm) {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.li X(d), imm);
-    } else if rvc && compact && src == SP && imm % 4 == 0 && (4..1024).contains(&imm) {
+    } else if rvc && compact(dst) && src == SP && imm % 4 == 0 && (4..1024).contains(&imm) {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi4spn X(d), sp, imm as u32);
     } else if rvc && dst == src && dst != ZERO && imm != 0 && (-32..32).contains(&imm) {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addi X(d), imm);

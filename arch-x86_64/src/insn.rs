@@ -89,7 +89,9 @@ pub enum Insn {
     AndSp {
         imm: i8,
     },
-    SubDi {
+    /// From rdi or r11.
+    Sub {
+        dst: Reg,
         imm: i8,
     },
     TestAx,
@@ -262,8 +264,8 @@ rows! { w names out;
         { arithmetic_sp(out, imm.value, Arithmetic::Add) }, Effects::sp(SpEffect::Move(imm.value));
     AndSp { imm } => write!(w, "and\t${imm}, %rsp"),
         { dynasm!(out ; .arch x64 ; and rsp, BYTE imm) }, Effects::sp(SpEffect::Realign);
-    SubDi { imm } => write!(w, "sub\t${imm}, %rdi"),
-        { dynasm!(out ; .arch x64 ; sub rdi, BYTE imm) }, Effects::PLAIN;
+    Sub { dst, imm } => write!(w, "sub\t${imm}, %{}", name(dst)),
+        { sub(out, dst, imm)? }, Effects::PLAIN;
     TestAx => w.write_str("test\t%rax, %rax"),
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
@@ -374,6 +376,15 @@ fn lea_body(out: &mut CodeBuf, dst: Reg) -> Result<()> {
         RDI => dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8d, 0x3d, 0, 0, 0, 0]),
         R11 => dynasm!(out ; .arch x64 ; .bytes [0x4c, 0x8d, 0x1d, 0, 0, 0, 0]),
         _ => return Err(Error::new(format!("lea sym(%rip), %{}: only %rdi and %r11 have a row", name(dst)))),
+    }
+    Ok(())
+}
+
+fn sub(out: &mut CodeBuf, dst: Reg, imm: i8) -> Result<()> {
+    match dst {
+        RDI => dynasm!(out ; .arch x64 ; sub rdi, BYTE imm),
+        R11 => dynasm!(out ; .arch x64 ; sub r11, BYTE imm),
+        _ => return Err(Error::new(format!("sub ${imm}, %{}: only %rdi and %r11 have a row", name(dst)))),
     }
     Ok(())
 }

@@ -15,9 +15,9 @@ use crate::regs::*;
 const PC: Reg = RDI;
 const PARENT: Reg = RSI;
 const TEMP: Reg = RCX;
-/// pc on its way to a record, where the callback's arguments are those of the traced function.
+/// pc or parent_ip on its way to memory, where the arguments of the traced function stay where they are.
 const BODY: Reg = R11;
-/// Free after the callback until it is restored, which is last.
+/// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
 const AFTER: Reg = RAX;
 
 /// Append the instructions of `step`.
@@ -158,14 +158,16 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
         cx.anchor = Some(Off { value: cx.frame.records[n].offset, name: Name::Record(n as u8) });
         return;
     }
-    let (source, note) = match cx.frame.records[n].ret {
-        Content::ParentIp => (PARENT, "parent_ip"),
-        _ => (pc(cx), "pc"),
+    let is_parent = cx.frame.records[n].ret == Content::ParentIp;
+    let (source, note) = match is_parent {
+        true if cx.frame.c_struct.is_empty() => (BODY, "parent_ip"),
+        true => (PARENT, "parent_ip"),
+        false => (pc(cx), "pc"),
     };
-    // Where the caller's call pushed it, the record needs no copy of it.
+    // Where a call pushed it, the record needs no copy of it.
     let copied = cx.frame.records[n].offset + 8 != cx.frame.size;
-    if source == PARENT && copied {
-        cx.noted(Insn::Load { dst: PARENT, at: parent_slot(cx) }, "parent_ip");
+    if is_parent && copied {
+        cx.noted(Insn::Load { dst: source, at: parent_slot(cx) }, "parent_ip");
     }
     cx.insn(Insn::Store { src: RBP, at: cx.record(n, 0) });
     if copied {
@@ -207,16 +209,18 @@ fn save(cx: &mut Lower<Insn>) {
         match cx.frame.fields[i].content {
             Content::Vector(src) => cx.insn(Insn::StoreVector { src, at }),
             Content::StackWord(n) => {
-                cx.insn(Insn::Load { dst: TEMP, at: stack_arg(n, cx) });
-                cx.insn(Insn::Store { src: TEMP, at });
+                cx.insn(Insn::Load { dst: AFTER, at: stack_arg(n, cx) });
+                cx.insn(Insn::Store { src: AFTER, at });
             }
             Content::Ip => {
-                load_pc(cx);
-                if pc(cx) != PC {
-                    cx.insn(Insn::Mov { dst: PC, src: pc(cx) });
+                if cx.spec.kind.jumped_to() {
+                    let sym = cx.body();
+                    cx.noted(Insn::LeaBody { dst: BODY, sym }, "pc");
+                } else {
+                    cx.noted(Insn::Load { dst: BODY, at: pushed(0, cx) }, "pc");
                 }
-                cx.noted(Insn::SubDi { imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
-                cx.insn(Insn::Store { src: PC, at });
+                cx.noted(Insn::Sub { dst: BODY, imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
+                cx.insn(Insn::Store { src: BODY, at });
             }
             Content::Reg(_)
             | Content::Result(_)
@@ -268,8 +272,8 @@ fn stack_args(cx: &mut Lower<Insn>) {
     let words = dropped(cx).stack_args / 8;
     if !cx.frame.pushed {
         for word in 0..words {
-            cx.insn(Insn::Load { dst: BODY, at: stack_arg(word as u8, cx) });
-            cx.insn(Insn::Store { src: BODY, at: Off::bare(8 * word) });
+            cx.insn(Insn::Load { dst: AFTER, at: stack_arg(word as u8, cx) });
+            cx.insn(Insn::Store { src: AFTER, at: Off::bare(8 * word) });
         }
         return;
     }
@@ -287,7 +291,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     match value {
         Value::Ip => {
             load_pc(cx);
-            cx.noted(Insn::SubDi { imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
+            cx.noted(Insn::Sub { dst: PC, imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
         }
         Value::ParentIp => {
             let loaded = !cx.spec.kind.jumped_to() && cx.frame.records.iter().any(|r| r.ret == Content::ParentIp);

@@ -78,7 +78,7 @@ pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
         }
         Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
         Insn::AddSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { imm: moved(imm, by) }),
-        Insn::SubDi { imm } => out.off_by(Operator::IpOffset, 1, |by| Insn::SubDi { imm: imm - by as i8 }),
+        Insn::Sub { dst, imm } => out.off_by(Operator::IpOffset, 1, |by| Insn::Sub { dst, imm: imm - by as i8 }),
         Insn::Mov { dst: RBP, src: RSP } => out.drop(Operator::FrameRecordOmit),
         Insn::Mov { dst, src } if ABI.args.contains(&dst) => {
             out.drop(Operator::DropArg);

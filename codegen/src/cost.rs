@@ -93,16 +93,19 @@ impl Bound {
     }
 
     /// Of one that calls programs, on the way through all of them: the context is filled once, each program has a cookie
-    /// and each that may decide the result a place for it; what the function wants is read again, and its stack
-    /// arguments, which must lie below its return address, are written a second time.
+    /// and each that may decide the result a place for it, if one reads it; what the function wants is read again, if a
+    /// program was called before, and its stack arguments, which must lie below its return address, are written again.
     fn programs(programs: &Programs, contract: &Contract, target: &Target, machine: &Machine) -> Bound {
         let pushes = u32::from(target.facts.abi.link.is_none());
         let called = contract.programs.len() as u32;
-        let deciding = contract.programs.iter().filter(|p| p.attach == Attach::FmodRet).count() as u32;
+        let at = |attach| contract.programs.iter().filter(|p| p.attach == attach).count() as u32;
+        let (deciding, after) = (at(Attach::FmodRet), at(Attach::Fexit) > 0);
+        let before = u32::from(!programs.call_orig || at(Attach::Fentry) + deciding > 0);
         let words = |live: &Live| count(live.regs) + u32::from(live.saved_vectors()) * machine.vector_bytes as u32 / 8;
         let (live, result, stack) = (words(&programs.live), words(&programs.result), u32::from(programs.live.stack));
         let body = u32::from(programs.call_orig);
         let context = live + stack + 1 + u32::from(programs.ip_arg);
+        let result = if after { result } else { 0 };
         let results = body * result + deciding * result + u32::from(deciding > 0);
         // The function's way back, and its own place if it goes on there by a register.
         let way = 2 + u32::from(!programs.call_orig && pushes == 0);
@@ -110,7 +113,7 @@ impl Bound {
             saved: count(held(&contract.frame, target.facts, |f| matches!(f.content, Content::Reg(_))))
                 + u32::from(programs.live.saved_vectors()),
             stack: contract.frame.size + 8 * pushes as i32,
-            loads: live + stack + body * (stack + result) + way,
+            loads: before * live + stack + body * (stack + result) + way,
             stores: context + called + results + body * stack + 4 - pushes + pushes * (called + body),
         }
     }

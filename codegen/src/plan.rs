@@ -425,6 +425,7 @@ impl Plan {
 
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
         let called = |attach| spec.programs_at(attach).map(|n| (n, spec.programs[usize::from(n)].cookie));
+        let any = |attach| spec.programs_at(attach).next().is_some();
         self.landing_pad(target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
@@ -436,34 +437,45 @@ impl Plan {
         for program in called(Attach::Fentry) {
             self.program(target, "fentry(context, cookie)", program);
         }
-        if called(Attach::FmodRet).next().is_some() {
+        if any(Attach::FmodRet) {
             self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
         }
         for program in called(Attach::FmodRet) {
             self.program(target, "fmod_ret(context, cookie)", program);
-            self.push(&[Step::Block(Role::Saves, "its result is the function's, unless it is 0"), Step::SaveResults]);
+            self.push(&[Step::Block(Role::Dispatch, "anything but 0 is the function's result, and it is not called")]);
+            if any(Attach::Fexit) {
+                self.push(&[Step::SaveResults]);
+            }
             self.push(&[Step::BranchIfResult]);
         }
+        let back = Step::Block(Role::Restores, "context -> the function's arguments");
         if !programs.call_orig {
-            self.push(&[Step::Block(Role::Restores, "context -> the function's arguments"), Step::Restore]);
-            self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
+            self.push(&[back, Step::Restore, Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
             self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
             return;
         }
-        self.push(&[Step::Block(Role::Restores, "context -> the function's arguments")]);
+        if any(Attach::Fentry) || any(Attach::FmodRet) {
+            self.push(&[back, Step::Restore]);
+        }
+        self.push(&[Step::Block(Role::Call, "the traced function, which returns here")]);
         if programs.live.stack > 0 {
             self.push(&[Step::StackArgs]);
         }
-        self.push(&[Step::Restore, Step::Block(Role::Call, "the traced function, which returns here")]);
-        self.push(&[Step::Call(Callee::Body), Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
+        self.push(&[Step::Call(Callee::Body)]);
+        if any(Attach::Fexit) {
+            self.push(&[Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
+        }
         self.push(&[Step::Inner(Inner::AfterCall), Step::Gap]);
-        if called(Attach::FmodRet).next().is_some() {
+        if any(Attach::FmodRet) {
             self.push(&[Step::Path(Way::Skipped)]);
         }
         for program in called(Attach::Fexit) {
             self.program(target, "fexit(context, cookie)", program);
         }
-        self.push(&[Step::Inner(Inner::Epilogue), Step::Block(Role::Restores, ""), Step::RestoreResults]);
+        self.push(&[Step::Inner(Inner::Epilogue)]);
+        if any(Attach::Fexit) {
+            self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
+        }
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
         self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
     }

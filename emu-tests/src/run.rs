@@ -14,6 +14,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
 use codegen::isa::{Backend, Poke, SiteState, Write};
 use codegen::link::{Access, Image, Input, Options, STUBS, SiteEntry, SymbolKind, link};
+use codegen::plan::Inner;
 use codegen::spec::{Attach, Form, Kind, Live, Programs};
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
@@ -204,11 +205,20 @@ pub(crate) struct Situation {
     pub results: bool,
     /// A program decides the result in the function's place.
     pub skip: bool,
+    /// The last that may does so.
+    pub skip_last: bool,
+    /// Behind the traced function stands a jump past the programs that come after it.
+    pub retired: bool,
     /// No callback is attached: the slot calls this stub.
     pub stub: Option<Kind>,
 }
 
 impl Situation {
+    /// The traced function does not run.
+    fn skips(self) -> bool {
+        self.skip || self.skip_last
+    }
+
     fn name(self) -> String {
         let parts = [
             (self.args, "args"),
@@ -219,6 +229,8 @@ impl Situation {
             (self.rethook, "rethook"),
             (self.results, "results"),
             (self.skip, "skip"),
+            (self.skip_last, "skip-last"),
+            (self.retired, "retired"),
             (self.stub == Some(Kind::Stub), "stub"),
             (self.stub == Some(Kind::StubGraph), "stub-graph"),
         ];
@@ -234,16 +246,16 @@ impl Situation {
             return if around.form == Form::Fregs { changed.to_vec() } else { vec![plain] };
         }
         if let Kind::Programs(programs) = contract.kind {
-            let attached = |attach| contract.programs.iter().any(|p| p.attach == attach);
-            let before = attached(Attach::Fentry) || attached(Attach::FmodRet);
+            let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
+            let before = attached(Attach::Fentry) + attached(Attach::FmodRet) > 0;
+            let after = attached(Attach::Fexit) > 0 && programs.result.regs != RegSet::EMPTY;
             let can = [
                 (true, plain),
                 (before, Situation { args: true, ..plain }),
-                (attached(Attach::FmodRet), Situation { skip: true, ..plain }),
-                (
-                    attached(Attach::Fexit) && programs.result.regs != RegSet::EMPTY,
-                    Situation { results: true, ..plain },
-                ),
+                (attached(Attach::FmodRet) > 0, Situation { skip: true, ..plain }),
+                (attached(Attach::FmodRet) > 1, Situation { skip_last: true, ..plain }),
+                (programs.call_orig, Situation { retired: true, ..plain }),
+                (after, Situation { results: true, ..plain }),
             ];
             return can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect();
         }
@@ -956,6 +968,7 @@ impl<'s> Bench<'s> {
             let cases = self.cases(attach, &contract, filter);
             let Some(first) = cases.first() else { continue };
             example.get_or_insert_with(|| first.clone());
+            self.judge_gap(first, attach, &mut part)?;
             if contract.sled {
                 for case in &cases {
                     self.sled(case, &mut part)?;
@@ -1058,7 +1071,7 @@ impl<'s> Bench<'s> {
     /// What the exit handler makes of the results: of each register that the contract lets it change.
     fn new_results(&self, attach: usize, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
         let around = Some(attach).filter(|i| self.suite.contracts[*i].kind.calls_body());
-        let contract = around.or_else(|| self.exit(situation)).filter(|_| situation.results || situation.skip);
+        let contract = around.or_else(|| self.exit(situation)).filter(|_| situation.results || situation.skips());
         let contract = contract.map(|i| &self.suite.contracts[i]);
         let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
         let register = |f: &codegen::frame::Field| match f.content {
@@ -1241,7 +1254,7 @@ impl<'s> Bench<'s> {
             _ => &f.name,
         };
         let start = self.function(name);
-        let mut outcome = if case.situation.skip {
+        let mut outcome = if case.situation.skips() {
             // Nothing runs: the call is over.
             let sp = &mut initial.gpr[self.registers.abi.sp.0 as usize];
             *sp = sp.wrapping_add(self.registers.abi.return_bytes());
@@ -1349,6 +1362,7 @@ impl<'s> Bench<'s> {
             Some(kind) => self.address(kind.symbol()),
             None => self.callback,
         };
+        self.retire(case)?;
         let early = if case.situation.early { self.places.direct } else { 0 };
         if self.prepared == Some((func, early)) {
             return Ok(());
@@ -1366,6 +1380,53 @@ impl<'s> Bench<'s> {
             write_code(&mut self.uc, &[call])?;
         }
         self.prepared = Some((func, early));
+        Ok(())
+    }
+
+    /// The jump past the programs that come after the function, from the gap behind its call; nothing if the trampoline at
+    /// the site has no such gap.
+    fn retirement(&self, trampoline: usize) -> Result<Vec<Write>> {
+        let contract = &self.suite.contracts[trampoline];
+        let place = |inner: Inner| self.image.symbol(&inner.symbol(&contract.name, contract.kind).concat());
+        let (Kind::Programs(_), Some(gap), Some(to)) = (contract.kind, place(Inner::AfterCall), place(Inner::Epilogue))
+        else {
+            return Ok(Vec::new());
+        };
+        let jump = SiteState::Enabled { target: to.address, op: 0, jump: true };
+        let writes = self.suite.backend.poke_site(gap.address, jump, false)?.into_iter().map(|poke| poke.write);
+        // A site may begin with an instruction before its branch.
+        Ok(writes.filter(|w| w.at >= gap.address).collect())
+    }
+
+    /// Put that jump into its gap, or what was there before.
+    fn retire(&mut self, case: &Case) -> Result<()> {
+        let mut writes = self.retirement(case.attach)?;
+        if !case.situation.retired {
+            for write in &mut writes {
+                write.bytes = self.image.bytes(write.at, write.bytes.len()).unwrap_or_default().to_vec();
+            }
+        }
+        write_code(&mut self.uc, &writes)
+    }
+
+    /// P17: nothing is in the gap that the jump would overwrite.
+    fn judge_gap(&self, case: &Arc<Case>, trampoline: usize, part: &mut Part) -> Result<()> {
+        let writes = self.retirement(trampoline)?;
+        let ends = || writes.iter().map(|w| w.at + w.bytes.len() as u64);
+        let (Some(start), Some(end)) = (writes.iter().map(|w| w.at).min(), ends().max()) else { return Ok(()) };
+        let code = decode(self.registers.machine, self.image.bytes(start, 16).unwrap_or_default(), start)?;
+        let nothing =
+            code.iter().take_while(|d| d.text.split(' ').next().is_some_and(|mnemonic| mnemonic.ends_with("nop")));
+        let finding = Finding {
+            clause: Clause::P17,
+            trampoline,
+            place: "end of the gap behind the traced function".to_owned(),
+            register: None,
+            expected: end,
+            found: nothing.map(|d| d.at + u64::from(d.size)).last().unwrap_or(start).min(end),
+            pc: start,
+        };
+        part.judged(case, finding, self);
         Ok(())
     }
 

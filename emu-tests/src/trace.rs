@@ -679,11 +679,29 @@ impl Trace {
         self.predict(uc, pc);
         self.check(Clause::P9, "where the function returns to", pending.back, pc, pc);
         self.check(Clause::P7, "sp when the function returns", pending.back_sp, registers.sp(uc), pc);
+        self.finish_body(uc, registers);
         let mut expect = registers.snapshot(uc);
         expect.gpr[registers.abi.fp.0 as usize] = pending.fp;
         let sp = pending.sp.wrapping_add(registers.abi.return_bytes());
         let Pending { parent, resume, words, .. } = pending;
         self.exiting = Some(Exiting { expect, parent, resume, sp, calls: 0, words });
+    }
+
+    /// What a function of any body may leave behind: anything where no result is, and results in vector registers, which
+    /// those of the fixtures do not touch.
+    fn finish_body(&mut self, uc: &mut Uc, registers: Registers) {
+        let mut rng = Rng::new(self.case.seed, 0x200);
+        let abi = registers.abi;
+        for reg in abi.caller_saved.minus(RegSet::of(abi.exit_rets)).iter().filter(|&r| Some(r) != abi.link) {
+            let value = rng.canary();
+            registers.set(uc, reg, value);
+        }
+        let kind = self.contracts.get(self.trampoline()).map(|c| c.kind);
+        let vectors = if let Some(Kind::Programs(programs)) = kind { programs.result.vectors } else { 0 };
+        for &i in registers.machine.vector_rets.iter().take(vectors.into()) {
+            let value = rng.vector();
+            registers.set_vector(uc, i.into(), &value);
+        }
     }
 
     /// Registers now, against those at the site with the callback's changes.
@@ -1028,7 +1046,8 @@ impl Trace {
         }
         self.poison(uc, registers, 20 * u64::from(self.exiting.is_some()) + calls);
         let case = Arc::clone(&self.case);
-        let mut stored = Vec::new();
+        // Its own to use while it runs.
+        let mut stored = vec![(cookie, u64::MAX)];
         if case.situation.args
             && outermost
             && calls == 1
@@ -1042,7 +1061,8 @@ impl Trace {
             }
         }
         if program.attach == Attach::FmodRet {
-            let skips = case.situation.skip && outermost;
+            let last = contract.programs.iter().rposition(|p| p.attach == Attach::FmodRet) == Some(n);
+            let skips = outermost && (case.situation.skip || (case.situation.skip_last && last));
             let value = case.new_results.first().map_or(0, |(_, value)| *value);
             registers.set(uc, registers.abi.rets[0], if skips { value } else { 0 });
             if skips && let Some(mut a) = self.activations.pop() {
@@ -1149,7 +1169,10 @@ impl Trace {
         let Some(e) = self.exiting.take() else { return };
         self.check(Clause::P9, "pc in the parent", e.parent, pc, pc);
         let contract = self.contracts.get(self.trampoline());
-        let after = contract.map_or(0, |c| c.programs.iter().filter(|p| p.attach == Attach::Fexit).count() as u64);
+        let retired = self.case.situation.retired;
+        let after = contract
+            .filter(|_| !retired)
+            .map_or(0, |c| c.programs.iter().filter(|p| p.attach == Attach::Fexit).count() as u64);
         let wanted = if let Some(Kind::Programs(_)) = contract.map(|c| c.kind) { after } else { 1 };
         self.check(Clause::P10, "calls after the function", wanted, e.calls, pc);
         self.check(Clause::P7, "sp", e.sp, registers.sp(uc), pc);
