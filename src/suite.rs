@@ -94,7 +94,8 @@ const RESTORE_REGS: Programs = Programs {
     skip_frame: false,
     ip_arg: false,
 };
-const CALL_ORIG: Programs = Programs { call_orig: true, ..RESTORE_REGS };
+/// The function is called from the trampoline.
+pub const CALL_ORIG: Programs = Programs { call_orig: true, ..RESTORE_REGS };
 const NOTHING: Live = Live { regs: RegSet::EMPTY, vectors: 0, general_callee: false, stack: 0 };
 
 const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {

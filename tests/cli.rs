@@ -540,6 +540,54 @@ fn prototypes_are_refused_with_a_mark() {
     b.refuses(&["gen", "ftrace_caller", "--sig", "void f(void)", "--arch", "arm64"], &["--sig", "direct"]);
 }
 
+/// Programs that gcc compiled link with their trampoline, and what cannot be is refused.
+#[test]
+fn programs_are_attached_to_one_function() {
+    let b = Bench::new();
+    let source = "typedef unsigned long u64;\n\
+        u64 before(u64 *context, u64 *cookie) { return context[0] + *cookie; }\n\
+        u64 after(u64 *context, u64 *cookie) { return context[context[-1]]; }\n\
+        int f(long a, void *p) { return a != 0; }\n";
+    fs::write(b.path("programs.c"), source).unwrap();
+    for (arch, prefix) in ARCHES {
+        let what = ["gen", "programs", "--arch", arch, "--sig", "int f(long a, void *p)"];
+        let list = ["--fentry", "before:7", "--fmod-ret", "before", "--fexit", "after,before:0x7fffffff"];
+        b.ok(&[&what[..], &list, &["--function", "f", "--emit", "obj", "--stem", "programs"]].concat());
+        b.tool(&format!("{prefix}gcc"), &["-O2", "-c", "programs.c", "-o", "c.o"]);
+        b.tool(&format!("{prefix}ld"), &["-r", "programs.o", "c.o", "-o", "linked.o"]);
+        let symbols = b.tool(&format!("{prefix}nm"), &["linked.o"]);
+        for defined in ["T before_tramp", "T before_tramp_after_call", "T before_tramp_epilogue"] {
+            assert!(symbols.contains(defined), "{symbols}");
+        }
+        assert!(!symbols.contains(" U "), "{symbols}");
+        let code = b.tool(&format!("{prefix}objdump"), &["-dr", "programs.o"]);
+        let calls: Vec<&str> = ["before", "f+0x", "after"]
+            .into_iter()
+            .flat_map(|callee| code.lines().filter(move |l| l.contains("R_") && l.contains(&format!("\t{callee}"))))
+            .collect();
+        assert!(calls.len() >= 5, "{code}");
+
+        let bad = |more: &[&str], parts: &[&str]| b.refuses(&[&what[..], more].concat(), parts);
+        bad(&[], &["there is none", "--fentry"]);
+        bad(&["--fexit", "after"], &["--function", "valid"]);
+        bad(&["--fentry", "before", "--function", "f"], &["--function", "CALL_ORIG"]);
+        bad(&["--fentry", "before:0x80000000"], &["0x80000000", "0x7fffffff"]);
+        bad(&["--fentry", "before", "--flags", "SKIP_FRAME"], &["SKIP_FRAME", "CALL_ORIG"]);
+        bad(&["--fexit", "after", "--function", "f", "--flags", "RESTORE_REGS"], &["RESTORE_REGS", "CALL_ORIG"]);
+        bad(&["--fentry", "before", "--flags", "TAIL_CALL_CTX"], &["TAIL_CALL_CTX", "BPF programs", "IP_ARG"]);
+        bad(&["--fentry", "before", "--flags", "NONSENSE"], &["NONSENSE", "IP_ARG"]);
+        bad(&["--fentry", "9", "--name", "n"], &["--fentry", "9"]);
+        let many = ["a"; 39].join(",");
+        bad(&["--fentry", &many], &["39", "38"]);
+        let typed = |sig, more: &[&str], parts: &[&str]| {
+            b.refuses(&[&["gen", "programs", "--arch", arch, "--sig", sig][..], more].concat(), parts);
+        };
+        typed("void f(int a)", &["--fmod-ret", "m", "--function", "f"], &["--fmod-ret", "void f(int a)"]);
+        typed("struct big { 40, 8 } f(int a)", &["--fentry", "e"], &["in memory", "valid"]);
+    }
+    b.refuses(&["gen", "ftrace_caller", "--fentry", "f", "--arch", "arm64"], &["--fentry", "programs"]);
+}
+
 /// A handler that is proven to touch no vector register gets none saved; any other gets those that are live.
 #[test]
 fn handlers_are_scanned() {

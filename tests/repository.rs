@@ -165,6 +165,14 @@ fn golden() -> Vec<(PathBuf, String)> {
                 others.map(|(i, v)| (format!("{}-{}", option.name, option.values[v]), Choices::default().with(i, v))),
             );
         }
+        let target = backend.target(Choices::default());
+        let trampolines = tramptool::suite::trampolines(&target).unwrap();
+        let for_one =
+            ["direct_kfree_skb", "around_frame_1", "around_fregs", "programs_fexit", "programs_fmod_ret_stack"];
+        let specs = tramptool::suite::specs(&trampolines).into_iter().filter(|s| for_one.contains(&s.name));
+        let listings: Vec<_> = specs.map(|s| backend.text(&s, &target).unwrap()).collect();
+        let path = root().join("emu-tests/golden").join(facts.name).join("for-one-function.S");
+        all.push((path, templates::asm(&listings, &target, facts.name).unwrap()));
         for (set, choices) in sets {
             let target = backend.target(choices);
             let direct = Spec::direct("my_tramp", Direct { args: 3, ..Direct::default() }, "my_direct_func");

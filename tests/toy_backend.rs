@@ -165,6 +165,7 @@ impl Isa for Toy {
             exit_frame: FrameLayout::empty(),
             direct_frames: (0..=2).map(frame).collect(),
             tailored_frame: |_, _| FrameLayout::empty(),
+            programs_frame: |_| FrameLayout::empty(),
             around_frames: Vec::new(),
             around_fregs: FrameLayout::empty(),
             no_frame: FrameLayout::empty(),

@@ -135,18 +135,16 @@ impl Inner {
     /// The label's name: the kernel's, for a trampoline under the kernel's name; else the trampoline's and a suffix.
     /// The name comes in two parts, so that none must be allocated.
     pub fn symbol(self, name: &str, kind: Kind) -> [&str; 2] {
-        if name != kind.symbol() {
-            let suffix = match self {
-                Inner::OpPtr => "_op_ptr",
-                Inner::Call => "_call",
-                Inner::Jmp => "_jmp",
-                Inner::End => "_end",
-                Inner::AfterCall => "_after_call",
-                Inner::Epilogue => "_epilogue",
-            };
-            return [name, suffix];
-        }
+        let suffix = match self {
+            Inner::OpPtr => "_op_ptr",
+            Inner::Call => "_call",
+            Inner::Jmp => "_jmp",
+            Inner::End => "_end",
+            Inner::AfterCall => "_after_call",
+            Inner::Epilogue => "_epilogue",
+        };
         let kernel = match (self, kind) {
+            _ if name != kind.symbol() => return [name, suffix],
             (Inner::OpPtr, Kind::Entry(Regs::All)) => "ftrace_regs_caller_op_ptr",
             (Inner::OpPtr, _) => "ftrace_caller_op_ptr",
             (Inner::Call, Kind::Entry(Regs::All)) => "ftrace_regs_call",
@@ -155,8 +153,7 @@ impl Inner {
             (Inner::Jmp, _) => "ftrace_caller_jmp",
             (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
             (Inner::End, _) => "ftrace_caller_end",
-            (Inner::AfterCall, _) => "ip_after_call",
-            (Inner::Epilogue, _) => "ip_epilogue",
+            (Inner::AfterCall | Inner::Epilogue, _) => return [name, suffix],
         };
         [kernel, ""]
     }

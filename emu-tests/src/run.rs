@@ -324,7 +324,7 @@ impl Case {
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.
     pub fn rewritten<'c>(&'c self, contract: &'c Contract, abi: &'c Abi) -> impl Iterator<Item = (Reg, u64)> + 'c {
         contract.frame.fields.iter().filter_map(move |f| match (f.content, f.back) {
-            (Content::Reg(r), Back::Written) if !f.in_record && !(self.sret && r == abi.sret) => {
+            (Content::Reg(r), Back::Written) if !(f.in_record || self.sret && r == abi.sret) => {
                 Some((r, self.new_registers[r.0 as usize]))
             }
             _ => None,

@@ -9,7 +9,7 @@ use codegen::plan::Inner;
 use codegen::spec::{Around, Choices, Direct, Form, Kind, NAMED, OptionInfo};
 use codegen::target::{PROFILES, Target};
 use serde::Serialize;
-use tramptool::request::{AROUND, DIRECT, option};
+use tramptool::request::{AROUND, DIRECT, PROGRAMS, option};
 
 use super::ui::{Style, Ui};
 use super::{DONE, Format};
@@ -76,6 +76,7 @@ struct Number {
 
 const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0 });
+const ANY_PROGRAMS: Kind = Kind::Programs(tramptool::suite::CALL_ORIG);
 
 /// List.
 ///
@@ -98,7 +99,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
 }
 
 fn kinds() -> impl Iterator<Item = Kind> {
-    NAMED.iter().copied().chain([ANY_DIRECT, ANY_AROUND])
+    NAMED.iter().copied().chain([ANY_DIRECT, ANY_AROUND, ANY_PROGRAMS])
 }
 
 fn options_of(kind: Kind, options: &'static [OptionInfo]) -> Vec<&'static str> {
@@ -174,7 +175,7 @@ fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
         line(format!(
-            "  {DIRECT}, {AROUND}: --args 0 to {}, or {DIRECT} --sig with a C prototype",
+            "  {DIRECT}, {AROUND}: --args 0 to {}; {DIRECT}, {PROGRAMS}: --sig with a C prototype",
             facts.abi.args.len()
         ));
         let width = facts.options.iter().map(|o| option(o).len()).max().unwrap_or(0);
