@@ -939,6 +939,29 @@ fn every_contract_has_an_object_to_judge() {
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), CONTRACTS.len(), "a contract that src/contracts.rs forgot");
 }
 
+/// Three ways to end a hooked return, and what they do to the return-address stack. The figures were worked out by hand, and
+/// agree with what each costs on a real processor: nothing is left over, or a caller's entry is gone.
+#[test]
+fn what_a_hooked_return_does_to_the_return_stack() {
+    let ends = [
+        ("    ret\n", 2, -1),
+        ("    pop %r11\n    jmp *%r11\n", 1, 0),
+        ("    pop %r11\n    call 1f\n    int3\n1:  mov %r11, (%rsp)\n    ret\n", 2, 0),
+    ];
+    for (end, mispredicted, left) in ends {
+        let text = RETHOOK.replace("    popf\n    ret\n", &format!("    popf\n{end}"));
+        let case = Case::new(&text, RETHOOK_CONTRACT);
+        let args = ["cost", "--object", "t.o", "--contract", "t.toml", "--format", "json"];
+        let (code, out, err) = case.tool(&args);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let (entry, hooked) = (&rows[0]["ways"][0], &rows[1]["ways"][0]);
+        assert_eq!((&entry["mispredicted_returns"], &entry["return_stack_imbalance"]), (&0.into(), &0.into()), "{out}");
+        let told = (&hooked["mispredicted_returns"], &hooked["return_stack_imbalance"]);
+        assert_eq!(told, (&mispredicted.into(), &left.into()), "{end}: {out}");
+    }
+}
+
 /// What docs/findings.md says is what its commands print.
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]

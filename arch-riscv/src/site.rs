@@ -14,6 +14,9 @@ const AUIPC: u32 = 0x0000_0017;
 const JALR: u32 = 0x0000_0067;
 /// The register that links to a trampoline.
 const T0: u32 = 5;
+/// The register that jumps to a trampoline: a jump through x1 or x5 is a return, and takes an entry off the return-address
+/// stack (RISC-V unprivileged ISA, "Return-address prediction hints"). The site's call overwrites it as well.
+const T1: u32 = 6;
 /// The register that links to nothing.
 const ZERO: u32 = 0;
 /// The register that links to a function.
@@ -43,7 +46,7 @@ pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>
     let insns = match state {
         SiteState::Disabled => [NOP, NOP],
         SiteState::Enabled { target, jump: false, .. } => branch(ip, target, T0, T0)?,
-        SiteState::Enabled { target, jump: true, .. } => branch(ip, target, T0, ZERO)?,
+        SiteState::Enabled { target, jump: true, .. } => branch(ip, target, T1, ZERO)?,
     };
     Ok(vec![write(ip, insns)])
 }

@@ -2,8 +2,9 @@
 /*
  * What a traced call costs, with each variant on functions of its own and all of them in this process, in turn.
  *
- * variants.h has a line VARIANT(name) for each; variants_table.h what their sites go to. With COUNT defined the handlers
- * count, and nothing is measured: that every handler runs and nothing is lost is seen before.
+ * variants.h has a line VARIANT(name) for each, or LOOPS(name) where its functions are elsewhere; variants_table.h what
+ * their sites go to. With COUNT defined the handlers count, and nothing is measured: that every handler runs and nothing is
+ * lost is seen before.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -14,9 +15,7 @@
 #include <time.h>
 #include <x86intrin.h>
 
-#define UNTRACED __attribute__((noinline, noclone, no_instrument_function))
-#define TRACED __attribute__((noinline, noclone, aligned(16)))
-#define KEEP(x) __asm__ volatile("" : "+r"(x))
+#include "traced.h"
 
 enum { CALLS = 1500, ROUNDS = 100, DEPTH = 8, STORES = 32, WORK = 10 };
 
@@ -69,6 +68,13 @@ UNTRACED void ops_of_ours(uint64_t ip, uint64_t parent, void *op, char *fregs)
 	*(void **)(fregs + 120) = (void *)direct_of_ours;
 }
 
+/* What brings its own way to patch. */
+int xray_start(void);
+void *detour(void *target, void *hook);
+static long (*original_f)(long), (*original_g)(long);
+UNTRACED long hook_f(long x) { on_entry(); return original_f(x); }
+UNTRACED long hook_g(long x) { on_entry(); return original_g(x); }
+
 /* Each variant: a leaf, a recursion, the leaf under eight untraced frames, and the loops that call them. */
 #define FRAME(name, level, below)                                                                                      \
 	UNTRACED static long n##level##_##name(long x)                                                                 \
@@ -96,15 +102,8 @@ UNTRACED void ops_of_ours(uint64_t ip, uint64_t parent, void *op, char *fregs)
 		buffer[k] = x
 #define VARIANT(name)                                                                                                  \
 	__asm__(".text\n.skip (" #name "_pad), 0x90\n");                                                               \
-	TRACED long f_##name(long x) { return x + 1; }                                                                 \
-	TRACED long g_##name(long d)                                                                                   \
-	{                                                                                                              \
-		if (d == 0)                                                                                            \
-			return 0;                                                                                      \
-		long r = g_##name(d - 1);                                                                              \
-		KEEP(r);                                                                                               \
-		return r + 1;                                                                                          \
-	}                                                                                                              \
+	FUNCTIONS(name) LOOPS(name)
+#define LOOPS(name)                                                                                                     \
 	FRAME(name, 1, f) FRAME(name, 2, n1) FRAME(name, 3, n2) FRAME(name, 4, n3)                                     \
 	FRAME(name, 5, n4) FRAME(name, 6, n5) FRAME(name, 7, n6) FRAME(name, 8, n7)                                    \
 	LOOP(flat, name, (void)0, f_##name(x))                                                                         \
@@ -116,13 +115,15 @@ UNTRACED void ops_of_ours(uint64_t ip, uint64_t parent, void *op, char *fregs)
 #undef VARIANT
 
 typedef long (*loop)(void);
-enum { KINDS = 5 };
-static const char *const kinds[KINDS] = { "flat", "recursion", "nested", "work", "stores" };
+/* Then so many different functions, called in turn. */
+enum { SHAPES = 5, KINDS = SHAPES + 4 };
+static const char *const kinds[KINDS] = { "flat", "recursion", "nested", "work", "stores", "16", "256", "4096", "16384" };
+static const int counts[KINDS] = { [SHAPES] = 16, 256, 4096, 16384 };
 
 struct variant {
 	const char *name;
 	long (*leaf)(long), (*recursive)(long);
-	loop loops[KINDS];
+	loop loops[SHAPES];
 	/* Where the sites of the leaf and of the recursion go to, by which opcode; none for 0. */
 	unsigned char opcode;
 	void *to[2];
@@ -131,11 +132,16 @@ struct variant {
 	void *callee;
 	/* How often the handlers run for each traced call. */
 	int entries, exits;
+	/* Many functions of 16 bytes, where each site goes to, and the end of calls of all of them; or nothing. */
+	char *many;
+	void **many_to;
+	char *many_end;
 };
 
-#define GOES(n, opcode, to_leaf, to_recursion, slot, callee, entries, exits)                                            \
+#define GOES(n, opcode, to_leaf, to_recursion, slot, callee, entries, exits, many, many_to, many_end)                  \
 	{ #n, f_##n, g_##n, { flat_##n, recursion_##n, nested_##n, work_##n, stores_##n }, opcode,                     \
-	  { (void *)to_leaf, (void *)to_recursion }, (char *)slot, (void *)callee, entries, exits },
+	  { (void *)to_leaf, (void *)to_recursion }, (char *)slot, (void *)callee, entries, exits,                     \
+	  (char *)many, (void **)many_to, (char *)many_end },
 #define DECLARE
 #include "variants_table.h"
 #undef DECLARE
@@ -170,8 +176,18 @@ UNTRACED static void patch(const struct variant *v)
 			fail(v->name, "no patchable site");
 		put(v->name, sites[i], v->opcode, v->to[i]);
 	}
+	for (int i = 0; v->many && v->opcode && i < counts[KINDS - 1]; i++)
+		put(v->name, v->many + 16 * i, v->opcode, v->many_to[i]);
 	if (v->slot)
 		put(v->name, v->slot, 0xe8, v->callee);
+}
+
+/* Call the last functions of many; each adds 1. */
+UNTRACED static long turn(const struct variant *v, int count)
+{
+	/* Each call, and the move of its result to the next one's argument, have 8 bytes. */
+	long (*calls)(long) = (long (*)(long))(v->many_end - 8 * count);
+	return calls(0);
 }
 
 UNTRACED static void verify(const struct variant *v)
@@ -183,10 +199,13 @@ UNTRACED static void verify(const struct variant *v)
 			fail(v->name, "lost an argument or a result");
 	if (v->recursive(9) != 9)
 		fail(v->name, "lost its way in a recursion");
+	uint64_t traced = TIMES + 10;
+	for (int k = SHAPES; v->many && k < KINDS; k++, traced += counts[k - 1])
+		if (turn(v, counts[k]) != counts[k])
+			fail(v->name, "lost one of many");
 	if (top != shadow)
 		fail(v->name, "lost a return");
 #ifdef COUNT
-	uint64_t traced = TIMES + 10;
 	if (entries != traced * v->entries || exits != traced * v->exits)
 		fail(v->name, "a handler did not run, or ran too often");
 #endif
@@ -198,13 +217,18 @@ UNTRACED static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-UNTRACED static uint64_t ticks(loop l)
+UNTRACED static uint64_t ticks(const struct variant *v, int kind)
 {
 	unsigned cpu;
+	long x = 0;
 	_mm_lfence();
 	uint64_t start = __rdtscp(&cpu);
 	_mm_lfence();
-	long x = l();
+	if (kind < SHAPES)
+		x = v->loops[kind]();
+	else
+		for (int done = 0; done < CALLS; done += counts[kind])
+			x += turn(v, counts[kind]);
 	KEEP(x);
 	uint64_t end = __rdtscp(&cpu);
 	_mm_lfence();
@@ -223,6 +247,17 @@ UNTRACED int main(void)
 	static double taken[VARIANTS][KINDS][ROUNDS];
 	for (int v = 0; v < VARIANTS; v++)
 		patch(&variants[v]);
+#ifdef XRAY
+	if (!xray_start())
+		fail("xray", "cannot be patched");
+#endif
+#ifdef RETOUR
+	long f_retour(long), g_retour(long);
+	original_f = detour(f_retour, hook_f);
+	original_g = detour(g_retour, hook_g);
+	if (!original_f || !original_g)
+		fail("retour", "cannot be patched");
+#endif
 	for (int v = 0; v < VARIANTS; v++)
 		verify(&variants[v]);
 #ifdef COUNT
@@ -233,7 +268,9 @@ UNTRACED int main(void)
 	for (int r = -2; r < ROUNDS; r++)
 		for (int k = 0; k < KINDS; k++)
 			for (int v = 0; v < VARIANTS; v++) {
-				double t = ticks(variants[v].loops[k]);
+				if (k >= SHAPES && !variants[v].many)
+					continue;
+				double t = ticks(&variants[v], k);
 				if (r >= 0)
 					taken[v][k][r] = t;
 			}
@@ -241,6 +278,11 @@ UNTRACED int main(void)
 	for (int v = 0; v < VARIANTS; v++)
 		for (int k = 0; k < KINDS; k++) {
 			double *t = taken[v][k], calls = k == 1 ? CALLS * DEPTH : CALLS;
+			if (k >= SHAPES && !variants[v].many)
+				continue;
+			/* As many turns as make up CALLS, and one at least. */
+			if (k >= SHAPES)
+				calls = (CALLS + counts[k] - 1) / counts[k] * counts[k];
 			qsort(t, ROUNDS, sizeof(*t), ascending);
 			printf("%s %s %.4f %.4f\n", variants[v].name, kinds[k], t[0] * ns / calls, t[ROUNDS / 2] * ns / calls);
 		}

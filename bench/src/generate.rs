@@ -21,6 +21,9 @@ use crate::table::{Row, print};
 
 const COUNT: usize = 10_000;
 const ROUNDS: usize = 7;
+/// How many prototypes, and what the time for them is compared with.
+const MANY: usize = 50_000;
+const FEW: usize = MANY / 10;
 
 static BACKENDS: &[&dyn Backend] = &[&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];
 
@@ -151,11 +154,14 @@ fn tailored(backend: &dyn Backend, prototypes: &[String], functions: &[u8]) -> R
     Ok(image.sites.len())
 }
 
-/// The prototypes, and an object with their functions.
+/// The prototypes, and an object with their functions. Fewer than [`MANY`] are spread over them: as many have as many
+/// arguments.
 fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<String>, Vec<u8>), String> {
-    let names: Vec<String> = (0..count).map(|n| format!("f{n}")).collect();
+    let step = MANY / count.max(1);
+    let numbers = || (0..count).map(|i| i * step + i % step.max(1));
+    let names: Vec<String> = numbers().map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Ok(((0..count).map(prototype).collect(), functions(&backend.target(Choices::default()), &names)?))
+    Ok((numbers().map(prototype).collect(), functions(&backend.target(Choices::default()), &names)?))
 }
 
 /// As [`one`], for so many prototypes.
@@ -176,8 +182,6 @@ fn peak_of(args: &[&str]) -> Result<f64, String> {
 }
 
 fn tailored_rows(backend: &dyn Backend, rows: &mut Vec<Row>) -> Result<(), String> {
-    const MANY: usize = 50_000;
-    const FEW: usize = MANY / 10;
     let arch = backend.facts().name;
     let timed = |count: usize| {
         let (prototypes, functions) = traced(backend, count)?;

@@ -18,8 +18,14 @@ const LAYOUTS: usize = 16;
 /// Runs of each layout, of which the least disturbed counts.
 const TRIES: usize = 4;
 const DRIVER: &str = include_str!("../native/driver.c");
-const SHAPES: &str = include_str!("../native/shapes.S");
+const SHAPES_S: &str = include_str!("../native/shapes.S");
+const TRACED: &str = include_str!("../native/traced.h");
 const SHIM: &str = include_str!("../native/kernel.h");
+const XRAY: &str = include_str!("../native/xray.c");
+/// The loops over one function, then over so many.
+const SHAPES: [&str; 5] = ["flat", "recursion", "nested", "work", "stores"];
+const MANY: [&str; 4] = ["16", "256", "4096", "16384"];
+const MOST: usize = 16384;
 /// The headers that `ftrace_64.S` includes; the shim stands in for all of them.
 const HEADERS: [&str; 9] = [
     "linux/export.h",
@@ -43,15 +49,36 @@ struct Variant {
     slot: Option<(&'static str, &'static str)>,
     /// Handlers that count: at entry and at exit.
     runs: (u8, u8),
-    /// Needs the kernel's source.
-    kernel: bool,
+    needs: Needs,
+    /// Measured on many functions too, each with a trampoline of its own if the site jumps.
+    many: bool,
+}
+
+/// What is not everywhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Kernel,
+    Xray,
+    Retour,
+}
+
+impl Needs {
+    fn remedy(self) -> &'static str {
+        match self {
+            Needs::Nothing => "",
+            Needs::Kernel => "`cargo xtask kernel-objects` unpacks the kernel's source",
+            Needs::Xray => "apt-get install clang libclang-rt-dev",
+            Needs::Retour => "cargo cannot fetch it",
+        }
+    }
 }
 
 const CALL: u8 = 0xe8;
 const JMP: u8 = 0xe9;
 
 const fn variant(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, goes: None, slot: None, runs: (0, 0), kernel: false }
+    Variant { name, about, goes: None, slot: None, runs: (0, 0), needs: Needs::Nothing, many: false }
 }
 
 const fn called(name: &'static str, about: &'static str, to: &'static str) -> Variant {
@@ -59,21 +86,27 @@ const fn called(name: &'static str, about: &'static str, to: &'static str) -> Va
 }
 
 const VARIANTS: &[Variant] = &[
-    variant("plain", "the site does nothing"),
-    called("call_ret", "patched call -> ret", "only_return"),
+    Variant { many: true, ..variant("plain", "the site does nothing") },
+    Variant { many: true, ..called("call_ret", "patched call -> ret", "only_return") },
     Variant { runs: (1, 0), ..called("call_only", "trampoline that only calls", "only_call") },
-    Variant { runs: (1, 0), ..called("tailored_1", "direct --args 1", "direct_1") },
+    Variant { runs: (1, 0), many: true, ..called("tailored_1", "direct --args 1", "direct_1") },
     Variant {
         slot: Some(("k1_ftrace_call", "on_entry")),
         runs: (1, 0),
-        kernel: true,
+        needs: Needs::Kernel,
+        many: true,
         ..called("kernel_args", "kernel's ftrace_caller", "k1_ftrace_caller")
     },
-    Variant { slot: Some(("args_call", "on_entry")), runs: (1, 0), ..called("args", "ftrace_caller", "args") },
+    Variant {
+        slot: Some(("args_call", "on_entry")),
+        runs: (1, 0),
+        many: true,
+        ..called("args", "ftrace_caller", "args")
+    },
     Variant {
         slot: Some(("k2_ftrace_regs_call", "on_entry")),
         runs: (1, 0),
-        kernel: true,
+        needs: Needs::Kernel,
         ..called("kernel_regs", "kernel's ftrace_regs_caller", "k2_ftrace_regs_caller")
     },
     Variant { slot: Some(("regs_call", "on_entry")), runs: (1, 0), ..called("regs", "ftrace_regs_caller", "regs") },
@@ -85,7 +118,7 @@ const VARIANTS: &[Variant] = &[
     Variant {
         slot: Some(("k4_ftrace_regs_call", "ops_of_kernel")),
         runs: (1, 0),
-        kernel: true,
+        needs: Needs::Kernel,
         ..called("kernel_ops_direct", "kernel's ftrace_regs_caller, then a direct trampoline", "k4_ftrace_regs_caller")
     },
     Variant {
@@ -96,10 +129,16 @@ const VARIANTS: &[Variant] = &[
     Variant {
         slot: Some(("k3_ftrace_call", "graph_entry")),
         runs: (1, 1),
-        kernel: true,
+        needs: Needs::Kernel,
+        many: true,
         ..called("kernel_graph", "kernel's ftrace_caller + return_to_handler", "k3_ftrace_caller")
     },
-    Variant { goes: Some((JMP, "graph_f", "graph_g")), runs: (1, 1), ..variant("graph", "around --form fregs") },
+    Variant {
+        goes: Some((JMP, "graph_f", "graph_g")),
+        runs: (1, 1),
+        many: true,
+        ..variant("graph", "around --form fregs")
+    },
     Variant {
         goes: Some((CALL, "fexit_6_12_f", "fexit_6_12_g")),
         runs: (1, 1),
@@ -108,7 +147,14 @@ const VARIANTS: &[Variant] = &[
     Variant {
         goes: Some((JMP, "fexit_f", "fexit_g")),
         runs: (1, 1),
+        many: true,
         ..variant("fexit", "around --form frame --args 6")
+    },
+    Variant { runs: (1, 1), needs: Needs::Xray, ..variant("xray", "LLVM XRay's sleds, and a handler that calls") },
+    Variant {
+        runs: (1, 0),
+        needs: Needs::Retour,
+        ..variant("retour", "the crate retour: a hook that calls the original")
     },
 ];
 
@@ -129,9 +175,54 @@ const ROWS: &[(&str, &str, &str, &str)] = &[
 #[derive(Serialize)]
 struct Row {
     name: String,
-    ns: f64,
-    ratio: f64,
+    /// The median; nothing where `to` says what is not installed.
+    ns: Option<f64>,
+    /// The least of all.
+    min: Option<f64>,
+    ratio: Option<f64>,
     to: String,
+}
+
+/// What is here.
+struct Tools {
+    kernel: Option<PathBuf>,
+    clang: Option<&'static str>,
+    retour: Option<PathBuf>,
+}
+
+impl Tools {
+    fn find(dir: &Path) -> Tools {
+        let empty = dir.join("empty.c");
+        let linked = |clang: &&&str| {
+            std::fs::write(&empty, "int main(void) { return 0; }\n").is_ok()
+                && command(dir, clang, &["-fxray-instrument", "-no-pie", "empty.c", "-o", "empty"]).is_ok()
+        };
+        Tools { kernel: kernel_source(), clang: CLANGS.iter().find(linked).copied(), retour: retour(dir).ok() }
+    }
+
+    fn have(&self, needs: Needs) -> bool {
+        match needs {
+            Needs::Nothing => true,
+            Needs::Kernel => self.kernel.is_some(),
+            Needs::Xray => self.clang.is_some(),
+            Needs::Retour => self.retour.is_some(),
+        }
+    }
+}
+
+const CLANGS: &[&str] = &["clang", "clang-19", "clang-16", "clang-14"];
+
+/// The crate, in a library for C.
+fn retour(dir: &Path) -> Result<PathBuf, String> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (manifest, target) = (home.join("native/retour/Cargo.toml"), home.join("../target/retour"));
+    let [manifest, out] = [&manifest, &target].map(|path| path.to_string_lossy());
+    command(
+        dir,
+        "cargo",
+        &["build", "--quiet", "--locked", "--release", "--manifest-path", &manifest, "--target-dir", &out],
+    )?;
+    target.join("release/libdetour.a").canonicalize().map_err(|e| e.to_string())
 }
 
 type Run = Vec<((String, String), (f64, f64))>;
@@ -143,14 +234,14 @@ pub fn run(json: bool) -> Result<(), String> {
         return Err("native figures are of x86_64 programs; this machine runs none".into());
     }
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let kernel = kernel_source();
-    let variants: Vec<&Variant> = VARIANTS.iter().filter(|v| kernel.is_some() || !v.kernel).collect();
-    build_parts(dir.path(), kernel.as_deref(), &variants)?;
-    program(dir.path(), &variants, 0, &["-DCOUNT"])?;
+    let tools = Tools::find(dir.path());
+    let variants: Vec<&Variant> = VARIANTS.iter().filter(|v| tools.have(v.needs)).collect();
+    build_parts(dir.path(), &tools, &variants)?;
+    program(dir.path(), &tools, &variants, 0, &["-DCOUNT"])?;
     measure(dir.path())?;
     let mut figures = Figures::new();
     for layout in 0..LAYOUTS {
-        program(dir.path(), &variants, layout, &[])?;
+        program(dir.path(), &tools, &variants, layout, &[])?;
         // Other work on the processor slows a run down as a whole: that is kept in which plain dependent work took least.
         let runs = (0..TRIES).map(|_| measure(dir.path())).collect::<Result<Vec<_>, _>>()?;
         let undisturbed = |run: &Run| {
@@ -162,7 +253,7 @@ pub fn run(json: bool) -> Result<(), String> {
             figures.entry(key).or_default().push(value);
         }
     }
-    report(&variants, &figures, kernel.is_some(), json)
+    report(&variants, &figures, json)
 }
 
 /// Debian's source as `cargo xtask kernel-objects` unpacks it.
@@ -174,34 +265,54 @@ fn kernel_source() -> Option<PathBuf> {
 }
 
 /// Objects that are the same in every layout.
-fn build_parts(dir: &Path, kernel: Option<&Path>, variants: &[&Variant]) -> Result<(), String> {
+fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(), String> {
     let file = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
     file("driver.c", DRIVER)?;
-    file("shapes.S", SHAPES)?;
+    file("traced.h", TRACED)?;
+    file("shapes.S", SHAPES_S)?;
     file("kernel.h", SHIM)?;
     let mut list = String::new();
     let mut table = String::new();
     for v in variants {
-        let _ = writeln!(list, "VARIANT({})", v.name);
+        // Those of XRay are compiled by another compiler.
+        let (declared, what) = match v.needs {
+            Needs::Xray => (format!("long f_{0}(long), g_{0}(long);\n", v.name), "LOOPS"),
+            _ => (String::new(), "VARIANT"),
+        };
+        let _ = writeln!(list, "{declared}{what}({})", v.name);
     }
     table.push_str("#ifdef DECLARE\n");
     for v in variants {
         for symbol in v.goes.iter().flat_map(|(_, f, g)| [f, g]).chain(v.slot.iter().map(|(slot, _)| slot)) {
             let _ = writeln!(table, "extern char {symbol}[];");
         }
+        if v.many {
+            let _ = writeln!(table, "extern char many_{0}[], many_{0}_end[];\nextern void *many_{0}_to[];", v.name);
+        }
     }
     table.push_str("#else\n");
     for v in variants {
         let (opcode, f, g) = v.goes.unwrap_or((0, "0", "0"));
         let (slot, callee) = v.slot.unwrap_or(("0", "0"));
-        let _ = writeln!(table, "GOES({}, {opcode}, {f}, {g}, {slot}, {callee}, {}, {})", v.name, v.runs.0, v.runs.1);
+        let many =
+            ["", "_to", "_end"].map(|part| if v.many { format!("many_{}{part}", v.name) } else { "0".to_owned() });
+        let (name, (entries, exits), many) = (v.name, v.runs, many.join(", "));
+        let _ = writeln!(table, "GOES({name}, {opcode}, {f}, {g}, {slot}, {callee}, {entries}, {exits}, {many})");
     }
     table.push_str("#endif\n");
     file("variants.h", &list)?;
     file("variants_table.h", &table)?;
     generated(dir)?;
-    command(dir, "gcc", &["-c", "shapes.S", "-o", "shapes.o"])?;
-    let Some(kernel) = kernel else {
+    file("many.S", &many(variants))?;
+    for part in ["shapes", "many"] {
+        command(dir, "gcc", &["-c", &format!("{part}.S"), "-o", &format!("{part}.o")])?;
+    }
+    if let Some(clang) = tools.clang {
+        file("xray.c", XRAY)?;
+        let flags = ["-O2", "-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-pie", "-w"];
+        command(dir, clang, &[&flags[..], &["-c", "xray.c", "-o", "xray.o"]].concat())?;
+    }
+    let Some(kernel) = &tools.kernel else {
         return file("return.S", ".globl return_to_handler\nreturn_to_handler:\n.section .note.GNU-stack\n")
             .and_then(|()| command(dir, "gcc", &["-c", "return.S", "-o", "k3.o"]).map(drop));
     };
@@ -227,6 +338,40 @@ fn build_parts(dir: &Path, kernel: Option<&Path>, variants: &[&Variant]) -> Resu
     Ok(())
 }
 
+/// Many functions for each variant that wants them: what gcc makes of the leaf, the calls of all of them in turn, and where
+/// their sites go to.
+fn many(variants: &[&Variant]) -> String {
+    let mut text = String::from("\t.section .note.GNU-stack, \"\", @progbits\n");
+    for v in variants.iter().filter(|v| v.many) {
+        let name = v.name;
+        let _ = writeln!(
+            text,
+            "\t.text\n\t.balign 64\n\t.globl many_{name}, many_{name}_end, many_{name}_to\nmany_{name}:"
+        );
+        for i in 0..MOST {
+            let function = of_many(name, i);
+            let _ = writeln!(text, "\t.balign 16\n\t.globl {function}\n{function}: nopl 0(%rax,%rax,1)");
+            text.push_str("\tlea 1(%rdi), %rax\n\tret\n");
+        }
+        for i in 0..MOST {
+            let _ = writeln!(text, "\tcall {}\n\tmov %rax, %rdi", of_many(name, i));
+        }
+        let _ = writeln!(text, "many_{name}_end: ret\n\t.data\nmany_{name}_to:");
+        for i in 0..MOST {
+            let _ = match v.goes {
+                Some((JMP, ..)) => writeln!(text, "\t.quad {}_tramp", of_many(name, i)),
+                Some((_, to, _)) => writeln!(text, "\t.quad {to}"),
+                None => writeln!(text, "\t.quad 0"),
+            };
+        }
+    }
+    text
+}
+
+fn of_many(variant: &str, i: usize) -> String {
+    format!("{variant}_{i}")
+}
+
 /// The trampolines of this project.
 fn generated(dir: &Path) -> Result<(), String> {
     let backend: &dyn Backend = &arch_x86_64::X86_64;
@@ -244,10 +389,10 @@ fn generated(dir: &Path) -> Result<(), String> {
     };
     let entry = |name, regs| Spec { name, ..Spec::named(Kind::Entry(regs)) };
     let direct = |name, args| Spec::direct(name, Direct { args, ..Direct::default() }, "on_entry");
-    let around = |name, function, form| {
+    fn around<'a>(name: &'a str, function: &'a str, form: Form) -> Spec<'a> {
         let body = Body { function, resume: 5, exit: "on_exit_" };
         Spec { name, callee: "on_entry", body, ..Spec::named(Kind::Around(Around { form, args: 6 })) }
-    };
+    }
     write(
         "plain.o",
         &[],
@@ -263,12 +408,18 @@ fn generated(dir: &Path) -> Result<(), String> {
             around("fexit_g", "g_fexit", Form::Frame),
         ],
     )?;
+    for (variant, form) in [("graph", Form::Fregs), ("fexit", Form::Frame)] {
+        let functions: Vec<String> = (0..MOST).map(|i| of_many(variant, i)).collect();
+        let names: Vec<String> = functions.iter().map(|f| format!("{f}_tramp")).collect();
+        let specs: Vec<Spec> = functions.iter().zip(&names).map(|(f, name)| around(name, f, form)).collect();
+        write(&format!("many_{variant}.o"), &[], &specs)?;
+    }
     write("noflags.o", &[("restore-flags", "off")], &[entry("regs_noflags", Regs::All)])?;
     write("jump.o", &[("direct-way", "jmp")], &[entry("ops_direct", Regs::Args)])
 }
 
 /// One layout: other paddings before the functions, and between the objects.
-fn program(dir: &Path, variants: &[&Variant], layout: usize, flags: &[&str]) -> Result<(), String> {
+fn program(dir: &Path, tools: &Tools, variants: &[&Variant], layout: usize, flags: &[&str]) -> Result<(), String> {
     // Any sequence that spreads: multiples of an odd number, in 16-byte steps of a page.
     let pad = |n: usize| (layout * (2 * n + 1) * 37 % 64) * 16;
     let pads = format!("\t.text\n\t.skip {}, 0x90\n\t.section .note.GNU-stack\n", pad(40));
@@ -278,19 +429,27 @@ fn program(dir: &Path, variants: &[&Variant], layout: usize, flags: &[&str]) -> 
     let mut args = vec!["-O2", "-pg", "-mfentry", "-mnop-mcount", "-fno-pie", "-no-pie", "-fcf-protection=none"];
     args.extend(["-fno-toplevel-reorder", "-fno-optimize-sibling-calls", "-Wall", "-w", "driver.c"]);
     args.extend(flags);
+    args.extend(tools.clang.map(|_| "-DXRAY"));
+    args.extend(tools.retour.iter().map(|_| "-DRETOUR"));
     args.extend(defines.iter().map(String::as_str));
     args.extend(["-c", "-o", "driver.o"]);
     command(dir, "gcc", &args)?;
     command(dir, "gcc", &["-c", "pads.S", "-o", "pads.o"])?;
     let mut objects: Vec<String> =
-        ["shapes", "plain", "noflags", "jump", "k1", "k2", "k3", "k4"].map(|o| format!("{o}.o")).into();
+        ["shapes", "plain", "noflags", "jump", "many", "many_graph", "many_fexit", "xray", "k1", "k2", "k3", "k4"]
+            .map(|o| format!("{o}.o"))
+            .into();
     objects.retain(|o| dir.join(o).exists());
     let n = objects.len();
     objects.rotate_left(layout % n);
     let mut args = vec!["-no-pie", "driver.o", "pads.o"];
     args.extend(objects.iter().map(String::as_str));
+    let library = tools.retour.as_ref().map(|path| path.to_string_lossy());
+    args.extend(library.as_deref());
     args.extend(["-o", "program", "-z", "noexecstack"]);
-    command(dir, "gcc", &args).map(drop)
+    // Its own compiler knows where XRay's runtime is, and what that needs.
+    args.extend(tools.clang.map(|_| "-fxray-instrument"));
+    command(dir, tools.clang.unwrap_or("gcc"), &args).map(drop)
 }
 
 /// Run it: (variant, kind of loop) to (least, median) ns a call.
@@ -318,34 +477,41 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn report(variants: &[&Variant], figures: &Figures, kernel: bool, json: bool) -> Result<(), String> {
-    let of = |variant: &str, kind: &str| {
-        figures
-            .get(&(variant.to_owned(), kind.to_owned()))
-            .map(|all| median(all.iter().map(|(_, median)| *median).collect()))
+fn report(variants: &[&Variant], figures: &Figures, json: bool) -> Result<(), String> {
+    let all = |variant: &str, kind: &str| figures.get(&(variant.to_owned(), kind.to_owned()));
+    let of = |variant: &str, kind: &str| all(variant, kind).map(|all| median(all.iter().map(|(_, m)| *m).collect()));
+    let least = |variant: &str, kind: &str| {
+        all(variant, kind).map(|all| all.iter().map(|(min, _)| *min).fold(f64::INFINITY, f64::min))
     };
     let mut rows = Vec::new();
-    let mut claims = 0;
+    let row = |name: String, (variant, reference): (&str, &str), kind: &str, less: Option<f64>, to: String| {
+        let needs = |name: &str| VARIANTS.iter().find(|v| v.name == name).map_or(Needs::Nothing, |v| v.needs);
+        let missing = [variant, reference].map(needs).into_iter().find(|n| *n != Needs::Nothing);
+        match (of(variant, kind), of(reference, kind), less) {
+            (Some(ns), Some(reference), Some(less)) => {
+                let (ns, reference) = (ns - less, reference - less);
+                let min = least(variant, kind).map(|min| min - less);
+                Row { name, ns: Some(ns), min, ratio: Some(ns / reference), to }
+            }
+            _ => {
+                let remedy = missing.map_or("", Needs::remedy);
+                Row { name, ns: None, min: None, ratio: None, to: format!("not installed: {remedy}") }
+            }
+        }
+    };
     for &(name, kind, variant, to) in ROWS {
         // Below eight frames, what the frames cost is no part of it.
         let (less, what) =
             if kind == "nested" { (of("plain", kind), "nested, above plain") } else { (Some(0.0), kind) };
-        if let (Some(ns), Some(reference), Some(less)) = (of(variant, kind), of(to, kind), less) {
-            let (ns, reference) = (ns - less, reference - less);
-            rows.push(Row { name: name.to_owned(), ns, ratio: ns / reference, to: format!("{to}, {what}") });
-            claims += 1;
-        }
+        rows.push(row(name.to_owned(), (variant, to), kind, less, format!("{to}, {what}")));
     }
-    for v in variants {
-        for kind in ["flat", "recursion", "nested", "work", "stores"] {
-            if let (Some(ns), Some(reference)) = (of(v.name, kind), of("call_ret", kind)) {
-                rows.push(Row {
-                    name: format!("{}, {kind}", v.name),
-                    ns,
-                    ratio: ns / reference,
-                    to: format!("call_ret, {kind}"),
-                });
-            }
+    let claims = rows.len();
+    for v in VARIANTS {
+        let kinds = SHAPES.iter().chain(if v.many { &MANY[..] } else { &[] });
+        for kind in kinds {
+            let what = if MANY.contains(kind) { format!("{kind} functions") } else { (*kind).to_owned() };
+            let (name, to) = (format!("{}, {what}", v.name), format!("call_ret, {what}"));
+            rows.push(row(name, (v.name, "call_ret"), kind, Some(0.0), to));
         }
     }
     if json {
@@ -357,23 +523,22 @@ fn report(variants: &[&Variant], figures: &Figures, kernel: bool, json: bool) ->
     println!(
         "ns a call, median over {LAYOUTS} layouts of the median of the least disturbed of {TRIES} runs each; {model}"
     );
-    if !kernel {
-        println!("without the kernel's own code: `cargo xtask kernel-objects` unpacks its source");
-    }
     println!(
         "\n{:<18} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
         "", "flat", "min", "/ c", "recurs.", "nested", "work", "stores"
     );
-    for v in variants {
+    for v in VARIANTS {
+        if !variants.iter().any(|here| here.name == v.name) {
+            println!("{:<18} not installed: {}", v.name, v.needs.remedy());
+            continue;
+        }
         let cell = |kind: &str, less: f64| of(v.name, kind).map_or(f64::NAN, |ns| ns - less);
-        let least = figures.get(&(v.name.to_owned(), "flat".to_owned()));
-        let least = least.map_or(f64::NAN, |all| all.iter().map(|(min, _)| *min).fold(f64::INFINITY, f64::min));
         let extra = |kind: &str| cell(kind, of("plain", kind).unwrap_or(0.0));
         println!(
             "{:<18} {:>7.1} {:>7.1} {:>7.2} {:>7.1} {:>7.1} {:>7.1} {:>7.1}  {}",
             v.name,
             cell("flat", 0.0),
-            least,
+            least(v.name, "flat").unwrap_or(f64::NAN),
             cell("flat", 0.0) / of("call_ret", "flat").unwrap_or(f64::NAN),
             cell("recursion", 0.0),
             extra("nested"),
@@ -383,8 +548,21 @@ fn report(variants: &[&Variant], figures: &Figures, kernel: bool, json: bool) ->
         );
     }
     println!("\nnested, work, stores: above plain. / c: against call_ret.\n");
+    println!(
+        "{:<18} {:>7} {:>7} {:>7} {:>7}  different functions, called in turn",
+        "", MANY[0], MANY[1], MANY[2], MANY[3]
+    );
+    for v in variants.iter().filter(|v| v.many) {
+        let [a, b, c, d] = MANY.map(|kind| of(v.name, kind).unwrap_or(f64::NAN));
+        let own = if matches!(v.goes, Some((JMP, ..))) { ", a trampoline for each" } else { "" };
+        println!("{:<18} {a:>7.1} {b:>7.1} {c:>7.1} {d:>7.1}  {}{own}", v.name, v.about);
+    }
+    println!();
     for row in rows.iter().take(claims) {
-        println!("{:<14} {:>7.2} ns   {:>5.2} of {}", row.name, row.ns, row.ratio, row.to);
+        match (row.ns, row.ratio) {
+            (Some(ns), Some(ratio)) => println!("{:<14} {ns:>7.2} ns   {ratio:>5.2} of {}", row.name, row.to),
+            _ => println!("{:<14} {}", row.name, row.to),
+        }
     }
     Ok(())
 }

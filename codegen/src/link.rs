@@ -301,18 +301,20 @@ impl Image {
         let mut jobs = jobs(objects, globals)?;
         jobs.retain(|job| !(keep_padding && backend.is_padding(job.r_type)));
         // A low part names the instruction of its high part, not the target; the target is that instruction's.
-        let mut highs = HashMap::new();
-        for job in &jobs {
-            if job.symbol != 0 && !backend.refers_to_high(job.r_type) {
-                highs.entry(job.place).or_insert(job.value);
-            }
-        }
+        let low = |job: &&Job| backend.refers_to_high(job.r_type);
+        let others = if jobs.iter().any(|job| low(&job)) { &jobs[..] } else { &[] };
+        let mut highs: Vec<&Job> = others.iter().filter(|job| job.symbol != 0 && !low(job)).collect();
+        highs.sort_by_key(|job| job.place);
+        let high = |place: u64| {
+            let first = highs.partition_point(|job| job.place < place);
+            highs.get(first).filter(|job| job.place == place).map(|job| job.value)
+        };
         for job in &jobs {
             let place = || job.place(objects);
             let mut rel = Relocation { r_type: job.r_type, place: job.place, value: job.value, high: 0 };
-            if backend.refers_to_high(job.r_type) {
+            if low(&job) {
                 rel.high = job.value;
-                rel.value = *highs.get(&rel.high).ok_or_else(|| {
+                rel.value = high(rel.high).ok_or_else(|| {
                     let what = "there is no high part at the label that this low part names";
                     Error::new(format!("{what}; it must be the label of the instruction with %pcrel_hi")).at(place())
                 })?;
@@ -329,7 +331,8 @@ impl Image {
     fn find_sites(&mut self, backend: &dyn Backend) -> Result<()> {
         let has = |name| self.sections.iter().any(|s| s.name == name);
         let list = if has(MCOUNT_LOC) { MCOUNT_LOC } else { PATCHABLE };
-        let starts: HashSet<u64> = self.functions().iter().map(|f| f.address).collect();
+        let functions = self.functions();
+        let starts = |at: u64| functions.binary_search_by_key(&at, |f| f.address).is_ok();
         let word = |at| Some(u32::from_le_bytes(self.bytes(at, 4)?.try_into().ok()?));
         let mut pairs = Vec::new();
         for section in self.sections.iter().filter(|s| s.name == list) {
@@ -344,7 +347,7 @@ impl Image {
             for entry in entries.iter().map(|e| u64::from_le_bytes(*e)) {
                 // Only before a function's start is there room for an address. Elsewhere the words at an entry
                 // are shown to nobody: a loop aligned with NOPs right after the site looks just the same.
-                let before = starts.contains(&entry.wrapping_add(8));
+                let before = starts(entry.wrapping_add(8));
                 let ip = backend.site_ip(entry, &|at| if before { word(at) } else { None });
                 if entry != 0 {
                     pairs.push((entry, ip));
@@ -385,7 +388,8 @@ impl Image {
 
     /// Disable all sites, as the kernel does at boot, then enable and redirect what is asked for.
     fn patch(&mut self, backend: &dyn Backend, options: &Options) -> Result<()> {
-        let sites = self.sites.clone();
+        // Without a copy of their names: nothing looks at them until they are back.
+        let sites = std::mem::take(&mut self.sites);
         let needed = |image: &Image, name: &str, what: &str| {
             let symbol = image.symbol(name).map(|s| s.address);
             symbol.ok_or_else(|| Error::new(format!("no symbol '{name}' {what}; link the object that defines it")))
@@ -394,7 +398,6 @@ impl Image {
             self.put(backend, site, SiteState::Disabled)?;
         }
         if !options.patch.is_empty() || !options.jump.is_empty() {
-            // Without a copy of their names: nothing looks at them until they are back.
             let symbols = std::mem::take(&mut self.symbols);
             let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
             self.enable(backend, &symbols, &sites, patches)?;
@@ -408,11 +411,12 @@ impl Image {
                 .and_then(|write| self.write(&write))
                 .map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
         }
+        self.sites = sites;
         Ok(())
     }
 
-    /// Switch sites on: (function, trampoline), and whether by a jump. There may be as many as there are functions, so names are looked up in
-    /// tables.
+    /// Switch sites on: (function, trampoline), and whether by a jump. There may be as many as there are functions, so
+    /// names are looked up in tables.
     fn enable<'o>(
         &mut self,
         backend: &dyn Backend,
@@ -420,11 +424,20 @@ impl Image {
         sites: &[SiteEntry],
         wanted: impl Iterator<Item = (&'o (String, String), bool)>,
     ) -> Result<()> {
-        let mut named: HashMap<&str, Vec<&Symbol>> = HashMap::new();
-        symbols.iter().for_each(|s| named.entry(&s.name).or_default().push(s));
-        let mut starting: HashMap<u64, Vec<&SiteEntry>> = HashMap::new();
-        sites.iter().for_each(|s| starting.entry(s.start).or_default().push(s));
-        let all = |name: &str| named.get(name).map_or(&[][..], Vec::as_slice).iter();
+        // The first symbol of each name, and to each symbol the next of its name.
+        let mut first: HashMap<&str, usize> = HashMap::with_capacity(symbols.len());
+        let mut next = vec![None; symbols.len()];
+        for ((i, s), next) in symbols.iter().enumerate().zip(&mut next).rev() {
+            *next = first.insert(&s.name, i);
+        }
+        let follow = |&i: &usize| next.get(i).copied().flatten();
+        let all = |name: &str| std::iter::successors(first.get(name).copied(), follow).filter_map(|i| symbols.get(i));
+        let mut by_start: Vec<&SiteEntry> = sites.iter().collect();
+        by_start.sort_by_key(|s| s.start);
+        let starting = |start: u64| {
+            let from = by_start.partition_point(|s| s.start < start);
+            by_start.iter().skip(from).take_while(move |s| s.start == start)
+        };
         let op = all("ops").min_by_key(|s| s.local).map_or(0, |s| s.address);
         for ((function, trampoline), jump) in wanted {
             let target = all(trampoline).min_by_key(|s| s.local).map(|s| s.address).ok_or_else(|| {
@@ -432,7 +445,7 @@ impl Image {
                 Error::new(format!("{what}; link the object that defines it"))
             })?;
             let mut found = false;
-            for site in all(function).filter_map(|s| starting.get(&s.address)).flatten() {
+            for site in all(function).flat_map(|s| starting(s.address)) {
                 self.put(backend, site, SiteState::Enabled { target, op, jump })?;
                 found = true;
             }
@@ -1106,8 +1119,9 @@ struct Global {
 
 /// The symbols of the image, local ones first, and the global ones by name.
 fn define<'a>(objects: &[Object<'a>], first: usize) -> Result<(Vec<Symbol>, HashMap<&'a str, Global>)> {
-    let mut all = Vec::new();
-    let mut globals: HashMap<&str, Global> = HashMap::new();
+    let most = objects.iter().map(|o| o.symbols.len()).sum();
+    let mut all = Vec::with_capacity(most);
+    let mut globals: HashMap<&str, Global> = HashMap::with_capacity(most);
     for (object, file) in objects.iter().enumerate() {
         for index in 1..file.symbols.len() {
             let symbol = file.symbol(index)?;
@@ -1140,8 +1154,8 @@ fn define<'a>(objects: &[Object<'a>], first: usize) -> Result<(Vec<Symbol>, Hash
         Some(global) if !s.local => global.object == *object,
         _ => !s.name.is_empty() && !s.name.starts_with(".L"),
     });
-    all.sort_by_key(|(_, _, s)| !s.local);
-    let symbols = all.into_iter().map(|(object, address, s)| Symbol {
+    let ordered = [true, false].into_iter().flat_map(|local| all.iter().filter(move |(_, _, s)| s.local == local));
+    let symbols = ordered.map(|&(object, address, ref s)| Symbol {
         // The mark of code may name an instruction set, and objdump would keep to it in the objects after this one.
         name: match s.local && s.name.starts_with("$x") {
             true => "$x".to_owned(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::abi::Loc;
 use codegen::contract::Contract;
-use codegen::cost::{Bound, Cost};
+use codegen::cost::{Bound, Cost, PathCost};
 use codegen::error::{Error, Result};
 use codegen::frame::{Content, Field};
 use codegen::isa::Backend;
@@ -19,7 +19,7 @@ use tramptool::request::{DIRECT, DirectArgs, all, backends, setting, settings_of
 
 use super::foreign::ForeignArgs;
 use super::ui::{Style, Ui};
-use super::{DONE, Format};
+use super::{DONE, Format, table};
 
 /// Arguments of `cost`.
 #[derive(Args)]
@@ -38,29 +38,36 @@ pub struct CostArgs {
     direct: DirectArgs,
     #[command(flatten)]
     foreign: ForeignArgs,
+    /// Write the table of docs/cost.md: the kernel's own beside those of ours that promise the same
+    #[arg(long, exclusive = true)]
+    table: bool,
     /// How it is written
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
 }
 
 const EXAMPLES: &str = "\
-What is called is not counted. The bound is from the contract alone: what is kept passes through memory once, a struct \
+Ways through are run in the emulator; what is called is not counted. Returns are those of the whole traced call: \
+mispredicted, and what it leaves on the return-address stack. The bound is from the contract alone: what is kept passes through memory once, a struct \
 that a callback reads is filled. The kernel's own are run in the emulator, if `cargo xtask kernel-objects` has built them.
 
 Examples:
   tramptool cost
   tramptool cost ftrace_caller --arch arm64 --format json
   tramptool cost --sig 'void kfree_skb(struct sk_buff *skb)' --arch x86_64
-  tramptool cost --object my.o --contract my.toml";
+  tramptool cost --object my.o --contract my.toml
+  tramptool cost --table";
 
-/// One way through.
-#[derive(Serialize)]
-struct Path {
-    path: String,
-    executed: u32,
-    loads: u32,
-    stores: u32,
-    stack: u32,
+/// One way through, counted while it ran; without a stack and returns where nothing ever runs it.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Way {
+    pub way: String,
+    pub executed: u32,
+    pub loads: u32,
+    pub stores: u32,
+    pub stack: Option<u32>,
+    pub mispredicted_returns: Option<u32>,
+    pub return_stack_imbalance: Option<i32>,
 }
 
 /// A trampoline that others wrote.
@@ -69,8 +76,7 @@ struct Others {
     contract: String,
     trampoline: String,
     bytes: u64,
-    return_stack_imbalance: u32,
-    paths: Vec<Path>,
+    ways: Vec<Way>,
 }
 
 /// A generated one.
@@ -80,8 +86,8 @@ struct Entry {
     trampoline: String,
     options: String,
     cost: Cost,
-    return_stack_imbalance: u32,
     bound: Bound,
+    ways: Vec<Way>,
     /// Bytes and what they are for.
     stack: Vec<String>,
     above_bound: Vec<String>,
@@ -93,13 +99,16 @@ struct Entry {
 /// # Errors
 /// A trampoline that cannot be generated, an object that cannot be run.
 pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
+    if args.table {
+        return ui.out(table::table()?).map(|()| DONE);
+    }
     if let Some(suites) = args.foreign.suites(&args.arch)? {
         let name = "given";
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
         let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         let text = match args.format {
             Format::Json => tramptool::report::json(&all)?,
-            Format::Human => format!("{HEADING:>113}\n{}", all.iter().map(other_rows).collect::<String>()),
+            Format::Human => format!("{HEADING:>127}\n{}", all.iter().map(other_rows).collect::<String>()),
         };
         return ui.out(text).map(|()| DONE);
     }
@@ -150,7 +159,7 @@ fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String,
         options: target.choices.describe(target.facts.options),
         stack: stack(&cost, &contract, backend.machine()),
         above_bound: above(&cost, &bound, &contract, target),
-        return_stack_imbalance: contract.unpaired,
+        ways: all_ways(spec, target, &cost)?,
         cost,
         bound,
         kernel: found,
@@ -204,7 +213,7 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
 }
 
 /// The kernel's own trampolines of this architecture, as far as their objects are there.
-fn kernels(backend: &'static dyn Backend) -> Result<Vec<(String, Suite)>> {
+pub(super) fn kernels(backend: &'static dyn Backend) -> Result<Vec<(String, Suite)>> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/tramptool/kernel-objects"));
     let Some(cache) = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from).or_else(home) else {
         return Ok(Vec::new());
@@ -233,42 +242,92 @@ fn kernels(backend: &'static dyn Backend) -> Result<Vec<(String, Suite)>> {
 }
 
 fn others(suite: &Suite, contract: &Contract, name: &str) -> Result<Others> {
-    let path =
-        |s: Spent| Path { path: s.situation, executed: s.executed, loads: s.loads, stores: s.stores, stack: s.stack };
     let (bytes, spent) = emu_tests::spent(suite, &contract.name)?;
-    Ok(Others {
-        contract: name.to_owned(),
-        trampoline: contract.name.clone(),
-        bytes,
-        return_stack_imbalance: contract.unpaired,
-        paths: spent.into_iter().map(path).collect(),
-    })
+    let (contract, trampoline) = (name.to_owned(), contract.name.clone());
+    Ok(Others { contract, trampoline, bytes, ways: distinct(ways(spent)) })
 }
 
-const HEADING: &str = "executed  loads stores  stack  saved  bytes  imbalance";
+/// The ways through a generated trampoline, of which a label leads to each.
+fn all_ways(spec: &Spec, target: &Target, cost: &Cost) -> Result<Vec<Way>> {
+    let found = ours(spec.kind, target)?;
+    if !found.is_empty() {
+        return Ok(distinct(found));
+    }
+    // Nothing goes through it here: it is a callback, or for functions such as there are none.
+    let way = |p: &PathCost| Way {
+        way: p.path.to_owned(),
+        executed: p.executed,
+        loads: p.loads,
+        stores: p.stores,
+        stack: None,
+        mispredicted_returns: None,
+        return_stack_imbalance: None,
+    };
+    Ok(cost.paths.iter().map(way).collect())
+}
 
-fn row(name: &str, cells: [Option<i64>; 7]) -> String {
-    let cells = cells.map(|c| c.map_or("-".to_owned(), |n| n.to_string()));
-    let [executed, loads, stores, stack, saved, bytes, imbalance] = cells;
-    format!("  {name:<58}{executed:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6} {bytes:>6} {imbalance:>10}\n")
+/// What a generated trampoline of this kind spends in each situation.
+pub(super) fn ours(kind: Kind, target: &Target) -> Result<Vec<Way>> {
+    let mut all = tramptool::suite::trampolines(target)?;
+    let name = match all.iter().find(|(_, known)| *known == kind) {
+        Some((name, _)) => name.clone(),
+        None => {
+            all.push(("asked_for".to_owned(), kind));
+            "asked_for".to_owned()
+        }
+    };
+    let suite = tramptool::suite::suite_of(tramptool::backend(target.facts.name)?, target, &all)?;
+    Ok(ways(emu_tests::spent(&suite, &name)?.1))
+}
+
+pub(super) fn ways(spent: Vec<Spent>) -> Vec<Way> {
+    let way = |s: Spent| Way {
+        way: s.situation,
+        executed: s.executed,
+        loads: s.loads,
+        stores: s.stores,
+        stack: Some(s.stack),
+        mispredicted_returns: Some(s.mispredicted),
+        return_stack_imbalance: Some(s.imbalance),
+    };
+    spent.into_iter().map(way).collect()
+}
+
+/// Most situations differ in nothing that is counted.
+pub(super) fn distinct(all: Vec<Way>) -> Vec<Way> {
+    let mut kept: Vec<Way> = Vec::new();
+    for way in all {
+        let same = |before: &Way| Way { way: way.way.clone(), ..before.clone() } == way;
+        if !kept.iter().any(same) {
+            kept.push(way);
+        }
+    }
+    kept
+}
+
+const HEADING: &str = "executed  loads stores  stack  saved  bytes mispredicted  imbalance";
+
+fn row(name: &str, p: &Way, saved: Option<u32>, bytes: Option<u64>) -> String {
+    let cell = |c: Option<i64>| c.map_or("-".to_owned(), |n| n.to_string());
+    let (saved, bytes, stack) = (saved.map(i64::from), bytes.map(|b| b as i64), p.stack.map(i64::from));
+    let [saved, bytes, stack, mispredicted] = [saved, bytes, stack, p.mispredicted_returns.map(i64::from)].map(cell);
+    let imbalance = cell(p.return_stack_imbalance.map(i64::from));
+    let Way { executed, loads, stores, .. } = p;
+    format!(
+        "  {name:<58}{executed:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6} {bytes:>6} {mispredicted:>12} \
+         {imbalance:>10}\n"
+    )
 }
 
 fn human(e: &Entry, ui: &Ui) -> String {
     let title = format!("{} {}, {}", e.arch, e.trampoline, e.options);
-    let mut out = format!("{}\n{HEADING:>113}\n", ui.paint(Style::Heading, &title));
-    let n = |v: u32| Some(i64::from(v));
-    for (i, p) in e.cost.paths.iter().enumerate() {
-        let once = |v: i64| Some(v).filter(|_| i == 0);
-        let of_all = [once(e.cost.stack.into()), once(e.cost.saved.into()), once(e.cost.bytes.into())];
-        let [stack, saved, bytes] = of_all;
-        let imbalance = once(e.return_stack_imbalance.into());
-        out += &row(p.path, [n(p.executed), n(p.loads), n(p.stores), stack, saved, bytes, imbalance]);
+    let mut out = format!("{}\n{HEADING:>127}\n", ui.paint(Style::Heading, &title));
+    for (i, p) in e.ways.iter().enumerate() {
+        let once = |n: u32| Some(n).filter(|_| i == 0);
+        out += &row(&p.way, p, once(e.cost.saved), once(e.cost.bytes).map(u64::from));
     }
-    let b = &e.bound;
-    out += &row(
-        "at least, by the contract",
-        [None, n(b.loads), n(b.stores), Some(b.stack.into()), n(b.saved), None, Some(0)],
-    );
+    let Bound { saved, stack, loads, stores } = e.bound;
+    out += &format!("  {:<58}{:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6}\n", "at least, by the contract", "-");
     e.kernel.iter().for_each(|k| out += &other_rows(k));
     if !e.stack.is_empty() {
         out += &format!("  stack: {}\n", e.stack.join(", "));
@@ -278,20 +337,11 @@ fn human(e: &Entry, ui: &Ui) -> String {
 }
 
 fn other_rows(others: &Others) -> String {
-    let n = |v: u32| Some(i64::from(v));
-    let mut out = String::new();
-    let spends = |p: &Path| (p.executed, p.loads, p.stores, p.stack);
-    for (i, p) in others.paths.iter().enumerate() {
-        // Most situations differ in nothing that is counted.
-        if others.paths[..i].iter().any(|before| spends(before) == spends(p)) {
-            continue;
-        }
-        let name = format!("{} {}, {}", others.contract, others.trampoline, p.path);
-        let bytes = Some(others.bytes as i64).filter(|_| i == 0);
-        let imbalance = n(others.return_stack_imbalance).filter(|_| i == 0);
-        out += &row(&name, [n(p.executed), n(p.loads), n(p.stores), n(p.stack), None, bytes, imbalance]);
-    }
-    out
+    let row_of = |(i, p): (usize, &Way)| {
+        let name = format!("{} {}, {}", others.contract, others.trampoline, p.way);
+        row(&name, p, None, Some(others.bytes).filter(|_| i == 0))
+    };
+    others.ways.iter().enumerate().map(row_of).collect()
 }
 
 /// Where the bytes of stack go.

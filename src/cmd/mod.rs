@@ -15,6 +15,7 @@ mod output;
 mod report;
 mod show;
 mod sites;
+mod table;
 mod ui;
 
 use std::io::Write;

@@ -1,7 +1,10 @@
 //! What a trampoline spends, counted while it runs: for those that others wrote, whose listings are not known.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
+
+use codegen::machine::Branch;
 
 use super::*;
 
@@ -18,6 +21,57 @@ pub struct Spent {
     pub stores: u32,
     /// Most bytes of stack below SP at its entry.
     pub stack: u32,
+    /// Returns that went elsewhere than the return-address stack said, from the call of the traced function until it
+    /// is back at its parent.
+    pub mispredicted: u32,
+    /// What the traced call leaves on the return-address stack; below zero, what it took from its callers.
+    pub imbalance: i32,
+}
+
+/// The return-address stack during one traced call, with every call and return in it.
+#[derive(Default)]
+struct Returns {
+    stack: Vec<u64>,
+    /// Returns that found the stack empty: their predictions were the callers'.
+    below: i32,
+    mispredicted: u32,
+    /// The branch that was executed last, and the address behind it.
+    taken: Option<(Branch, u64)>,
+    /// What instructions are, by their bytes.
+    known: HashMap<Vec<u8>, Option<Branch>>,
+}
+
+impl Returns {
+    /// The parent has called the traced function.
+    fn begin(&mut self) {
+        let known = std::mem::take(&mut self.known);
+        *self = Returns { stack: vec![EXIT], known, ..Returns::default() };
+    }
+
+    fn arrived(&mut self, pc: u64) {
+        let Some((branch, next)) = self.taken.take() else { return };
+        if branch.pops {
+            let predicted = self.stack.pop();
+            self.below += i32::from(predicted.is_none());
+            self.mispredicted += u32::from(predicted != Some(pc));
+        }
+        if branch.pushes {
+            self.stack.push(next);
+        }
+    }
+
+    fn executed(&mut self, registers: Registers, uc: &Uc, pc: u64, size: usize) {
+        self.arrived(pc);
+        let mut bytes = vec![0; size];
+        if uc.mem_read(pc, &mut bytes).is_err() {
+            return;
+        }
+        let branch = *self.known.entry(bytes).or_insert_with_key(|bytes| {
+            let decoded = decode(registers.machine, bytes, pc).unwrap_or_default();
+            decoded.first().and_then(|insn| insn.branch)
+        });
+        self.taken = branch.map(|branch| (branch, pc + size as u64));
+    }
 }
 
 /// What happened so far.
@@ -53,7 +107,8 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let mut bench = Bench::with_hooks(suite, fixture, &functions, 1, true)?;
     let cases = bench.cases(attach, &suite.contracts[attach], &Filter::default());
     let count = Rc::new(Cell::new(Count::default()));
-    bench.count_into(this, &count)?;
+    let returns = Rc::new(RefCell::new(Returns::default()));
+    bench.count_into(this, &count, &returns)?;
     let mut all: Vec<Spent> = Vec::new();
     for case in &cases {
         let situation = case.situation.name();
@@ -69,22 +124,35 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         bench.aim(attach, case.function)?;
         bench.patch_all(bench.on(attach), only)?;
         count.set(Count::default());
+        returns.borrow_mut().begin();
         bench.enabled(case, &expected, &mut Part::new(suite))?;
+        let mut returns = returns.borrow_mut();
+        returns.arrived(EXIT);
         let Count { executed, loads, stores, entry, lowest, .. } = count.get();
-        all.push(Spent { situation, executed, loads, stores, stack: entry.saturating_sub(lowest) as u32 });
+        all.push(Spent {
+            situation,
+            executed,
+            loads,
+            stores,
+            stack: entry.saturating_sub(lowest) as u32,
+            mispredicted: returns.mispredicted,
+            imbalance: returns.stack.len() as i32 - returns.below,
+        });
     }
     Ok((bench.ranges[this].1, all))
 }
 
 impl Bench<'_> {
-    /// Count what one trampoline does from now on.
-    fn count_into(&mut self, trampoline: usize, count: &Rc<Cell<Count>>) -> Result<()> {
+    /// Count what one trampoline does from now on, and how calls and returns fit.
+    fn count_into(&mut self, trampoline: usize, count: &Rc<Cell<Count>>, returns: &Rc<RefCell<Returns>>) -> Result<()> {
         let (start, size) = self.ranges[trampoline];
         let registers = self.registers;
         let hook = |e: uc_error| Error::new(format!("emulator: hook: {e:?}"));
         let here = Rc::clone(count);
+        let returns = Rc::clone(returns);
         self.uc
-            .add_code_hook(1, 0, move |uc, pc, _| {
+            .add_code_hook(1, 0, move |uc, pc, bytes| {
+                returns.borrow_mut().executed(registers, uc, pc, bytes as usize);
                 let mut c = here.get();
                 c.inside = pc.wrapping_sub(start) < size;
                 if c.inside {
