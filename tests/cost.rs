@@ -31,8 +31,10 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                     let counted = (s.executed, s.loads, s.stores);
                     let told = cost.paths.iter().map(|p| (p.executed, p.loads, p.stores));
                     let told: Vec<_> = told.collect();
-                    assert!(told.contains(&counted), "{what}, {}: counted {counted:?} of {told:?}", s.situation);
-                    let hooked = s.situation.contains("parent") && !matches!(spec.kind, Kind::Around(_));
+                    // In retired code stands what the listing does not have.
+                    let listed = s.situation == "retired" || told.contains(&counted);
+                    assert!(listed, "{what}, {}: counted {counted:?} of {told:?}", s.situation);
+                    let hooked = s.situation.contains("parent") && !spec.kind.for_one_function();
                     let jumps = suite.options.contains("direct-way=jmp") || target.facts.name != "x86_64";
                     let pushed = u32::from(s.situation.contains("direct") && !s.situation.contains("early") && !jumps);
                     // A hooked return costs the function's own prediction. Then x86_64 pairs a return with a call of its
@@ -43,7 +45,10 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                         (true, "arm64") => (2, -1),
                         (true, _) => (1, 0),
                     };
-                    assert_eq!((s.mispredicted, s.imbalance), (mispredicted + pushed, left), "{what}, {}", s.situation);
+                    // Nothing returns where the site called from, so the parent's call is left over.
+                    let skipped = i32::from(spec.kind.calls_body() && !spec.kind.jumped_to());
+                    let (mispredicted, left) = (mispredicted + pushed + skipped as u32, left + skipped);
+                    assert_eq!((s.mispredicted, s.imbalance), (mispredicted, left), "{what}, {}", s.situation);
                     compared += 1;
                 }
                 let deepest = spent.iter().map(|s| s.stack).max();
@@ -71,7 +76,10 @@ fn kernels(line: &str) -> bool {
 fn the_table_has_what_ours_spend_now() {
     let now = table(Path::new("/nonexistent"));
     let ours: Vec<&str> = COST.lines().filter(|line| !kernels(line)).collect();
-    assert_eq!(now.lines().collect::<Vec<_>>(), ours, "docs/cost.md is stale: `tramptool cost --table` writes it");
+    assert_eq!(now.lines().count(), ours.len(), "docs/cost.md is stale: `tramptool cost --table` writes it");
+    for (now, then) in now.lines().zip(ours) {
+        assert_eq!(now, then, "docs/cost.md is stale: `tramptool cost --table` writes it");
+    }
 }
 
 /// Nothing is spent that the kernel's own does not spend, or the row says why; and what it says is needed.

@@ -301,6 +301,13 @@ fn restore_site(way: Way, cx: &mut Lower<Insn>) {
         load(Content::Pc, PC, "pc, as func left it", cx);
         return;
     }
+    let slot = |content| cx.frame.find(content).map(|i| cx.field(i));
+    if let (Some(lr), Some(pc), true) = (slot(Content::ParentIp), slot(Content::Pc), cx.frame.records.is_empty())
+        && lr.value + 8 == pc.value
+    {
+        cx.noted(Insn::Ldp { a: LINK, b: RESUME, at: lr }, "parent_ip and pc");
+        return;
+    }
     load(Content::Pc, RESUME, "pc", cx);
     match cx.frame.records.first() {
         // {x29, parent_ip} lie side by side in the caller's record.

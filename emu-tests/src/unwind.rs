@@ -10,7 +10,10 @@ use codegen::contract::Contract;
 use codegen::frame::Content;
 use codegen::link::Image;
 use codegen::spec::Kind;
-use gimli::{BaseAddresses, CfaRule, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
+    UnwindSection,
+};
 
 use crate::cpu::{Registers, Snapshot, Uc, word};
 use crate::report::Clause;
@@ -53,7 +56,14 @@ impl Table {
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
         let orc = Orc::read(image);
-        let mut row = |pc| row(&frames, &bases, &mut context, abi, pc).or_else(|| orc.row(abi, pc));
+        // The table is searched from its start; most addresses are in the entry of the one before.
+        let mut last = None;
+        let mut row = |pc| {
+            last = last.take().filter(|fde: &Entry| fde.contains(pc));
+            last = last.take().or_else(|| frames.fde_for_address(&bases, pc, EhFrame::cie_from_offset).ok());
+            let found = last.as_ref().and_then(|fde| row(fde, &frames, &bases, &mut context, abi, pc));
+            found.or_else(|| orc.row(abi, pc))
+        };
         Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect())
     }
 }
@@ -112,15 +122,17 @@ pub fn described(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>)
     Table::read(image, abi, addresses).0.len()
 }
 
+type Entry<'i> = FrameDescriptionEntry<EndianSlice<'i, LittleEndian>>;
+
 fn row(
-    frames: &EhFrame<gimli::EndianSlice<'_, LittleEndian>>,
+    fde: &Entry,
+    frames: &EhFrame<EndianSlice<LittleEndian>>,
     bases: &BaseAddresses,
     context: &mut UnwindContext<usize>,
     abi: &Abi,
     pc: u64,
 ) -> Option<Row> {
     let column = |n: gimli::Register| abi.regs.iter().position(|r| r.dwarf == n.0).map(|i| Reg(i as u8));
-    let fde = frames.fde_for_address(bases, pc, EhFrame::cie_from_offset).ok()?;
     let returns_in = fde.cie().return_address_register();
     let row = fde.unwind_info_for_address(frames, bases, context, pc).ok()?;
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
