@@ -238,7 +238,10 @@ impl Bench<'_> {
             copy(&object, &self.tree.dir.join(&swap.object))?;
             generated.push(object);
         }
-        self.tree.make(&[name(&self.kernel.image)])?;
+        let said = self.tree.make(&[name(&self.kernel.image)])?;
+        if let Some(line) = said.lines().find(|line| fault.is_none() && line.contains("warning")) {
+            return Err(Failure::new("linking the kernel", line, "see what is generated there, and mend it"));
+        }
         let vmlinux = self.tree.dir.join("vmlinux");
         for object in &generated {
             contains(&vmlinux, object)?;
