@@ -43,7 +43,17 @@ const CASES: &[Case] = &[
     Case {
         config: &["X86_64", "FRAME_POINTER", "UNWINDER_FRAME_POINTER"],
         offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "unwinder=fp", "endbr=off"],
+        same_as: &["x86_64", "unwinder=fp", "endbr=off", "return=ret"],
+    },
+    Case {
+        config: &["X86_64", "MITIGATION_SLS"],
+        offsets: &["KVM_STATE_IN_VMX 0"],
+        same_as: &["x86_64", "endbr=off", "return=int3"],
+    },
+    Case {
+        config: &["X86_64", "MITIGATION_SLS", "MITIGATION_RETHUNK"],
+        offsets: &["KVM_STATE_IN_VMX 0"],
+        same_as: &["x86_64", "endbr=off", "return=thunk"],
     },
 ];
 
@@ -113,10 +123,7 @@ fn what_is_not_supported_is_refused_by_name() {
     refused("6.12.1", &riscv, &["RDI 3"], &[OFFSETS, "FREGS_EPC"]);
     refused("6.12.1", &riscv, &["FREGS_EPC 0", "FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
     refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
-    for option in ["MITIGATION_RETHUNK", "MITIGATION_CALL_DEPTH_TRACKING", "CFI_CLANG"] {
-        let named = format!("CONFIG_{option}=y is not supported");
-        refused("6.12.1", &with(&["X86_64", option]), &[], &[&named]);
-    }
+    refused("6.12.1", &with(&["X86_64", "CFI_CLANG"]), &[], &["CONFIG_CFI_CLANG=y is not supported"]);
     b.refuses(&["gen", "--all", "--kernel-build", "nowhere"], &["nowhere/.config", "make prepare"]);
     b.refuses(&["gen", "--all", "--kernel-build", ".", "--arch", "arm64"], &["--arch"]);
     b.refuses(&["gen", "--all", "--config", ".config"], &["--asm-offsets"]);
@@ -172,23 +179,35 @@ fn an_object_with_a_fault() {
 #[ignore = "needs what `cargo xtask kernel-objects` builds; `./x test` runs it where that is there"]
 fn kernels_own_objtool_wants_nothing_more() {
     let objtool = common::kernel_cache().join("build/linux-6.12-x86_64-orc/tools/objtool/objtool");
-    let said = |b: &Bench, object: &str| {
-        let ibt = if object.contains("plain") { None } else { Some("--ibt") };
+    let said = |b: &Bench, flags: &[&str], object: &str| {
         let args = ["--orc", "--static-call", "--link", object];
-        let run = Command::new(&objtool).args(ibt).args(args).current_dir(b.path("")).output();
+        let run = Command::new(&objtool).args(flags).args(args).current_dir(b.path("")).output();
         let run = run.unwrap_or_else(|e| panic!("{}: {e}", objtool.display()));
         String::from_utf8_lossy(&run.stderr).into_owned()
     };
-    for (options, name) in [(&["X86_64", "X86_KERNEL_IBT"][..], "endbr"), (&["X86_64"], "plain")] {
+    const NO_NOTES: &str = "ftrace_regs_caller+0x1a9: unannotated intra-function call";
+    // For each configuration, what the kernel gives objtool, and what that says of code for another.
+    let cases: [(&[&str], &[&str], &str); 4] = [
+        (&[], &[], NO_NOTES),
+        (&["X86_KERNEL_IBT"], &["--ibt"], NO_NOTES),
+        (&["MITIGATION_SLS"], &["--sls"], "missing int3 after ret"),
+        (&["MITIGATION_RETHUNK", "X86_KERNEL_IBT"], &["--ibt", "--retpoline", "--rethunk"], "'naked' return found"),
+    ];
+    for (options, flags, otherwise) in cases {
         let b = Bench::new();
-        let all = [options, &ARGS[..], &["OBJTOOL"]].concat();
+        let all = [options, &ARGS[..], &["X86_64", "OBJTOOL"]].concat();
         write(&b, &config("6.12.117", &all), "");
         let args = ["gen", "--all", "--export", "__fentry__=ftrace_stub", "--emit", "obj", "--stem"];
-        assert!(b.run(&[&args[..], &[name, "--kernel-build", "."]].concat()).status.success());
-        assert_eq!(said(&b, &format!("{name}.o")), "");
-        // It has looked: there is an unwind table, and without annotations there would be none.
-        assert!(b.tool("readelf", &["-SW", &format!("{name}.o")]).contains(" .orc_unwind "));
-        b.ok(&[&args[..], &["bare", "--arch", "x86_64"]].concat());
-        assert!(said(&b, "bare.o").contains("ftrace_regs_caller+0x1a9: unannotated intra-function call"));
+        assert!(b.run(&[&args[..], &["ours", "--kernel-build", "."]].concat()).status.success());
+        assert_eq!(said(&b, flags, "ours.o"), "", "{options:?}");
+        // It has looked: there is an unwind table, and other code would not pass.
+        assert!(b.tool("readelf", &["-SW", "ours.o"]).contains(" .orc_unwind "));
+        let other: &[&str] = match otherwise {
+            NO_NOTES => &["--arch", "x86_64"],
+            _ => &["--kernel-build", ".", "--set", "return=ret"],
+        };
+        assert!(b.run(&[&args[..], &["other"], other].concat()).status.success());
+        let of_other = said(&b, flags, "other.o");
+        assert!(of_other.contains(otherwise), "{options:?}: {of_other}");
     }
 }

@@ -63,6 +63,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["off", "on"],
         about: "save and restore s0, as HAVE_FUNCTION_GRAPH_FP_TEST wants it",
         applies: |kind| kind == Kind::Entry(Regs::Args),
+        apart: false,
         config: &[("on", &["FUNCTION_GRAPH_TRACER", "FRAME_POINTER"]), ("off", &[])],
     },
     OptionInfo {
@@ -70,6 +71,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "compressed instructions; the 8-byte call slot stays 8 bytes",
         applies: |_| true,
+        apart: false,
         config: &[("on", &["RISCV_ISA_C"]), ("off", &[])],
     },
     OptionInfo {
@@ -77,6 +79,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["lp64", "lp64d"],
         about: "float ABI in e_flags: soft for kernels, double for user code",
         applies: |_| true,
+        apart: false,
         config: &[("lp64", &[])],
     },
 ];

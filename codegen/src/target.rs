@@ -85,6 +85,8 @@ pub struct Kernel {
     pub objtool: Option<(u32, u32)>,
     /// What must not be set, and why.
     pub refuses: &'static [(&'static str, &'static str)],
+    /// What changes nothing here, and what that means.
+    pub ignores: &'static [(&'static str, &'static str)],
 }
 
 /// The parts of a CIE that GNU as fixes for each architecture.
