@@ -40,6 +40,11 @@ pub struct Configured {
 }
 
 impl KernelArgs {
+    /// The build tree that was given.
+    pub fn tree(&self) -> Option<&Path> {
+        self.kernel_build.as_deref()
+    }
+
     /// What the configuration decides, if one is given.
     ///
     /// # Errors

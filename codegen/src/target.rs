@@ -186,6 +186,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The kernel's objtool makes the unwind tables. It wants annotations, and the kernel no tables besides.
+    pub fn for_objtool(&self) -> bool {
+        self.objtool && self.facts.kernel.objtool.is_some()
+    }
+
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
         if let Some(live) = kind.live() {
