@@ -52,6 +52,17 @@ static int lines(const char *file, const char *text)
 	return count;
 }
 
+static void show(const char *file)
+{
+	char line[512];
+	FILE *in = fopen(file, "r");
+
+	for (int i = 0; in && i < 40 && fgets(line, sizeof(line), in); i++)
+		printf("init: %s", line);
+	if (in)
+		fclose(in);
+}
+
 // Is a line with the first text followed by one with the second?
 static int follows(const char *file, const char *first, const char *second)
 {
@@ -114,8 +125,10 @@ static void trace(const char *tracer, const char *function)
 	put(TRACING "tracing_on", "0");
 	snprintf(what, sizeof(what), "%s sees %s", tracer, function);
 	must(lines(TRACING "trace", function) >= 10, what);
-	if (strcmp(function, MODULE) == 0)
-		must(follows(TRACING "trace", "=> comm_write\n", "=> vfs_write\n"), "the stack has function and caller");
+	if (strcmp(function, MODULE) == 0 && !follows(TRACING "trace", "=> comm_write\n", "=> vfs_write\n")) {
+		must(0, "the stack has function and caller");
+		show(TRACING "trace");
+	}
 	put(TRACING "current_tracer", "nop");
 	put(TRACING "set_ftrace_filter", "\n");
 	put(TRACING "tracing_on", "1");

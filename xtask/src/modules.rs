@@ -90,8 +90,7 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
         eprintln!("{said}");
     }
     if !boot.well() {
-        let failed = boot.tests.iter().filter(|line| line.starts_with("init: "));
-        failed.chain(&boot.last).for_each(|line| eprintln!("    {line}"));
+        boot.last.iter().for_each(|line| eprintln!("    {line}"));
     }
     let result = match (warned, boot.well()) {
         (true, _) => "NO: something was said while it was built",

@@ -142,7 +142,7 @@ fn heard_in(log: &str, end: &str, took: Duration) -> Boot {
     }
     let panic = log.lines().map(without_time).find(|l| l.starts_with("Kernel panic"));
     let last: Vec<&str> = log.lines().collect();
-    let from = last.len().saturating_sub(8);
+    let from = last.len().saturating_sub(60);
     let end = match panic {
         Some(panic) => panic.to_owned(),
         None if tests.iter().any(|l| l == WELL) => "switched off".to_owned(),
