@@ -27,7 +27,7 @@ const CASES: &[Case] = &[
     Case {
         config: &["ARCH_RV64I", "FUNCTION_GRAPH_TRACER", "FRAME_POINTER"],
         offsets: &["FREGS_EPC 0", "FREGS_A1 56", "FREGS_A2 48"],
-        same_as: &["riscv64", "fp-test=on", "rvc=off", "FREGS_A1=56", "FREGS_A2=48"],
+        same_as: &["riscv64", "fp-test=on", "rvc=off", "frame-records=on", "FREGS_A1=56", "FREGS_A2=48"],
     },
     Case {
         config: &["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"],
@@ -151,6 +151,58 @@ fn symbols_for_modules() {
     refused("_mcount=ftrace_caller", &["unknown trampoline", "valid: ftrace_stub"]);
     refused("a b=ftrace_stub", &["'a b' is no symbol"]);
     refused("ftrace_stub=ftrace_stub", &["defined twice"]);
+}
+
+#[test]
+fn the_source_of_a_module() {
+    let b = Bench::new();
+    let gen_direct = ["gen", "direct", "--call", "seen", "--emit", "kmod", "--sig"];
+    let sig = "static ssize_t comm_write(struct file *file, const char __user *buf, union u *u, struct file *other)";
+    let compilers: [(&str, &str, &[&str]); 3] = [
+        ("x86_64", "x86_64-linux-gnu", &[]),
+        ("arm64", "aarch64-linux-gnu", &[]),
+        ("riscv64", "riscv64-linux-gnu", &["-mabi=lp64", "-march=rv64imac"]),
+    ];
+    for (arch, prefix, flags) in compilers {
+        b.ok(&[&gen_direct[..], &[sig, "--arch", arch, "-o", arch]].concat());
+        let read = |name: &str| fs::read_to_string(b.path(arch).join(name)).unwrap();
+        let main = read("seen_main.c");
+        let params = "(struct file *file, const char __user *buf, union u *u, struct file *other)";
+        for part in [
+            "\nstruct file;\nunion u;\n\n",
+            &format!("\nvoid seen{params};\n"),
+            &format!("\nvoid seen{params}\n{{\n"),
+            "function[] = \"comm_write\"",
+            "register_ftrace_direct(&direct, (unsigned long)seen_tramp)",
+        ] {
+            assert!(main.contains(part), "{part} in {main}");
+        }
+        assert!(read("Kbuild").contains("obj-m := seen.o\nseen-y := seen_main.o seen_tramp.o\n"));
+        assert!(read("Makefile").contains("M=$(CURDIR)"));
+        // The C preprocessor sees no directive, and the code is that of the object.
+        let text = read("seen_tramp.S");
+        assert!(!text.lines().any(|l| l.trim_start().starts_with('#')), "{text}");
+        b.ok(&["gen", "direct", "--call", "seen", "--sig", sig, "--arch", arch, "--emit", "bin", "--stem", arch]);
+        let source = format!("{arch}/seen_tramp.S");
+        b.tool(&format!("{prefix}-gcc"), &[flags, &["-c", &source, "-o", "seen.o"]].concat());
+        b.tool(&format!("{prefix}-objcopy"), &["-O", "binary", "-j", ".text", "seen.o", "seen.bin"]);
+        let (ours, theirs) = (fs::read(b.path(&format!("{arch}.bin"))).unwrap(), fs::read(b.path("seen.bin")).unwrap());
+        assert!(ours == theirs, "{arch}: {ours:02x?} {theirs:02x?}");
+    }
+    let refused = |sig: &str, more: &[&str], parts: &[&str]| {
+        b.refuses(&[&gen_direct[..], &[sig, "--arch", "arm64"], more].concat(), parts);
+    };
+    refused("void f(double x)", &[], &["floating-point"]);
+    refused("struct big { 40, 8 } f(int x)", &[], &["in memory"]);
+    refused("void f(struct s { 16, 8 } x)", &[], &["does not know", "pointers"]);
+    refused("void f(enum e x)", &[], &["does not know", "int for an enum"]);
+    refused("void f(int x)", &["--stem", "a-b"], &["'a-b' is no name"]);
+    refused("void f(int x)", &["-o", "-"], &["-o -", "4"]);
+    b.refuses(
+        &["gen", "direct", "--call", "f", "--args", "1", "--emit", "kmod", "--arch", "arm64"],
+        &["prototype", "--sig"],
+    );
+    b.refuses(&["gen", "ftrace_stub", "--emit", "kmod", "--arch", "arm64"], &["prototype"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Calls {{ callee }}() before each call of {{ function }}(). Made by tramptool {{ version }}, to be changed as you like.
+// {{ callee }}() is called before {{ function }}(), each time. Made by tramptool {{ version }}, to be changed as you like.
 #include <linux/ftrace.h>
 #include <linux/module.h>
 #include <linux/string.h>

@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::failure::Failure;
 use crate::kernel::{cache, call, source};
 use crate::qemu::{SILENCE, initramfs};
-use crate::selftest::{Bench, Kernel, kernels, name, read, record, today, tramptool, write};
+use crate::selftest::{Bench, Kernel, kernels, name, read, record, record_time, today, tramptool, write};
 
 /// What is traced, and by what: see `kernel/init.c`.
 const SIG: &str = "ssize_t comm_write(struct file *file, const char __user *buf, size_t count, loff_t *offset)";
@@ -48,7 +48,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         "| architecture | kernel | packages, seconds | build, seconds | boot, seconds | result |".to_owned(),
         "|---|---|---|---|---|---|".to_owned(),
     ];
-    let mut good = true;
+    let (mut good, begin) = (true, Instant::now());
     for kernel in kernels.iter().filter(|k| args.is_empty() || args.contains(&k.name)) {
         let start = Instant::now();
         let place = match &kernel.debian {
@@ -63,6 +63,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     }
     if args.is_empty() && good {
         record("Modules", &(rows.join("\n") + "\n"))?;
+        record_time("`./x modules`", begin)?;
     }
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
