@@ -40,6 +40,11 @@ pub struct Configured {
 }
 
 impl KernelArgs {
+    /// The build tree that was given.
+    pub fn tree(&self) -> Option<&Path> {
+        self.kernel_build.as_deref()
+    }
+
     /// What the configuration decides, if one is given.
     ///
     /// # Errors
@@ -103,6 +108,8 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         told.push(format!("{}={value} {why}", option.name));
         settings.push((option.name.to_owned(), (*value).to_owned()));
     }
+    let ignored = facts.kernel.ignores.iter().filter(|(name, _)| set.contains(name));
+    told.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
     let symbols = backend.target(Choices::default()).symbols();
     let mut numbers = Vec::new();
     for line in offsets.lines() {

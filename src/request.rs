@@ -1,7 +1,7 @@
 //! From arguments to a target and to specs. All commands read architectures, options and trampolines here.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::error::{Error, Result};
@@ -35,6 +35,11 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// The kernel's build tree that was given.
+    pub fn tree(&self) -> Option<&Path> {
+        self.kernel.tree()
+    }
+
     /// The architecture with its options resolved, and where a kernel's configuration decided them, in words.
     ///
     /// # Errors

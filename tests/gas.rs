@@ -25,7 +25,10 @@ fn picture(bytes: &[u8]) -> Picture {
         if linker_only || (data.is_empty() && [".text", ".data", ".bss"].contains(&name.as_str())) {
             continue;
         }
-        let relocations = section.relocations().map(|(at, r)| {
+        let mut relocations: Vec<_> = section.relocations().collect();
+        // GNU as writes those of jumps last.
+        relocations.sort_by_key(|(at, _)| *at);
+        let relocations = relocations.into_iter().map(|(at, r)| {
             let to = match r.target() {
                 RelocationTarget::Symbol(index) => {
                     let symbol = file.symbol_by_index(index).unwrap();

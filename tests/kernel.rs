@@ -27,7 +27,7 @@ const CASES: &[Case] = &[
     Case {
         config: &["ARCH_RV64I", "FUNCTION_GRAPH_TRACER", "FRAME_POINTER"],
         offsets: &["FREGS_EPC 0", "FREGS_A1 56", "FREGS_A2 48"],
-        same_as: &["riscv64", "fp-test=on", "rvc=off", "FREGS_A1=56", "FREGS_A2=48"],
+        same_as: &["riscv64", "fp-test=on", "rvc=off", "frame-records=on", "FREGS_A1=56", "FREGS_A2=48"],
     },
     Case {
         config: &["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"],
@@ -43,7 +43,17 @@ const CASES: &[Case] = &[
     Case {
         config: &["X86_64", "FRAME_POINTER", "UNWINDER_FRAME_POINTER"],
         offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "unwinder=fp", "endbr=off"],
+        same_as: &["x86_64", "unwinder=fp", "endbr=off", "return=ret"],
+    },
+    Case {
+        config: &["X86_64", "MITIGATION_SLS"],
+        offsets: &["KVM_STATE_IN_VMX 0"],
+        same_as: &["x86_64", "endbr=off", "return=int3"],
+    },
+    Case {
+        config: &["X86_64", "MITIGATION_SLS", "MITIGATION_RETHUNK"],
+        offsets: &["KVM_STATE_IN_VMX 0"],
+        same_as: &["x86_64", "endbr=off", "return=thunk"],
     },
 ];
 
@@ -113,10 +123,7 @@ fn what_is_not_supported_is_refused_by_name() {
     refused("6.12.1", &riscv, &["RDI 3"], &[OFFSETS, "FREGS_EPC"]);
     refused("6.12.1", &riscv, &["FREGS_EPC 0", "FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
     refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
-    for option in ["MITIGATION_RETHUNK", "MITIGATION_CALL_DEPTH_TRACKING", "CFI_CLANG"] {
-        let named = format!("CONFIG_{option}=y is not supported");
-        refused("6.12.1", &with(&["X86_64", option]), &[], &[&named]);
-    }
+    refused("6.12.1", &with(&["X86_64", "CFI_CLANG"]), &[], &["CONFIG_CFI_CLANG=y is not supported"]);
     b.refuses(&["gen", "--all", "--kernel-build", "nowhere"], &["nowhere/.config", "make prepare"]);
     b.refuses(&["gen", "--all", "--kernel-build", ".", "--arch", "arm64"], &["--arch"]);
     b.refuses(&["gen", "--all", "--config", ".config"], &["--asm-offsets"]);
@@ -147,6 +154,58 @@ fn symbols_for_modules() {
 }
 
 #[test]
+fn the_source_of_a_module() {
+    let b = Bench::new();
+    let gen_direct = ["gen", "direct", "--call", "seen", "--emit", "kmod", "--sig"];
+    let sig = "static ssize_t comm_write(struct file *file, const char __user *buf, union u *u, struct file *other)";
+    let compilers: [(&str, &str, &[&str]); 3] = [
+        ("x86_64", "x86_64-linux-gnu", &[]),
+        ("arm64", "aarch64-linux-gnu", &[]),
+        ("riscv64", "riscv64-linux-gnu", &["-mabi=lp64", "-march=rv64imac"]),
+    ];
+    for (arch, prefix, flags) in compilers {
+        b.ok(&[&gen_direct[..], &[sig, "--arch", arch, "-o", arch]].concat());
+        let read = |name: &str| fs::read_to_string(b.path(arch).join(name)).unwrap();
+        let main = read("seen_main.c");
+        let params = "(struct file *file, const char __user *buf, union u *u, struct file *other)";
+        for part in [
+            "\nstruct file;\nunion u;\n\n",
+            &format!("\nvoid seen{params};\n"),
+            &format!("\nvoid seen{params}\n{{\n"),
+            "function[] = \"comm_write\"",
+            "register_ftrace_direct(&direct, (unsigned long)seen_tramp)",
+        ] {
+            assert!(main.contains(part), "{part} in {main}");
+        }
+        assert!(read("Kbuild").contains("obj-m := seen.o\nseen-y := seen_main.o seen_tramp.o\n"));
+        assert!(read("Makefile").contains("M=$(CURDIR)"));
+        // The C preprocessor sees no directive, and the code is that of the object.
+        let text = read("seen_tramp.S");
+        assert!(!text.lines().any(|l| l.trim_start().starts_with('#')), "{text}");
+        b.ok(&["gen", "direct", "--call", "seen", "--sig", sig, "--arch", arch, "--emit", "bin", "--stem", arch]);
+        let source = format!("{arch}/seen_tramp.S");
+        b.tool(&format!("{prefix}-gcc"), &[flags, &["-c", &source, "-o", "seen.o"]].concat());
+        b.tool(&format!("{prefix}-objcopy"), &["-O", "binary", "-j", ".text", "seen.o", "seen.bin"]);
+        let (ours, theirs) = (fs::read(b.path(&format!("{arch}.bin"))).unwrap(), fs::read(b.path("seen.bin")).unwrap());
+        assert!(ours == theirs, "{arch}: {ours:02x?} {theirs:02x?}");
+    }
+    let refused = |sig: &str, more: &[&str], parts: &[&str]| {
+        b.refuses(&[&gen_direct[..], &[sig, "--arch", "arm64"], more].concat(), parts);
+    };
+    refused("void f(double x)", &[], &["floating-point"]);
+    refused("struct big { 40, 8 } f(int x)", &[], &["in memory"]);
+    refused("void f(struct s { 16, 8 } x)", &[], &["does not know", "pointers"]);
+    refused("void f(enum e x)", &[], &["does not know", "int for an enum"]);
+    refused("void f(int x)", &["--stem", "a-b"], &["'a-b' is no name"]);
+    refused("void f(int x)", &["-o", "-"], &["-o -", "4"]);
+    b.refuses(
+        &["gen", "direct", "--call", "f", "--args", "1", "--emit", "kmod", "--arch", "arm64"],
+        &["prototype", "--sig"],
+    );
+    b.refuses(&["gen", "ftrace_stub", "--emit", "kmod", "--arch", "arm64"], &["prototype"]);
+}
+
+#[test]
 fn an_object_with_a_fault() {
     let b = Bench::new();
     let args = ["gen", "ftrace_stub", "ftrace_caller", "--arch", "riscv64", "--emit", "bin", "--stem"];
@@ -172,23 +231,35 @@ fn an_object_with_a_fault() {
 #[ignore = "needs what `cargo xtask kernel-objects` builds; `./x test` runs it where that is there"]
 fn kernels_own_objtool_wants_nothing_more() {
     let objtool = common::kernel_cache().join("build/linux-6.12-x86_64-orc/tools/objtool/objtool");
-    let said = |b: &Bench, object: &str| {
-        let ibt = if object.contains("plain") { None } else { Some("--ibt") };
+    let said = |b: &Bench, flags: &[&str], object: &str| {
         let args = ["--orc", "--static-call", "--link", object];
-        let run = Command::new(&objtool).args(ibt).args(args).current_dir(b.path("")).output();
+        let run = Command::new(&objtool).args(flags).args(args).current_dir(b.path("")).output();
         let run = run.unwrap_or_else(|e| panic!("{}: {e}", objtool.display()));
         String::from_utf8_lossy(&run.stderr).into_owned()
     };
-    for (options, name) in [(&["X86_64", "X86_KERNEL_IBT"][..], "endbr"), (&["X86_64"], "plain")] {
+    const NO_NOTES: &str = "ftrace_regs_caller+0x1a9: unannotated intra-function call";
+    // For each configuration, what the kernel gives objtool, and what that says of code for another.
+    let cases: [(&[&str], &[&str], &str); 4] = [
+        (&[], &[], NO_NOTES),
+        (&["X86_KERNEL_IBT"], &["--ibt"], NO_NOTES),
+        (&["MITIGATION_SLS"], &["--sls"], "missing int3 after ret"),
+        (&["MITIGATION_RETHUNK", "X86_KERNEL_IBT"], &["--ibt", "--retpoline", "--rethunk"], "'naked' return found"),
+    ];
+    for (options, flags, otherwise) in cases {
         let b = Bench::new();
-        let all = [options, &ARGS[..], &["OBJTOOL"]].concat();
+        let all = [options, &ARGS[..], &["X86_64", "OBJTOOL"]].concat();
         write(&b, &config("6.12.117", &all), "");
         let args = ["gen", "--all", "--export", "__fentry__=ftrace_stub", "--emit", "obj", "--stem"];
-        assert!(b.run(&[&args[..], &[name, "--kernel-build", "."]].concat()).status.success());
-        assert_eq!(said(&b, &format!("{name}.o")), "");
-        // It has looked: there is an unwind table, and without annotations there would be none.
-        assert!(b.tool("readelf", &["-SW", &format!("{name}.o")]).contains(" .orc_unwind "));
-        b.ok(&[&args[..], &["bare", "--arch", "x86_64"]].concat());
-        assert!(said(&b, "bare.o").contains("ftrace_regs_caller+0x1a9: unannotated intra-function call"));
+        assert!(b.run(&[&args[..], &["ours", "--kernel-build", "."]].concat()).status.success());
+        assert_eq!(said(&b, flags, "ours.o"), "", "{options:?}");
+        // It has looked: there is an unwind table, and other code would not pass.
+        assert!(b.tool("readelf", &["-SW", "ours.o"]).contains(" .orc_unwind "));
+        let other: &[&str] = match otherwise {
+            NO_NOTES => &["--arch", "x86_64"],
+            _ => &["--kernel-build", ".", "--set", "return=ret"],
+        };
+        assert!(b.run(&[&args[..], &["other"], other].concat()).status.success());
+        let of_other = said(&b, flags, "other.o");
+        assert!(of_other.contains(otherwise), "{options:?}: {of_other}");
     }
 }

@@ -77,7 +77,7 @@ static FACTS: Facts = Facts {
     mapping: "",
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
-    kernel: Kernel { arch: "TOY", needs: &[], number: None, objtool: None, refuses: &[] },
+    kernel: Kernel { arch: "TOY", needs: &[], number: None, objtool: None, refuses: &[], ignores: &[] },
     cie: Cie {
         version: 1,
         column: 5,
@@ -108,6 +108,7 @@ static MACHINE: Machine = Machine {
     reserved: RegSet::EMPTY,
     trap: &[],
     ret: &[],
+    return_thunk: "",
     disassembler: ("", "", &[]),
     calls: &[],
     dynamic: [0; 4],

@@ -59,6 +59,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "op comes from the literal before the function, and may name a direct trampoline",
         applies: |kind| kind == Kind::Entry(Regs::Args),
+        apart: false,
         config: &[("on", &["DYNAMIC_FTRACE_WITH_CALL_OPS"]), ("off", &[])],
     },
     OptionInfo {
@@ -66,6 +67,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "two frame records, without which a stack trace loses two callers",
         applies: |kind| matches!(kind, Kind::Direct(_)),
+        apart: false,
         config: &[],
     },
 ];

@@ -29,6 +29,7 @@ pub const MACHINE: Machine = Machine {
     reserved: RegSet::EMPTY,
     trap: &[0x00, 0x00, 0x20, 0xd4],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
+    return_thunk: "",
     disassembler: ("arm64", "arm", &[]),
     dynamic: [257, 1027, 1025, 1026],
     calls: &[(283, 0, 0), (282, 0, 0)],

@@ -63,6 +63,7 @@ pub const FACTS: Facts = Facts {
             ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
             ("CPU_BIG_ENDIAN", "objects are little-endian"),
         ],
+        ignores: &[],
     },
     cie: Cie {
         version: 1,

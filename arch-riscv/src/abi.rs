@@ -55,6 +55,8 @@ pub const FP_TEST: usize = 0;
 pub const RVC: usize = 1;
 /// Index of `abi` in [`OPTIONS`].
 pub const FLOAT_ABI: usize = 2;
+/// Index of `frame-records` in [`OPTIONS`].
+pub const FRAME_RECORDS: usize = 3;
 
 /// The options.
 pub const OPTIONS: &[OptionInfo] = &[
@@ -63,6 +65,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["off", "on"],
         about: "save and restore s0, as HAVE_FUNCTION_GRAPH_FP_TEST wants it",
         applies: |kind| kind == Kind::Entry(Regs::Args),
+        apart: false,
         config: &[("on", &["FUNCTION_GRAPH_TRACER", "FRAME_POINTER"]), ("off", &[])],
     },
     OptionInfo {
@@ -70,6 +73,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "compressed instructions; the 8-byte call slot stays 8 bytes",
         applies: |_| true,
+        apart: false,
         config: &[("on", &["RISCV_ISA_C"]), ("off", &[])],
     },
     OptionInfo {
@@ -77,7 +81,16 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["lp64", "lp64d"],
         about: "float ABI in e_flags: soft for kernels, double for user code",
         applies: |_| true,
+        apart: false,
         config: &[("lp64", &[])],
+    },
+    OptionInfo {
+        name: "frame-records",
+        values: &["off", "on"],
+        about: "two frame records, without which an unwinder that follows frame pointers loses two callers",
+        applies: |kind| matches!(kind, Kind::Direct(_)),
+        apart: false,
+        config: &[("on", &["FRAME_POINTER"]), ("off", &[])],
     },
 ];
 
@@ -195,20 +208,30 @@ fn exit_frame() -> FrameLayout {
     frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
 }
 
-/// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip.
-fn direct_frame(live: &Live) -> FrameLayout {
+/// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip, or their records.
+fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
     const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
     let vectors = VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into());
     let vectors = vectors.map(|(symbol, &v)| (*symbol, Content::Vector(v)));
     let regs = SYMBOLS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
     let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg)));
-    let site = [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)];
-    let words = (i32::from(live.stack)..).zip(vectors.chain(regs).chain(site));
-    let fields: Vec<Field> =
+    let (stack, site) = (i32::from(live.stack), [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)]);
+    let site = site.into_iter().filter(|_| !frame_records);
+    let words = (stack..).zip(vectors.chain(regs).chain(site));
+    let mut fields: Vec<Field> =
         words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Back::Written)).collect();
-    let size = (8 * (i32::from(live.stack) + fields.len() as i32) + 15) & !15;
-    frame("", 0, "FRAME_SIZE", size, fields)
+    let end = 8 * (stack + fields.len() as i32);
+    if !frame_records {
+        return frame("", 0, "FRAME_SIZE", (end + 15) & !15, fields);
+    }
+    let above = (end + 15) & !15;
+    let recorded = [("SITE_T0", 8, Content::Pc), ("SITE_S0", 16, Content::Reg(S0)), ("SITE_RA", 24, Content::ParentIp)];
+    fields.extend(recorded.map(|(symbol, at, content)| Field {
+        in_record: true,
+        ..field(symbol, "", above + at, content, Back::Written)
+    }));
+    around_frame("", 0, "FRAME_SIZE", above, fields)
 }
 
 /// Two frame records above `below` bytes.
@@ -289,6 +312,7 @@ fn attributes(arch: &str) -> Vec<u8> {
 pub fn target(choices: Choices) -> Target {
     let rvc = choices.get(RVC) == 0;
     let double = choices.get(FLOAT_ABI) == 1;
+    let frame_records = choices.get(FRAME_RECORDS) == 1;
     let mut arch = "rv64i2p0".to_owned();
     let mut e_flags = 0;
     if double {
@@ -328,8 +352,8 @@ pub fn target(choices: Choices) -> Target {
         exit_frame: exit_frame(),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         around_fregs: around_fregs(choices.get(FP_TEST) == 0),
-        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
-        tailored_frame: |live, _| direct_frame(live),
+        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
+        tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 1),
         programs_frame,
         no_frame: FrameLayout::empty(),
     }

@@ -64,6 +64,7 @@ pub const FACTS: Facts = Facts {
         number: Some("FREGS_EPC"),
         objtool: None,
         refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
+        ignores: &[],
     },
     cie: Cie {
         version: 3,

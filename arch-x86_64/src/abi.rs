@@ -56,6 +56,12 @@ pub const STACK_ALIGN: usize = 2;
 pub const RESTORE_FLAGS: usize = 3;
 /// Index of `direct-way` in [`OPTIONS`].
 pub const DIRECT_WAY: usize = 4;
+/// Index of `return` in [`OPTIONS`].
+pub const RETURN: usize = 5;
+/// The value of `return` with INT3 behind RET.
+pub const TRAPPED: usize = 1;
+/// The value of `return` with no RET.
+pub const THUNK: usize = 2;
 
 /// The options.
 pub const OPTIONS: &[OptionInfo] = &[
@@ -64,6 +70,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["orc", "fp"],
         about: "frame records for an unwinder that follows frame pointers",
         applies: |kind| matches!(kind, Kind::Entry(_)),
+        apart: false,
         config: &[("fp", &["FRAME_POINTER"]), ("orc", &[])],
     },
     OptionInfo {
@@ -71,6 +78,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "an ENDBR64 landing pad, as CONFIG_X86_KERNEL_IBT wants it",
         applies: |kind| kind != Kind::Return,
+        apart: false,
         config: &[("on", &["X86_KERNEL_IBT"]), ("off", &[])],
     },
     OptionInfo {
@@ -78,6 +86,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["8", "16"],
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
         applies: |kind| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect),
+        apart: false,
         config: &[("8", &[])],
     },
     OptionInfo {
@@ -85,6 +94,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["on", "off"],
         about: "RFLAGS as func left them: no C function needs them at its entry, and POPF costs more than all saves",
         applies: |kind| kind == Kind::Entry(Regs::All),
+        apart: false,
         config: &[],
     },
     OptionInfo {
@@ -92,7 +102,16 @@ pub const OPTIONS: &[OptionInfo] = &[
         values: &["ret", "jmp"],
         about: "to a direct trampoline by RET, or at the price of r11 by JMP, which ftrace_caller has then too",
         applies: |kind| matches!(kind, Kind::Entry(_)),
+        apart: false,
         config: &[],
+    },
+    OptionInfo {
+        name: "return",
+        values: &["ret", "int3", "thunk"],
+        about: "RET, RET and INT3 as CONFIG_MITIGATION_SLS wants it, or JMP __x86_return_thunk",
+        applies: |_| true,
+        apart: true,
+        config: &[("thunk", &["MITIGATION_RETHUNK"]), ("int3", &["MITIGATION_SLS"]), ("ret", &[])],
     },
 ];
 

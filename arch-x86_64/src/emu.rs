@@ -33,6 +33,7 @@ pub const MACHINE: Machine = Machine {
     reserved: RegSet::EMPTY,
     trap: &[0xcc],
     ret: &[0xc3],
+    return_thunk: "__x86_return_thunk",
     disassembler: ("x86", "mode64", &[]),
     dynamic: [1, 8, 6, 7],
     calls: &[(4, 1, -4), (4, 2, -4)],

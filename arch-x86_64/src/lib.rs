@@ -59,11 +59,12 @@ pub const FACTS: Facts = Facts {
         needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
         number: None,
         objtool: Some((reloc::ABS32, reloc::PC32)),
-        refuses: &[
-            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
-            ("MITIGATION_RETHUNK", "returns would have to go through __x86_return_thunk"),
-            ("MITIGATION_CALL_DEPTH_TRACKING", "calls would have to be counted"),
-        ],
+        refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
+        // arch/x86/lib/retpoline.S, call_depth_return_thunk: it refills when the count of calls comes to an end.
+        ignores: &[(
+            "MITIGATION_CALL_DEPTH_TRACKING",
+            "calls of trampolines are not counted, so that a return refills the return-address stack sooner than it must",
+        )],
     },
     cie: Cie {
         version: 1,

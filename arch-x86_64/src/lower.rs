@@ -6,7 +6,8 @@ use codegen::listing::{Local, Lower, Name, Off};
 use codegen::plan::{Callee, Inner, Step, Value, Way};
 use codegen::spec::Kind;
 
-use crate::abi::{ABI, SITE, VECTOR};
+use crate::abi::{ABI, RETURN, SITE, THUNK, TRAPPED, VECTOR};
+use crate::emu::MACHINE;
 use crate::insn::Insn;
 use crate::regs::*;
 
@@ -389,7 +390,7 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
             cx.insn(Insn::Lea { dst: RSP, at: Off::bare(8) });
-            cx.noted(Insn::Ret, "to the direct trampoline");
+            ret("to the direct trampoline", cx);
         }
         (Way::Parent, _) => {
             // A return, not an indirect jump: the parent has no landing pad. The call is its pair.
@@ -397,9 +398,25 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
             cx.insn(Insn::Store { src: PC, at: Off::bare(0) });
-            cx.noted(Insn::Ret, "to the parent");
+            ret("to the parent", cx);
         }
-        (Way::Function, Kind::Entry(_)) => cx.noted(Insn::Ret, "into the traced function"),
-        _ => cx.insn(Insn::Ret),
+        (Way::Function, Kind::Entry(_)) => ret("into the traced function", cx),
+        _ => ret("", cx),
+    }
+}
+
+/// Return in the way that the kernel's configuration wants.
+fn ret(note: &'static str, cx: &mut Lower<Insn>) {
+    match cx.target.choices.get(RETURN) {
+        THUNK => {
+            let sym = cx.symbol(MACHINE.return_thunk);
+            cx.noted(Insn::JmpReturn { sym }, note);
+        }
+        how => {
+            cx.noted(Insn::Ret, note);
+            if how == TRAPPED {
+                cx.insn(Insn::Int3);
+            }
+        }
     }
 }

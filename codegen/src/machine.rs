@@ -83,6 +83,8 @@ pub struct Machine {
     pub trap: &'static [u8],
     /// A function that returns at once.
     pub ret: &'static [u8],
+    /// The function that some kernels want jumped to in place of a return; empty if there is none.
+    pub return_thunk: &'static str,
     /// Capstone's names for architecture, mode and extra modes.
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
     /// A branch that has to do with return addresses or landing pads, by its mnemonic and operands as Capstone has them.

@@ -130,7 +130,9 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         }
     }
     let eh = &assembly.eh_frame;
-    contents(&mut w, b".eh_frame", b".rela.eh_frame", &eh.bytes, &eh.relocs, 8, alloc, elf::SHT_PROGBITS);
+    if !target.for_objtool() {
+        contents(&mut w, b".eh_frame", b".rela.eh_frame", &eh.bytes, &eh.relocs, 8, alloc, elf::SHT_PROGBITS);
+    }
     if let Some((name, kind, data)) = &target.attributes {
         contents(&mut w, name.as_bytes(), b"", data, &[], 1, none, elf::SectionType(*kind));
     }

@@ -4,6 +4,7 @@
 //! kernel and of `stdint.h`, and a struct by value says what is in it: `struct pair { long a; double b; } p`, or only
 //! its size and alignment, `struct pair { 16, 8 } p`, which is for members that are no floating-point numbers.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
@@ -107,6 +108,8 @@ pub struct Prototype {
     text: String,
     /// Where in the text each argument begins, and behind those the result.
     places: Vec<usize>,
+    /// Where in the text the parameters are, with their parentheses.
+    params: Range<usize>,
 }
 
 impl Prototype {
@@ -129,6 +132,26 @@ impl Prototype {
     /// As it was given.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The parameters as they were given, with their parentheses.
+    pub fn params(&self) -> &str {
+        self.text.get(self.params.clone()).unwrap_or_default()
+    }
+
+    /// What stands behind `keyword`, which is `struct`, `union` or `enum`, in the parameters, each once.
+    pub fn tags(&self, keyword: &str) -> Vec<&str> {
+        let tokens = tokens(self.params()).unwrap_or_default();
+        let mut tags: Vec<&str> = Vec::new();
+        for pair in tokens.windows(2) {
+            if let [(Token::Word(word), _), (Token::Word(tag), _)] = *pair
+                && word == keyword
+                && !tags.contains(&tag)
+            {
+                tags.push(tag);
+            }
+        }
+        tags
     }
 }
 
@@ -227,7 +250,8 @@ enum Base {
 enum Derived {
     Pointer,
     Array(Option<u32>),
-    Function(Vec<Param>),
+    /// With where its parameters are in the text.
+    Function(Vec<Param>, Range<usize>),
 }
 
 struct Param {
@@ -303,7 +327,7 @@ impl<'t> Parser<'t> {
             return self.fail_at(place, "no function with a name and a result; valid: `void f(int x)`");
         };
         let mut derived = declarator.derived.into_iter();
-        let Some(Derived::Function(params)) = derived.next() else {
+        let Some(Derived::Function(params, range)) = derived.next() else {
             return self.fail_at(place, "this declares no function; valid: a prototype, as `void f(int x)`");
         };
         self.takes(";");
@@ -334,7 +358,7 @@ impl<'t> Parser<'t> {
             args.push(arg);
         }
         places.push(place);
-        Ok(Prototype { name: name.to_owned(), result, args, text: self.text.to_owned(), places })
+        Ok(Prototype { name: name.to_owned(), result, args, text: self.text.to_owned(), places, params: range })
     }
 
     /// The type of a value; `None` for void.
@@ -497,7 +521,7 @@ impl<'t> Parser<'t> {
                             break;
                         }
                         Derived::Array(_) => return self.fail_at(place, "an array without members; valid: `[4]`"),
-                        Derived::Function(_) => {
+                        Derived::Function(..) => {
                             return self.fail_at(place, "a function as a member; valid: a pointer to it, `(*f)(int)`");
                         }
                     };
@@ -561,9 +585,11 @@ impl<'t> Parser<'t> {
             }
             loop {
                 parser.skip_ignored()?;
+                let open = parser.place();
                 if parser.takes("(") {
                     let params = parser.parameters()?;
-                    declarator.derived.push(Derived::Function(params));
+                    let close = parser.tokens.get(parser.at - 1).map_or(open, |(_, at)| at + 1);
+                    declarator.derived.push(Derived::Function(params, open..close));
                 } else if parser.takes("[") {
                     parser.skip_ignored()?;
                     let bound = match parser.ahead(0) {

@@ -318,6 +318,8 @@ pub struct OptionInfo {
     pub about: &'static str,
     /// The trampolines whose code it can change.
     pub applies: fn(Kind) -> bool,
+    /// It has nothing to do with any other option, and is not tried together with them.
+    pub apart: bool,
     /// How a kernel's configuration decides it: the first value of which all these options are set, without `CONFIG_`.
     pub config: &'static [(&'static str, &'static [&'static str])],
 }
@@ -364,12 +366,18 @@ impl Choices {
         named.join(" ")
     }
 
-    /// Every combination of the values of those options for which `vary` holds; the others keep their default.
+    /// Every combination of the values of those options for which `vary` holds, and each value of one that is
+    /// [`apart`](OptionInfo::apart); the others keep their default.
     pub fn all(options: &[OptionInfo], vary: impl Fn(&OptionInfo) -> bool) -> Vec<Choices> {
         let mut all = vec![Choices::default()];
-        for (i, option) in options.iter().enumerate().filter(|(_, o)| vary(o)) {
+        let varied = options.iter().enumerate().filter(|(_, o)| vary(o));
+        let (apart, together): (Vec<_>, Vec<_>) = varied.partition(|(_, o)| o.apart);
+        for (i, option) in together {
             all = (0..option.values.len()).flat_map(|v| all.iter().map(move |c| c.with(i, v))).collect();
         }
+        all.extend(
+            apart.into_iter().flat_map(|(i, o)| (1..o.values.len()).map(move |v| Choices::default().with(i, v))),
+        );
         all
     }
 }

@@ -85,6 +85,8 @@ pub struct Kernel {
     pub objtool: Option<(u32, u32)>,
     /// What must not be set, and why.
     pub refuses: &'static [(&'static str, &'static str)],
+    /// What changes nothing here, and what that means.
+    pub ignores: &'static [(&'static str, &'static str)],
 }
 
 /// The parts of a CIE that GNU as fixes for each architecture.
@@ -186,6 +188,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The kernel's objtool makes the unwind tables. It wants annotations, and the kernel no tables besides.
+    pub fn for_objtool(&self) -> bool {
+        self.objtool && self.facts.kernel.objtool.is_some()
+    }
+
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
         match kind {

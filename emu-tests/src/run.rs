@@ -853,8 +853,10 @@ impl<'s> Bench<'s> {
                 instructions.push(insn.at);
             }
         }
-        // Returns are paired through what stands in for functions, and through parts of the code in sections of their own.
-        for (start, size) in fragments(&linked, if suite.stubs { first } else { usize::MAX }) {
+        // Returns are paired through what stands in for functions or returns, and through parts of the code in sections of
+        // their own.
+        let thunk = image.symbol(registers.machine.return_thunk).map(|s| (s.address, s.size));
+        for (start, size) in fragments(&linked, if suite.stubs { first } else { usize::MAX }).into_iter().chain(thunk) {
             for insn in decode(registers.machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
                 // What is no branch is told too: otherwise the next place would seem to be one where C returned to.
                 each("code", insn.at, 1, &|c| c.branch = Some((insn.branch.unwrap_or_default(), insn.size)))?;

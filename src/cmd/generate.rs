@@ -10,9 +10,12 @@ use codegen::cost::Cost;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::obj;
+use codegen::proto::{Prototype, Type};
 use codegen::spec::Spec;
 use codegen::target::Target;
+use codegen::text::TextListing;
 use serde::Serialize;
+use templates::Kmod;
 use tramptool::request::{DirectArgs, Request, TargetArgs, all, export, trampoline};
 
 use super::DONE;
@@ -51,7 +54,8 @@ pub struct GenArgs {
 }
 
 const EXAMPLES: &str = "\
-Files: DIR/<arch>.S, .o, .bin, .json with arch x86_64, arm64 or riscv64.
+Files: DIR/<arch>.S, .o, .bin, .json with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c and
+NAME_tramp.S, with the called function's name or that of --stem, for `make -C KERNEL M=DIR modules`.
 
 With --kernel-build or --config, stderr says which option comes from where; what a kernel has that is not supported is
 refused by name.
@@ -63,6 +67,8 @@ Examples:
   tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj --stem my
   tramptool gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
   tramptool gen direct --sig 'double f(double x)' --call my_func --handler my.o --arch arm64
+  tramptool gen direct --sig 'int wake_up_process(struct task_struct *p)' --call my_func --kernel-build ../linux \\
+      --emit kmod -o module
   tramptool gen around --form fregs --call on_entry --exit on_exit --function vfs_read --arch x86_64
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
@@ -78,17 +84,8 @@ enum Emit {
     Bin,
     /// A manifest: symbols, relocations, frames, contracts, cost
     Json,
-}
-
-impl Emit {
-    fn extension(self) -> &'static str {
-        match self {
-            Emit::Asm => "S",
-            Emit::Obj => "o",
-            Emit::Bin => "bin",
-            Emit::Json => "json",
-        }
-    }
+    /// The source of a kernel module that puts one direct-call trampoline to use, ready for make
+    Kmod,
 }
 
 /// Generate.
@@ -117,12 +114,6 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     let default = if args.emit.is_empty() { "-" } else { "." };
     let to = args.output.as_deref().unwrap_or(Path::new(default));
     let to_stdout = to == Path::new("-");
-    if to_stdout && kinds.len() > 1 {
-        return Err(Error::new(format!(
-            "-o - takes one kind of file, --emit names {}; valid: -o - with one kind, or -o DIR",
-            kinds.len()
-        )));
-    }
 
     let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
     // Whatever is to be written: a name that is defined twice is refused.
@@ -134,19 +125,29 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
         Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin or both")),
     };
     let generator = Generator { backend, target: &target, specs, assembly };
+    let mut files = Vec::new();
+    for kind in kinds {
+        match kind {
+            Emit::Asm => files.push((format!("{stem}.S"), generator.text(stem)?)),
+            Emit::Obj => files.push((format!("{stem}.o"), obj::write(&generator.assembly, &target)?)),
+            Emit::Bin => files.push((format!("{stem}.bin"), generator.assembly.text().to_vec())),
+            Emit::Json => {
+                files.push((format!("{stem}.json"), tramptool::report::json(&generator.manifest()?)?.into_bytes()));
+            }
+            Emit::Kmod => files.extend(generator.module(args)?),
+        }
+    }
     told.iter().for_each(|line| eprintln!("tramptool: {line}"));
     if to_stdout {
-        for kind in kinds {
-            ui.out(generator.emit(kind, stem)?)?;
-        }
+        let [(_, bytes)] = <[_; 1]>::try_from(files).map_err(|files| {
+            let remedy = "valid: -o - with one, or -o DIR";
+            Error::new(format!("-o - takes one file, --emit makes {}; {remedy}", files.len()))
+        })?;
+        ui.out(bytes)?;
         return Ok(DONE);
     }
-    let file = |&kind: &Emit| {
-        let path = to.join(format!("{stem}.{}", kind.extension()));
-        Ok(File { path, bytes: generator.emit(kind, stem)?, executable: false })
-    };
-    let files = kinds.iter().map(file).collect::<Result<Vec<_>>>()?;
-    output::write_into(to, &files)?;
+    let file = |(name, bytes)| File { path: to.join(name), bytes, executable: false };
+    output::write_into(to, &files.into_iter().map(file).collect::<Vec<_>>())?;
     Ok(DONE)
 }
 
@@ -175,17 +176,56 @@ struct Generator<'r> {
 }
 
 impl Generator<'_> {
-    fn emit(&self, kind: Emit, stem: &str) -> Result<Vec<u8>> {
-        match kind {
-            Emit::Asm => {
-                let listings =
-                    self.specs.iter().map(|s| self.backend.text(s, self.target)).collect::<Result<Vec<_>>>()?;
-                templates::asm(&listings, self.target, stem).map(String::into_bytes)
-            }
-            Emit::Obj => obj::write(&self.assembly, self.target),
-            Emit::Bin => Ok(self.assembly.text().to_vec()),
-            Emit::Json => tramptool::report::json(&self.manifest()?).map(String::into_bytes),
+    fn listings(&self) -> Result<Vec<TextListing>> {
+        self.specs.iter().map(|s| self.backend.text(s, self.target)).collect()
+    }
+
+    fn text(&self, stem: &str) -> Result<Vec<u8>> {
+        templates::asm(&self.listings()?, self.target, stem).map(String::into_bytes)
+    }
+
+    /// The files of a module: what a prototype says is needed for the C of it too.
+    fn module(&self, args: &GenArgs) -> Result<Vec<(String, Vec<u8>)>> {
+        let refuse = |what: &str, valid: &str| Err(Error::new(format!("--emit kmod: {what}; valid: {valid}")));
+        let (Some(sig), [spec]) = (&args.direct.sig, &*self.specs) else {
+            let example = "gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func";
+            return refuse("a module is for one direct-call trampoline with a prototype", example);
+        };
+        let proto = Prototype::parse(sig)?;
+        if proto.args.iter().flat_map(Type::members).any(|(_, m)| m.is_float()) {
+            return refuse("an argument with a floating-point number", "what the kernel's own C has");
         }
+        if proto.result.as_ref().is_some_and(|t| t.size() > 16) {
+            return refuse("a result in memory", "a result of up to 16 bytes");
+        }
+        if proto.params().contains('{') || !proto.tags("enum").is_empty() {
+            return refuse(
+                "a type in --sig that the module's C does not know",
+                "pointers and integers; int for an enum",
+            );
+        }
+        let name = args.stem.as_deref().unwrap_or(spec.callee);
+        let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.chars().all(identifier) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return refuse(&format!("'{name}' is no name for a module"), "--stem NAME, as C has names");
+        }
+        let tags = ["struct", "union"].iter().flat_map(|k| proto.tags(k).into_iter().map(move |t| format!("{k} {t}")));
+        let kernel = match args.target.tree() {
+            None => "/lib/modules/$(shell uname -r)/build".to_owned(),
+            Some(dir) => dir.canonicalize().unwrap_or_else(|_| dir.to_owned()).display().to_string(),
+        };
+        let module = Kmod {
+            version: env!("CARGO_PKG_VERSION"),
+            name,
+            callee: spec.callee,
+            tramp: spec.name,
+            function: &proto.name,
+            params: proto.params(),
+            tags: &tags.collect::<Vec<_>>(),
+        };
+        let text = templates::preprocessed(&self.listings()?, self.target)?;
+        let files = templates::kmod(&module, &kernel)?.into_iter().chain([(format!("{name}_tramp.S"), text)]);
+        Ok(files.map(|(name, text)| (name, text.into_bytes())).collect())
     }
 
     fn manifest(&self) -> Result<Manifest<'_>> {

@@ -18,9 +18,8 @@ struct Asm<'a> {
     title: String,
     profile: &'a str,
     options: String,
-    assembler: &'a str,
+    made_by: String,
     exports: bool,
-    stem: &'a str,
     prologue: &'a [String],
     align: u32,
     fill: &'a str,
@@ -45,16 +44,44 @@ struct Function<'a> {
 /// The template engine's; there is no input that causes one.
 pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<String> {
     let facts = target.facts;
+    let made_by = format!("Assemble with: {} {stem}.S -o {stem}.o", facts.assembler);
+    let mut prologue = target.prologue.clone();
+    if target.for_objtool() {
+        // None.
+        prologue.push(".cfi_sections".to_owned());
+    }
+    render(listings, target, facts.comment, made_by, &prologue)
+}
+
+/// Render trampolines as one file that kbuild accepts: the C preprocessor goes over it, to which `#` would be a directive.
+/// Unwind tables are for debuggers only, as in all of a kernel.
+///
+/// # Errors
+/// As [`asm`].
+pub fn preprocessed(listings: &[TextListing], target: &Target) -> Result<String> {
+    let mut prologue = target.prologue.clone();
+    prologue.push(".cfi_sections .debug_frame".to_owned());
+    render(listings, target, "//", "Assembled by kbuild".to_owned(), &prologue)
+}
+
+fn render(
+    listings: &[TextListing],
+    target: &Target,
+    comment: &str,
+    made_by: String,
+    prologue: &[String],
+) -> Result<String> {
+    let facts = target.facts;
     let functions = listings
         .iter()
         .map(|listing| Function {
             name: &listing.name,
             export: &listing.export,
             declaration: format!("void {}(void)", listing.name),
-            consts: consts(listing, facts.comment),
+            consts: consts(listing, comment),
             contract: listing.contract.sentences(target).iter().flat_map(|s| wrap(s)).collect(),
             cfi_entry: &listing.cfi_entry,
-            lines: lines(&listing.lines, facts.comment),
+            lines: lines(&listing.lines, comment),
         })
         .collect();
     let title = match listings {
@@ -62,15 +89,14 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
         _ => format!("{}, {} trampolines", facts.name, listings.len()),
     };
     let asm = Asm {
-        c: facts.comment,
+        c: comment,
         version: env!("CARGO_PKG_VERSION"),
         title,
         profile: target.profile,
         options: target.choices.describe(facts.options),
-        assembler: facts.assembler,
+        made_by,
         exports: listings.iter().any(|l| !l.export.is_empty()),
-        stem,
-        prologue: &target.prologue,
+        prologue,
         align: facts.align,
         fill: facts.fill.1,
         function_type: facts.function_type,

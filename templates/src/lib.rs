@@ -1,7 +1,9 @@
 //! The text around the instruction lines. No template here contains a mnemonic: lines arrive finished.
 
 mod asm;
+mod kmod;
 mod show;
 
-pub use asm::{asm, line_of};
+pub use asm::{asm, line_of, preprocessed};
+pub use kmod::{Kmod, kmod};
 pub use show::show;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 {{ c }} tramptool {{ version }}: {{ title }}, profile {{ profile }}, {{ options }}
-{{ c }} Assemble with: {{ assembler }} {{ stem }}.S -o {{ stem }}.o
+{{ c }} {{ made_by }}
 {%- for line in prologue %}
 	{{ line }}
 {%- endfor %}

@@ -140,8 +140,8 @@ pub struct Tree<'t> {
 }
 
 impl Tree<'_> {
-    /// Make `targets`.
-    pub fn make(&self, targets: &[&str]) -> Result<(), Failure> {
+    /// Make `targets`; returns what make had to say.
+    pub fn make(&self, targets: &[&str]) -> Result<String, Failure> {
         let mut make = Command::new("make");
         make.current_dir(self.linux).args(["-s", "-j2"]).arg(format!("O={}", self.dir.display()));
         call(make.args([format!("ARCH={}", self.arch), format!("CROSS_COMPILE={}", self.cross)]).args(targets))
@@ -155,19 +155,20 @@ impl Tree<'_> {
         // Of several lines for one option, kconfig takes the last.
         text.push_str(options);
         fs::write(&config, text).map_err(|e| Failure::at(&config, e, "make room for the cache"))?;
-        self.make(&["olddefconfig"])
+        self.make(&["olddefconfig"])?;
+        Ok(())
     }
 }
 
-/// Run a program to its end; what it says is told only if it fails.
-pub fn call(command: &mut Command) -> Result<(), Failure> {
+/// Run a program to its end; returns what it wrote to stderr.
+pub fn call(command: &mut Command) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let remedy = || format!("apt-get install -y --no-install-recommends {PACKAGES}");
     let run = command.stdin(Stdio::null()).output().map_err(|e| Failure::new(&program, e.to_string(), remedy()))?;
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
     if run.status.success() {
-        return Ok(());
+        return Ok(said);
     }
-    let said = String::from_utf8_lossy(&run.stderr);
     let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
     Err(Failure::new(program, format!("{}: {last}", run.status), remedy()))
 }

@@ -7,6 +7,8 @@ mod bless;
 mod failure;
 mod fixtures;
 mod kernel;
+mod modules;
+mod qemu;
 mod selftest;
 
 use std::path::{Path, PathBuf};
@@ -50,6 +52,11 @@ const VERBS: &[Verb] = &[
         name: "kernel",
         usage: "[--quick] [--linux DIR] ARCH  boot a kernel with generated trampolines in place of its own",
         run: selftest::run,
+    },
+    Verb {
+        name: "modules",
+        usage: "[ARCH ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
+        run: modules::run,
     },
 ];
 

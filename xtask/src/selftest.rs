@@ -6,29 +6,18 @@
 //! program in it that all is well. Objects with a fault must not get that far.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSection, ObjectSymbol};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::kernel::{PACKAGES, Tree, cache, call, source};
+use crate::kernel::{Tree, cache, call, source};
+use crate::qemu::{Boot, Machine, SILENCE, initramfs};
 use crate::{Outcome, root};
-
-/// What our program prints when the kernel has come that far and its own checks are good.
-const WELL: &str = "init: all is well";
-
-/// A kernel that has not ended by then never will.
-const LIMIT: Duration = Duration::from_secs(240);
-
-/// Nor one that says nothing for so long; where it is known how long a boot takes, for three times that.
-const SILENCE: Duration = Duration::from_secs(45);
-
-/// A kernel that says so much repeats itself.
-const MOST: u64 = 4 << 20;
 
 /// What `kernel/kernels.toml` says.
 #[derive(Debug, Deserialize)]
@@ -38,18 +27,20 @@ struct Manifest {
 
 /// A kernel.
 #[derive(Debug, Deserialize)]
-struct Kernel {
-    name: String,
+pub struct Kernel {
+    /// What it is called here.
+    pub name: String,
     /// `ARCH` for make.
-    arch: String,
+    pub arch: String,
     /// `CROSS_COMPILE` for make; also the prefix of the compiler for our program.
-    cross: String,
+    pub cross: String,
     /// What QEMU boots, relative to the kernel's tree.
-    image: PathBuf,
-    /// The machine.
-    qemu: Vec<String>,
-    /// The kernel's options about its console.
-    console: String,
+    pub image: PathBuf,
+    #[serde(flatten)]
+    /// Where it runs.
+    pub machine: Machine,
+    /// What Debian calls the architecture, where its release has such a kernel.
+    pub debian: Option<String>,
     /// What is replaced.
     swap: Vec<Swap>,
     /// Faults: in words, and as `gen --fault` takes them.
@@ -64,35 +55,17 @@ struct Swap {
     export: Vec<String>,
 }
 
-/// A boot that has ended, one way or another.
-struct Boot {
-    /// How, in words.
-    end: String,
-    /// What the tests said, without what differs from run to run.
-    tests: Vec<String>,
-    /// The last lines of the log.
-    last: Vec<String>,
-    /// Sites that the kernel says that it has.
-    sites: Option<String>,
-    took: Duration,
-}
-
-impl Boot {
-    fn well(&self) -> bool {
-        self.tests.iter().any(|line| line == WELL)
-    }
-
-    fn passed(&self) -> usize {
-        self.tests.iter().filter(|line| line.ends_with("PASSED")).count()
-    }
+/// The kernels of `kernel/kernels.toml`.
+pub fn kernels() -> Result<Vec<Kernel>, Failure> {
+    let path = root().join("xtask/kernel/kernels.toml");
+    let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    Ok(manifest.kernel)
 }
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let place = root().join("xtask/kernel");
-    let path = place.join("kernels.toml");
-    let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
-    let names: Vec<&str> = manifest.kernel.iter().map(|k| k.name.as_str()).collect();
+    let kernels = kernels()?;
+    let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
     let usage = || {
         let remedy = format!("give one of {}, with --quick or --linux DIR", names.join(", "));
         Failure::new("cargo xtask kernel", format!("unknown arguments: {}", args.join(" ")), remedy)
@@ -107,16 +80,13 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             _ => return Err(usage()),
         }
     }
-    let kernel = manifest.kernel.iter().find(|k| Some(&k.name) == name).ok_or_else(usage)?;
+    let kernel = kernels.iter().find(|k| Some(&k.name) == name).ok_or_else(usage)?;
     let cache = cache()?;
     let linux = source(linux, &cache)?;
     let dir = cache.join("boot").join(&kernel.name);
-    let bench = Bench {
-        kernel,
-        tree: Tree { linux: &linux, dir: &dir, arch: &kernel.arch, cross: &kernel.cross },
-        stock: cache.join("boot").join(format!("{}-stock", kernel.name)),
-    };
-    bench.build(&(read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", kernel.name)))?))?;
+    let bench = Bench::new(kernel, &linux, &dir);
+    let start = Instant::now();
+    let built = bench.build()?;
     let judged = bench.judge(quick);
     bench.restore()?;
     let (report, good) = judged?;
@@ -124,39 +94,47 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     if !quick {
         record(&kernel.name, &report)?;
     }
+    let (quick, from) = (if quick { "--quick " } else { "" }, if built { ", the kernel not built yet" } else { "" });
+    record_time(&format!("`./x kernel {quick}{}`{from}", kernel.name), start)?;
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
 /// A kernel and where it is.
-struct Bench<'b> {
+pub struct Bench<'b> {
     kernel: &'b Kernel,
     tree: Tree<'b>,
     /// The kernel as it was built: image, vmlinux, the objects that are replaced.
-    stock: PathBuf,
+    pub stock: PathBuf,
 }
 
-impl Bench<'_> {
-    /// Build the kernel, unless it was built with this configuration before, and our program.
-    fn build(&self, config: &str) -> Result<(), Failure> {
+impl<'b> Bench<'b> {
+    /// A kernel built from `linux` in `dir`.
+    pub fn new(kernel: &'b Kernel, linux: &'b Path, dir: &'b Path) -> Bench<'b> {
+        let tree = Tree { linux, dir, arch: &kernel.arch, cross: &kernel.cross };
+        Bench { kernel, tree, stock: dir.with_file_name(format!("{}-stock", kernel.name)) }
+    }
+
+    /// Build the kernel, unless it was built with this configuration before.
+    ///
+    /// Returns whether it was built now.
+    pub fn build(&self) -> Result<bool, Failure> {
+        let place = root().join("xtask/kernel");
+        let config = read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", self.kernel.name)))?;
         let built = self.stock.join("config");
         if fs::read_to_string(&built).is_ok_and(|old| old == config) {
-            return Ok(());
+            return Ok(false);
         }
         eprintln!("building a kernel for {}; this takes 5 to 20 minutes, once", self.kernel.name);
         for dir in [self.tree.dir, &self.stock] {
             fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
         }
-        self.tree.configure(config)?;
-        self.tree.make(&[name(&self.kernel.image)])?;
+        self.tree.configure(&config)?;
+        self.tree.make(&[name(&self.kernel.image), "modules"])?;
         for file in self.kept() {
             copy(&self.tree.dir.join(file), &self.stock.join(name(file)))?;
         }
-        let init = self.stock.join("init");
-        let mut gcc = Command::new(format!("{}gcc", self.kernel.cross));
-        call(gcc.args(["-O2", "-static", "-o"]).arg(&init).arg(root().join("xtask/kernel/init.c")))?;
-        let program = fs::read(&init).map_err(|e| Failure::at(&init, e, "see what the compiler said"))?;
-        write(&self.stock.join("initramfs"), &archive(&program))?;
-        write(&built, config.as_bytes())
+        write(&built, config.as_bytes())?;
+        Ok(true)
     }
 
     /// The files that a swap changes.
@@ -176,6 +154,7 @@ impl Bench<'_> {
     /// Boot the kernel as it is, with generated objects, and with faulty ones. Returns the report, and whether all is as
     /// it should be.
     fn judge(&self, quick: bool) -> Result<(String, bool), Failure> {
+        initramfs(&self.kernel.cross, None, &self.stock.join("initramfs"))?;
         let baseline = self.boot(&self.stock, "baseline", SILENCE)?;
         if !baseline.well() {
             let log = baseline.last.join("\n    ");
@@ -185,14 +164,14 @@ impl Bench<'_> {
         let same_sites = baseline.sites.as_ref() == Some(&listed);
         let version = self.version()?;
         let mut rows = vec![
-            format!("Linux {version}, {}, {}", today(), self.qemu_version()?),
+            format!("Linux {version}, {}, {}", today(), self.kernel.machine.version()?),
             String::new(),
             "| variant | ended | tests passed | as the baseline | seconds |".to_owned(),
             "|---|---|---|---|---|".to_owned(),
             row("the kernel's own", &baseline, "-"),
         ];
         let mut good = same_sites;
-        let silence = SILENCE.min(3 * baseline.took + Duration::from_secs(5));
+        let silence = SILENCE.min(4 * baseline.silent + Duration::from_secs(20));
         let variant = self.variant(None, silence)?;
         let differs = difference(&baseline.tests, &variant.tests);
         rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO")));
@@ -238,7 +217,10 @@ impl Bench<'_> {
             copy(&object, &self.tree.dir.join(&swap.object))?;
             generated.push(object);
         }
-        self.tree.make(&[name(&self.kernel.image)])?;
+        let said = self.tree.make(&[name(&self.kernel.image)])?;
+        if let Some(line) = said.lines().find(|line| fault.is_none() && line.contains("warning")) {
+            return Err(Failure::new("linking the kernel", line, "see what is generated there, and mend it"));
+        }
         let vmlinux = self.tree.dir.join("vmlinux");
         for object in &generated {
             contains(&vmlinux, object)?;
@@ -251,53 +233,10 @@ impl Bench<'_> {
         self.boot(dir.path(), what, silence)
     }
 
-    /// Boot the image in a directory; it is over when it says nothing for `silence`.
     fn boot(&self, dir: &Path, what: &str, silence: Duration) -> Result<Boot, Failure> {
         eprintln!("booting {}: {what}", self.kernel.name);
-        let log = tempfile::NamedTempFile::new()
-            .map_err(|e| Failure::new("temporary file", e.to_string(), "set TMPDIR to another directory"))?;
-        let to = |file: std::io::Result<File>| {
-            file.map_err(|e| Failure::at(log.path(), e, "set TMPDIR to another directory"))
-        };
-        let (program, machine) =
-            self.kernel.qemu.split_first().ok_or_else(|| Failure::new("qemu", "is empty", "name one"))?;
-        let start = Instant::now();
-        let mut qemu = Command::new(program)
-            .args(machine)
-            .args(["-m", "512", "-smp", "1", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-kernel"])
-            .arg(dir.join(name(&self.kernel.image)))
-            .arg("-initrd")
-            .arg(self.stock.join("initramfs"))
-            .args(["-append", &format!("{} panic=-1 oops=panic", self.kernel.console)])
-            .stdin(Stdio::null())
-            .stdout(to(log.reopen())?)
-            .stderr(to(log.reopen())?)
-            .spawn()
-            .map_err(|e| Failure::new(program, e.to_string(), qemu_remedy()))?;
-        let (mut size, mut heard) = (0, start);
-        let end = loop {
-            let ended = qemu.try_wait().map_err(|e| Failure::new(program, e.to_string(), qemu_remedy()))?;
-            let now = log.as_file().metadata().map_or(0, |m| m.len());
-            if now != size {
-                (size, heard) = (now, Instant::now());
-            }
-            let stop = match () {
-                () if ended.is_some() => break "by itself",
-                () if heard.elapsed() > silence => "silence",
-                () if start.elapsed() > LIMIT => "no end",
-                () if size > MOST => "endless messages",
-                () => {
-                    std::thread::sleep(Duration::from_millis(50));
-                    continue;
-                }
-            };
-            // It may have ended in this moment.
-            let _ = qemu.kill();
-            let _ = qemu.wait();
-            break stop;
-        };
-        let bytes = fs::read(log.path()).map_err(|e| Failure::at(log.path(), e, "set TMPDIR to another directory"))?;
-        Ok(heard_in(&String::from_utf8_lossy(&bytes), end, start.elapsed()))
+        let image = dir.join(name(&self.kernel.image));
+        self.kernel.machine.boot(&image, &self.stock.join("initramfs"), silence)
     }
 
     /// How many live sites `tramptool sites` finds.
@@ -310,64 +249,10 @@ impl Bench<'_> {
             .ok_or_else(|| Failure::new("tramptool sites", String::from_utf8_lossy(&run.stderr), "see what it says"))
     }
 
-    fn version(&self) -> Result<String, Failure> {
+    /// What it calls itself.
+    pub fn version(&self) -> Result<String, Failure> {
         Ok(read(&self.tree.dir.join("include/config/kernel.release"))?.trim().to_owned())
     }
-
-    fn qemu_version(&self) -> Result<String, Failure> {
-        let program = self.kernel.qemu.first().map_or("", String::as_str);
-        let run = Command::new(program).arg("--version").output();
-        let run = run.map_err(|e| Failure::new(program, e.to_string(), qemu_remedy()))?;
-        let text = String::from_utf8_lossy(&run.stdout).into_owned();
-        let words: Vec<&str> = text.split_whitespace().take(4).collect();
-        Ok(words.join(" "))
-    }
-}
-
-fn qemu_remedy() -> String {
-    format!("apt-get install -y --no-install-recommends qemu-system-misc qemu-system-arm qemu-system-x86 {PACKAGES}")
-}
-
-/// What a log says.
-fn heard_in(log: &str, end: &str, took: Duration) -> Boot {
-    let mut tests = Vec::new();
-    let mut testing = "";
-    for line in log.lines().map(without_time) {
-        // The verdict may come on a line of its own, after what others said, or with numbers that vary.
-        if line.starts_with("Testing ") {
-            testing = line;
-        }
-        if line.ends_with("PASSED") && !line.starts_with("Testing ") {
-            tests.push(format!("{} PASSED", testing.split_once(": ").map_or(testing, |(t, _)| t).trim_end()));
-        } else if line == WELL
-            || ["PASSED", ": OK"].iter().any(|end| line.ends_with(end))
-            || ["FAILED", "NG: ", "not ok "].iter().any(|part| line.contains(part))
-            || ["ok ", "    ok ", "WARNING: ", "BUG: "].iter().any(|start| line.starts_with(start))
-        {
-            tests.push(line.to_owned());
-        }
-    }
-    let panic = log.lines().map(without_time).find(|l| l.starts_with("Kernel panic"));
-    let last: Vec<&str> = log.lines().collect();
-    let from = last.len().saturating_sub(8);
-    let end = match panic {
-        Some(panic) => panic.to_owned(),
-        None if tests.iter().any(|l| l == WELL) => "switched off".to_owned(),
-        None => end.to_owned(),
-    };
-    let allocating = log.lines().find_map(|l| l.split_once("ftrace: allocating ")?.1.split_once(' '));
-    Boot {
-        end,
-        tests,
-        last: last.get(from..).unwrap_or_default().iter().map(|l| (*l).to_owned()).collect(),
-        sites: allocating.map(|(n, _)| n.to_owned()),
-        took,
-    }
-}
-
-/// A line of the log without its time.
-fn without_time(line: &str) -> &str {
-    line.trim_end().split_once("] ").filter(|(time, _)| time.starts_with('[')).map_or(line.trim_end(), |(_, rest)| rest)
 }
 
 /// The first line in which they differ.
@@ -414,23 +299,8 @@ fn contains(vmlinux: &Path, object: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An initramfs with our program (kernel Documentation/driver-api/early-userspace/buffer-format.rst).
-fn archive(program: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (name, mode, data) in [("init", 0o100_755, program), ("TRAILER!!!", 0, &[])] {
-        let fields = [1, mode, 0, 0, 1, 0, data.len(), 0, 0, 0, 0, name.len() + 1, 0];
-        out.extend_from_slice(b"070701");
-        fields.iter().for_each(|field| out.extend_from_slice(format!("{field:08x}").as_bytes()));
-        for part in [&[name.as_bytes(), b"\0"].concat()[..], data] {
-            out.extend_from_slice(part);
-            out.resize(out.len().next_multiple_of(4), 0);
-        }
-    }
-    out
-}
-
 /// Replace the section of one kernel in the document.
-fn record(name: &str, report: &str) -> Result<(), Failure> {
+pub fn record(name: &str, report: &str) -> Result<(), Failure> {
     let path = root().join("docs/real-kernels.md");
     let old = read(&path)?;
     let heading = format!("## {name}\n");
@@ -439,28 +309,44 @@ fn record(name: &str, report: &str) -> Result<(), Failure> {
     write(&path, format!("{}\n\n{heading}\n{report}{after}", before.trim_end()).as_bytes())
 }
 
-fn today() -> String {
+/// How long a command took, for the document.
+pub fn record_time(command: &str, start: Instant) -> Result<(), Failure> {
+    let old = read(&root().join("docs/real-kernels.md"))?;
+    let section = old.split_once("## Times\n").and_then(|(_, rest)| rest.split("\n## ").next()).unwrap_or_default();
+    let this = format!("| {command} |");
+    let mut rows: Vec<String> =
+        section.lines().filter(|l| l.starts_with("| `") && !l.starts_with(&this)).map(str::to_owned).collect();
+    rows.push(format!("{this} {} | {:.0} |", today(), start.elapsed().as_secs_f64()));
+    rows.sort();
+    record("Times", &format!("| command | date | seconds |\n|---|---|---|\n{}\n", rows.join("\n")))
+}
+
+/// The date.
+pub fn today() -> String {
     let run = Command::new("date").arg("+%Y-%m-%d").output();
     run.map_or_else(|_| "unknown date".to_owned(), |run| String::from_utf8_lossy(&run.stdout).trim().to_owned())
 }
 
 /// The tool of this repository.
-fn tramptool() -> Command {
+pub fn tramptool() -> Command {
     let mut cargo = Command::new("cargo");
     cargo.args(["run", "--quiet", "--locked", "--package", "tramptool", "--manifest-path"]);
     cargo.arg(root().join("Cargo.toml")).arg("--");
     cargo
 }
 
-fn name(path: &Path) -> &str {
+/// The last part of a path.
+pub fn name(path: &Path) -> &str {
     path.file_name().and_then(|n| n.to_str()).unwrap_or_default()
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|e| Failure::at(path, e, "restore it from git, or build the kernel again"))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Write a file.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     fs::write(path, bytes).map_err(|e| Failure::at(path, e, "make room, or make it writable"))
 }
 
@@ -473,37 +359,6 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// As kernels say it: with the time, over two lines, with numbers that vary.
-    const LOG: &str = "[    0.000000] ftrace: allocating 10997 entries in 43 pages\n\
-                       [    0.095900] Testing tracer function: PASSED\n\
-                       [    0.964309] Testing dynamic ftrace ops #1: \n\
-                       [    0.970000] something else\n\
-                       [    1.378498] (3 3 5 0 79340) PASSED\n\
-                       [    1.500000]     ok 1 test_kprobe\n\
-                       init: all is well\n";
-
-    #[test]
-    fn what_varies_is_not_compared() {
-        let boot = heard_in(LOG, "by itself", Duration::ZERO);
-        let wanted = [
-            "Testing tracer function: PASSED",
-            "Testing dynamic ftrace ops #1: PASSED",
-            "    ok 1 test_kprobe",
-            "init: all is well",
-        ];
-        assert_eq!((boot.tests.as_slice(), boot.passed(), boot.well()), (&wanted.map(String::from)[..], 2, true));
-        assert_eq!((boot.sites.as_deref(), boot.end.as_str()), (Some("10997"), "switched off"));
-        let later = LOG.replace("79340", "12").replace("0.095900", "7.1");
-        assert_eq!(difference(&boot.tests, &heard_in(&later, "", Duration::ZERO).tests), None);
-        let worse = heard_in(&LOG.replace("function: PASSED", "function: FAILED!"), "", Duration::ZERO);
-        assert!(difference(&boot.tests, &worse.tests).is_some());
-        let hung = heard_in(LOG.split("    ok 1").next().unwrap_or_default(), "silence", Duration::ZERO);
-        assert_eq!((hung.well(), hung.end.as_str(), hung.last.len()), (false, "silence", 6));
-        assert!(difference(&boot.tests, &hung.tests).is_some_and(|d| d.ends_with("(nothing more)")));
-        let dead = heard_in("[    0.1] Kernel panic - not syncing: Oops\n", "by itself", Duration::ZERO);
-        assert_eq!(dead.end, "Kernel panic - not syncing: Oops");
-    }
 
     #[test]
     fn every_kernel_has_a_configuration_and_three_faults() {

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask modules`: a generated module in Debian's own kernels, and in one of ours, judged by our program there.
+//!
+//! Packages are downloaded and unpacked in the cache, through apt's own lists there: nothing of the host changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::kernel::{cache, call, source};
+use crate::qemu::{SILENCE, initramfs};
+use crate::selftest::{Bench, Kernel, kernels, name, read, record, record_time, today, tramptool, write};
+
+/// What is traced, and by what: see `kernel/init.c`.
+const SIG: &str = "ssize_t comm_write(struct file *file, const char __user *buf, size_t count, loff_t *offset)";
+const MODULE: &str = "trace_comm_write";
+
+/// Where kernels 6.12 for bookworm are.
+const SOURCES: &str = "\
+deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
+deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian-security bookworm-security main
+";
+
+/// A kernel as it is installed.
+struct Place {
+    /// Whose it is, and its version.
+    what: String,
+    /// What modules are built with.
+    headers: PathBuf,
+    /// What QEMU boots.
+    image: PathBuf,
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let kernels = kernels()?;
+    let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
+    if let Some(unknown) = args.iter().find(|a| !names.contains(&a.as_str())) {
+        let remedy = format!("give some of {}, or nothing for all", names.join(", "));
+        return Err(Failure::new("cargo xtask modules", format!("there is no kernel {unknown}"), remedy));
+    }
+    let cache = cache()?;
+    let mut rows = vec![
+        format!("{}. A direct-call trampoline for `{SIG}`.\n", today()),
+        "| architecture | kernel | packages, seconds | build, seconds | boot, seconds | result |".to_owned(),
+        "|---|---|---|---|---|---|".to_owned(),
+    ];
+    let (mut good, begin) = (true, Instant::now());
+    for kernel in kernels.iter().filter(|k| args.is_empty() || args.contains(&k.name)) {
+        let start = Instant::now();
+        let place = match &kernel.debian {
+            Some(arch) => debian(arch, &cache.join("debian").join(arch))?,
+            None => ours(kernel, &cache)?,
+        };
+        let fetched = start.elapsed().as_secs_f64();
+        let (row, well) = judge(kernel, &place, fetched)?;
+        println!("{row}");
+        rows.push(row);
+        good &= well;
+    }
+    if args.is_empty() && good {
+        record("Modules", &(rows.join("\n") + "\n"))?;
+        record_time("`./x modules`", begin)?;
+    }
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Generate the module, build it, load it.
+fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool), Failure> {
+    let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
+    let start = Instant::now();
+    let source = dir.path().join("module");
+    let mut tool = tramptool();
+    tool.args(["gen", "direct", "--sig", SIG, "--call", MODULE, "--emit", "kmod", "--kernel-build"]);
+    call(tool.arg(&place.headers).arg("-o").arg(&source))?;
+    let mut make = Command::new("make");
+    make.arg("-sC").arg(&place.headers).arg(format!("M={}", source.display()));
+    make.args([format!("ARCH={}", kernel.arch), format!("CROSS_COMPILE={}", kernel.cross)]);
+    // Debian's headers have the type information of a vmlinux, and would have pahole make that of the module.
+    let said = call(make.args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]))?;
+    let built = start.elapsed().as_secs_f64();
+    let files = dir.path().join("initramfs");
+    initramfs(&kernel.cross, Some(&source.join(format!("{MODULE}.ko"))), &files)?;
+    eprintln!("booting {} with {MODULE}.ko", place.what);
+    let boot = kernel.machine.boot(&place.image, &files, SILENCE)?;
+    let warned = !said.trim().is_empty();
+    if warned {
+        eprintln!("{said}");
+    }
+    if !boot.well() {
+        boot.last.iter().for_each(|line| eprintln!("    {line}"));
+    }
+    let result = match (warned, boot.well()) {
+        (true, _) => "NO: something was said while it was built",
+        (_, false) => &boot.end,
+        (false, true) => "all is well",
+    };
+    let seconds = format!("{fetched:.1} | {built:.1} | {:.1}", boot.took.as_secs_f64());
+    Ok((format!("| {} | {} | {seconds} | {result} |", kernel.name, place.what), boot.well() && !warned))
+}
+
+/// A kernel of `cargo xtask kernel`.
+fn ours(kernel: &Kernel, cache: &Path) -> Result<Place, Failure> {
+    let linux = source(None, cache)?;
+    let dir = cache.join("boot").join(&kernel.name);
+    let bench = Bench::new(kernel, &linux, &dir);
+    bench.build()?;
+    let image = bench.stock.join(name(&kernel.image));
+    Ok(Place { what: format!("our own {}", bench.version()?), headers: dir, image })
+}
+
+/// Debian's newest kernel 6.12 for clouds, which boots without modules; from the cache if one is there.
+fn debian(arch: &str, dir: &Path) -> Result<Place, Failure> {
+    let unpacked = dir.join("root");
+    if !unpacked.exists() {
+        eprintln!("downloading Debian's kernel for {arch}, 85 MB");
+        fetch(arch, dir)?;
+    }
+    let entries = fs::read_dir(unpacked.join("boot"));
+    let entries = entries.map_err(|e| Failure::at(&unpacked, e, "remove this directory"))?;
+    let mut files = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let found = files.find_map(|f| Some(f.strip_prefix("vmlinuz-")?.to_owned()));
+    let version = found.ok_or_else(|| Failure::at(&unpacked, "no kernel in it", "remove this directory"))?;
+    Ok(Place {
+        headers: unpacked.join(format!("usr/src/linux-headers-{version}")),
+        image: unpacked.join(format!("boot/vmlinuz-{version}")),
+        what: format!("Debian's {version}"),
+    })
+}
+
+/// Download and unpack it.
+fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
+    let (apt, packages, part) = (dir.join("apt"), dir.join("packages"), dir.join("root.part"));
+    for made in [&apt.join("lists/partial"), &apt.join("archives/partial"), &packages, &part] {
+        fs::create_dir_all(made).map_err(|e| Failure::at(made, e, "make room for the cache"))?;
+    }
+    write(&apt.join("sources.list"), SOURCES.as_bytes())?;
+    write(&apt.join("status"), b"")?;
+    let host = said("dpkg", Command::new("dpkg").arg("--print-architecture"))?;
+    let host = host.trim();
+    let with = |program: &str| {
+        let mut command = Command::new(program);
+        let at = apt.display();
+        let state = [format!("Dir::State={at}"), format!("Dir::State::status={at}/status"), format!("Dir::Cache={at}")];
+        let lists = [format!("Dir::Etc::sourcelist={at}/sources.list"), "Dir::Etc::sourceparts=-".to_owned()];
+        let of = [format!("APT::Architecture={arch}"), format!("APT::Architectures={arch},{host}")];
+        let how = ["Acquire::Languages=none", "APT::Sandbox::User=root"].map(str::to_owned);
+        command.args(state.into_iter().chain(lists).chain(of).chain(how).flat_map(|o| ["-o".to_owned(), o]));
+        command
+    };
+    call(with("apt-get").args(["-qq", "update"]))?;
+    let known = said("apt-cache", with("apt-cache").args(["pkgnames", "linux-headers-6.12."]))?;
+    let suffix = format!("-cloud-{arch}");
+    let number =
+        |version: &str| version.split(|c: char| !c.is_ascii_digit()).nth(2).and_then(|n| n.parse::<u32>().ok());
+    let versions = known.lines().filter_map(|l| l.strip_prefix("linux-headers-")?.strip_suffix(&suffix));
+    let Some(version) = versions.max_by_key(|v| number(v)) else {
+        return Err(Failure::new(
+            "apt-cache pkgnames",
+            "has no kernel 6.12 for clouds",
+            "give this machine its network",
+        ));
+    };
+    // The tools that build modules run here.
+    let wanted = [
+        format!("linux-image-{version}-cloud-{arch}"),
+        format!("linux-headers-{version}-cloud-{arch}"),
+        format!("linux-headers-{version}-common"),
+        format!("linux-kbuild-{version}:{host}"),
+    ];
+    call(with("apt-get").args(["-qq", "download"]).args(wanted).current_dir(&packages))?;
+    let files = fs::read_dir(&packages).map_err(|e| Failure::at(&packages, e, "make room for the cache"))?;
+    for file in files.filter_map(|e| Some(e.ok()?.path())) {
+        call(Command::new("dpkg").arg("-x").arg(&file).arg(&part))?;
+    }
+    // The one absolute path in it.
+    let makefile = part.join(format!("usr/src/linux-headers-{version}-cloud-{arch}/Makefile"));
+    let text = read(&makefile)?.replace("/usr/src/", &format!("{}/usr/src/", dir.join("root").display()));
+    write(&makefile, text.as_bytes())?;
+    fs::rename(&part, dir.join("root")).map_err(|e| Failure::at(&part, e, "remove this directory"))
+}
+
+/// What a program says.
+fn said(program: &str, command: &mut Command) -> Result<String, Failure> {
+    let run =
+        command.output().map_err(|e| Failure::new(program, e.to_string(), "this wants Debian, or its apt and dpkg"))?;
+    if !run.status.success() {
+        let what = String::from_utf8_lossy(&run.stderr).into_owned();
+        return Err(Failure::new(program, what, "give this machine its network"));
+    }
+    Ok(String::from_utf8_lossy(&run.stdout).into_owned())
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernels under QEMU: booted with our program, listened to, and stopped.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::kernel::{PACKAGES, call};
+use crate::root;
+
+/// What our program prints when the kernel has come that far and its own checks are good.
+const WELL: &str = "init: all is well";
+
+/// A kernel that has not ended by then never will.
+const LIMIT: Duration = Duration::from_secs(480);
+
+/// Nor one that says nothing for so long, where it is not known how long it may.
+pub const SILENCE: Duration = Duration::from_secs(120);
+
+/// A kernel that says so much repeats itself.
+const MOST: u64 = 4 << 20;
+
+/// A machine.
+#[derive(Debug, Deserialize)]
+pub struct Machine {
+    /// QEMU, with what makes it this machine.
+    qemu: Vec<String>,
+    /// The kernel's options about its console.
+    console: String,
+}
+
+/// A boot that has ended, one way or another.
+pub struct Boot {
+    /// How, in words.
+    pub end: String,
+    /// What the tests said, without what differs from run to run.
+    pub tests: Vec<String>,
+    /// The last lines of the log.
+    pub last: Vec<String>,
+    /// Sites that the kernel says that it has.
+    pub sites: Option<String>,
+    pub took: Duration,
+    /// How long it said nothing, at most.
+    pub silent: Duration,
+}
+
+impl Boot {
+    /// Did our program find nothing wrong?
+    pub fn well(&self) -> bool {
+        self.tests.iter().any(|line| line == WELL)
+    }
+
+    /// How many startup tests passed.
+    pub fn passed(&self) -> usize {
+        self.tests.iter().filter(|line| line.ends_with("PASSED")).count()
+    }
+}
+
+impl Machine {
+    /// Boot an image; it is over when it says nothing for `silence`.
+    pub fn boot(&self, image: &Path, initramfs: &Path, silence: Duration) -> Result<Boot, Failure> {
+        let log = tempfile::NamedTempFile::new()
+            .map_err(|e| Failure::new("temporary file", e.to_string(), "set TMPDIR to another directory"))?;
+        let to = |file: std::io::Result<File>| {
+            file.map_err(|e| Failure::at(log.path(), e, "set TMPDIR to another directory"))
+        };
+        let (program, machine) = self.qemu.split_first().ok_or_else(|| Failure::new("qemu", "is empty", "name one"))?;
+        let start = Instant::now();
+        let mut qemu = Command::new(program)
+            .args(machine)
+            .args(["-m", "512", "-smp", "1", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-kernel"])
+            .arg(image)
+            .arg("-initrd")
+            .arg(initramfs)
+            .args(["-append", &format!("{} panic=-1 oops=panic", self.console)])
+            .stdin(Stdio::null())
+            .stdout(to(log.reopen())?)
+            .stderr(to(log.reopen())?)
+            .spawn()
+            .map_err(|e| Failure::new(program, e.to_string(), remedy()))?;
+        let (mut size, mut heard, mut silent) = (0, start, Duration::ZERO);
+        let end = loop {
+            let ended = qemu.try_wait().map_err(|e| Failure::new(program, e.to_string(), remedy()))?;
+            let now = log.as_file().metadata().map_or(0, |m| m.len());
+            if now != size {
+                silent = silent.max(heard.elapsed());
+                (size, heard) = (now, Instant::now());
+            }
+            let stop = match () {
+                () if ended.is_some() => break "by itself",
+                () if heard.elapsed() > silence => "silence",
+                () if start.elapsed() > LIMIT => "no end",
+                () if size > MOST => "endless messages",
+                () => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+            };
+            // It may have ended in this moment.
+            let _ = qemu.kill();
+            let _ = qemu.wait();
+            break stop;
+        };
+        let bytes = fs::read(log.path()).map_err(|e| Failure::at(log.path(), e, "set TMPDIR to another directory"))?;
+        Ok(Boot { silent, took: start.elapsed(), ..heard_in(&String::from_utf8_lossy(&bytes), end) })
+    }
+
+    /// What QEMU calls itself.
+    pub fn version(&self) -> Result<String, Failure> {
+        let program = self.qemu.first().map_or("", String::as_str);
+        let run = Command::new(program).arg("--version").output();
+        let run = run.map_err(|e| Failure::new(program, e.to_string(), remedy()))?;
+        let text = String::from_utf8_lossy(&run.stdout).into_owned();
+        let words: Vec<&str> = text.split_whitespace().take(4).collect();
+        Ok(words.join(" "))
+    }
+}
+
+fn remedy() -> String {
+    format!("apt-get install -y --no-install-recommends qemu-system-misc qemu-system-arm qemu-system-x86 {PACKAGES}")
+}
+
+/// What a log says.
+fn heard_in(log: &str, end: &str) -> Boot {
+    let mut tests = Vec::new();
+    let mut testing = "";
+    for line in log.lines().map(without_time) {
+        // The verdict may come on a line of its own, after what others said, or with numbers that vary.
+        if line.starts_with("Testing ") {
+            testing = line;
+        }
+        if line.ends_with("PASSED") && !line.starts_with("Testing ") {
+            tests.push(format!("{} PASSED", testing.split_once(": ").map_or(testing, |(t, _)| t).trim_end()));
+        } else if line == WELL
+            || ["PASSED", ": OK"].iter().any(|end| line.ends_with(end))
+            || ["FAILED", "NG: ", "not ok "].iter().any(|part| line.contains(part))
+            || ["ok ", "    ok ", "WARNING: ", "BUG: "].iter().any(|start| line.starts_with(start))
+        {
+            tests.push(line.to_owned());
+        }
+    }
+    let panic = log.lines().map(without_time).find(|l| l.starts_with("Kernel panic"));
+    let last: Vec<&str> = log.lines().collect();
+    let from = last.len().saturating_sub(60);
+    let end = match panic {
+        Some(panic) => panic.to_owned(),
+        None if tests.iter().any(|l| l == WELL) => "switched off".to_owned(),
+        None => end.to_owned(),
+    };
+    let allocating = log.lines().find_map(|l| l.split_once("ftrace: allocating ")?.1.split_once(' '));
+    Boot {
+        end,
+        tests,
+        last: last.get(from..).unwrap_or_default().iter().map(|l| (*l).to_owned()).collect(),
+        sites: allocating.map(|(n, _)| n.to_owned()),
+        took: Duration::ZERO,
+        silent: Duration::ZERO,
+    }
+}
+
+/// A line of the log without its time.
+fn without_time(line: &str) -> &str {
+    line.trim_end().split_once("] ").filter(|(time, _)| time.starts_with('[')).map_or(line.trim_end(), |(_, rest)| rest)
+}
+
+/// Write an initramfs with our program, and with a module for it.
+pub fn initramfs(cross: &str, module: Option<&Path>, to: &Path) -> Result<(), Failure> {
+    let read = |path: &Path| fs::read(path).map_err(|e| Failure::at(path, e, "see what the compiler said"));
+    let init = tempfile::NamedTempFile::new()
+        .map_err(|e| Failure::new("temporary file", e.to_string(), "set TMPDIR to another directory"))?
+        .into_temp_path();
+    let mut gcc = Command::new(format!("{cross}gcc"));
+    call(gcc.args(["-O2", "-static", "-o"]).arg(&init).arg(root().join("xtask/kernel/init.c")))?;
+    let program = read(&init)?;
+    let module = module.map(|path| Ok((path.file_name().and_then(|n| n.to_str()).unwrap_or_default(), read(path)?)));
+    let module = module.transpose()?;
+    let mut files = vec![("init", &*program)];
+    files.extend(module.as_ref().map(|(name, bytes)| (*name, &**bytes)));
+    fs::write(to, archive(&files)).map_err(|e| Failure::at(to, e, "make room, or make it writable"))
+}
+
+/// An archive of programs (kernel Documentation/driver-api/early-userspace/buffer-format.rst).
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for &(name, data) in files.iter().chain(&[("TRAILER!!!", &[][..])]) {
+        let fields = [1, 0o100_755, 0, 0, 1, 0, data.len(), 0, 0, 0, 0, name.len() + 1, 0];
+        out.extend_from_slice(b"070701");
+        fields.iter().for_each(|field| out.extend_from_slice(format!("{field:08x}").as_bytes()));
+        for part in [&[name.as_bytes(), b"\0"].concat()[..], data] {
+            out.extend_from_slice(part);
+            out.resize(out.len().next_multiple_of(4), 0);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As kernels say it: with the time, over two lines, with numbers that vary.
+    const LOG: &str = "[    0.000000] ftrace: allocating 10997 entries in 43 pages\n\
+                       [    0.095900] Testing tracer function: PASSED\n\
+                       [    0.964309] Testing dynamic ftrace ops #1: \n\
+                       [    0.970000] something else\n\
+                       [    1.378498] (3 3 5 0 79340) PASSED\n\
+                       [    1.500000]     ok 1 test_kprobe\n\
+                       init: all is well\n";
+
+    #[test]
+    fn what_varies_is_not_compared() {
+        let boot = heard_in(LOG, "by itself");
+        let wanted = [
+            "Testing tracer function: PASSED",
+            "Testing dynamic ftrace ops #1: PASSED",
+            "    ok 1 test_kprobe",
+            "init: all is well",
+        ];
+        assert_eq!((boot.tests.as_slice(), boot.passed(), boot.well()), (&wanted.map(String::from)[..], 2, true));
+        assert_eq!((boot.sites.as_deref(), boot.end.as_str()), (Some("10997"), "switched off"));
+        let later = LOG.replace("79340", "12").replace("0.095900", "7.1");
+        assert_eq!(boot.tests, heard_in(&later, "").tests);
+        let worse = heard_in(&LOG.replace("function: PASSED", "function: FAILED!"), "");
+        assert!(boot.tests != worse.tests);
+        let hung = heard_in(LOG.split("    ok 1").next().unwrap_or_default(), "silence");
+        assert_eq!((hung.well(), hung.end.as_str(), hung.last.len()), (false, "silence", 6));
+        let dead = heard_in("[    0.1] Kernel panic - not syncing: Oops\n", "by itself");
+        assert_eq!(dead.end, "Kernel panic - not syncing: Oops");
+    }
+}
