@@ -361,9 +361,10 @@ fn paired(args: &DirectArgs, target: &Target) -> Result<Around> {
             "around: --args is missing; valid: --args 0 to --args {most} on {}",
             target.facts.name
         ))),
-        (Form::Fregs, Some(_)) => {
-            Err(Error::new("around: --args is not for --form fregs, which keeps all; valid: without --args"))
-        }
+        (Form::Fregs | Form::Shadow, Some(_)) => Err(Error::new(format!(
+            "around: --args is not for --form {}, which keeps all; valid: without --args",
+            form.name()
+        ))),
         (form, args) => Ok(Around { form, args: args.unwrap_or(most) }),
     }
 }

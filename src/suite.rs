@@ -116,7 +116,8 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let named = NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind));
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
     let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args });
-    for around in lean.into_iter().chain([Around { form: Form::Fregs, args: most }]) {
+    let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most });
+    for around in lean.into_iter().chain(full).filter(|a| target.frame(Kind::Around(*a)).is_ok()) {
         let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
         all.push((format!("around_{}{args}", around.form.name()), Kind::Around(around)));
     }
@@ -173,7 +174,7 @@ pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(St
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
     let callee = |kind| match kind {
         Kind::Programs(_) => "",
-        Kind::Around(Around { form: Form::Fregs, .. }) => "callback",
+        Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }) => "callback",
         _ => CALLEE,
     };
     let spec = |(name, kind)| {

@@ -169,6 +169,7 @@ impl Isa for Toy {
             programs_frame: |_| FrameLayout::empty(),
             around_frames: Vec::new(),
             around_fregs: FrameLayout::empty(),
+            around_shadow: None,
             no_frame: FrameLayout::empty(),
         }
     }

@@ -220,6 +220,11 @@ fn around_args(args: usize) -> FrameLayout {
 }
 
 fn around_fregs() -> FrameLayout {
+    let records = records(FTRACE_REGS + RECORD, FTRACE_REGS);
+    frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS + 2 * RECORD, around_fields(), records)
+}
+
+fn around_fields() -> Vec<Field> {
     let mut fields = ftrace_regs(|member| match member {
         "direct_tramp" => (Content::Unfilled, Back::Ignored),
         "fp" => (Content::Reg(X29), Back::Ignored),
@@ -233,8 +238,7 @@ fn around_fregs() -> FrameLayout {
         None => (Content::Unfilled, Back::Ignored),
     });
     fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
-    let records = records(FTRACE_REGS + RECORD, FTRACE_REGS);
-    frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS + 2 * RECORD, fields, records)
+    fields
 }
 
 /// The record of the traced function's caller, then that of the traced function.
@@ -280,6 +284,7 @@ pub fn target(choices: Choices) -> Target {
         exit_frame: exit_frame(),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         around_fregs: around_fregs(),
+        around_shadow: Some(frame("struct ftrace_regs", FTRACE_REGS, FTRACE_REGS, around_fields(), Vec::new())),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 0),
         programs_frame,

@@ -76,7 +76,8 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
             cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
         }
-        Step::Free(_) => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
+        Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(0) }),
+        Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
         Step::Leave(way) => leave(way, cx),
     }
 }

@@ -266,6 +266,10 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 }
 
 fn around_fregs(fp_test: bool) -> FrameLayout {
+    around_frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS, around_fields(fp_test))
+}
+
+fn around_fields(fp_test: bool) -> Vec<Field> {
     let mut fields = ftrace_regs(|member| match member {
         "epc" => (Content::Pc, Back::Ignored),
         "ra" => (Content::ParentIp, Back::Ignored),
@@ -279,7 +283,7 @@ fn around_fregs(fp_test: bool) -> FrameLayout {
         None => (Content::Unfilled, Back::Ignored),
     });
     fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
-    around_frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS, fields)
+    fields
 }
 
 fn frame(c_struct: &'static str, c_size: i32, size_symbol: &'static str, size: i32, fields: Vec<Field>) -> FrameLayout {
@@ -352,6 +356,13 @@ pub fn target(choices: Choices) -> Target {
         exit_frame: exit_frame(),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         around_fregs: around_fregs(choices.get(FP_TEST) == 0),
+        around_shadow: Some(frame(
+            "struct ftrace_regs",
+            FTRACE_REGS,
+            "FREGS_FRAME",
+            FTRACE_REGS_FRAME,
+            around_fields(choices.get(FP_TEST) == 0),
+        )),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 1),
         programs_frame,

@@ -66,6 +66,9 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             let sym = cx.symbol(name);
             cx.noted(Insn::Call { sym }, note);
         }
+        Step::TakeResult if cx.spec.kind.is_shadow() => {
+            cx.noted(Insn::Mv { dst: RA, src: A0 }, "where the function returns to");
+        }
         Step::TakeResult => {
             cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
             cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
@@ -107,11 +110,16 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             }
         }
         Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(Way::Direct) }),
-        Step::Free(_) => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
+        Step::AllocWithReturn => {
+            let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
+            cx.insn(Insn::Addi { dst: SP, src: SP, imm });
+        }
+        Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
         Step::Leave(way) => {
             let (reg, note) = match way {
                 Way::Function => (PC, "into the traced function"),
                 Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
+                Way::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
                 Way::Parent => (PARENT_JUMP, "to the parent"),
                 Way::Caller | Way::Skipped => (RA, ""),
             };

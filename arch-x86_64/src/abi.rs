@@ -271,6 +271,10 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 }
 
 fn around_fregs() -> FrameLayout {
+    around_frame("struct pt_regs", PT_REGS, PT_REGS, around_fields())
+}
+
+fn around_fields() -> Vec<Field> {
     let mut fields = pt_regs(|member| match member {
         "ip" => (Content::Pc, Back::Ignored),
         // 0 tells arch_ftrace_get_regs() that this is not a full pt_regs.
@@ -288,7 +292,7 @@ fn around_fregs() -> FrameLayout {
         _ => (Content::Unfilled, Back::Ignored),
     });
     fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
-    around_frame("struct pt_regs", PT_REGS, PT_REGS, fields)
+    fields
 }
 
 /// Bytes of a vector register.
@@ -324,6 +328,7 @@ pub fn target(choices: Choices) -> Target {
         exit_frame: exit_frame(align16),
         around_frames: (0..=ABI.args.len()).map(around_args).collect(),
         around_fregs: around_fregs(),
+        around_shadow: (!align16).then(|| frame(around_fields(), Vec::new(), PT_REGS)),
         direct_frames: (0..=ABI.args.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
         tailored_frame: |live, _| direct_frame(live),
         programs_frame,

@@ -110,6 +110,8 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
                 cx.insn(Insn::AddSp { imm: cx.frame_size(8 * above) });
             }
         }
+        Step::FreeWithReturn => cx.insn(Insn::AddSp { imm: cx.frame_size(8) }),
+        Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(8) }),
         Step::PopFlags => cx.insn(Insn::Popfq),
         Step::Leave(way) => leave(way, cx),
     }
@@ -391,6 +393,11 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
             cx.local(Local::Rebalance);
             cx.insn(Insn::Lea { dst: RSP, at: Off::bare(8) });
             ret("to the direct trampoline", cx);
+        }
+        (Way::Parent, Kind::Around(_)) => {
+            // The parent's call is its pair.
+            cx.insn(Insn::Store { src: PC, at: Off::bare(0) });
+            cx.noted(Insn::Ret, "to the parent");
         }
         (Way::Parent, _) => {
             // A return, not an indirect jump: the parent has no landing pad. The call is its pair.

@@ -67,6 +67,7 @@ pub(crate) struct Tracker {
     initial: State,
     state: State,
     moved: &'static [(u16, Reg)],
+    returns_in: u16,
     at_branch: Vec<(Local, State)>,
     /// A register that survives calls and holds SP as it was, and CFA minus it.
     copies: Option<(Reg, i32)>,
@@ -134,6 +135,7 @@ impl Tracker {
             initial: state,
             state,
             moved: entry.moved,
+            returns_in: entry.column,
             at_branch: Vec::new(),
             copies: None,
             survives: abi.callee_saved,
@@ -189,6 +191,14 @@ impl Tracker {
             Place::Register(_) if self.moved.iter().any(|m| m.0 == number) => CfiOp::SameValue(number),
             Place::Register(_) => CfiOp::Restore(number),
         });
+    }
+
+    /// What the column of the return address holds cannot be told from here on.
+    pub(crate) fn lose_return(&mut self) {
+        for column in &mut self.state.columns {
+            column.take_if(|c| c.number == self.returns_in);
+        }
+        self.ops.push(CfiOp::Undefined(self.returns_in));
     }
 
     /// Say something wrong of CFA, for a mutant.

@@ -287,6 +287,7 @@ impl Assembly {
                 }
                 Line::Block(..) => {}
                 Line::Misstate(by) => tracker.misstate(by),
+                Line::ReturnLost => tracker.lose_return(),
             }
             if !tracker.ops.is_empty() {
                 self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);

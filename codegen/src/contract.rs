@@ -86,7 +86,7 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
         }
         Kind::Around(around) => {
             let args = match around.form {
-                Form::Fregs => RegSet::of(abi.args).union(abi.hidden),
+                Form::Fregs | Form::Shadow => RegSet::of(abi.args).union(abi.hidden),
                 Form::Frame => {
                     let args = &abi.args[..usize::from(around.args).min(abi.args.len())];
                     RegSet::of(args).union(abi.hidden_for_direct())
@@ -103,7 +103,7 @@ pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
     };
     let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
-    if kind.calls_body() {
+    if kind.calls_body() && !kind.is_shadow() {
         // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
         open = open.union(RegSet::of(&[abi.fp]));
     }
@@ -282,22 +282,33 @@ impl Contract {
                 );
                 let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
                 let (entry_gets, exit_gets) = match form {
-                    Form::Fregs => ("(ip, parent_ip, op, fregs)".to_owned(), "(fregs)"),
+                    Form::Fregs | Form::Shadow => ("(ip, parent_ip, op, fregs)".to_owned(), "(fregs)"),
                     Form::Frame => (format!(" with the first {args} argument registers"), " with the result registers"),
                 };
                 text.push(format!(
                     "Calls {}{entry_gets}, then {function} behind its site, then {exit}{exit_gets}.",
                     self.callee
                 ));
-                text.push("The handlers must use general registers only; what they return is ignored.".into());
                 text.push(match form {
-                    Form::Fregs => "What they store to the slots of argument and result registers takes effect.".into(),
+                    Form::Shadow => {
+                        "The first keeps parent_ip, the second returns it; both must use general registers only.".into()
+                    }
+                    _ => "The handlers must use general registers only; what they return is ignored.".to_owned(),
+                });
+                text.push(match form {
+                    Form::Fregs | Form::Shadow => {
+                        "What they store to the slots of argument and result registers takes effect.".into()
+                    }
                     Form::Frame => "Every return has its call: the return-address stack stays whole.".to_owned(),
                 });
-                text.push(
-                    "The function finds the caller's stack a frame higher: not for functions with arguments there."
-                        .into(),
-                );
+                text.push(match form {
+                    Form::Shadow => {
+                        "The function finds its stack arguments in place. Unwinding ends here: only the handlers know more."
+                            .into()
+                    }
+                    _ => "The function finds the caller's stack a frame higher: not for functions with arguments there."
+                        .to_owned(),
+                });
             }
             Kind::Programs(programs) => text.extend(self.program_sentences(&programs)),
             Kind::Direct(d) => {
@@ -331,10 +342,9 @@ impl Contract {
                 _ => RegSet::of(facts.abi.rets),
             };
             text.push(format!(
-                "Kept until the function begins: {}, and what C keeps but {}; behind it: its results ({}), and all that C \
-                 keeps.",
+                "Kept until the function begins: {}, and what C keeps{}; behind it: its results ({}), and all that C keeps.",
                 join(kept_beyond_c),
-                facts.abi.name(facts.abi.fp),
+                if self.kind.is_shadow() { String::new() } else { format!(" but {}", facts.abi.name(facts.abi.fp)) },
                 or_none(&join(results))
             ));
             text.push(format!(

@@ -132,6 +132,12 @@ impl Bound {
         // {fp, parent_ip} and {fp, pc}; where a call pushes its return address, parent_ip is there already.
         let records = 4 - pushes;
         let calls = 3 * pushes;
+        if contract.kind.is_shadow() {
+            // No record, but the return address is written once more where a call had pushed it.
+            let saved_regs = count(held(frame, target.facts, |f| matches!(f.content, Content::Reg(_))));
+            let stack = frame.size + 8 * pushes as i32;
+            return Bound { saved: saved_regs, stack, loads: back + pushes, stores: saved + calls + pushes };
+        }
         Bound {
             saved: count(held(frame, target.facts, |f| matches!(f.content, Content::Reg(_)))),
             stack: frame.size + 8 * pushes as i32,

@@ -135,6 +135,8 @@ impl Side<'_> {
                 _ => "pc and parent_ip from the frame".to_owned(),
             }),
             Step::BranchIfDirect => out.push(format!("if {cell} is set: to that direct trampoline")),
+            Step::FreeWithReturn => out.push("frame and return address released".into()),
+            Step::AllocWithReturn => out.push(format!("{} bytes of stack, and the return address", frame.size)),
             Step::Free(_) => {
                 if frame.size > 0 {
                     out.push("frame released".into());

@@ -433,6 +433,11 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::Block(role, heading) => cx.listing.lines.push(crate::listing::Line::Block(role, heading)),
             Step::Inner(inner) => cx.inner(inner),
             Step::Path(way) => cx.local(Local::Path(way)),
+            Step::FreeWithReturn => {
+                I::lower(step, &mut cx);
+                cx.listing.lines.push(crate::listing::Line::ReturnLost);
+                cx.depth = 0;
+            }
             _ => I::lower(step, &mut cx),
         }
     }

@@ -110,6 +110,8 @@ pub enum Line<I> {
     Inner(Inner),
     /// The beginning of a block, with a heading or an empty one.
     Block(Role, &'static str),
+    /// From here on, the unwind table does not know the return address.
+    ReturnLost,
     /// Only in mutants: what the unwind table says of CFA is off by so many bytes, until SP moves again.
     Misstate(i32),
 }

@@ -214,6 +214,10 @@ pub enum Step {
     Gap,
     /// Load the direct-call cell and branch if it is set.
     BranchIfDirect,
+    /// Release the frame and what the parent's call pushed. From here on, only handlers know the parent.
+    FreeWithReturn,
+    /// Allocate the frame again, with room for the return address.
+    AllocWithReturn,
     /// Release the frame, on this way out.
     Free(Way),
     /// Pop the flags.
@@ -245,6 +249,7 @@ impl Plan {
             Kind::Entry(regs) => self.entry(regs, target),
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
+            Kind::Around(Around { form: Form::Shadow, .. }) => self.shadow(target),
             Kind::Around(around) => self.around(around, target),
             Kind::Programs(programs) => self.programs(&programs, spec, target),
         }
@@ -418,6 +423,27 @@ impl Plan {
         self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
         self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
+    }
+
+    fn shadow(&mut self, target: &Target) {
+        self.landing_pad(target);
+        self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
+        self.push(&[Step::Block(Role::Saves, "the function's state at the site -> fregs"), Step::Save]);
+        self.push(&[Step::Block(Role::Arguments, "entry(ip, parent_ip, op, fregs), which keeps parent_ip")]);
+        self.push(&[Step::Arg(0, Value::Ip), Step::Arg(1, Value::ParentIp)]);
+        self.push(&[Step::Arg(2, Value::Op), Step::Arg(3, Value::Fregs)]);
+        self.call(target, Callee::Named);
+        self.push(&[Step::Block(Role::Restores, ""), Step::Restore, Step::FreeWithReturn]);
+        let heading = "the traced function, which returns here; the stack is its own";
+        self.push(&[Step::Block(Role::Call, heading), Step::Call(Callee::Body)]);
+        self.push(&[Step::Block(Role::Frame, ""), Step::AllocWithReturn]);
+        self.push(&[Step::Block(Role::Saves, "the function's results -> fregs"), Step::SaveResults]);
+        let heading = "exit(fregs), which returns parent_ip";
+        self.push(&[Step::Block(Role::Arguments, heading), Step::Arg(0, Value::Fregs)]);
+        self.call(target, Callee::Exit);
+        self.push(&[Step::Block(Role::Exit, ""), Step::TakeResult]);
+        self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults, Step::Block(Role::Exit, "")]);
+        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Parent)]);
     }
 
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {

@@ -174,17 +174,21 @@ pub enum Form {
     Frame,
     /// The same with `struct ftrace_regs`: the handlers get what `ftrace_caller` gives, then `fregs` with the results.
     Fregs,
+    /// Nothing stays on the stack: the entry handler gets what `ftrace_caller` gives and keeps `parent_ip`, the function runs
+    /// with its stack arguments in place, the exit handler gets `fregs` with the results and returns `parent_ip`.
+    Shadow,
 }
 
 impl Form {
     /// All forms.
-    pub const ALL: [Form; 2] = [Form::Frame, Form::Fregs];
+    pub const ALL: [Form; 3] = [Form::Frame, Form::Fregs, Form::Shadow];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Form::Frame => "frame",
             Form::Fregs => "fregs",
+            Form::Shadow => "shadow",
         }
     }
 }
@@ -264,6 +268,11 @@ impl Kind {
     /// Does it call the traced function, which so returns to it?
     pub fn calls_body(self) -> bool {
         matches!(self, Kind::Around(_) | Kind::Programs(Programs { call_orig: true, .. }))
+    }
+
+    /// Is the way back to the parent kept by the handlers, and not on the stack, while the function runs?
+    pub fn is_shadow(self) -> bool {
+        matches!(self, Kind::Around(Around { form: Form::Shadow, .. }))
     }
 
     /// The kind whose [`symbol`](Kind::symbol) is `name`.

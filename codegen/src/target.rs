@@ -181,6 +181,9 @@ pub struct Target {
     pub around_frames: Vec<FrameLayout>,
     /// Frame of a paired trampoline with `struct ftrace_regs`.
     pub around_fregs: FrameLayout,
+    /// Frame of a paired trampoline that leaves nothing on the stack; `None` where the stack has to be realigned, which
+    /// takes a frame pointer that lasts.
+    pub around_shadow: Option<FrameLayout>,
     /// The frame of a trampoline that calls programs.
     pub programs_frame: fn(&Programs) -> FrameLayout,
     /// The frame of a trampoline without one.
@@ -208,6 +211,13 @@ impl Target {
             Kind::Entry(Regs::All) => &self.all_frame,
             Kind::Return => &self.exit_frame,
             Kind::Around(Around { form: Form::Fregs, .. }) => &self.around_fregs,
+            Kind::Around(Around { form: Form::Shadow, .. }) => self.around_shadow.as_ref().ok_or_else(|| {
+                Error::new(format!(
+                    "around --form shadow on {}: no frame pointer lasts by which the stack could be realigned; valid: with \
+                     the default of stack-align, or --form fregs",
+                    self.facts.name
+                ))
+            })?,
             Kind::Around(Around { form: Form::Frame, args }) => {
                 self.around_frames.get(usize::from(args)).ok_or_else(|| {
                     Error::new(format!(

@@ -130,6 +130,10 @@ pub(crate) fn render<I: Isa>(
             }
             Line::Inner(inner) => (LineKind::Global, inner.symbol(spec.name, spec.kind).concat(), ""),
             Line::Misstate(_) => continue,
+            Line::ReturnLost => {
+                tracker.lose_return();
+                continue;
+            }
             Line::Block(new, heading) => {
                 role = new;
                 (LineKind::Heading, heading.to_owned(), "")

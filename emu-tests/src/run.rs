@@ -243,7 +243,7 @@ impl Situation {
         let plain = Situation::default();
         if let Kind::Around(around) = contract.kind {
             let changed = [plain, Situation { args: true, ..plain }, Situation { results: true, ..plain }];
-            return if around.form == Form::Fregs { changed.to_vec() } else { vec![plain] };
+            return if around.form == Form::Frame { vec![plain] } else { changed.to_vec() };
         }
         if let Kind::Programs(programs) = contract.kind {
             let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
@@ -578,8 +578,8 @@ fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, u8)>> {
     let mark = match contract.kind {
         Kind::Return => EXIT_HANDLER,
         Kind::Direct(_) => DIRECT_FUNC,
-        Kind::Around(around) if around.form == Form::Fregs => CALLBACK,
-        Kind::Around(_) => DIRECT_FUNC,
+        Kind::Around(around) if around.form == Form::Frame => DIRECT_FUNC,
+        Kind::Around(_) => CALLBACK,
         Kind::Programs(_) => return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, PROGRAM))).collect(),
         Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Entry(_) => return Ok(Vec::new()),
     };
@@ -1122,7 +1122,12 @@ impl<'s> Bench<'s> {
             }
             // Arguments on the stack are out of reach where a frame stays below them.
             if let Kind::Around(around) = contract.kind
-                && in_registers > if around.form == Form::Fregs { abi.args.len() } else { around.args.into() }
+                && in_registers
+                    > match around.form {
+                        Form::Frame => around.args.into(),
+                        Form::Fregs => abi.args.len(),
+                        Form::Shadow => usize::MAX,
+                    }
             {
                 continue;
             }

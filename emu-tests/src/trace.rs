@@ -203,6 +203,9 @@ pub(crate) struct Trace {
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
     pub enabled: bool,
+    /// Handlers keep the parent of the function.
+    pub(crate) shadow: bool,
+    pub(crate) parents: Vec<u64>,
 
     pub(crate) budget: u64,
     pub(crate) current: Option<usize>,
@@ -237,6 +240,8 @@ impl Trace {
     pub fn begin(&mut self, case: &Arc<Case>, enabled: bool) {
         self.case = Arc::clone(case);
         self.enabled = enabled;
+        self.shadow = self.contracts.get(case.attach).is_some_and(|c| c.kind.is_shadow());
+        self.parents.clear();
         self.budget = BUDGET;
         self.current = None;
         self.current_region = ELSEWHERE;
@@ -378,7 +383,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let by = std::mem::replace(&mut t.taken, taken);
     let event = (t.current.is_some() && region == FUNCTION)
         || (t.enabled && by.is_some())
-        || (t.enabled && mark != 0)
+        || ((t.enabled || t.shadow) && mark != 0)
         || (region >= TRAMPOLINE && (region != t.current_region || t.case.closely || t.recording.is_some()));
     let came_from = std::mem::replace(&mut t.current_region, region);
     // A store is judged at the next instruction, when SP is what the storing one made it.
@@ -431,6 +436,9 @@ impl Trace {
                 self.unwind(uc, pc);
             }
         }
+        if self.shadow && !self.enabled {
+            self.keep_parent(uc, registers, mark);
+        }
         let kind = self.contracts.get(self.trampoline()).map(|c| c.kind);
         if self.enabled && self.current.is_some() {
             if let (Some(Kind::Programs(programs)), true) = (kind, mark & PROGRAM != 0) {
@@ -443,6 +451,17 @@ impl Trace {
                 DIRECT_FUNC => self.direct_func(uc, pc),
                 _ => {}
             }
+        }
+    }
+
+    /// What handlers must do that alone know the parent, where nothing is checked.
+    fn keep_parent(&mut self, uc: &mut Uc, registers: Registers, mark: u8) {
+        if mark & CALLBACK != 0 {
+            self.parents.push(registers.get(uc, registers.abi.args[1]));
+        } else if mark & EXIT_HANDLER != 0
+            && let Some(parent) = self.parents.pop()
+        {
+            registers.set(uc, registers.abi.rets[0], parent);
         }
     }
 
@@ -467,6 +486,13 @@ impl Trace {
         self.sites_seen += 1;
         self.next_epoch();
         self.frame_top = sp;
+        if let (Some(registers), true) = (self.registers, self.contracts.get(index).is_some_and(|c| c.kind.is_shadow()))
+        {
+            // It has the return address to itself, which a call may have written there.
+            self.frame_top = sp.wrapping_add(registers.abi.return_bytes());
+            let slot = sp.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
+            self.written.get_mut(slot as usize).into_iter().for_each(|written| *written = self.epoch);
+        }
         self.activations.push(Activation {
             expect,
             sp,
@@ -653,6 +679,9 @@ impl Trace {
         );
         let moved = sp.wrapping_sub(sp_now) % u64::from(registers.abi.sp_align);
         self.check(Clause::P8, "sp of the function against its caller's, modulo the psABI's alignment", 0, moved, pc);
+        if contract.kind.is_shadow() {
+            self.check(Clause::P7, "sp of the function, where its stack arguments are", sp, sp_now, pc);
+        }
         let before = contract.programs.iter().filter(|p| p.attach != Attach::Fexit).count() as u64;
         let wanted = if let Kind::Programs(_) = contract.kind { before } else { 1 };
         self.check(Clause::P10, "calls before the function", wanted, calls, pc);
@@ -676,6 +705,9 @@ impl Trace {
         let Some(pending) = self.pending.pop() else { return };
         self.current = Some(pending.index);
         (self.epoch, self.frame_top, self.returns) = (pending.epoch, pending.sp, pending.returns);
+        if self.contracts.get(pending.index).is_some_and(|c| c.kind.is_shadow()) {
+            self.frame_top = pending.sp.wrapping_add(registers.abi.return_bytes());
+        }
         self.predict(uc, pc);
         self.check(Clause::P9, "where the function returns to", pending.back, pc, pc);
         self.check(Clause::P7, "sp when the function returns", pending.back_sp, registers.sp(uc), pc);
@@ -1105,7 +1137,11 @@ impl Trace {
                 self.check(Clause::P10, place, at.gpr[ret.0 as usize], registers.get(uc, arg), pc);
             }
         }
-        for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
+        // What was there before the function went with the frame.
+        let told = |f: &&codegen::frame::Field| {
+            !f.member.is_empty() && (!contract.kind.is_shadow() || matches!(f.content, Content::Result(_)))
+        };
+        for field in contract.frame.fields.iter().filter(told) {
             let place = fregs.wrapping_add(field.offset as u64);
             let want = match field.content {
                 // A paired trampoline still has there what it saved before.
@@ -1157,7 +1193,7 @@ impl Trace {
         }
         self.poison(uc, registers, 90 + (self.hooked.len() + self.pending.len()) as u64);
         // Where the way back is not a word of the frame, the handler returns it.
-        if !around && stores(Content::ParentIp).is_none() {
+        if contract.kind.is_shadow() || (!around && stores(Content::ParentIp).is_none()) {
             registers.set(uc, registers.abi.rets[0], parent);
         }
     }
