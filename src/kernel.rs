@@ -127,6 +127,7 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         [] => told.push(format!("no numbers are needed from {offsets_name}")),
         _ => told.push(format!("{} from {offsets_name}", numbers.join(" "))),
     }
+    told.push("no .eh_frame, as in every kernel".to_owned());
     let objtool = facts.kernel.objtool.is_some() && set.contains("OBJTOOL");
     if objtool {
         told.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());

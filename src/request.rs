@@ -53,7 +53,7 @@ impl TargetArgs {
         };
         let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let settings: Vec<_> = decided.chain(given).collect();
-        let target = Target { objtool: kernel.objtool, ..target(kernel.backend, &settings)? };
+        let target = Target { objtool: kernel.objtool, unwind_tables: false, ..target(kernel.backend, &settings)? };
         Ok((kernel.backend, target, kernel.told))
     }
 }

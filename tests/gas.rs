@@ -105,7 +105,7 @@ fn gnu_as_agrees_on_every_trampoline() {
                 Kind::Return => Spec { export: "another", ..*s },
                 _ => *s,
             };
-            let objtool = Target { objtool: true, ..target.clone() };
+            let objtool = Target { objtool: true, unwind_tables: false, ..target.clone() };
             compare(*backend, &objtool, &named.iter().map(exported).collect::<Vec<_>>(), dir.path());
             for spec in tramptool::suite::specs(&tramptool::suite::trampolines(&target).unwrap()) {
                 if spec.kind.for_one_function() {

@@ -160,6 +160,7 @@ impl Isa for Toy {
             resume: 8,
             stack_align: 8,
             objtool: false,
+            unwind_tables: true,
             numbers: Vec::new(),
             args_frame: FrameLayout::empty(),
             all_frame: FrameLayout::empty(),

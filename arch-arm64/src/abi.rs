@@ -275,6 +275,7 @@ pub fn target(choices: Choices) -> Target {
         stack_align: 16,
         resume: 8,
         objtool: false,
+        unwind_tables: true,
         numbers: vec![
             Number { symbol: "FTRACE_OPS_FUNC", value: 0 },
             Number { symbol: "FTRACE_OPS_DIRECT_CALL", value: 208 },

@@ -322,6 +322,7 @@ pub fn target(choices: Choices) -> Target {
         stack_align: if align16 { 16 } else { 8 },
         resume: if choices.get(ENDBR) == 0 { 9 } else { 5 },
         objtool: false,
+        unwind_tables: true,
         numbers: Vec::new(),
         args_frame: entry_frame(Regs::Args, frame_pointer, restores_flags, jump),
         all_frame: entry_frame(Regs::All, frame_pointer, restores_flags, jump),

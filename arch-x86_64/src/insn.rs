@@ -237,7 +237,7 @@ rows! { w names out;
     Ret => w.write_str("ret"),
         { dynasm!(out ; .arch x64 ; ret) }, Effects { loads: 1, ..Effects::flow(Flow::Leave) };
     JmpReturn { sym } => write!(w, "jmp\t{}", names.sym(sym)),
-        { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects { loads: 1, ..Effects::flow(Flow::Leave) };
+        { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects::flow(Flow::Leave);
     Int3 => w.write_str("int3"),
         { dynasm!(out ; .arch x64 ; int3) }, Effects::flow(Flow::Trap);
     Push { reg } => write!(w, "push\t%{}", name(reg)),

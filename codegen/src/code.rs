@@ -370,6 +370,10 @@ impl Assembly {
         if target.facts.fill_end {
             self.align(target);
         }
-        self.eh_frame.finish();
+        if target.unwind_tables {
+            self.eh_frame.finish();
+        } else {
+            self.eh_frame = EhFrame::default();
+        }
     }
 }

@@ -130,7 +130,7 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         }
     }
     let eh = &assembly.eh_frame;
-    if !target.for_objtool() {
+    if !eh.bytes.is_empty() {
         contents(&mut w, b".eh_frame", b".rela.eh_frame", &eh.bytes, &eh.relocs, 8, alloc, elf::SHT_PROGBITS);
     }
     if let Some((name, kind, data)) = &target.attributes {

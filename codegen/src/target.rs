@@ -165,6 +165,8 @@ pub struct Target {
     pub resume: i32,
     /// The kernel's objtool is told what it must know ([`crate::objtool`]).
     pub objtool: bool,
+    /// Objects have an `.eh_frame`. Kernels have none, and their linkers warn of one.
+    pub unwind_tables: bool,
     /// Numbers of the profile.
     pub numbers: Vec<Number>,
     /// Frame of `ftrace_caller`.
@@ -191,11 +193,6 @@ pub struct Target {
 }
 
 impl Target {
-    /// The kernel's objtool makes the unwind tables. It wants annotations, and the kernel no tables besides.
-    pub fn for_objtool(&self) -> bool {
-        self.objtool && self.facts.kernel.objtool.is_some()
-    }
-
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
         match kind {

@@ -46,7 +46,7 @@ pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<Stri
     let facts = target.facts;
     let made_by = format!("Assemble with: {} {stem}.S -o {stem}.o", facts.assembler);
     let mut prologue = target.prologue.clone();
-    if target.for_objtool() {
+    if !target.unwind_tables {
         // None.
         prologue.push(".cfi_sections".to_owned());
     }

@@ -76,6 +76,11 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     let mut tool = tramptool();
     tool.args(["gen", "direct", "--sig", SIG, "--call", MODULE, "--emit", "kmod", "--kernel-build"]);
     call(tool.arg(&place.headers).arg("-o").arg(&source))?;
+    // A call leaves nothing where arguments were.
+    let main = source.join(format!("{MODULE}_main.c"));
+    let (count, left) = ("\tWRITE_ONCE(calls, calls + 1);\n", "\tstatic char left[32];\n\n");
+    let hostile = format!("{left}{count}\tsnprintf(left, sizeof(left), \"%lu\", calls);\n");
+    write(&main, read(&main)?.replace(count, &hostile).as_bytes())?;
     let mut make = Command::new("make");
     make.arg("-sC").arg(&place.headers).arg(format!("M={}", source.display()));
     make.args([format!("ARCH={}", kernel.arch), format!("CROSS_COMPILE={}", kernel.cross)]);
