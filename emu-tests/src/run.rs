@@ -1729,7 +1729,8 @@ impl<'s> Bench<'s> {
 
 fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Report {
     let mut results = Vec::new();
-    let mut registers: BTreeMap<(usize, usize), Survival> = BTreeMap::new();
+    // Suites need not have the same trampolines.
+    let mut registers: Vec<Survival> = Vec::new();
     for (suite, part) in suites.iter().zip(parts) {
         for (i, contract) in suite.contracts.iter().enumerate() {
             let shown = filter.trampolines.is_empty() || filter.trampolines.contains(&contract.name);
@@ -1740,18 +1741,20 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
                 results.push(row(suite, part, contract, i, clause, filter));
             }
             let abi = &suite.backend.facts().abi;
-            let key = (order_of(suites, suite), i);
-            let survival = registers.entry(key).or_insert_with(|| Survival {
-                arch: suite.backend.facts().name.to_owned(),
-                trampoline: contract.name.clone(),
-                registers: BTreeMap::new(),
-            });
+            let arch = suite.backend.facts().name;
+            let known = registers.iter().position(|s| s.arch == arch && s.trampoline == contract.name);
+            if known.is_none() {
+                let (arch, trampoline) = (arch.to_owned(), contract.name.clone());
+                registers.push(Survival { arch, trampoline, registers: BTreeMap::new() });
+            }
+            let last = registers.len() - 1;
+            let survival = &mut registers[known.unwrap_or(last)];
             for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
                 let (kept, changed) = part.fates[i][reg.0 as usize];
                 let fate: &mut RegisterFate = survival.registers.entry(abi.name(reg).to_owned()).or_default();
                 fate.kept += kept;
                 fate.changed += changed;
-                fate.promised = contract.kept.contains(reg);
+                fate.promised |= contract.kept.contains(reg);
             }
         }
     }
@@ -1760,17 +1763,11 @@ fn report(suites: &[Suite], parts: &[Part], filter: &Filter, seed: u64) -> Repor
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
         alternatives: suites.iter().flat_map(|s| s.alternatives.iter().cloned()).collect(),
         results,
-        registers: registers.into_values().collect(),
+        registers,
         ..Report::empty(seed)
     };
     report.recount();
     report
-}
-
-/// The first suite of the same architecture.
-fn order_of(suites: &[Suite], suite: &Suite) -> usize {
-    let name = suite.backend.facts().name;
-    suites.iter().position(|s| s.backend.facts().name == name).unwrap_or(0)
 }
 
 fn row(suite: &Suite, part: &Part, contract: &Contract, i: usize, clause: Clause, filter: &Filter) -> Row {
