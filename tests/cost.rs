@@ -49,6 +49,10 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                     let skipped = i32::from(spec.kind.calls_body() && !spec.kind.jumped_to());
                     let (mispredicted, left) = (mispredicted + pushed + skipped as u32, left + skipped);
                     assert_eq!((s.mispredicted, s.imbalance), (mispredicted, left), "{what}, {}", s.situation);
+                    let promised = codegen::contract::Contract::of(&spec, &target).unwrap().mispredicted;
+                    if spec.kind == Kind::Return || spec.kind.for_one_function() {
+                        assert_eq!(promised, mispredicted, "{what}");
+                    }
                     compared += 1;
                 }
                 let deepest = spent.iter().map(|s| s.stack).max();

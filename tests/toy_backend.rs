@@ -72,6 +72,7 @@ static FACTS: Facts = Facts {
     site_text: "Reached from a patched function entry.",
     exit_text: "Reached by a return.",
     exit_unpaired: 0,
+    exit_mispredicted: 0,
     flags: "",
     inner: &[],
     mapping: "",

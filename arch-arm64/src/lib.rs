@@ -49,6 +49,7 @@ pub const FACTS: Facts = Facts {
                 the site; x9 = parent_ip, the return address of the traced function.",
     exit_text: "Reached by the RET of a traced function whose x30 was replaced; its result is in x0-x7.",
     exit_unpaired: 1,
+    exit_mispredicted: 2,
     flags: "nzcv",
     inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_AARCH64_", reloc::NAMES),

@@ -219,19 +219,13 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     let (stack, site) = (i32::from(live.stack), [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)]);
     let site = site.into_iter().filter(|_| !frame_records);
     let words = (stack..).zip(vectors.chain(regs).chain(site));
-    let mut fields: Vec<Field> =
+    let fields: Vec<Field> =
         words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Back::Written)).collect();
     let end = 8 * (stack + fields.len() as i32);
     if !frame_records {
         return frame("", 0, "FRAME_SIZE", (end + 15) & !15, fields);
     }
-    let above = (end + 15) & !15;
-    let recorded = [("SITE_T0", 8, Content::Pc), ("SITE_S0", 16, Content::Reg(S0)), ("SITE_RA", 24, Content::ParentIp)];
-    fields.extend(recorded.map(|(symbol, at, content)| Field {
-        in_record: true,
-        ..field(symbol, "", above + at, content, Back::Written)
-    }));
-    around_frame("", 0, "FRAME_SIZE", above, fields)
+    around_frame("", 0, "FRAME_SIZE", end, fields)
 }
 
 /// Two frame records above `below` bytes.

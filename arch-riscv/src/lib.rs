@@ -50,6 +50,7 @@ pub const FACTS: Facts = Facts {
                 the site; ra = parent_ip, the return address of the traced function.",
     exit_text: "Reached by the RET of a traced function whose ra was replaced; its result is in a0, a1.",
     exit_unpaired: 0,
+    exit_mispredicted: 1,
     flags: "",
     inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_RISCV_", reloc::NAMES),

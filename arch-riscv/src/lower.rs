@@ -173,8 +173,6 @@ fn save(cx: &mut Lower<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         let (src, note) = match cx.frame.fields[i].content {
-            // Step::Record stores it.
-            _ if cx.frame.fields[i].in_record => continue,
             Content::Reg(reg) => (reg, ""),
             Content::Vector(src) => {
                 cx.insn(Insn::Fsd { src, at });

@@ -49,6 +49,7 @@ pub const FACTS: Facts = Facts {
                 8(%rsp) = parent_ip, the return address of the traced function.",
     exit_text: "Reached by the RET of a traced function whose return address was replaced; its result is in rax, rdx.",
     exit_unpaired: 0,
+    exit_mispredicted: 2,
     flags: "rflags",
     inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_X86_64_", reloc::NAMES),

@@ -63,7 +63,8 @@ pub struct Contract {
     pub landing_pad: bool,
     /// Returns on the way out that have no call on the return-address stack.
     pub unpaired: u32,
-    /// Returns on the way out for which the return-address stack has the call of the site, which nothing returns to.
+    /// Returns that the return-address stack predicts wrong: where the traced function's return was redirected, or the call
+    /// of the site is one that nothing returns to.
     pub mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
@@ -150,7 +151,10 @@ impl Contract {
             realigned: target.realign.is_some(),
             landing_pad: target.landing_pad,
             unpaired: if spec.kind == Kind::Return { target.facts.exit_unpaired } else { 0 },
-            mispredicted: u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
+            mispredicted: match spec.kind {
+                Kind::Return => target.facts.exit_mispredicted,
+                kind => u32::from(kind.calls_body() && !kind.jumped_to()),
+            },
             marks_regs: target.marks_regs && spec.kind == Kind::Entry(Regs::All),
         })
     }

@@ -48,6 +48,9 @@ pub struct Facts {
     /// Returns of the exit trampoline without a call on the return-address stack: 1 where only a return may go to an
     /// address without a landing pad, and the redirected return has used up the call.
     pub exit_unpaired: u32,
+    /// Returns that are predicted wrong when a return is redirected to the exit trampoline: the traced function's own, and
+    /// that to the parent, unless it is a jump.
+    pub exit_mispredicted: u32,
     /// Flag registers that a full save keeps; empty where the architecture has none.
     pub flags: &'static str,
     /// The global inner labels that the kernel C code of this architecture knows.

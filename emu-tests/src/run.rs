@@ -1416,7 +1416,7 @@ impl<'s> Bench<'s> {
         write_code(&mut self.uc, &writes)
     }
 
-    /// P17: nothing is in the gap that the jump would overwrite.
+    /// P9: nothing is in the gap that the jump would overwrite.
     fn judge_gap(&self, case: &Arc<Case>, trampoline: usize, part: &mut Part) -> Result<()> {
         let writes = self.retirement(trampoline)?;
         let ends = || writes.iter().map(|w| w.at + w.bytes.len() as u64);
@@ -1425,7 +1425,7 @@ impl<'s> Bench<'s> {
         let nothing =
             code.iter().take_while(|d| d.text.split(' ').next().is_some_and(|mnemonic| mnemonic.ends_with("nop")));
         let finding = Finding {
-            clause: Clause::P17,
+            clause: Clause::P9,
             trampoline,
             place: "end of the gap behind the traced function".to_owned(),
             register: None,

@@ -359,7 +359,6 @@ return_to_handler:
 	.set	ARG0, 0
 	.set	ARG2, 16
 	.set	SITE_LR, 32
-	.set	SITE_PC, 40
 	.set	FRAME_SIZE, 48
 
 // void my_tramp(void)
@@ -396,10 +395,9 @@ my_tramp:
 	ldp	x0, x1, [sp, #ARG0]
 	ldp	x2, x8, [sp, #ARG2]
 
-	ldr	x9, [sp, #SITE_PC]	// pc
-	.cfi_register 32, x9
-	ldr	x30, [sp, #SITE_LR]	// parent_ip
+	ldp	x30, x9, [sp, #SITE_LR]	// parent_ip and pc
 	.cfi_same_value x30
+	.cfi_register 32, x9
 	add	sp, sp, #FRAME_SIZE
 	.cfi_def_cfa_offset 0
 	ret	x9			// into the traced function

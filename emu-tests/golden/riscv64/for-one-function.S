@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-# tramptool 0.1.0: riscv64, 5 trampolines, profile linux-6.12, fp-test=off rvc=on abi=lp64
+# tramptool 0.1.0: riscv64, 5 trampolines, profile linux-6.12, fp-test=off rvc=on abi=lp64 frame-records=off
 # Assemble with: riscv64-linux-gnu-as riscv64.S -o riscv64.o
 	.attribute arch, "rv64i2p0_c2p0"
 	.option rvc

@@ -358,9 +358,6 @@ return_to_handler:
 	.set	ARG0, 0
 	.set	ARG1, 8
 	.set	ARG2, 16
-	.set	SITE_T0, 40
-	.set	SITE_S0, 48
-	.set	SITE_RA, 56
 	.set	RECORD_RA, 48
 	.set	RECORD_PC, 32
 	.set	FRAME_SIZE, 64
@@ -402,13 +399,13 @@ my_tramp:
 	ld	a0, ARG0(sp)
 	ld	a1, ARG1(sp)
 	ld	a2, ARG2(sp)
-	ld	s0, SITE_S0(sp)
-	.cfi_restore s0
 
-	ld	t0, SITE_T0(sp)		# pc
+	ld	t0, RECORD_PC + 8(sp)	# pc
 	.cfi_restore t0
-	ld	ra, SITE_RA(sp)		# parent_ip
+	ld	ra, RECORD_RA + 8(sp)	# parent_ip
 	.cfi_restore ra
+	ld	s0, RECORD_RA(sp)
+	.cfi_restore s0
 	addi	sp, sp, FRAME_SIZE
 	.cfi_def_cfa_offset 0
 	jr	t0			# into the traced function
