@@ -89,8 +89,8 @@ fn scratch() -> Result<tempfile::TempDir, String> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(|e| e.to_string())
 }
 
-/// Whom the trampoline of a function calls, by the last digit of its number: programs, or with none, one function of the
-/// same signature. Each list is as frequent in [`FEW`] as in [`MANY`].
+/// Whom the trampoline of a function calls, by the last digit of its number: programs, or with none, one function of
+/// the same signature. Each list is as frequent in [`FEW`] as in [`MANY`].
 const LISTS: [&[Attach]; 10] = [
     &[],
     &[Attach::Fentry],
@@ -197,7 +197,8 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
     Ok(image.sites.len())
 }
 
-/// So many functions, and an object with them. Fewer than [`MANY`] are spread over them: as many have as many arguments.
+/// So many functions, and an object with them. Fewer than [`MANY`] are spread over them: as many have as many
+/// arguments.
 fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<Traced>, Vec<u8>), String> {
     let names: Vec<String> = numbers(count).map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
