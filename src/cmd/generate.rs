@@ -63,6 +63,7 @@ Examples:
   tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj --stem my
   tramptool gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
   tramptool gen direct --sig 'double f(double x)' --call my_func --handler my.o --arch arm64
+  tramptool gen around --sig 'int f(long a)' --call on_entry --exit on_exit --function f --arch x86_64
   tramptool gen around --form fregs --call on_entry --exit on_exit --function vfs_read --arch x86_64
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
