@@ -8,6 +8,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::FrameLayout;
 use codegen::isa::Backend;
 use codegen::link::Input;
+use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;
 use codegen::spec::{
     Around, Attach, Body, Choices, Direct, FLAGS, Form, Kind, NAMED, OptionInfo, Program, Programs, Spec,
@@ -59,8 +60,9 @@ impl TargetArgs {
 }
 
 const SIG_HELP: &str = "\
-direct, programs: the traced function's prototype; what is live is kept, and passed on to a function of the same \
-prototype, or shown to programs. Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
+The traced function's prototype; what is live is kept, and passed on to a function of the same prototype, or shown to \
+programs; the entry handler of `around` gets the argument registers up to the last live one. \
+Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
 `struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
 
 /// What a trampoline for one function is asked to do.
@@ -69,11 +71,11 @@ pub struct DirectArgs {
     /// direct, around: argument registers that are kept and passed on
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
     pub args: Option<u8>,
-    /// direct, programs: the traced function's prototype; what is live is kept and passed on, or shown to programs
+    /// The traced function's prototype; what is live is kept and passed on, or shown to programs
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
-    /// direct, programs: the object with the called functions; without vector registers in it, none is saved
+    /// With --sig: the object with the called functions; without vector registers in it, none is saved
     #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
     /// direct: the C function that is called; around: the entry handler
@@ -85,7 +87,8 @@ pub struct DirectArgs {
     /// direct: pass the traced function's ip before its arguments
     #[arg(long, help_heading = "Direct-call trampolines")]
     pub ip: bool,
-    /// around: what the handlers get; `frame`: arguments, then results; `fregs`: what ftrace_caller gives, then fregs
+    /// around: what the handlers get; `frame`: arguments, then results; `fregs`: what ftrace_caller gives, then fregs;
+    /// `shadow`: the same, and stack arguments stay in place: the first keeps parent_ip, the second returns it
     #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
     /// around, programs: the traced function, and bytes from its start to behind its site [default: as compilers lay it out]
@@ -135,13 +138,12 @@ impl DirectArgs {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND];
-        const TYPED: &[&str] = &[DIRECT, PROGRAMS];
         let given: [(&str, bool, &[&str]); 13] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), CALLING),
             ("--name", self.name.is_some(), FOR_ONE),
-            ("--sig", self.sig.is_some(), TYPED),
-            ("--handler", self.handler.is_some(), TYPED),
+            ("--sig", self.sig.is_some(), FOR_ONE),
+            ("--handler", self.handler.is_some(), FOR_ONE),
             ("--ip", self.ip, &[DIRECT]),
             ("--form", self.form.is_some(), &[AROUND]),
             ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
@@ -235,9 +237,15 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
     };
     let called = programs.first().map_or(callee.as_str(), |p| &p.symbol);
     let name = args.name.clone().unwrap_or_else(|| format!("{called}_tramp"));
+    if args.handler.is_some() && args.sig.is_none() {
+        return Err(Error::new(format!("{what}: --handler is given without a prototype; valid: with --sig")));
+    }
     let (mut function, mut resume, mut exit) = (String::new(), 0, String::new());
     let kind = match what {
-        AROUND => Kind::Around(paired(args, target)?),
+        AROUND => {
+            exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
+            Kind::Around(paired(args, &[&callee, &exit], target)?)
+        }
         PROGRAMS => Kind::Programs(what_is_shown(args, &programs, target)?),
         _ => Kind::Direct(what_is_passed(args, &callee, target)?),
     };
@@ -256,9 +264,6 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
         return Err(Error::new(format!(
             "{what}: --function is given, but nothing calls it; valid: without --function, or with --flags CALL_ORIG"
         )));
-    }
-    if what == AROUND {
-        exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
     let symbols = [("call", &*callee), ("name", &name), ("function", &function), ("exit", &exit)];
@@ -353,29 +358,58 @@ fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Resu
 }
 
 /// The form of a paired trampoline, and for how many arguments.
-fn paired(args: &DirectArgs, target: &Target) -> Result<Around> {
+fn paired(args: &DirectArgs, handlers: &[&str], target: &Target) -> Result<Around> {
     let form = args.form.unwrap_or(Form::Frame);
     let most = target.facts.abi.args.len() as u8;
-    match (form, args.args) {
+    let live = args.sig.as_ref().map(|sig| live_args(sig, args, handlers, target)).transpose()?;
+    match (form, args.args.or(live)) {
+        (Form::Frame, Some(args)) => Ok(Around { form, args }),
         (Form::Frame, None) => Err(Error::new(format!(
-            "around: --args is missing; valid: --args 0 to --args {most} on {}",
+            "around: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
             target.facts.name
         ))),
-        (Form::Fregs | Form::Shadow, Some(_)) => Err(Error::new(format!(
+        _ if args.args.is_some() => Err(Error::new(format!(
             "around: --args is not for --form {}, which keeps all; valid: without --args",
             form.name()
         ))),
-        (form, args) => Ok(Around { form, args: args.unwrap_or(most) }),
+        _ => Ok(Around { form, args: most }),
     }
+}
+
+/// How many argument registers there are up to the last that is live, of a function that `around` can call.
+fn live_args(sig: &str, args: &DirectArgs, handlers: &[&str], target: &Target) -> Result<u8> {
+    let backend = crate::backend(target.facts.name)?;
+    let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
+    let placement = backend.place(target, &proto).map_err(|e| e.at("--sig"))?;
+    let general = general_callees(args, handlers, target)?;
+    let why_not = |piece: &Piece| match piece.place {
+        Place::Stack(_) if args.form != Some(Form::Shadow) => Some(
+            "an argument on the stack, which the frame displaces; valid: --form shadow, which leaves it in place, or \
+             `programs`, which copies it",
+        ),
+        Place::Vector(_) if !general => Some(
+            "a value in a vector register, which the handlers may overwrite; valid: `programs`, which keeps it, or \
+             --handler with an object of both handlers that touches no vector register",
+        ),
+        Place::Stack(_) | Place::Vector(_) | Place::Reg(_) => None,
+    };
+    let result = match &placement.returned {
+        Returned::Registers(pieces) => pieces.as_slice(),
+        Returned::Nothing | Returned::Memory => &[],
+    };
+    let values = placement.args.iter().enumerate().map(|(n, pieces)| (Some(n), pieces.as_slice()));
+    for (arg, pieces) in values.chain([(None, result)]) {
+        if let Some(why) = pieces.iter().find_map(why_not) {
+            return Err(proto.refuse(arg, why).at("--sig"));
+        }
+    }
+    Ok(placement.direct(target.facts, backend.machine(), general).args)
 }
 
 /// So many arguments, or those of a prototype.
 fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
-        if direct.handler.is_some() {
-            return Err(Error::new("direct: --handler is given without a prototype; valid: with --sig"));
-        }
         let most = facts.abi.args.len() - usize::from(direct.ip);
         let args = direct.args.ok_or_else(|| {
             Error::new(format!(

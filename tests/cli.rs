@@ -540,6 +540,62 @@ fn prototypes_are_refused_with_a_mark() {
     b.refuses(&["gen", "ftrace_caller", "--sig", "void f(void)", "--arch", "arm64"], &["--sig", "direct"]);
 }
 
+/// A paired trampoline of a prototype is that of as many argument registers; what its frame or its handlers would take
+/// from the function is refused at its place.
+#[test]
+fn paired_trampolines_have_prototypes() {
+    let b = Bench::new();
+    fs::write(b.path("general.c"), "long n; void entry(long a) { n += a; } void leave(long r) { n -= r; }").unwrap();
+    fs::write(b.path("vector.c"), "double n; void entry(long a) { } void leave(long r) { n += r; }").unwrap();
+    for (arch, prefix) in ARCHES {
+        let hard: &[&str] = if arch == "riscv64" { &["--set", "abi=lp64d"] } else { &[] };
+        // The kernel's x86-64 has a stack for general registers only.
+        let aligned: &[&str] = if arch == "x86_64" { &["--set", "stack-align=16"] } else { &[] };
+        let what = ["gen", "around", "--arch", arch, "--function", "f", "--call", "entry", "--exit", "leave"];
+        let around = [&what[..], hard, aligned].concat();
+        for name in ["general", "vector"] {
+            let (source, object) = (format!("{name}.c"), format!("{name}.o"));
+            b.tool(&format!("{prefix}gcc"), &["-O2", "-c", &source, "-o", &object]);
+        }
+        let words = ["long a", "struct { long a, b; } p", "char c"];
+        for (args, sig) in [
+            ("0", "void f(void)".to_owned()),
+            ("2", "int f(long a, void *p)".to_owned()),
+            ("4", format!("struct pair {{ 16, 8 }} f({})", words.join(", "))),
+            // Where the result's address is in an argument register, that is one.
+            (if arch == "arm64" { "1" } else { "2" }, "struct big { 40, 8 } f(int a)".to_owned()),
+        ] {
+            let typed = b.ok(&[&around[..], &["--sig", &sig]].concat());
+            assert_eq!(typed, b.ok(&[&around[..], &["--args", args]].concat()), "{arch} {sig}");
+            let fregs = |more: &[&str]| b.ok(&[&around[..], &["--form", "fregs"], more].concat());
+            assert_eq!(fregs(&["--sig", &sig]), fregs(&[]), "{arch} {sig}");
+        }
+        let most = if arch == "x86_64" { 6 } else { 8 };
+        let longs: Vec<String> = (0..=most).map(|i| format!("long a{i}")).collect();
+        let vector = "void f(long a, double x)";
+        let proven = |sig, handler| b.run(&[&around[..], &["--sig", sig, "--handler", handler]].concat());
+        assert!(proven(vector, "general.o").status.success(), "{arch}");
+        assert!(proven("double f(long a)", "general.o").status.success(), "{arch}");
+        let refused = |more: &[&str], sig: &str, parts: &[&str], marked: &str| {
+            for form in ["frame", "fregs"] {
+                let out = b.run(&[&around[..], &["--form", form, "--sig", sig], more].concat());
+                let stderr = String::from_utf8(out.stderr).unwrap();
+                let lines: Vec<&str> = stderr.lines().collect();
+                assert_eq!((out.status.code(), out.stdout.len(), lines.len()), (Some(2), 0, 3), "{stderr}");
+                assert!(parts.iter().all(|part| lines[0].contains(part)) && lines[1].ends_with(sig), "{stderr}");
+                assert_eq!(lines[2].find('^'), lines[1].find(marked), "{stderr}");
+            }
+        };
+        refused(&[], &format!("void f({})", longs.join(", ")), &["on the stack", "`programs`"], &longs[most]);
+        refused(&[], vector, &["vector register", "`programs`", "--handler"], "double");
+        refused(&[], "double f(long a)", &["vector register", "--handler"], "double");
+        refused(&["--handler", "vector.o"], vector, &["vector register", "--handler"], "double");
+        b.refuses(&[&around[..], &["--args", "1", "--handler", "general.o"]].concat(), &["around", "--sig"]);
+        b.refuses(&around, &["--args", "--sig"]);
+        b.refuses(&[&around[..], &["--args", "1", "--sig", "void f(void)"]].concat(), &["--args", "--sig"]);
+    }
+}
+
 /// Programs that gcc compiled link with their trampoline, and what cannot be is refused.
 #[test]
 fn programs_are_attached_to_one_function() {

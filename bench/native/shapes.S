@@ -18,10 +18,11 @@ only_call:
 	ret
 
 /*
- * The shape of Linux 6.12's BPF trampoline with an entry and an exit program (arch/x86/net/bpf_jit_comp.c): the site
- * calls it, it calls the function behind the site, and returns past the site's return address.
+ * The shape of Linux 6.12's BPF trampoline with an exit program, and an entry program if there is one
+ * (arch/x86/net/bpf_jit_comp.c): the site calls it, it calls the function behind the site, and returns past the site's
+ * return address. Left out are the count of arguments, the cookie, and what the kernel calls around each program.
  */
-	.macro	FEXIT name, body
+	.macro	FEXIT name, body, entry
 	.balign 16
 	.globl	\name
 \name:	push	%rbp
@@ -33,8 +34,10 @@ only_call:
 	mov	%rcx, -40(%rbp)
 	mov	%r8, -32(%rbp)
 	mov	%r9, -24(%rbp)
+	.ifnb	\entry
 	lea	-64(%rbp), %rdi
-	call	on_entry
+	call	\entry
+	.endif
 	mov	-64(%rbp), %rdi
 	mov	-56(%rbp), %rsi
 	mov	-48(%rbp), %rdx
@@ -53,3 +56,5 @@ only_call:
 
 	FEXIT	fexit_6_12_f, f_fexit_6_12
 	FEXIT	fexit_6_12_g, g_fexit_6_12
+	FEXIT	both_6_12_f, f_both_6_12, on_entry
+	FEXIT	both_6_12_g, g_both_6_12, on_entry

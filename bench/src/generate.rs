@@ -1,6 +1,7 @@
 //! 10,000 trampolines of about 40 instructions into one object, through spec, plan and listing, against GNU as
 //! assembling the same text.
 
+use std::borrow::Cow;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use codegen::isa::Backend;
 use codegen::link::{Input, Options, link};
 use codegen::obj;
 use codegen::proto::Prototype;
-use codegen::spec::{Choices, Kind, Regs, Spec};
+use codegen::spec::{Attach, Body, Choices, Kind, Program, Programs, Regs, Spec};
 use codegen::target::Target;
 use object::elf;
 use object::write::{Object, Relocation, StandardSection, Symbol, SymbolSection};
@@ -21,7 +22,7 @@ use crate::table::{Row, print};
 
 const COUNT: usize = 10_000;
 const ROUNDS: usize = 7;
-/// How many prototypes, and what the time for them is compared with.
+/// How many signatures, and what the time for them is compared with.
 const MANY: usize = 50_000;
 const FEW: usize = MANY / 10;
 
@@ -88,7 +89,31 @@ fn scratch() -> Result<tempfile::TempDir, String> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(|e| e.to_string())
 }
 
-/// A prototype for each number: they differ in their arguments, some of which are on the stack.
+/// Whom the trampoline of a function calls, by the last digit of its number: programs, or with none, one function of
+/// the same signature. Each list is as frequent in [`FEW`] as in [`MANY`].
+const LISTS: [&[Attach]; 10] = [
+    &[],
+    &[Attach::Fentry],
+    &[],
+    &[Attach::Fentry, Attach::Fexit],
+    &[],
+    &[Attach::FmodRet, Attach::Fexit],
+    &[],
+    &[Attach::Fentry, Attach::Fentry],
+    &[],
+    &[Attach::Fentry, Attach::FmodRet, Attach::Fexit, Attach::Fexit],
+];
+
+/// The programs of a function, none of which any other function has with the same cookie.
+fn programs(n: usize) -> Vec<Program> {
+    let program = |(i, &attach): (usize, &Attach)| {
+        let symbol = Cow::Borrowed(attach.option().trim_start_matches('-'));
+        Program { attach, symbol, cookie: (n + i * MANY) as i32 }
+    };
+    LISTS[n % LISTS.len()].iter().enumerate().map(program).collect()
+}
+
+/// A signature for each number: they differ in their arguments. Of half of them some are on the stack.
 fn prototype(n: usize) -> String {
     const TYPES: [&str; 6] = ["int", "u64", "struct s *", "__int128", "unsigned char", "struct p { long a; int b; }"];
     let (mut digits, mut args) = (n, Vec::new());
@@ -98,10 +123,10 @@ fn prototype(n: usize) -> String {
         args.push(format!("{} a{}", TYPES[digits % TYPES.len()], args.len()));
         digits /= TYPES.len();
     }
-    if n % 2 == 1 {
+    if n % 10 >= 5 {
         args.extend((0..5).map(|i| format!("long b{i}")));
     }
-    format!("void f{n}({})", if args.is_empty() { "void".to_owned() } else { args.join(", ") })
+    format!("u64 f{n}({})", if args.is_empty() { "void".to_owned() } else { args.join(", ") })
 }
 
 /// Functions of 16 bytes, each with a site where its entry is.
@@ -134,41 +159,63 @@ fn functions(target: &Target, names: &[&str]) -> Result<Vec<u8>, String> {
 const ARCHITECTURES: [(u16, Architecture); 3] =
     [(62, Architecture::X86_64), (183, Architecture::Aarch64), (243, Architecture::Riscv64)];
 
-/// From prototypes to a linked image in which each function's site goes to a trampoline of its own.
-fn tailored(backend: &dyn Backend, prototypes: &[String], functions: &[u8]) -> Result<usize, String> {
+/// A function to trace: its prototype, and the programs attached to it.
+type Traced = (String, Vec<Program>);
+
+/// From signatures and lists to a linked image in which each function's site goes to a trampoline of its own.
+fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Result<usize, String> {
     let target = backend.target(Choices::default());
-    let direct = |text: &String| {
+    let (facts, machine) = (backend.facts(), backend.machine());
+    let planned = |(text, programs): &Traced| {
         let proto = Prototype::parse(text)?;
-        let direct = backend.place(&target, &proto)?.direct(backend.facts(), backend.machine(), false);
-        Ok(((proto.name.clone(), format!("{}_tramp", proto.name)), Kind::Direct(direct)))
+        let placement = backend.place(&target, &proto)?;
+        let kind = if programs.is_empty() {
+            Kind::Direct(placement.direct(facts, machine, false))
+        } else {
+            let call_orig = programs.iter().any(|p| p.attach != Attach::Fentry);
+            Kind::Programs(Programs { call_orig, ..placement.programs(&proto, facts, machine, false)? })
+        };
+        let name = format!("{}_tramp", proto.name);
+        Ok(((proto.name, name), kind))
     };
-    let all = prototypes.iter().map(direct).collect::<Result<Vec<_>, codegen::error::Error>>();
-    let (patch, kinds): (Vec<(String, String)>, Vec<Kind>) = all.map_err(|e| e.to_string())?.into_iter().unzip();
-    let named = patch.iter().zip(kinds);
-    let specs: Vec<Spec> =
-        named.map(|((_, name), kind)| Spec { name, callee: "handler", ..Spec::named(kind) }).collect();
+    let all = traced.iter().map(planned).collect::<Result<Vec<_>, codegen::error::Error>>();
+    let (names, kinds): (Vec<(String, String)>, Vec<Kind>) = all.map_err(|e| e.to_string())?.into_iter().unzip();
+    let functions_of = names.iter().zip(&kinds).zip(traced);
+    let specs: Vec<Spec> = functions_of
+        .map(|(((function, name), &kind), (_, programs))| {
+            let body = Body { function, resume: target.resume, exit: "" };
+            Spec { name, callee: "handler", body, programs, ..Spec::named(kind) }
+        })
+        .collect();
     let (bytes, _) = object(backend, &specs)?;
+    drop(specs);
+    let (jump, patch): (Vec<_>, Vec<_>) = names.into_iter().zip(kinds).partition(|(_, kind)| kind.jumped_to());
+    let [jump, patch] = [jump, patch].map(|all| all.into_iter().map(|(names, _)| names).collect());
     let inputs = [Input { name: "tailored.o", bytes: &bytes }, Input { name: "functions.o", bytes: functions }];
-    let options = Options { stub: Some(backend.machine().ret), patch, ..Options::default() };
+    let options = Options { stub: Some(machine.ret), patch, jump, ..Options::default() };
     let image = link(backend, &inputs, &options).map_err(|e| e.to_string())?;
     Ok(image.sites.len())
 }
 
-/// The prototypes, and an object with their functions. Fewer than [`MANY`] are spread over them: as many have as many
+/// So many functions, and an object with them. Fewer than [`MANY`] are spread over them: as many have as many
 /// arguments.
-fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<String>, Vec<u8>), String> {
-    let step = MANY / count.max(1);
-    let numbers = || (0..count).map(|i| i * step + i % step.max(1));
-    let names: Vec<String> = numbers().map(|n| format!("f{n}")).collect();
+fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<Traced>, Vec<u8>), String> {
+    let names: Vec<String> = numbers(count).map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Ok((numbers().map(prototype).collect(), functions(&backend.target(Choices::default()), &names)?))
+    let traced = numbers(count).map(|n| (prototype(n), programs(n))).collect();
+    Ok((traced, functions(&backend.target(Choices::default()), &names)?))
 }
 
-/// As [`one`], for so many prototypes.
+fn numbers(count: usize) -> impl Iterator<Item = usize> {
+    let step = (MANY / count.max(1)).max(1);
+    (0..count).map(move |i| i * step + i % step)
+}
+
+/// As [`one`], for so many signatures.
 pub fn tailored_one(arch: &str, count: &str) -> Result<(), String> {
     let backend = BACKENDS.iter().find(|b| b.facts().name == arch).ok_or("unknown architecture")?;
-    let (prototypes, functions) = traced(*backend, count.parse().map_err(|_| "no number")?)?;
-    let sites = tailored(*backend, &prototypes, &functions)?;
+    let (traced, functions) = traced(*backend, count.parse().map_err(|_| "no number")?)?;
+    let sites = tailored(*backend, &traced, &functions)?;
     println!("{} {sites}", peak_kib("self").ok_or("no /proc/self/status")?);
     Ok(())
 }
@@ -184,16 +231,16 @@ fn peak_of(args: &[&str]) -> Result<f64, String> {
 fn tailored_rows(backend: &dyn Backend, rows: &mut Vec<Row>) -> Result<(), String> {
     let arch = backend.facts().name;
     let timed = |count: usize| {
-        let (prototypes, functions) = traced(backend, count)?;
-        let time = best(|| tailored(backend, &prototypes, &functions).map(drop))?;
+        let (traced, functions) = traced(backend, count)?;
+        let time = best(|| tailored(backend, &traced, &functions).map(drop))?;
         Ok::<_, String>((time, peak_of(&["tailored-one", arch, &count.to_string()])?))
     };
     let ((many, many_peak), (few, few_peak)) = (timed(MANY)?, timed(FEW)?);
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
-    let rate = MANY as f64 / many.as_secs_f64() / 1e6;
-    let name = format!("{arch} {MANY} prototypes and sites, ms ({rate:.2} M/s)");
+    let rate = MANY as f64 / many.as_secs_f64() / 1e3;
+    let name = format!("{arch} {MANY} signatures and lists, ms ({rate:.0} k/s)");
     rows.push(Row::new(name, ms(many), format!("10 times those for {FEW}, ms"), 10.0 * ms(few)));
-    let name = format!("{arch} {MANY} prototypes and sites, peak MiB");
+    let name = format!("{arch} {MANY} signatures and lists, peak MiB");
     rows.push(Row::new(name, many_peak / 1024.0, format!("10 times that of {FEW}, MiB"), 10.0 * few_peak / 1024.0));
     Ok(())
 }
@@ -248,4 +295,30 @@ pub fn run(json: bool) -> Result<(), String> {
         tailored_rows(*backend, &mut rows)?;
     }
     print(&rows, json)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// No two signatures are the same but for the name, no two lists, and fewer are the same mixture.
+    #[test]
+    fn functions_differ() {
+        let arguments = |n| prototype(n).split_once('(').map(|(_, arguments)| arguments.to_owned());
+        let signatures: BTreeSet<_> = numbers(MANY).map(arguments).collect();
+        assert_eq!(signatures.len(), MANY);
+        let mut lists = BTreeSet::new();
+        for (n, list) in numbers(MANY).map(|n| (n, programs(n))).filter(|(_, list)| !list.is_empty()) {
+            assert!(lists.insert(list.iter().map(Program::to_string).collect::<String>()), "{n}");
+        }
+        assert_eq!(lists.len(), MANY / 2);
+        let mixture = |count| {
+            let mut shares = [0; LISTS.len()];
+            numbers(count).for_each(|n| shares[n % LISTS.len()] += MANY / count);
+            shares
+        };
+        assert_eq!(mixture(FEW), mixture(MANY));
+    }
 }

@@ -4,6 +4,7 @@
 //! Objects come from the generator, the rest from `bench/native`, built by gcc; each layout is a program of its own, in
 //! which all variants take turns.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use std::process::Command;
 
 use codegen::isa::Backend;
 use codegen::obj;
-use codegen::spec::{Around, Body, Choices, Direct, Form, Kind, Regs, Spec};
+use codegen::proto::Prototype;
+use codegen::spec::{Around, Attach, Body, Choices, Direct, Form, Kind, Program, Programs, Regs, Spec};
 use serde::Serialize;
 
 const LAYOUTS: usize = 16;
@@ -141,14 +143,30 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         goes: Some((CALL, "fexit_6_12_f", "fexit_6_12_g")),
-        runs: (1, 1),
-        ..variant("fexit_6_12", "shape of 6.12's BPF fexit, six arguments")
+        runs: (0, 1),
+        ..variant("fexit_6_12", "shape of 6.12's BPF trampoline: one fexit program, six arguments")
     },
     Variant {
         goes: Some((JMP, "fexit_f", "fexit_g")),
+        runs: (0, 1),
+        many: true,
+        ..variant("fexit", "programs --fexit, six arguments")
+    },
+    Variant {
+        goes: Some((CALL, "fexit_skip_f", "fexit_skip_g")),
+        runs: (0, 1),
+        ..variant("fexit_skip", "the same with --flags SKIP_FRAME")
+    },
+    Variant {
+        goes: Some((CALL, "both_6_12_f", "both_6_12_g")),
+        runs: (1, 1),
+        ..variant("both_6_12", "shape of 6.12's BPF trampoline: an fentry and an fexit program, six arguments")
+    },
+    Variant {
+        goes: Some((JMP, "around_frame_f", "around_frame_g")),
         runs: (1, 1),
         many: true,
-        ..variant("fexit", "around --form frame --args 6")
+        ..variant("around_frame", "around --form frame --args 6")
     },
     Variant { runs: (1, 1), needs: Needs::Xray, ..variant("xray", "LLVM XRay's sleds, and a handler that calls") },
     Variant {
@@ -164,6 +182,9 @@ const ROWS: &[(&str, &str, &str, &str)] = &[
     ("graph-nested", "nested", "graph", "kernel_graph"),
     ("fexit-flat", "flat", "fexit", "fexit_6_12"),
     ("fexit-nested", "nested", "fexit", "fexit_6_12"),
+    ("fexit-skip-nested", "nested", "fexit_skip", "fexit_6_12"),
+    ("around-frame-flat", "flat", "around_frame", "both_6_12"),
+    ("around-frame-nested", "nested", "around_frame", "both_6_12"),
     ("regs", "flat", "regs", "kernel_regs"),
     ("regs-noflags", "flat", "regs_noflags", "kernel_regs"),
     ("ops-direct", "flat", "ops_direct", "kernel_ops_direct"),
@@ -389,9 +410,19 @@ fn generated(dir: &Path) -> Result<(), String> {
     };
     let entry = |name, regs| Spec { name, ..Spec::named(Kind::Entry(regs)) };
     let direct = |name, args| Spec::direct(name, Direct { args, ..Direct::default() }, "on_entry");
-    fn around<'a>(name: &'a str, function: &'a str, form: Form) -> Spec<'a> {
+    let proto =
+        Prototype::parse("long f(long a, long b, long c, long d, long e, long f)").map_err(|e| e.to_string())?;
+    let shown = backend
+        .place(&backend.target(Choices::default()), &proto)
+        .and_then(|placement| placement.programs(&proto, backend.facts(), backend.machine(), false));
+    let fexit = Programs { call_orig: true, ..shown.map_err(|e| e.to_string())? };
+    let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
+    let fexit_skip = Kind::Programs(Programs { skip_frame: true, ..fexit });
+    let fexit = Kind::Programs(fexit);
+    let [frame, fregs] = [Form::Frame, Form::Fregs].map(|form| Kind::Around(Around { form, args: 6 }));
+    fn on<'a>(name: &'a str, function: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
         let body = Body { function, resume: 5, exit: "on_exit_" };
-        Spec { name, callee: "on_entry", body, ..Spec::named(Kind::Around(Around { form, args: 6 })) }
+        Spec { name, callee: "on_entry", body, programs, ..Spec::named(kind) }
     }
     write(
         "plain.o",
@@ -402,16 +433,20 @@ fn generated(dir: &Path) -> Result<(), String> {
             direct("direct_1", 1),
             direct("direct_of_kernel", 1),
             direct("direct_of_ours", 1),
-            around("graph_f", "f_graph", Form::Fregs),
-            around("graph_g", "g_graph", Form::Fregs),
-            around("fexit_f", "f_fexit", Form::Frame),
-            around("fexit_g", "g_fexit", Form::Frame),
+            on("graph_f", "f_graph", fregs, &program),
+            on("graph_g", "g_graph", fregs, &program),
+            on("fexit_f", "f_fexit", fexit, &program),
+            on("fexit_g", "g_fexit", fexit, &program),
+            on("fexit_skip_f", "f_fexit_skip", fexit_skip, &program),
+            on("fexit_skip_g", "g_fexit_skip", fexit_skip, &program),
+            on("around_frame_f", "f_around_frame", frame, &program),
+            on("around_frame_g", "g_around_frame", frame, &program),
         ],
     )?;
-    for (variant, form) in [("graph", Form::Fregs), ("fexit", Form::Frame)] {
+    for (variant, kind) in [("graph", fregs), ("fexit", fexit), ("around_frame", frame)] {
         let functions: Vec<String> = (0..MOST).map(|i| of_many(variant, i)).collect();
         let names: Vec<String> = functions.iter().map(|f| format!("{f}_tramp")).collect();
-        let specs: Vec<Spec> = functions.iter().zip(&names).map(|(f, name)| around(name, f, form)).collect();
+        let specs: Vec<Spec> = functions.iter().zip(&names).map(|(f, name)| on(name, f, kind, &program)).collect();
         write(&format!("many_{variant}.o"), &[], &specs)?;
     }
     write("noflags.o", &[("restore-flags", "off")], &[entry("regs_noflags", Regs::All)])?;
@@ -435,10 +470,9 @@ fn program(dir: &Path, tools: &Tools, variants: &[&Variant], layout: usize, flag
     args.extend(["-c", "-o", "driver.o"]);
     command(dir, "gcc", &args)?;
     command(dir, "gcc", &["-c", "pads.S", "-o", "pads.o"])?;
-    let mut objects: Vec<String> =
-        ["shapes", "plain", "noflags", "jump", "many", "many_graph", "many_fexit", "xray", "k1", "k2", "k3", "k4"]
-            .map(|o| format!("{o}.o"))
-            .into();
+    let ours = ["shapes", "plain", "noflags", "jump", "many", "many_graph", "many_fexit", "many_around_frame"];
+    let objects = ours.iter().chain(&["xray", "k1", "k2", "k3", "k4"]);
+    let mut objects: Vec<String> = objects.map(|o| format!("{o}.o")).collect();
     objects.retain(|o| dir.join(o).exists());
     let n = objects.len();
     objects.rotate_left(layout % n);
@@ -560,8 +594,8 @@ fn report(variants: &[&Variant], figures: &Figures, json: bool) -> Result<(), St
     println!();
     for row in rows.iter().take(claims) {
         match (row.ns, row.ratio) {
-            (Some(ns), Some(ratio)) => println!("{:<14} {ns:>7.2} ns   {ratio:>5.2} of {}", row.name, row.to),
-            _ => println!("{:<14} {}", row.name, row.to),
+            (Some(ns), Some(ratio)) => println!("{:<19} {ns:>7.2} ns   {ratio:>5.2} of {}", row.name, row.to),
+            _ => println!("{:<19} {}", row.name, row.to),
         }
     }
     Ok(())

@@ -69,6 +69,7 @@ Examples:
   tramptool gen direct --sig 'double f(double x)' --call my_func --handler my.o --arch arm64
   tramptool gen direct --sig 'int wake_up_process(struct task_struct *p)' --call my_func --kernel-build ../linux \\
       --emit kmod -o module
+  tramptool gen around --sig 'int f(long a)' --call on_entry --exit on_exit --function f --arch x86_64
   tramptool gen around --form fregs --call on_entry --exit on_exit --function vfs_read --arch x86_64
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";

@@ -175,7 +175,7 @@ fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
         line(format!(
-            "  {DIRECT}, {AROUND}: --args 0 to {}; {DIRECT}, {PROGRAMS}: --sig with a C prototype",
+            "  {DIRECT}, {AROUND}: --args 0 to {}; {DIRECT}, {AROUND}, {PROGRAMS}: --sig with a C prototype",
             facts.abi.args.len()
         ));
         let width = facts.options.iter().map(|o| option(o).len()).max().unwrap_or(0);
