@@ -31,8 +31,8 @@ struct Pair {
 
 enum Ours {
     Named(Kind),
-    /// `around --form fregs`.
-    Graph,
+    /// `around` with this form.
+    Graph(Form),
     /// `direct --sig`, of a function with so many arguments of one register.
     Tailored(usize),
     /// `direct --ip --args`.
@@ -53,27 +53,34 @@ const fn pair(ours: Ours, theirs: &'static [(&'static str, &'static str)], why: 
     Pair { ours, theirs, why }
 }
 
-const fn x86_64(graph: &'static str) -> [Pair; 5] {
+const fn x86_64(graph: &'static str) -> [Pair; 6] {
     [
         pair(STUB, &[("ftrace_64", "ftrace_stub_direct_tramp")], ""),
         pair(CALLER, &[("ftrace_64", "ftrace_caller")], ""),
         pair(REGS_CALLER, &[("ftrace_64", "ftrace_regs_caller")], KEEPS_R11),
         pair(RETURN, &[("ftrace_64", "return_to_handler")], WRITES_CS),
-        pair(Ours::Graph, &[("ftrace_64", "ftrace_caller"), ("ftrace_64", "return_to_handler")], graph),
+        pair(Ours::Graph(Form::Fregs), X86_64_GRAPH, graph),
+        pair(Ours::Graph(Form::Shadow), X86_64_GRAPH, ""),
     ]
 }
 
-const ARM64: [Pair; 3] = [
+const X86_64_GRAPH: &[(&str, &str)] = &[("ftrace_64", "ftrace_caller"), ("ftrace_64", "return_to_handler")];
+const ARM64_GRAPH: &[(&str, &str)] = &[("entry-ftrace", "ftrace_caller"), ("entry-ftrace", "return_to_handler")];
+const RISCV64_GRAPH: &[(&str, &str)] = &[("mcount-dyn", "ftrace_caller"), ("mcount", "return_to_handler")];
+
+const ARM64: [Pair; 4] = [
     pair(CALLER, &[("entry-ftrace", "ftrace_caller")], ""),
     pair(RETURN, &[("entry-ftrace", "return_to_handler")], ""),
-    pair(Ours::Graph, &[("entry-ftrace", "ftrace_caller"), ("entry-ftrace", "return_to_handler")], ""),
+    pair(Ours::Graph(Form::Fregs), ARM64_GRAPH, ""),
+    pair(Ours::Graph(Form::Shadow), ARM64_GRAPH, ""),
 ];
 
-const RISCV64: [Pair; 4] = [
+const RISCV64: [Pair; 5] = [
     pair(STUB, &[("mcount", "ftrace_stub_direct_tramp")], ""),
     pair(CALLER, &[("mcount-dyn", "ftrace_caller")], ""),
     pair(RETURN, &[("mcount", "return_to_handler")], ""),
-    pair(Ours::Graph, &[("mcount-dyn", "ftrace_caller"), ("mcount", "return_to_handler")], KEEPS_FRAME),
+    pair(Ours::Graph(Form::Fregs), RISCV64_GRAPH, KEEPS_FRAME),
+    pair(Ours::Graph(Form::Shadow), RISCV64_GRAPH, ""),
 ];
 
 /// Of `ftrace-direct-too`, how many arguments are saved.
@@ -109,7 +116,7 @@ impl Ours {
         let abi = &target.facts.abi;
         match *self {
             Ours::Named(kind) => kind,
-            Ours::Graph => Kind::Around(Around { form: Form::Fregs, args: abi.args.len() as u8 }),
+            Ours::Graph(form) => Kind::Around(Around { form, args: abi.args.len() as u8 }),
             Ours::Tailored(args) => {
                 let regs = RegSet::of(abi.args.get(..args).unwrap_or(abi.args));
                 Kind::Direct(Direct { args: args as u8, ip: false, live: Some(Live { regs, ..Live::default() }) })
@@ -121,7 +128,7 @@ impl Ours {
     fn name(&self) -> String {
         match self {
             Ours::Named(kind) => format!("`{}`", kind.symbol()),
-            Ours::Graph => "`around --form fregs`".to_owned(),
+            Ours::Graph(form) => format!("`around --form {}`", form.name()),
             Ours::Tailored(args) => format!("`direct --sig`, {args} argument{}", if *args == 1 { "" } else { "s" }),
             Ours::Ip(args) => format!("`direct --args {args} --ip`"),
         }
