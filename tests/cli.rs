@@ -549,10 +549,10 @@ fn paired_trampolines_have_prototypes() {
     fs::write(b.path("vector.c"), "double n; void entry(long a) { } void leave(long r) { n += r; }").unwrap();
     for (arch, prefix) in ARCHES {
         let hard: &[&str] = if arch == "riscv64" { &["--set", "abi=lp64d"] } else { &[] };
-        // The kernel's x86-64 has a stack for general registers only.
+        // Otherwise the kernel's x86-64 has a stack for general registers only.
         let aligned: &[&str] = if arch == "x86_64" { &["--set", "stack-align=16"] } else { &[] };
         let what = ["gen", "around", "--arch", arch, "--function", "f", "--call", "entry", "--exit", "leave"];
-        let around = [&what[..], hard, aligned].concat();
+        let around = [&what[..], hard].concat();
         for name in ["general", "vector"] {
             let (source, object) = (format!("{name}.c"), format!("{name}.o"));
             b.tool(&format!("{prefix}gcc"), &["-O2", "-c", &source, "-o", &object]);
@@ -567,8 +567,10 @@ fn paired_trampolines_have_prototypes() {
         ] {
             let typed = b.ok(&[&around[..], &["--sig", &sig]].concat());
             assert_eq!(typed, b.ok(&[&around[..], &["--args", args]].concat()), "{arch} {sig}");
-            let fregs = |more: &[&str]| b.ok(&[&around[..], &["--form", "fregs"], more].concat());
-            assert_eq!(fregs(&["--sig", &sig]), fregs(&[]), "{arch} {sig}");
+            for form in ["fregs", "shadow"] {
+                let whole = |more: &[&str]| b.ok(&[&around[..], &["--form", form], more].concat());
+                assert_eq!(whole(&["--sig", &sig]), whole(&[]), "{arch} {sig}");
+            }
         }
         let most = if arch == "x86_64" { 6 } else { 8 };
         let longs: Vec<String> = (0..=most).map(|i| format!("long a{i}")).collect();
@@ -576,8 +578,8 @@ fn paired_trampolines_have_prototypes() {
         let proven = |sig, handler| b.run(&[&around[..], &["--sig", sig, "--handler", handler]].concat());
         assert!(proven(vector, "general.o").status.success(), "{arch}");
         assert!(proven("double f(long a)", "general.o").status.success(), "{arch}");
-        let refused = |more: &[&str], sig: &str, parts: &[&str], marked: &str| {
-            for form in ["frame", "fregs"] {
+        let refused = |forms: &[&str], more: &[&str], sig: &str, parts: &[&str], marked: &str| {
+            for form in forms {
                 let out = b.run(&[&around[..], &["--form", form, "--sig", sig], more].concat());
                 let stderr = String::from_utf8(out.stderr).unwrap();
                 let lines: Vec<&str> = stderr.lines().collect();
@@ -586,10 +588,19 @@ fn paired_trampolines_have_prototypes() {
                 assert_eq!(lines[2].find('^'), lines[1].find(marked), "{stderr}");
             }
         };
-        refused(&[], &format!("void f({})", longs.join(", ")), &["on the stack", "`programs`"], &longs[most]);
-        refused(&[], vector, &["vector register", "`programs`", "--handler"], "double");
-        refused(&[], "double f(long a)", &["vector register", "--handler"], "double");
-        refused(&["--handler", "vector.o"], vector, &["vector register", "--handler"], "double");
+        let (all, framed, stack) =
+            (["frame", "fregs", "shadow"], ["frame", "fregs"], format!("void f({})", longs.join(", ")));
+        refused(&framed, &[], &stack, &["on the stack", "shadow", "`programs`"], &longs[most]);
+        b.ok(&[&around[..], &["--form", "shadow", "--sig", &stack]].concat());
+        refused(&all, &[], vector, &["vector register", "`programs`", "--handler"], "double");
+        refused(&all, &[], "double f(long a)", &["vector register", "--handler"], "double");
+        refused(
+            &framed,
+            &[&["--handler", "vector.o"], aligned].concat(),
+            vector,
+            &["vector register", "--handler"],
+            "double",
+        );
         b.refuses(&[&around[..], &["--args", "1", "--handler", "general.o"]].concat(), &["around", "--sig"]);
         b.refuses(&around, &["--args", "--sig"]);
         b.refuses(&[&around[..], &["--args", "1", "--sig", "void f(void)"]].concat(), &["--args", "--sig"]);
