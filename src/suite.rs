@@ -172,16 +172,25 @@ pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(St
 
 /// What to generate for [`trampolines`].
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
-    let callee = |kind| match kind {
+    let programs = |name| attached(name).map_or(&[][..], |(_, programs)| programs);
+    trampolines.iter().map(|(name, kind)| spec(name, *kind, programs(name))).collect()
+}
+
+/// A trampoline that calls what there is in a suite.
+pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
+    let callee = match kind {
         Kind::Programs(_) => "",
         Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }) => "callback",
         _ => CALLEE,
     };
-    let spec = |(name, kind)| {
-        let programs = attached(name).map_or(&[][..], |(_, programs)| programs);
-        Spec { name, kind, callee: callee(kind), body: BODY, programs, export: "" }
-    };
-    trampolines.iter().map(|(name, kind)| spec((name.as_str(), *kind))).collect()
+    Spec { name, kind, callee, body: BODY, programs, export: "" }
+}
+
+/// The same programs, but for whom they are: two functions of the suite in turn.
+pub fn stand_ins(programs: &[Program]) -> Vec<Program> {
+    let symbols = [CALLEE, "callback2"].into_iter().cycle();
+    let stand_in = |(p, symbol): (&Program, &'static str)| Program { symbol: Cow::Borrowed(symbol), ..p.clone() };
+    programs.iter().zip(symbols).map(stand_in).collect()
 }
 
 /// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.
@@ -237,14 +246,21 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
 /// # Errors
 /// What generation refuses.
 pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(String, Kind)]) -> Result<Suite> {
-    let specs = specs(trampolines);
-    let assembly = backend.assemble(&specs, target)?;
+    suite_of_specs(backend, target, &specs(trampolines))
+}
+
+/// The same of these.
+///
+/// # Errors
+/// What generation refuses.
+pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> Result<Suite> {
+    let assembly = backend.assemble(specs, target)?;
     let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;
     let defined = |name: &String| assembly.globals.iter().any(|s| assembly.name(s) == name);
     let slots = specs.iter().map(|s| Inner::Call.symbol(s.name, s.kind).concat()).filter(defined).collect();
     let mut notes = BTreeMap::new();
-    for spec in &specs {
+    for spec in specs {
         for line in backend.text(spec, target)?.lines {
             if line.kind == LineKind::Insn && !line.note.is_empty() {
                 notes.insert((spec.name.to_owned(), line.offset as u64), line.note.to_owned());

@@ -725,5 +725,19 @@ fn cost_is_beside_its_bound() {
         }
         assert!(b.ok(&["cost", "--arch", arch]).contains("at least, by the contract"));
     }
+    // As many programs as were asked for, not as many as a trampoline of the same kind has that is judged.
+    for (arch, _) in ARCHES {
+        let one = ["--sig", "int f(long a)", "--function", "f", "--fexit", "after"];
+        let ways = |more: &[&str]| -> Value {
+            let json = ["cost", "programs", "--arch", arch, "--format", "json"];
+            let text = b.ok(&[&json[..], &one, more].concat());
+            let rows: Value = serde_json::from_str(&text).unwrap();
+            let (way, bound) = (&rows[0]["ways"][0], &rows[0]["bound"]);
+            assert_eq!((&way["way"], &way["stores"]), (&"plain".into(), &bound["stores"]), "{text}");
+            way.clone()
+        };
+        let (one, two) = (ways(&[]), ways(&["--fentry", "before"]));
+        assert!(one["executed"].as_u64() < two["executed"].as_u64(), "{one} {two}");
+    }
     b.refuses(&["cost", "nonsense"], &["nonsense", "ftrace_caller"]);
 }

@@ -198,12 +198,17 @@ impl Contract {
             order.push(format!("Calls {after}."));
         }
         text.extend(order);
-        let words = programs.words.iter().flatten().count();
-        let ip = if programs.ip_arg { ", ip before it" } else { "" };
-        text.push(format!(
-            "Each gets (context, cookie): {words} words of arguments, the result behind them, their number before them{ip}."
-        ));
-        text.push("What they store to words that came in registers, and to the result, takes effect.".to_owned());
+        let words = match programs.words.iter().flatten().count() {
+            1 => "1 word of arguments".to_owned(),
+            n => format!("{n} words of arguments"),
+        };
+        let ip = if programs.ip_arg { ", ip before that" } else { "" };
+        let (behind, and) = match programs.result.regs == RegSet::EMPTY || !programs.call_orig {
+            true => ("", ""),
+            false => ("the result behind, ", ", and to the result,"),
+        };
+        text.push(format!("Each gets (context, cookie): {words}, {behind}their number before{ip}."));
+        text.push(format!("What they store to words that came in registers{and} takes effect."));
         if programs.call_orig && programs.live.stack > 0 {
             text.push(format!("The function gets a copy of its {} words of stack arguments.", programs.live.stack));
         }

@@ -10,7 +10,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Content, Field};
 use codegen::isa::Backend;
 use codegen::machine::Machine;
-use codegen::spec::{Kind, Spec};
+use codegen::spec::{Kind, Program, Spec};
 use codegen::target::Target;
 use emu_tests::{Foreign, Spent, Suite};
 use serde::Serialize;
@@ -249,7 +249,7 @@ fn others(suite: &Suite, contract: &Contract, name: &str) -> Result<Others> {
 
 /// The ways through a generated trampoline, of which a label leads to each.
 fn all_ways(spec: &Spec, target: &Target, cost: &Cost) -> Result<Vec<Way>> {
-    let found = ours(spec.kind, target)?;
+    let found = ours(spec.kind, spec.programs, target)?;
     if !found.is_empty() {
         return Ok(distinct(found));
     }
@@ -266,18 +266,18 @@ fn all_ways(spec: &Spec, target: &Target, cost: &Cost) -> Result<Vec<Way>> {
     Ok(cost.paths.iter().map(way).collect())
 }
 
-/// What a generated trampoline of this kind spends in each situation.
-pub(super) fn ours(kind: Kind, target: &Target) -> Result<Vec<Way>> {
-    let mut all = tramptool::suite::trampolines(target)?;
-    let name = match all.iter().find(|(_, known)| *known == kind) {
-        Some((name, _)) => name.clone(),
-        None => {
-            all.push(("asked_for".to_owned(), kind));
-            "asked_for".to_owned()
-        }
-    };
-    let suite = tramptool::suite::suite_of(tramptool::backend(target.facts.name)?, target, &all)?;
-    Ok(ways(emu_tests::spent(&suite, &name)?.1))
+/// What a generated trampoline of this kind, with these programs if it calls some, spends in each situation.
+pub(super) fn ours(kind: Kind, programs: &[Program], target: &Target) -> Result<Vec<Way>> {
+    let all = tramptool::suite::trampolines(target)?;
+    let known = all.iter().find(|(_, known)| *known == kind).filter(|_| programs.is_empty());
+    let name = known.map_or("asked_for", |(name, _)| name.as_str());
+    let programs = tramptool::suite::stand_ins(programs);
+    let mut specs = tramptool::suite::specs(&all);
+    if known.is_none() {
+        specs.push(tramptool::suite::spec(name, kind, &programs));
+    }
+    let suite = tramptool::suite::suite_of_specs(tramptool::backend(target.facts.name)?, target, &specs)?;
+    Ok(ways(emu_tests::spent(&suite, name)?.1))
 }
 
 pub(super) fn ways(spent: Vec<Spent>) -> Vec<Way> {

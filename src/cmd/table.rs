@@ -166,7 +166,7 @@ pub fn table() -> Result<String> {
         for pair in group.pairs {
             let kernel = kernel(&suites, pair)?;
             let name: Vec<String> = pair.theirs.iter().map(|(_, symbol)| format!("`{symbol}`")).collect();
-            for way in &distinct(ours(pair.ours.kind(&target), &target)?) {
+            for way in &distinct(ours(pair.ours.kind(&target), &[], &target)?) {
                 // Where the return is hooked, it is so in that situation only.
                 let same = |p: &&Way| p.way == way.way || (p.way == HOOKED && way.way == PLAIN);
                 if let Some(theirs) = kernel.iter().find(same) {

@@ -225,7 +225,7 @@ direct_kfree_skb:
 # Calls direct_func.
 # Calls traced_function behind its site.
 # Calls callback2, direct_func.
-# Each gets (context, cookie): 3 words of arguments, the result behind them, their number before them.
+# Each gets (context, cookie): 3 words of arguments, the result behind, their number before.
 # What they store to words that came in registers, and to the result, takes effect.
 # Kept until the function begins: rdx rsi rdi, and what C keeps but rbp; behind it: its results (rax),
 #   and all that C keeps.
@@ -327,8 +327,8 @@ programs_fexit_epilogue:
 # Calls callback2: the first that does not return 0 decides the result, in traced_function's place.
 # Calls traced_function behind its site.
 # Calls callback2.
-# Each gets (context, cookie): 9 words of arguments, the result behind them, their number before them,
-#   ip before it.
+# Each gets (context, cookie): 9 words of arguments, the result behind, their number before, ip before
+#   that.
 # What they store to words that came in registers, and to the result, takes effect.
 # The function gets a copy of its 3 words of stack arguments.
 # Kept until the function begins: rcx rdx rsi rdi r8 r9, and what C keeps but rbp; behind it: its
