@@ -18,11 +18,8 @@ use crate::selftest::{Bench, Kernel, kernels, name, read, record, record_time, t
 const SIG: &str = "ssize_t comm_write(struct file *file, const char __user *buf, size_t count, loff_t *offset)";
 const MODULE: &str = "trace_comm_write";
 
-/// Where kernels 6.12 for bookworm are.
-const SOURCES: &str = "\
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian-security bookworm-security main
-";
+/// Where this machine's Debian packages come from: the first of these that there is.
+const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 
 /// A kernel as it is installed.
 struct Place {
@@ -142,7 +139,9 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
     for made in [&apt.join("lists/partial"), &apt.join("archives/partial"), &packages, &part] {
         fs::create_dir_all(made).map_err(|e| Failure::at(made, e, "make room for the cache"))?;
     }
-    write(&apt.join("sources.list"), SOURCES.as_bytes())?;
+    let Some(sources) = SOURCES.into_iter().find(|file| Path::new(file).exists()) else {
+        return Err(Failure::new("apt-get", "has no list of Debian's packages", "install Debian 12's apt sources"));
+    };
     write(&apt.join("status"), b"")?;
     let host = said("dpkg", Command::new("dpkg").arg("--print-architecture"))?;
     let host = host.trim();
@@ -150,7 +149,7 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
         let mut command = Command::new(program);
         let at = apt.display();
         let state = [format!("Dir::State={at}"), format!("Dir::State::status={at}/status"), format!("Dir::Cache={at}")];
-        let lists = [format!("Dir::Etc::sourcelist={at}/sources.list"), "Dir::Etc::sourceparts=-".to_owned()];
+        let lists = [format!("Dir::Etc::sourcelist={sources}"), "Dir::Etc::sourceparts=-".to_owned()];
         let of = [format!("APT::Architecture={arch}"), format!("APT::Architectures={arch},{host}")];
         let how = ["Acquire::Languages=none", "APT::Sandbox::User=root"].map(str::to_owned);
         command.args(state.into_iter().chain(lists).chain(of).chain(how).flat_map(|o| ["-o".to_owned(), o]));
@@ -166,7 +165,7 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
         return Err(Failure::new(
             "apt-cache pkgnames",
             "has no kernel 6.12 for clouds",
-            "give this machine its network",
+            "give this machine the network, and the security archive of Debian 12 in its list of sources",
         ));
     };
     // The tools that build modules run here.
