@@ -34,6 +34,8 @@ struct Place {
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let kernels = kernels()?;
+    let only_fetch = args.first().is_some_and(|a| a == "--fetch");
+    let args = if only_fetch { &args[1..] } else { args };
     let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
     if let Some(unknown) = args.iter().find(|a| !names.contains(&a.as_str())) {
         let remedy = format!("give some of {}, or nothing for all", names.join(", "));
@@ -53,6 +55,9 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             None => ours(kernel, &cache)?,
         };
         let fetched = start.elapsed().as_secs_f64();
+        if only_fetch {
+            continue;
+        }
         let (row, well) = judge(kernel, &place, fetched)?;
         println!("{row}");
         rows.push(row);
