@@ -84,7 +84,7 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         fail(format!("for another architecture; valid: one with {}", valid.join(", ")))
     })?;
     let facts = backend.facts();
-    if let Some(needed) = facts.kernel.needs.iter().find(|n| !set.contains(**n)) {
+    if let Some((needed, _)) = facts.kernel.needs.iter().find(|(n, _)| !set.contains(n)) {
         return Err(fail(format!("CONFIG_{needed} is not set; valid: a kernel with it")));
     }
     if let Some((refused, why)) = facts.kernel.refuses.iter().find(|(n, _)| set.contains(n)) {
@@ -93,6 +93,7 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
 
     let mut settings: Vec<(String, String)> = Vec::new();
     let mut told = vec![format!("{} for CONFIG_{}=y", facts.name, facts.kernel.arch)];
+    told.extend(facts.kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
     for option in facts.options {
         let Some((value, names)) = option.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
             continue;

@@ -16,7 +16,7 @@ struct Case {
     same_as: &'static [&'static str],
 }
 
-const ARGS: [&str; 2] = ["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"];
+const NEEDED: [&str; 3] = ["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
 
 const CASES: &[Case] = &[
     Case {
@@ -38,7 +38,7 @@ const CASES: &[Case] = &[
     Case {
         config: &["X86_64", "X86_KERNEL_IBT"],
         offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "unwinder=orc", "endbr=on"],
+        same_as: &["x86_64", "unwinder=orc", "endbr=on", "call-padding=off"],
     },
     Case {
         config: &["X86_64", "FRAME_POINTER", "UNWINDER_FRAME_POINTER"],
@@ -51,9 +51,9 @@ const CASES: &[Case] = &[
         same_as: &["x86_64", "endbr=off", "return=int3"],
     },
     Case {
-        config: &["X86_64", "MITIGATION_SLS", "MITIGATION_RETHUNK"],
+        config: &["X86_64", "MITIGATION_SLS", "MITIGATION_RETHUNK", "CALL_PADDING"],
         offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "endbr=off", "return=thunk"],
+        same_as: &["x86_64", "endbr=off", "return=thunk", "call-padding=on"],
     },
 ];
 
@@ -78,7 +78,7 @@ fn write(b: &Bench, config: &str, offsets: &str) {
 fn a_configuration_decides_as_the_same_options_would() {
     for case in CASES {
         let b = Bench::new();
-        let options = [case.config, &ARGS[..]].concat();
+        let options = [case.config, &NEEDED[..]].concat();
         write(&b, &config("6.12.117", &options), &offsets(case.offsets));
         let (arch, settings) = case.same_as.split_first().unwrap();
         let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
@@ -117,12 +117,14 @@ fn what_is_not_supported_is_refused_by_name() {
         write(&b, &config(version, options), &offsets(numbers));
         b.refuses(&["gen", "--all", "--kernel-build", "."], parts);
     };
-    let with = |more: &[&'static str]| [&["RISCV_ISA_C"][..], &ARGS[..], more].concat();
+    let with = |more: &[&'static str]| [&["RISCV_ISA_C"][..], &NEEDED[..], more].concat();
     let (riscv, number) = (with(&["ARCH_RV64I"]), ["FREGS_EPC 0"]);
     refused("6.1.170", &riscv, &number, &["6.1.170", "kernel 6.12"]);
     refused("6.120.1", &riscv, &number, &["6.120.1", "kernel 6.12"]);
     refused("6.12.1", &with(&["S390"]), &number, &["CONFIG_X86_64", "CONFIG_ARM64", "CONFIG_ARCH_RV64I"]);
     refused("6.12.1", &["ARCH_RV64I", "FUNCTION_TRACER"], &number, &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS is not set"]);
+    let without = [&["X86_64"][..], &NEEDED[..2]].concat();
+    refused("6.12.1", &without, &[], &["CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS is not set"]);
     refused("6.12.1", &riscv, &["RDI 3"], &[OFFSETS, "FREGS_EPC"]);
     refused("6.12.1", &riscv, &["FREGS_EPC 0", "FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
     refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
@@ -250,7 +252,7 @@ fn kernels_own_objtool_wants_nothing_more() {
     ];
     for (options, flags, otherwise) in cases {
         let b = Bench::new();
-        let all = [options, &ARGS[..], &["X86_64", "OBJTOOL"]].concat();
+        let all = [options, &NEEDED[..], &["X86_64", "OBJTOOL"]].concat();
         write(&b, &config("6.12.117", &all), "");
         let args = ["gen", "--all", "--export", "__fentry__=ftrace_stub", "--emit", "obj", "--stem"];
         assert!(b.run(&[&args[..], &["ours", "--kernel-build", "."]].concat()).status.success());
@@ -264,5 +266,19 @@ fn kernels_own_objtool_wants_nothing_more() {
         assert!(b.run(&[&args[..], &["other"], other].concat()).status.success());
         let of_other = said(&b, flags, "other.o");
         assert!(of_other.contains(otherwise), "{options:?}: {of_other}");
+    }
+    // It names what is before a function, if that is as long as before the kernel's own, and nothing but NOPs.
+    let b = Bench::new();
+    write(&b, &config("6.12.117", &[&NEEDED[..], &["X86_64", "OBJTOOL", "CALL_PADDING"]].concat()), "");
+    for (padding, named) in [(&[][..], true), (&["--set", "call-padding=off"], false)] {
+        let args = ["gen", "--all", "--emit", "obj", "--stem", "ours", "--kernel-build", "."];
+        assert!(b.run(&[&args[..], padding].concat()).status.success());
+        assert_eq!(said(&b, &["--prefix=16"], "ours.o"), "");
+        let symbols = b.tool("x86_64-linux-gnu-nm", &["ours.o"]);
+        let before = |name: &&str| symbols.contains(&format!(" __pfx_{name}\n"));
+        assert!(
+            ["ftrace_caller", "ftrace_regs_caller", "return_to_handler"].iter().all(|n| before(n) == named),
+            "{symbols}"
+        );
     }
 }

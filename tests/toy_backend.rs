@@ -161,6 +161,7 @@ impl Isa for Toy {
             resume: 8,
             stack_align: 8,
             objtool: false,
+            padding: &[],
             unwind_tables: true,
             numbers: Vec::new(),
             args_frame: FrameLayout::empty(),

@@ -60,7 +60,11 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "op comes from the literal before the function, and may name a direct trampoline",
         applies: |kind| kind == Kind::Entry(Regs::Args),
         apart: false,
-        config: &[("on", &["DYNAMIC_FTRACE_WITH_CALL_OPS"]), ("off", &[])],
+        config: &[
+            // One is not there without the other (arch/arm64/Kconfig).
+            ("on", &["DYNAMIC_FTRACE_WITH_CALL_OPS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"]),
+            ("off", &[]),
+        ],
     },
     OptionInfo {
         name: "frame-records",
@@ -275,6 +279,7 @@ pub fn target(choices: Choices) -> Target {
         stack_align: 16,
         resume: 8,
         objtool: false,
+        padding: &[],
         unwind_tables: true,
         numbers: vec![
             Number { symbol: "FTRACE_OPS_FUNC", value: 0 },

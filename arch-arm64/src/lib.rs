@@ -57,7 +57,7 @@ pub const FACTS: Facts = Facts {
     lengths: None,
     kernel: Kernel {
         arch: "ARM64",
-        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        needs: &[("FUNCTION_TRACER", "trampolines"), ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs")],
         number: Some("FREGS_X0"),
         objtool: None,
         refuses: &[

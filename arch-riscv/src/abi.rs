@@ -344,6 +344,7 @@ pub fn target(choices: Choices) -> Target {
         stack_align: 16,
         resume: 8,
         objtool: false,
+        padding: &[],
         unwind_tables: true,
         numbers: Vec::new(),
         args_frame: args_frame(choices.get(FP_TEST) == 1),

@@ -61,7 +61,11 @@ pub const FACTS: Facts = Facts {
     }),
     kernel: Kernel {
         arch: "ARCH_RV64I",
-        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        needs: &[
+            ("FUNCTION_TRACER", "trampolines"),
+            ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs"),
+            ("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "ways to direct trampolines"),
+        ],
         number: Some("FREGS_EPC"),
         objtool: None,
         refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],

@@ -58,6 +58,8 @@ pub const RESTORE_FLAGS: usize = 3;
 pub const DIRECT_WAY: usize = 4;
 /// Index of `return` in [`OPTIONS`].
 pub const RETURN: usize = 5;
+/// Index of `call-padding` in [`OPTIONS`].
+pub const CALL_PADDING: usize = 6;
 /// The value of `return` with INT3 behind RET.
 pub const TRAPPED: usize = 1;
 /// The value of `return` with no RET.
@@ -112,6 +114,14 @@ pub const OPTIONS: &[OptionInfo] = &[
         applies: |_| true,
         apart: true,
         config: &[("thunk", &["MITIGATION_RETHUNK"]), ("int3", &["MITIGATION_SLS"]), ("ret", &[])],
+    },
+    OptionInfo {
+        name: "call-padding",
+        values: &["off", "on"],
+        about: "16 bytes of NOP before each function, where CONFIG_CALL_PADDING leaves room for code that counts calls",
+        applies: |_| true,
+        apart: true,
+        config: &[("on", &["CALL_PADDING"]), ("off", &[])],
     },
 ];
 
@@ -322,6 +332,7 @@ pub fn target(choices: Choices) -> Target {
         stack_align: if align16 { 16 } else { 8 },
         resume: if choices.get(ENDBR) == 0 { 9 } else { 5 },
         objtool: false,
+        padding: if choices.get(CALL_PADDING) == 1 { &[0x90; 16] } else { &[] },
         unwind_tables: true,
         numbers: Vec::new(),
         args_frame: entry_frame(Regs::Args, frame_pointer, restores_flags, jump),

@@ -57,7 +57,11 @@ pub const FACTS: Facts = Facts {
     lengths: None,
     kernel: Kernel {
         arch: "X86_64",
-        needs: &["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS"],
+        needs: &[
+            ("FUNCTION_TRACER", "trampolines"),
+            ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs"),
+            ("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "ways to direct trampolines"),
+        ],
         number: None,
         objtool: Some((reloc::ABS32, reloc::PC32)),
         refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],

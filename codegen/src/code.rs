@@ -237,6 +237,7 @@ impl Assembly {
     /// Append one trampoline.
     pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
         self.align(target);
+        self.code.bytes.extend_from_slice(target.padding);
         let start = self.code.bytes.len();
         let mut labels = [usize::MAX; Local::COUNT];
         let entry = I::cfi_entry(spec.kind);

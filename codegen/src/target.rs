@@ -80,8 +80,8 @@ impl Facts {
 pub struct Kernel {
     /// What is set for this architecture and no other.
     pub arch: &'static str,
-    /// What must be set.
-    pub needs: &'static [&'static str],
+    /// What must be set, and what it is for.
+    pub needs: &'static [(&'static str, &'static str)],
     /// A number that its asm-offsets.h always has, if it has any of ours.
     pub number: Option<&'static str>,
     /// Relocations of objtool's annotations, where that checks objects: an address, a distance, both of 32 bits.
@@ -168,6 +168,8 @@ pub struct Target {
     pub resume: i32,
     /// The kernel's objtool is told what it must know ([`crate::objtool`]).
     pub objtool: bool,
+    /// Bytes before each function, as many as its alignment or none.
+    pub padding: &'static [u8],
     /// Objects have an `.eh_frame`. Kernels have none, and their linkers warn of one.
     pub unwind_tables: bool,
     /// Numbers of the profile.

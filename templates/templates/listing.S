@@ -17,7 +17,10 @@
 {% endfor -%}
 {{ "\t" }}.text
 	.balign	{{ align }}{{ fill }}
-	.globl	{{ f.name }}
+{% if let Some(byte) = padding.first() -%}
+{{ "\t" }}.skip	{{ padding.len() }}, {{ "{:#x}"|format(byte) }}
+{% endif -%}
+{{ "\t" }}.globl	{{ f.name }}
 	.type	{{ f.name }}, {{ function_type }}
 {{ f.name }}:
 	.cfi_startproc

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-# tramptool 0.1.0: x86_64, 7 trampolines, profile linux-6.12, unwinder=orc endbr=on stack-align=16 restore-flags=on direct-way=ret return=ret
+# tramptool 0.1.0: x86_64, 7 trampolines, profile linux-6.12, unwinder=orc endbr=on stack-align=16 restore-flags=on direct-way=ret return=ret call-padding=off
 # Assemble with: x86_64-linux-gnu-as x86_64.S -o x86_64.o
 
 # void ftrace_stub(void)
