@@ -50,12 +50,12 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "kernel",
-        usage: "[--quick] [--linux DIR] ARCH  boot a kernel with generated trampolines in place of its own",
+        usage: "[--quick] [--anew] [--linux DIR] ARCH  boot a kernel with generated trampolines in place of its own; ARCH may be all",
         run: selftest::run,
     },
     Verb {
         name: "modules",
-        usage: "[ARCH ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
+        usage: "[--fetch | --check] [ARCH ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
         run: modules::run,
     },
 ];

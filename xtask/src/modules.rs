@@ -34,40 +34,87 @@ struct Place {
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let kernels = kernels()?;
-    let only_fetch = args.first().is_some_and(|a| a == "--fetch");
-    let args = if only_fetch { &args[1..] } else { args };
-    let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
-    if let Some(unknown) = args.iter().find(|a| !names.contains(&a.as_str())) {
-        let remedy = format!("give some of {}, or nothing for all", names.join(", "));
+    let (how, names) = match args.split_first() {
+        Some((how, names)) if how.starts_with("--") => (how.as_str(), names),
+        _ => ("", args),
+    };
+    let known: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        let remedy = format!("give some of {}, or nothing for all", known.join(", "));
         return Err(Failure::new("cargo xtask modules", format!("there is no kernel {unknown}"), remedy));
     }
     let cache = cache()?;
-    let mut rows = vec![
+    let chosen = kernels.iter().filter(|k| names.is_empty() || names.contains(&k.name));
+    let start = Instant::now();
+    let good = match how {
+        "--fetch" => {
+            chosen.filter_map(|k| k.debian.as_deref()).try_for_each(|arch| debian(arch, &cache).map(drop))?;
+            true
+        }
+        "" if names.is_empty() => all(&kernels, &cache)?,
+        "" => {
+            let loaded = load(chosen, &cache)?;
+            record_time(&format!("`./x modules {}`{}", names.join(" "), loaded.with_downloads()), start)?;
+            loaded.good
+        }
+        "--check" => load(chosen, &cache)?.good,
+        _ => {
+            return Err(Failure::new(
+                "cargo xtask modules",
+                format!("unknown option {how}"),
+                "give --fetch or --check",
+            ));
+        }
+    };
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Load it into all kernels, and write down what came of it.
+pub fn all(kernels: &[Kernel], cache: &Path) -> Result<bool, Failure> {
+    let start = Instant::now();
+    let loaded = load(kernels.iter(), cache)?;
+    if loaded.good {
+        record("Modules", &loaded.table)?;
+        record_time(&format!("`./x modules`{}", loaded.with_downloads()), start)?;
+    }
+    Ok(loaded.good)
+}
+
+/// What came of loading it.
+struct Loaded {
+    table: String,
+    good: bool,
+    /// Something was not in the cache before.
+    downloaded: bool,
+}
+
+impl Loaded {
+    fn with_downloads(&self) -> &'static str {
+        if self.downloaded { ", with the downloads" } else { "" }
+    }
+}
+
+/// Load it into some kernels.
+fn load<'k>(kernels: impl Iterator<Item = &'k Kernel>, cache: &Path) -> Result<Loaded, Failure> {
+    let mut table = vec![
         format!("{}. A direct-call trampoline for `{SIG}`.\n", today()),
         "| architecture | kernel | packages, seconds | build, seconds | boot, seconds | result |".to_owned(),
         "|---|---|---|---|---|---|".to_owned(),
     ];
-    let (mut good, begin) = (true, Instant::now());
-    for kernel in kernels.iter().filter(|k| args.is_empty() || args.contains(&k.name)) {
+    let (mut good, mut downloaded) = (true, false);
+    for kernel in kernels {
         let start = Instant::now();
-        let place = match &kernel.debian {
-            Some(arch) => debian(arch, &cache.join("debian").join(arch))?,
-            None => ours(kernel, &cache)?,
+        let (place, fresh) = match &kernel.debian {
+            Some(arch) => debian(arch, cache)?,
+            None => (ours(kernel, cache)?, false),
         };
-        let fetched = start.elapsed().as_secs_f64();
-        if only_fetch {
-            continue;
-        }
-        let (row, well) = judge(kernel, &place, fetched)?;
+        downloaded |= fresh;
+        let (row, well) = judge(kernel, &place, start.elapsed().as_secs_f64())?;
         println!("{row}");
-        rows.push(row);
+        table.push(row);
         good &= well;
     }
-    if args.is_empty() && good {
-        record("Modules", &(rows.join("\n") + "\n"))?;
-        record_time("`./x modules`", begin)?;
-    }
-    Ok(if good { Outcome::Good } else { Outcome::Bad })
+    Ok(Loaded { table: table.join("\n") + "\n", good, downloaded })
 }
 
 /// Generate the module, build it, load it.
@@ -119,23 +166,27 @@ fn ours(kernel: &Kernel, cache: &Path) -> Result<Place, Failure> {
     Ok(Place { what: format!("our own {}", bench.version()?), headers: dir, image })
 }
 
-/// Debian's newest kernel 6.12 for clouds, which boots without modules; from the cache if one is there.
-fn debian(arch: &str, dir: &Path) -> Result<Place, Failure> {
+/// Debian's newest kernel 6.12 for clouds, which boots without modules; from the cache if one is there, else downloaded,
+/// which is also returned.
+fn debian(arch: &str, cache: &Path) -> Result<(Place, bool), Failure> {
+    let dir = cache.join("debian").join(arch);
     let unpacked = dir.join("root");
-    if !unpacked.exists() {
+    let fresh = !unpacked.exists();
+    if fresh {
         eprintln!("downloading Debian's kernel for {arch}, 85 MB");
-        fetch(arch, dir)?;
+        fetch(arch, &dir)?;
     }
     let entries = fs::read_dir(unpacked.join("boot"));
     let entries = entries.map_err(|e| Failure::at(&unpacked, e, "remove this directory"))?;
     let mut files = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let found = files.find_map(|f| Some(f.strip_prefix("vmlinuz-")?.to_owned()));
     let version = found.ok_or_else(|| Failure::at(&unpacked, "no kernel in it", "remove this directory"))?;
-    Ok(Place {
+    let place = Place {
         headers: unpacked.join(format!("usr/src/linux-headers-{version}")),
         image: unpacked.join(format!("boot/vmlinuz-{version}")),
         what: format!("Debian's {version}"),
-    })
+    };
+    Ok((place, fresh))
 }
 
 /// Download and unpack it.

@@ -127,16 +127,13 @@ fn remedy() -> String {
 /// What a log says.
 fn heard_in(log: &str, end: &str) -> Boot {
     let mut tests = Vec::new();
-    let mut testing = "";
+    let mut test = "";
     for line in log.lines().map(without_time) {
+        test = tested(line).unwrap_or(test);
         // The verdict may come on a line of its own, after what others said, or with numbers that vary.
-        if line.starts_with("Testing ") {
-            testing = line;
-        }
-        if line.ends_with("PASSED") && !line.starts_with("Testing ") {
-            tests.push(format!("{} PASSED", testing.split_once(": ").map_or(testing, |(t, _)| t).trim_end()));
+        if line.ends_with("PASSED") || line.ends_with(": OK") || line == "OK" {
+            tests.push(format!("{test}: {}", line.rsplit(' ').next().unwrap_or(line)));
         } else if line == WELL
-            || ["PASSED", ": OK"].iter().any(|end| line.ends_with(end))
             || ["FAILED", "NG: ", "not ok "].iter().any(|part| line.contains(part))
             || ["ok ", "    ok ", "WARNING: ", "BUG: "].iter().any(|start| line.starts_with(start))
         {
@@ -160,6 +157,12 @@ fn heard_in(log: &str, end: &str) -> Boot {
         took: Duration::ZERO,
         silent: Duration::ZERO,
     }
+}
+
+/// The test that a line is about: all before the colon.
+fn tested(line: &str) -> Option<&str> {
+    let about = line.find("Testing ")?;
+    line.get(..about + line.get(about..)?.find(':')?)
 }
 
 /// A line of the log without its time.
@@ -208,6 +211,9 @@ mod tests {
                        [    0.964309] Testing dynamic ftrace ops #1: \n\
                        [    0.970000] something else\n\
                        [    1.378498] (3 3 5 0 79340) PASSED\n\
+                       [    1.400000] trace_kprobe: Testing kprobe tracing: \n\
+                       [    1.410000] input: a keyboard\n\
+                       [    1.420000] OK\n\
                        [    1.500000]     ok 1 test_kprobe\n\
                        init: all is well\n";
 
@@ -217,6 +223,7 @@ mod tests {
         let wanted = [
             "Testing tracer function: PASSED",
             "Testing dynamic ftrace ops #1: PASSED",
+            "trace_kprobe: Testing kprobe tracing: OK",
             "    ok 1 test_kprobe",
             "init: all is well",
         ];
@@ -224,10 +231,12 @@ mod tests {
         assert_eq!((boot.sites.as_deref(), boot.end.as_str()), (Some("10997"), "switched off"));
         let later = LOG.replace("79340", "12").replace("0.095900", "7.1");
         assert_eq!(boot.tests, heard_in(&later, "").tests);
+        let together = LOG.replace(": \n[    0.970000] something else\n[    1.378498] ", ": ");
+        assert!(together != LOG && boot.tests == heard_in(&together, "").tests);
         let worse = heard_in(&LOG.replace("function: PASSED", "function: FAILED!"), "");
         assert!(boot.tests != worse.tests);
         let hung = heard_in(LOG.split("    ok 1").next().unwrap_or_default(), "silence");
-        assert_eq!((hung.well(), hung.end.as_str(), hung.last.len()), (false, "silence", 6));
+        assert_eq!((hung.well(), hung.end.as_str(), hung.last.len()), (false, "silence", 9));
         let dead = heard_in("[    0.1] Kernel panic - not syncing: Oops\n", "by itself");
         assert_eq!(dead.end, "Kernel panic - not syncing: Oops");
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask kernel`: real kernels, with their own trampolines and with generated ones, judged by their own tests.
 //!
-//! A kernel is built once, in the cache. It is booted as it is, for the baseline: what its startup tests say. Then its
+//! A kernel is built once, in the cache, or with `--anew` in an empty one. It is booted as it is, for the baseline: what its startup tests say. Then its
 //! trampoline objects are replaced by generated ones, it is linked again, and must say the same, line by line, and our
 //! program in it that all is well. Objects with a fault must not get that far.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::kernel::{Tree, cache, call, source};
 use crate::qemu::{Boot, Machine, SILENCE, initramfs};
-use crate::{Outcome, root};
+use crate::{Outcome, modules, root};
 
 /// What `kernel/kernels.toml` says.
 #[derive(Debug, Deserialize)]
@@ -67,24 +67,47 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let kernels = kernels()?;
     let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
     let usage = || {
-        let remedy = format!("give one of {}, with --quick or --linux DIR", names.join(", "));
+        let remedy = format!("give one of {}, all, with --quick, --anew or --linux DIR", names.join(", "));
         Failure::new("cargo xtask kernel", format!("unknown arguments: {}", args.join(" ")), remedy)
     };
-    let (mut quick, mut linux, mut name) = (false, None, None);
+    let (mut quick, mut anew, mut linux, mut name) = (false, false, None, None);
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "--quick" => quick = true,
+            "--anew" => anew = true,
             "--linux" => linux = Some(PathBuf::from(rest.next().ok_or_else(usage)?)),
             _ if name.is_none() => name = Some(arg),
             _ => return Err(usage()),
         }
     }
-    let kernel = kernels.iter().find(|k| Some(&k.name) == name).ok_or_else(usage)?;
+    let all = name.is_some_and(|name| name == "all");
+    let chosen: Vec<&Kernel> = kernels.iter().filter(|k| all || Some(&k.name) == name).collect();
+    if chosen.is_empty() {
+        return Err(usage());
+    }
+    let start = Instant::now();
     let cache = cache()?;
-    let linux = source(linux, &cache)?;
+    let empty = anew.then(|| tempfile::tempdir_in(&cache)).transpose();
+    let empty = empty.map_err(|e| Failure::at(&cache, e, "make room for the cache, or make it writable"))?;
+    let cache = empty.as_ref().map_or(&*cache, |dir| dir.path());
+    let linux = source(linux, cache)?;
+    let mut good = true;
+    for kernel in chosen {
+        good &= try_one(kernel, &linux, cache, quick)?;
+    }
+    if all {
+        good &= modules::all(&kernels, cache)?;
+        let flags = [("--quick ", quick), ("--anew ", anew)].map(|(flag, given)| if given { flag } else { "" });
+        record_time(&format!("`./x kernel {}all`", flags.concat()), start)?;
+    }
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Build it if need be, judge it, and write down what came of it.
+fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool) -> Result<bool, Failure> {
     let dir = cache.join("boot").join(&kernel.name);
-    let bench = Bench::new(kernel, &linux, &dir);
+    let bench = Bench::new(kernel, linux, &dir);
     let start = Instant::now();
     let built = bench.build()?;
     let judged = bench.judge(quick);
@@ -96,7 +119,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     }
     let (quick, from) = (if quick { "--quick " } else { "" }, if built { ", the kernel not built yet" } else { "" });
     record_time(&format!("`./x kernel {quick}{}`{from}", kernel.name), start)?;
-    Ok(if good { Outcome::Good } else { Outcome::Bad })
+    Ok(good)
 }
 
 /// A kernel and where it is.
@@ -114,18 +137,24 @@ impl<'b> Bench<'b> {
         Bench { kernel, tree, stock: dir.with_file_name(format!("{}-stock", kernel.name)) }
     }
 
-    /// Build the kernel, unless it was built with this configuration before.
+    /// Build the kernel, unless it was built from this source with this configuration before.
     ///
     /// Returns whether it was built now.
     pub fn build(&self) -> Result<bool, Failure> {
         let place = root().join("xtask/kernel");
         let config = read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", self.kernel.name)))?;
+        let from = format!("# {}\n", self.tree.linux.display());
         let built = self.stock.join("config");
-        if fs::read_to_string(&built).is_ok_and(|old| old == config) {
+        let before = fs::read_to_string(&built).unwrap_or_default();
+        if before.strip_prefix(&from) == Some(&config) {
             return Ok(false);
         }
         eprintln!("building a kernel for {}; this takes 5 to 20 minutes, once", self.kernel.name);
         for dir in [self.tree.dir, &self.stock] {
+            // make does not see that the source is another one.
+            if dir.exists() && !before.starts_with(&from) {
+                fs::remove_dir_all(dir).map_err(|e| Failure::at(dir, e, "remove it"))?;
+            }
             fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
         }
         self.tree.configure(&config)?;
@@ -133,7 +162,7 @@ impl<'b> Bench<'b> {
         for file in self.kept() {
             copy(&self.tree.dir.join(file), &self.stock.join(name(file)))?;
         }
-        write(&built, config.as_bytes())?;
+        write(&built, (from + &config).as_bytes())?;
         Ok(true)
     }
 
@@ -164,30 +193,35 @@ impl<'b> Bench<'b> {
         let same_sites = baseline.sites.as_ref() == Some(&listed);
         let version = self.version()?;
         let mut rows = vec![
-            format!("Linux {version}, {}, {}", today(), self.kernel.machine.version()?),
-            String::new(),
-            "| variant | ended | tests passed | as the baseline | seconds |".to_owned(),
-            "|---|---|---|---|---|".to_owned(),
-            row("the kernel's own", &baseline, "-"),
+            format!("Linux {version}, {}, {}.", today(), self.kernel.machine.version()?),
+            format!(
+                "Configuration: tinyconfig, `common.config` and `{}.config` of `xtask/kernel`.\n",
+                self.kernel.name
+            ),
+            "| variant | ended | tests passed | as the baseline | generate and link, seconds | boot, seconds |"
+                .to_owned(),
+            "|---|---|---|---|---|---|".to_owned(),
+            row("the kernel's own", &baseline, "-", None),
         ];
         let mut good = same_sites;
         let silence = SILENCE.min(4 * baseline.silent + Duration::from_secs(20));
-        let variant = self.variant(None, silence)?;
+        let (variant, linked) = self.variant(None, silence)?;
         let differs = difference(&baseline.tests, &variant.tests);
-        rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO")));
+        rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO"), Some(linked)));
         if let Some(line) = differs {
             good = false;
             rows.push(format!("\n    {line}\n    {}\n", variant.last.join("\n    ")));
         }
         let faults = if quick { 1 } else { self.kernel.fault.len() };
         for (about, fault) in self.kernel.fault.iter().take(faults) {
-            let control = self.variant(Some(fault), silence)?;
+            let (control, linked) = self.variant(Some(fault), silence)?;
             let noticed = !control.well() && difference(&baseline.tests, &control.tests).is_some();
             good &= noticed;
             rows.push(row(
                 &format!("fault: {about} (`{fault}`)"),
                 &control,
                 if noticed { "no, as it must be" } else { "YES: the fault went unnoticed" },
+                Some(linked),
             ));
         }
         let sites = baseline.sites.as_deref().unwrap_or("an unknown number of");
@@ -195,13 +229,16 @@ impl<'b> Bench<'b> {
         rows.push(format!(
             "\nThe kernel allocates {sites} entries for ftrace, {agree} `tramptool sites` finds: {listed}.\n"
         ));
-        rows.push("What the tests say, on all that are like the baseline:\n".to_owned());
+        rows.push("What `tramptool gen --kernel-build` takes from the configuration:\n".to_owned());
+        rows.extend(self.options()?.iter().map(|line| format!("    {line}")));
+        rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
         rows.extend(baseline.tests.iter().map(|line| format!("    {line}")));
         Ok((rows.join("\n") + "\n", good))
     }
 
-    /// Swap, link, look whether the image has what was generated, boot.
-    fn variant(&self, fault: Option<&str>, silence: Duration) -> Result<Boot, Failure> {
+    /// Swap, link, look whether the image has what was generated, boot. Returns also how long it took up to the boot.
+    fn variant(&self, fault: Option<&str>, silence: Duration) -> Result<(Boot, Duration), Failure> {
+        let start = Instant::now();
         let what = fault.unwrap_or("generated");
         let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
         let mut generated = Vec::new();
@@ -230,7 +267,8 @@ impl<'b> Bench<'b> {
             }
         }
         copy(&self.tree.dir.join(&self.kernel.image), &dir.path().join(name(&self.kernel.image)))?;
-        self.boot(dir.path(), what, silence)
+        let linked = start.elapsed();
+        Ok((self.boot(dir.path(), what, silence)?, linked))
     }
 
     fn boot(&self, dir: &Path, what: &str, silence: Duration) -> Result<Boot, Failure> {
@@ -247,6 +285,15 @@ impl<'b> Bench<'b> {
         let live = text.lines().rev().find_map(|l| l.split_once(" entries, ")?.1.split_once(" live"));
         live.map(|(n, _)| n.to_owned())
             .ok_or_else(|| Failure::new("tramptool sites", String::from_utf8_lossy(&run.stderr), "see what it says"))
+    }
+
+    /// Which options of its configuration decide what is generated for it, as `gen` says it.
+    fn options(&self) -> Result<Vec<String>, Failure> {
+        let mut tool = tramptool();
+        tool.args(["gen", "--all", "--kernel-build"]).arg(self.tree.dir);
+        let said = call(tool.stdout(Stdio::null()))?;
+        let lines = said.lines().filter_map(|l| l.strip_prefix("tramptool: "));
+        Ok(lines.filter(|l| l.contains("CONFIG_")).map(str::to_owned).collect())
     }
 
     /// What it calls itself.
@@ -266,8 +313,10 @@ fn difference(baseline: &[String], other: &[String]) -> Option<String> {
     Some(format!("baseline: {}; here: {}", line(baseline), line(other)))
 }
 
-fn row(variant: &str, boot: &Boot, same: &str) -> String {
-    format!("| {variant} | {} | {} | {same} | {:.1} |", boot.end, boot.passed(), boot.took.as_secs_f64())
+fn row(variant: &str, boot: &Boot, same: &str, linked: Option<Duration>) -> String {
+    let linked = linked.map_or("-".to_owned(), |took| format!("{:.1}", took.as_secs_f64()));
+    let took = boot.took.as_secs_f64();
+    format!("| {variant} | {} | {} | {same} | {linked} | {took:.1} |", boot.end, boot.passed())
 }
 
 /// Does the kernel have the code of each function of `object`, but for the fields that the linker filled in?
