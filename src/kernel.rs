@@ -45,6 +45,11 @@ impl KernelArgs {
         self.kernel_build.as_deref()
     }
 
+    /// Is a configuration given?
+    pub fn is_given(&self) -> bool {
+        self.kernel_build.is_some() || self.config.is_some()
+    }
+
     /// What the configuration decides, if one is given.
     ///
     /// # Errors

@@ -41,6 +41,11 @@ impl TargetArgs {
         self.kernel.tree()
     }
 
+    /// Is it for a kernel whose configuration is known?
+    pub fn is_configured(&self) -> bool {
+        self.kernel.is_given()
+    }
+
     /// The architecture with its options resolved, and where a kernel's configuration decided them, in words.
     ///
     /// # Errors

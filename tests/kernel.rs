@@ -184,6 +184,7 @@ fn the_source_of_a_module() {
         }
         assert!(read("Kbuild").contains("obj-m := seen.o\nseen-y := seen_main.o seen_tramp.o\n"));
         assert!(read("Makefile").contains("M=$(CURDIR)"));
+        assert!(!b.path(arch).join("seen_tramp.o_shipped").exists());
         // The C preprocessor sees no directive, and the code is that of the object.
         let text = read("seen_tramp.S");
         assert!(!text.lines().any(|l| l.trim_start().starts_with('#')), "{text}");
@@ -194,6 +195,15 @@ fn the_source_of_a_module() {
         let (ours, theirs) = (fs::read(b.path(&format!("{arch}.bin"))).unwrap(), fs::read(b.path("seen.bin")).unwrap());
         assert!(ours == theirs, "{arch}: {ours:02x?} {theirs:02x?}");
     }
+    // For a kernel that is known: the object too.
+    write(&b, &config("6.12.117", &[&NEEDED[..], &["ARCH_RV64I"]].concat()), &offsets(&["FREGS_EPC 0"]));
+    assert!(b.run(&[&gen_direct[..], &[sig, "--kernel-build", ".", "-o", "known"]].concat()).status.success());
+    let object = ["gen", "direct", "--call", "seen", "--emit", "obj", "--stem", "known", "--sig", sig];
+    assert!(b.run(&[&object[..], &["--kernel-build", "."]].concat()).status.success());
+    let shipped = fs::read(b.path("known/seen_tramp.o_shipped")).unwrap();
+    assert!(shipped == fs::read(b.path("known.o")).unwrap());
+    let kbuild = fs::read_to_string(b.path("known/Kbuild")).unwrap();
+    assert!(kbuild.contains("$(obj)/seen_tramp.o: $(src)/seen_tramp.o_shipped FORCE\n\t$(call if_changed,copy)\n"));
     let refused = |sig: &str, more: &[&str], parts: &[&str]| {
         b.refuses(&[&gen_direct[..], &[sig, "--arch", "arm64"], more].concat(), parts);
     };

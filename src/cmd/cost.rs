@@ -48,8 +48,8 @@ pub struct CostArgs {
 
 const EXAMPLES: &str = "\
 Ways through are run in the emulator; what is called is not counted. Returns are those of the whole traced call: \
-mispredicted, and what it leaves on the return-address stack. The bound is from the contract alone: what is kept passes through memory once, a struct \
-that a callback reads is filled. The kernel's own are run in the emulator, if `cargo xtask kernel-objects` has built them.
+mispredicted, and what it leaves on the return-address stack. The bound is from the contract alone: what is kept passes \
+through memory once, a struct that a callback reads is filled. The kernel's own are run in the emulator, if `cargo xtask kernel-objects` has built them.
 
 Examples:
   tramptool cost

@@ -54,10 +54,11 @@ pub struct GenArgs {
 }
 
 const EXAMPLES: &str = "\
-Files: DIR/<arch>.S, .o, .bin, .json with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c and
-NAME_tramp.S, with the called function's name or that of --stem, for `make -C KERNEL M=DIR modules`.
+Files: DIR/<arch>.S, .o, .bin, .json with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c, \
+NAME_tramp.S and, if the kernel is given, NAME_tramp.o_shipped, which is linked then, with the called function's name or \
+that of --stem, for `make -C KERNEL M=DIR modules`.
 
-With --kernel-build or --config, stderr says which option comes from where; what a kernel has that is not supported is
+With --kernel-build or --config, stderr says which option comes from where; what a kernel has that is not supported is \
 refused by name.
 
 Examples:
@@ -67,8 +68,8 @@ Examples:
   tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj --stem my
   tramptool gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
   tramptool gen direct --sig 'double f(double x)' --call my_func --handler my.o --arch arm64
-  tramptool gen direct --sig 'int wake_up_process(struct task_struct *p)' --call my_func --kernel-build ../linux \\
-      --emit kmod -o module
+  tramptool gen direct --sig 'int wake_up_process(struct task_struct *p)' --call my_func \\
+      --kernel-build ../linux --emit kmod -o module
   tramptool gen around --sig 'int f(long a)' --call on_entry --exit on_exit --function f --arch x86_64
   tramptool gen around --form fregs --call on_entry --exit on_exit --function vfs_read --arch x86_64
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
@@ -225,8 +226,14 @@ impl Generator<'_> {
             tags: &tags.collect::<Vec<_>>(),
         };
         let text = templates::preprocessed(&self.listings()?, self.target)?;
-        let files = templates::kmod(&module, &kernel)?.into_iter().chain([(format!("{name}_tramp.S"), text)]);
-        Ok(files.map(|(name, text)| (name, text.into_bytes())).collect())
+        // What else an object must be like is in the configuration.
+        let object = args.target.is_configured();
+        let files = templates::kmod(&module, object, &kernel)?.into_iter().chain([(format!("{name}_tramp.S"), text)]);
+        let mut files: Vec<_> = files.map(|(name, text)| (name, text.into_bytes())).collect();
+        if object {
+            files.push((format!("{name}_tramp.o_shipped"), obj::write(&self.assembly, self.target)?));
+        }
+        Ok(files)
     }
 
     fn manifest(&self) -> Result<Manifest<'_>> {

@@ -26,7 +26,7 @@ pub struct SitesArgs {
 }
 
 const EXAMPLES: &str = "\
-Read are __mcount_loc, __patchable_function_entries and the XRay map. In a kernel without symbols (extract-vmlinux) the
+Reads __mcount_loc, __patchable_function_entries and the XRay map. In a kernel without symbols (extract-vmlinux) the \
 list is found by what it lists. `live` is what a kernel says when it starts: \"ftrace: allocating N entries\".
 
 Examples:

@@ -27,6 +27,7 @@ pub struct Kmod<'a> {
 #[template(path = "Kbuild.mk")]
 struct Kbuild<'a> {
     name: &'a str,
+    object: bool,
 }
 
 #[derive(Template)]
@@ -35,17 +36,17 @@ struct Makefile<'a> {
     kernel: &'a str,
 }
 
-/// The files of a module besides the trampoline, which is to be in `NAME_tramp.S`. `kernel` is the directory in which
-/// the kernel was built.
+/// The files of a module besides the trampoline, which is to be in `NAME_tramp.S`, and with `object` assembled for the
+/// kernel in `NAME_tramp.o_shipped`. `kernel` is the directory in which the kernel was built.
 ///
 /// # Errors
 /// The template engine's; there is no input that causes one.
-pub fn kmod(module: &Kmod, kernel: &str) -> Result<[(String, String); 3]> {
+pub fn kmod(module: &Kmod, object: bool, kernel: &str) -> Result<[(String, String); 3]> {
     let name = module.name;
     let fail = |e: askama::Error| Error::new(format!("kmod: {e}"));
     Ok([
         (format!("{name}_main.c"), module.render().map_err(fail)?),
-        ("Kbuild".to_owned(), Kbuild { name }.render().map_err(fail)?),
+        ("Kbuild".to_owned(), Kbuild { name, object }.render().map_err(fail)?),
         ("Makefile".to_owned(), Makefile { kernel }.render().map_err(fail)?),
     ])
 }

@@ -136,6 +136,11 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     // Debian's headers have the type information of a vmlinux, and would have pahole make that of the module.
     let said = call(make.args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]))?;
     let built = start.elapsed().as_secs_f64();
+    let object = |end: &str| {
+        let path = source.join(format!("{MODULE}_tramp.{end}"));
+        fs::read(&path).map_err(|e| Failure::at(&path, e, "see what make said"))
+    };
+    let ours = object("o")? == object("o_shipped")?;
     let files = dir.path().join("initramfs");
     initramfs(&kernel.cross, Some(&source.join(format!("{MODULE}.ko"))), &files)?;
     eprintln!("booting {} with {MODULE}.ko", place.what);
@@ -147,13 +152,14 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     if !boot.well() {
         boot.last.iter().for_each(|line| eprintln!("    {line}"));
     }
-    let result = match (warned, boot.well()) {
-        (true, _) => "NO: something was said while it was built",
-        (_, false) => &boot.end,
-        (false, true) => "all is well",
+    let result = match (warned, ours, boot.well()) {
+        (true, ..) => "NO: something was said while it was built",
+        (_, false, _) => "NO: kbuild made another object",
+        (.., false) => &boot.end,
+        (false, true, true) => "all is well",
     };
     let seconds = format!("{fetched:.1} | {built:.1} | {:.1}", boot.took.as_secs_f64());
-    Ok((format!("| {} | {} | {seconds} | {result} |", kernel.name, place.what), boot.well() && !warned))
+    Ok((format!("| {} | {} | {seconds} | {result} |", kernel.name, place.what), boot.well() && ours && !warned))
 }
 
 /// A kernel of `cargo xtask kernel`.
