@@ -210,6 +210,12 @@ pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<(
     let Some(request) = requests.iter_mut().find(|r| r.name == name) else {
         return Err(Error::unknown("trampoline in --export", name, valid.iter().map(String::as_str)));
     };
+    if !request.export.is_empty() {
+        let first = &request.export;
+        return Err(Error::new(format!(
+            "--export '{text}': {name} is {first} already; valid: one for each trampoline"
+        )));
+    }
     request.export = symbol.to_owned();
     Ok(())
 }
@@ -259,23 +265,21 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
         resume = target.resume;
         if let Some((symbol, offset)) = function.split_once('+') {
-            let number = parse_u64(offset).ok().and_then(|n| i32::try_from(n).ok());
-            resume = number.ok_or_else(|| {
-                Error::new(format!("{what}: --function {function}: '{offset}' is no offset; valid: decimal or 0x..."))
-            })?;
+            resume = behind_site(offset, target).map_err(|e| e.at(format!("{what}: --function {function}")))?;
             function = symbol.to_owned();
         }
+        check_symbol("function", &function, &frame, target)?;
     } else if args.function.is_some() {
+        let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { "" };
         return Err(Error::new(format!(
-            "{what}: --function is given, but nothing calls it; valid: without --function, or with --flags CALL_ORIG"
+            "{what}: --function is given, but nothing calls it; valid: without --function{or}"
         )));
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
-    let symbols = [("call", &*callee), ("name", &name), ("function", &function), ("exit", &exit)];
-    for (option, symbol) in symbols.into_iter().chain(attached.clone()) {
-        if !symbol.is_empty() || option == "name" {
-            check_symbol(option, symbol, &frame, target)?;
-        }
+    let named = [("call", args.call.as_deref()), ("name", Some(&*name)), ("exit", args.exit.as_deref())];
+    let named = named.into_iter().filter_map(|(option, symbol)| Some((option, symbol?)));
+    for (option, symbol) in named.chain(attached.clone()) {
+        check_symbol(option, symbol, &frame, target)?;
     }
     if attached.map(|(_, symbol)| symbol).chain([&*callee, &function, &exit]).any(|called| called == name) {
         return Err(Error::new(format!(
@@ -283,6 +287,18 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
         )));
     }
     Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new() })
+}
+
+/// Bytes from a function's start to behind its site.
+fn behind_site(text: &str, target: &Target) -> Result<i32> {
+    let least = target.facts.site.ip_offset;
+    // What fills gaps is an instruction of the smallest size.
+    let step = target.facts.fill.0.len() as i32;
+    let number = parse_u64(text).ok().and_then(|n| i32::try_from(n).ok());
+    number.filter(|n| *n >= least && n % step == 0).ok_or_else(|| {
+        let multiple = if step == 1 { "a number".to_owned() } else { format!("a multiple of {step}") };
+        Error::new(format!("'{text}' is no offset behind the site; valid: {multiple} from {least} to {:#x}", i32::MAX))
+    })
 }
 
 /// The programs of the command line, those before the function first.
@@ -310,7 +326,7 @@ fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
 
 /// What the programs of a function are shown, and what else is done.
 fn what_is_shown(args: &DirectArgs, attached: &[Program], target: &Target) -> Result<Programs> {
-    let valid = "--sig with the prototype of the traced function";
+    let valid = "PROTOTYPE, that of the traced function";
     let sig = wanted(PROGRAMS, "sig", args.sig.as_ref(), valid)?;
     let backend = crate::backend(target.facts.name)?;
     let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
@@ -468,8 +484,7 @@ fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target
         )));
     }
     // The listing gives these names to numbers.
-    let frames = [frame, &target.args_frame, &target.all_frame, &target.exit_frame];
-    let frames = frames.into_iter().chain(&target.direct_frames);
+    let frames = [frame].into_iter().chain(target.struct_frames()).chain(&target.direct_frames);
     let mut reserved = target.numbers.iter().map(|n| n.symbol).chain(frames.flat_map(|f| {
         let slots = f.fields.iter().map(|f| f.symbol).chain(f.records.iter().map(|r| r.symbol));
         slots.chain([f.size_symbol])

@@ -129,6 +129,7 @@ fn what_is_not_supported_is_refused_by_name() {
     refused("6.12.1", &riscv, &["FREGS_EPC 0", "FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
     refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
     refused("6.12.1", &with(&["X86_64", "CFI_CLANG"]), &[], &["CONFIG_CFI_CLANG=y is not supported"]);
+    refused("6.12.1", &with(&["X86_64", "STACK_VALIDATION"]), &[], &["CONFIG_STACK_VALIDATION=y is not supported"]);
     b.refuses(&["gen", "--all", "--kernel-build", "nowhere"], &["nowhere/.config", "make prepare"]);
     b.refuses(&["gen", "--all", "--kernel-build", ".", "--arch", "arm64"], &["--arch"]);
     b.refuses(&["gen", "--all", "--config", ".config"], &["--asm-offsets"]);
@@ -211,13 +212,21 @@ fn the_source_of_a_module() {
     refused("struct big { 40, 8 } f(int x)", &[], &["in memory"]);
     refused("void f(struct s { 16, 8 } x)", &[], &["does not know", "pointers"]);
     refused("void f(enum e x)", &[], &["does not know", "int for an enum"]);
-    refused("void f(int x)", &["--stem", "a-b"], &["'a-b' is no name"]);
+    refused("void f(int x)", &["--stem", "a-b"], &["'a-b' is no name", "--stem"]);
     refused("void f(int x)", &["-o", "-"], &["-o -", "4"]);
     b.refuses(
         &["gen", "direct", "--call", "f", "--args", "1", "--emit", "kmod", "--arch", "arm64"],
         &["prototype", "--sig"],
     );
     b.refuses(&["gen", "ftrace_stub", "--emit", "kmod", "--arch", "arm64"], &["prototype"]);
+    let other = ["--emit", "kmod", "--arch", "arm64", "--sig", "int f(long a)"];
+    b.refuses(
+        &[&["gen", "around", "--call", "e", "--exit", "x", "--function", "f"], &other[..]].concat(),
+        &["one direct-call"],
+    );
+    b.refuses(&[&["gen", "programs", "--fentry", "e"], &other[..]].concat(), &["one direct-call"]);
+    b.refuses(&[&["gen", "direct", "--call", "calls"], &other[..]].concat(), &["called calls", "--call"]);
+    b.refuses(&[&["gen", "direct", "--call", "a.b", "--stem", "m"], &other[..]].concat(), &["'a.b'", "as C has names"]);
 }
 
 #[test]
@@ -239,6 +248,7 @@ fn an_object_with_a_fault() {
     refused("ftrace_caller:DROP_RESTORE(a1)", "asm", &["--emit obj"]);
     refused("DROP_RESTORE(a1)", "obj", &["TRAMPOLINE:MUTANT"]);
     refused("ftrace_stub:DROP_RESTORE(a1)", "obj", &["unknown trampoline", "valid: ftrace_caller"]);
+    refused("ftrace_caller:DROP_RESTORE", "obj", &["unknown mutant", "valid: DROP_RESTORE(", "@"]);
     refused("ftrace_caller:DROP_RESTORE(s1)", "obj", &["unknown mutant", "DROP_RESTORE(a1)@"]);
 }
 

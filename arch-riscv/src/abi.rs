@@ -5,7 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Class, Prototype, Scalar, Type};
-use codegen::spec::{Choices, Kind, Live, OptionInfo, Programs, Regs};
+use codegen::spec::{Around, Choices, Form, Kind, Live, OptionInfo, Programs, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
@@ -64,7 +64,10 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "fp-test",
         values: &["off", "on"],
         about: "save and restore s0, as HAVE_FUNCTION_GRAPH_FP_TEST wants it",
-        applies: |kind| kind == Kind::Entry(Regs::Args),
+        applies: |kind| {
+            kind == Kind::Entry(Regs::Args)
+                || matches!(kind, Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }))
+        },
         apart: false,
         config: &[("on", &["FUNCTION_GRAPH_TRACER", "FRAME_POINTER"]), ("off", &[])],
     },
@@ -308,6 +311,7 @@ fn attributes(arch: &str) -> Vec<u8> {
 
 /// Resolve the options.
 pub fn target(choices: Choices) -> Target {
+    let fp_test = choices.get(FP_TEST) == 1;
     let rvc = choices.get(RVC) == 0;
     let double = choices.get(FLOAT_ABI) == 1;
     let frame_records = choices.get(FRAME_RECORDS) == 1;
@@ -347,17 +351,17 @@ pub fn target(choices: Choices) -> Target {
         padding: &[],
         unwind_tables: true,
         numbers: Vec::new(),
-        args_frame: args_frame(choices.get(FP_TEST) == 1),
+        args_frame: args_frame(fp_test),
         all_frame: all_frame(),
         exit_frame: exit_frame(),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
-        around_fregs: around_fregs(choices.get(FP_TEST) == 0),
+        around_fregs: around_fregs(fp_test),
         around_shadow: Some(frame(
             "struct ftrace_regs",
             FTRACE_REGS,
             "FREGS_FRAME",
             FTRACE_REGS_FRAME,
-            around_fields(choices.get(FP_TEST) == 0),
+            around_fields(fp_test),
         )),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 1),

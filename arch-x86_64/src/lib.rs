@@ -64,7 +64,10 @@ pub const FACTS: Facts = Facts {
         ],
         number: None,
         objtool: Some((reloc::ABS32, reloc::PC32)),
-        refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
+        refuses: &[
+            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
+            ("STACK_VALIDATION", "objtool would look for frames that no trampoline makes"),
+        ],
         // arch/x86/lib/retpoline.S, call_depth_return_thunk: it refills when the count of calls comes to an end.
         ignores: &[(
             "MITIGATION_CALL_DEPTH_TRACKING",

@@ -397,7 +397,7 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
         (Way::Parent, Kind::Around(_)) => {
             // The parent's call is its pair.
             cx.insn(Insn::Store { src: PC, at: Off::bare(0) });
-            cx.noted(Insn::Ret, "to the parent");
+            ret("to the parent", cx);
         }
         (Way::Parent, _) => {
             // A return, not an indirect jump: the parent has no landing pad. The call is its pair.

@@ -5,7 +5,7 @@
 
 use crate::abi::{Abi, Reg};
 use crate::machine::Machine;
-use crate::spec::{MOST_WORDS, Programs, Word};
+use crate::spec::{Live, MOST_WORDS, Programs, Word};
 
 /// What a slot holds when the callback is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,10 +136,12 @@ pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>
     const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
     const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
     let slot = |symbol, at, content| field(symbol, "", at, content, Back::Written);
-    let Programs { live, result, .. } = programs;
+    let Programs { live, call_orig, .. } = *programs;
+    // Nothing else has a result.
+    let result = if call_orig { programs.result } else { Live::default() };
     let mut fields = Vec::new();
     let vector = machine.vector_bytes as i32;
-    let copied = if programs.call_orig { 8 * i32::from(live.stack) } else { 0 };
+    let copied = if call_orig { 8 * i32::from(live.stack) } else { 0 };
     // They are not all needed at the same time.
     let vectors = (copied + vector - 1) / vector * vector;
     let mut at = if live.saved_vectors() + result.saved_vectors() > 0 { vectors } else { copied };

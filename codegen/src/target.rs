@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
-use crate::frame::FrameLayout;
+use crate::frame::{Field, FrameLayout};
 use crate::spec::{Around, Choices, Direct, Form, Kind, Live, OptionInfo, Programs, Regs};
 
 /// The profiles that can be named.
@@ -251,9 +251,8 @@ impl Target {
 
     /// A number or a frame offset of the profile.
     pub fn value(&self, symbol: &str) -> Option<i32> {
-        let frames = [&self.args_frame, &self.all_frame, &self.exit_frame];
         let numbers = self.numbers.iter().map(|n| (n.symbol, n.value));
-        let mut all = numbers.chain(frames.iter().flat_map(|f| f.fields.iter().map(|f| (f.symbol, f.offset))));
+        let mut all = numbers.chain(self.struct_frames().flat_map(|f| f.fields.iter().map(|f| (f.symbol, f.offset))));
         all.find(|(s, _)| *s == symbol).map(|(_, value)| value)
     }
 
@@ -266,23 +265,22 @@ impl Target {
             n.value = value;
             return Ok(());
         }
-        let frames = [&mut self.args_frame, &mut self.all_frame, &mut self.exit_frame];
         let mut found = false;
-        for frame in frames {
-            let Some(i) = frame.fields.iter().position(|f| f.symbol == symbol && !f.member.is_empty()) else {
-                continue;
-            };
-            found = true;
-            if value < 0 || value % 8 != 0 || value > frame.c_size - 8 {
-                return Err(Error::new(format!(
-                    "{symbol}={value} on {}: valid: a multiple of 8 from 0 to {} ({} has {} bytes)",
-                    self.facts.name,
-                    frame.c_size - 8,
-                    frame.c_struct,
-                    frame.c_size
-                )));
+        let name = self.facts.name;
+        for frame in self.struct_frames_mut() {
+            // A register's slot may be its result's too.
+            for field in frame.fields.iter_mut().filter(|f| f.symbol == symbol && !f.member.is_empty()) {
+                found = true;
+                if value < 0 || value % 8 != 0 || value > frame.c_size - 8 {
+                    return Err(Error::new(format!(
+                        "{symbol}={value} on {name}: valid: a multiple of 8 from 0 to {} ({} has {} bytes)",
+                        frame.c_size - 8,
+                        frame.c_struct,
+                        frame.c_size
+                    )));
+                }
+                field.offset = value;
             }
-            frame.fields[i].offset = value;
         }
         if found {
             return Ok(());
@@ -292,22 +290,35 @@ impl Target {
 
     /// Two slots of one frame at the same offset: the error names them.
     pub fn check_frames(&mut self) -> Result<()> {
-        for frame in [&mut self.args_frame, &mut self.all_frame, &mut self.exit_frame] {
+        let name = self.facts.name;
+        for frame in self.struct_frames_mut() {
             frame.fields.sort_by_key(|f| f.offset);
-            if let Some(w) = frame.fields.windows(2).find(|w| w[0].offset == w[1].offset) {
+            let twice = |w: &&[Field]| w[0].offset == w[1].offset && w[0].symbol != w[1].symbol;
+            if let Some(w) = frame.fields.windows(2).find(twice) {
                 return Err(Error::new(format!(
-                    "{} and {} on {} are both at {}: give each slot an offset of its own",
-                    w[0].symbol, w[1].symbol, self.facts.name, w[0].offset
+                    "{} and {} on {name} are both at {}: give each slot an offset of its own",
+                    w[0].symbol, w[1].symbol, w[0].offset
                 )));
             }
         }
         Ok(())
     }
 
+    /// The frames with a C struct, whose offsets are numbers of the profile.
+    pub fn struct_frames(&self) -> impl Iterator<Item = &FrameLayout> {
+        let frames = [&self.args_frame, &self.all_frame, &self.exit_frame, &self.around_fregs];
+        frames.into_iter().chain(&self.around_shadow)
+    }
+
+    fn struct_frames_mut(&mut self) -> impl Iterator<Item = &mut FrameLayout> {
+        let frames = [&mut self.args_frame, &mut self.all_frame, &mut self.exit_frame, &mut self.around_fregs];
+        frames.into_iter().chain(&mut self.around_shadow)
+    }
+
     /// The names of all numbers that [`set_number`](Target::set_number) knows.
     pub fn symbols(&self) -> Vec<&'static str> {
-        let frames = [&self.args_frame, &self.all_frame, &self.exit_frame];
-        let fields = frames.iter().flat_map(|f| f.fields.iter().filter(|f| !f.member.is_empty()).map(|f| f.symbol));
+        let fields =
+            self.struct_frames().flat_map(|f| f.fields.iter().filter(|f| !f.member.is_empty()).map(|f| f.symbol));
         let mut all: Vec<&str> = self.numbers.iter().map(|n| n.symbol).chain(fields).collect();
         let mut seen = std::collections::HashSet::new();
         all.retain(|s| seen.insert(*s));

@@ -1,5 +1,7 @@
 //! Listing to lines of text. Only this module and [`Isa::text`] make strings, and only when somebody asks.
 
+use std::collections::HashSet;
+
 use crate::cfi::{CfiOp, Tracker, entry_ops};
 use crate::code::CodeBuf;
 use crate::contract::Contract;
@@ -165,7 +167,9 @@ pub(crate) fn render<I: Isa>(
     consts.push((frame.size_symbol.to_owned(), frame.size));
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let uses = |name: &str| lines.iter().any(|l| l.text.split(|c| !word(c)).any(|w| w == name));
-    consts.retain(|(name, _)| !name.is_empty() && uses(name));
+    let mut seen = HashSet::new();
+    // A register's slot may be its result's too.
+    consts.retain(|(name, _)| !name.is_empty() && uses(name) && seen.insert(name.clone()));
 
     Ok(TextListing {
         name: spec.name.to_owned(),

@@ -9,9 +9,10 @@ use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
+use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::proto::{Prototype, Type};
-use codegen::spec::Spec;
+use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use codegen::text::TextListing;
 use serde::Serialize;
@@ -162,8 +163,11 @@ fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -
         return Err(Error::unknown("trampoline in --fault", name, specs.iter().map(|s| s.name)));
     };
     let mutants = backend.mutants(spec, target)?;
-    let Some(mutant) = mutants.iter().find(|m| tramptool::mutate::named(pattern, m)) else {
-        let valid: Vec<String> = mutants.iter().map(ToString::to_string).collect();
+    let found: Vec<&Mutant> = mutants.iter().filter(|m| tramptool::mutate::named(pattern, m)).collect();
+    let [mutant] = *found else {
+        // Of several, an offset tells which.
+        let valid = if found.is_empty() { mutants.iter().collect() } else { found };
+        let valid: Vec<String> = valid.into_iter().map(ToString::to_string).collect();
         return Err(Error::unknown(&format!("mutant of {name}"), pattern, valid.iter().map(String::as_str)));
     };
     backend.assemble_mutant(specs, target, which, mutant)
@@ -189,7 +193,7 @@ impl Generator<'_> {
     /// The files of a module: what a prototype says is needed for the C of it too.
     fn module(&self, args: &GenArgs) -> Result<Vec<(String, Vec<u8>)>> {
         let refuse = |what: &str, valid: &str| Err(Error::new(format!("--emit kmod: {what}; valid: {valid}")));
-        let (Some(sig), [spec]) = (&args.direct.sig, &*self.specs) else {
+        let (Some(sig), [spec @ Spec { kind: Kind::Direct(_), .. }]) = (&args.direct.sig, &*self.specs) else {
             let example = "gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func";
             return refuse("a module is for one direct-call trampoline with a prototype", example);
         };
@@ -208,8 +212,17 @@ impl Generator<'_> {
         }
         let name = args.stem.as_deref().unwrap_or(spec.callee);
         let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if !name.chars().all(identifier) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return refuse(&format!("'{name}' is no name for a module"), "--stem NAME, as C has names");
+        for (what, name) in [("--stem", name), ("--call", spec.callee), ("--name", spec.name)] {
+            if !name.chars().all(identifier) || name.starts_with(|c: char| c.is_ascii_digit()) {
+                return refuse(
+                    &format!("'{name}' is no name for a module's C"),
+                    &format!("{what} NAME, as C has names"),
+                );
+            }
+        }
+        let of_module = ["calls".to_owned(), "direct".to_owned(), format!("{name}_init"), format!("{name}_exit")];
+        if let Some(taken) = of_module.iter().find(|n| [spec.callee, spec.name].contains(&n.as_str())) {
+            return refuse(&format!("the module has something called {taken}"), "--call and --name with other names");
         }
         let tags = ["struct", "union"].iter().flat_map(|k| proto.tags(k).into_iter().map(move |t| format!("{k} {t}")));
         let kernel = match args.target.tree() {

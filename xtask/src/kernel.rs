@@ -1,174 +1,410 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask kernel-objects`: builds the kernel's own trampolines, unmodified, as `kernel-objects.toml` says.
+//! `cargo xtask kernel`: real kernels, with their own trampolines and with generated ones, judged by their own tests.
 //!
-//! Source, build trees and objects stay in a cache outside the repository, and what is there is not built again. Only
-//! the objects that are wanted are compiled, which takes about half a minute for each configuration.
+//! A kernel is built once, in the cache, or with `--anew` in an empty one. It is booted as it is, for the baseline: what its startup tests say. Then its
+//! trampoline objects are replaced by generated ones, it is linked again, and must say the same, line by line, and our
+//! program in it that all is well. Objects with a fault must not get that far.
 
+use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use object::{Object, ObjectSection, ObjectSymbol};
 use serde::Deserialize;
 
+use crate::document::{record, record_time, today};
 use crate::failure::Failure;
-use crate::{Outcome, root};
+use crate::qemu::{Boot, Machine, SILENCE, initramfs};
+use crate::tools::{call, copy, name, read, remove, tramptool, write};
+use crate::tree::{Tree, cache, source};
+use crate::{Outcome, modules, root};
 
-/// Where Debian's package puts the source.
-const TARBALL: &str = "/usr/src/linux-source-6.12.tar.xz";
-
-/// What Debian calls the source and what compiling it needs.
-pub const PACKAGES: &str = "linux-source-6.12 make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
-                        gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu";
-
-/// What `kernel-objects.toml` says.
+/// What `kernel/kernels.toml` says.
 #[derive(Debug, Deserialize)]
 struct Manifest {
-    /// Options of all builds, without `CONFIG_`.
-    common: Vec<String>,
-    /// The builds.
-    build: Vec<Build>,
+    kernel: Vec<Kernel>,
 }
 
-/// One configuration.
+/// A kernel.
 #[derive(Debug, Deserialize)]
-struct Build {
-    /// The contract that judges the objects; also the name of their directory.
-    contract: String,
+pub struct Kernel {
+    /// What it is called here.
+    pub name: String,
     /// `ARCH` for make.
-    arch: String,
-    /// `CROSS_COMPILE` for make.
-    cross: String,
-    /// Options, without `CONFIG_`.
-    options: Vec<String>,
-    /// What to build, relative to the kernel's tree.
-    objects: Vec<PathBuf>,
+    pub arch: String,
+    /// `CROSS_COMPILE` for make; also the prefix of the compiler for our program.
+    pub cross: String,
+    /// What QEMU boots, relative to the kernel's tree.
+    pub image: PathBuf,
+    #[serde(flatten)]
+    /// Where it runs.
+    pub machine: Machine,
+    /// What Debian calls the architecture, where its release has such a kernel.
+    pub debian: Option<String>,
+    /// What is replaced.
+    swap: Vec<Swap>,
+    /// Faults: in words, and as `gen --fault` takes them.
+    fault: Vec<(String, String)>,
+}
+
+/// An object of the kernel, and what goes into its place.
+#[derive(Debug, Deserialize)]
+struct Swap {
+    object: PathBuf,
+    trampolines: Vec<String>,
+    export: Vec<String>,
+}
+
+/// The kernels of `kernel/kernels.toml`.
+pub fn kernels() -> Result<Vec<Kernel>, Failure> {
+    let path = root().join("xtask/kernel/kernels.toml");
+    let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    Ok(manifest.kernel)
 }
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let linux = match args {
-        [] => None,
-        [option, dir] if option == "--linux" => Some(PathBuf::from(dir)),
-        _ => {
-            return Err(Failure::new("cargo xtask kernel-objects", "unknown arguments", "give --linux DIR or nothing"));
-        }
+    let kernels = kernels()?;
+    let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
+    let usage = || {
+        let remedy = format!("give one of {}, all, with --quick, --anew or --linux DIR", names.join(", "));
+        let what = if args.is_empty() { "no arguments".to_owned() } else { format!("what is {}?", args.join(" ")) };
+        Failure::new("cargo xtask kernel", what, remedy)
     };
-    let path = root().join("xtask/kernel-objects.toml");
-    let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
-    let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    let (mut quick, mut anew, mut linux, mut name) = (false, false, None, None);
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--quick" => quick = true,
+            "--anew" => anew = true,
+            "--linux" => linux = Some(PathBuf::from(rest.next().ok_or_else(usage)?)),
+            _ if name.is_none() => name = Some(arg),
+            _ => return Err(usage()),
+        }
+    }
+    let all = name.is_some_and(|name| name == "all");
+    let chosen: Vec<&Kernel> = kernels.iter().filter(|k| all || Some(&k.name) == name).collect();
+    if chosen.is_empty() {
+        return Err(usage());
+    }
+    let start = Instant::now();
     let cache = cache()?;
-    let linux = source(linux, &cache)?;
-    for build in &manifest.build {
-        for object in build_one(&manifest.common, build, &linux, &cache)? {
-            println!("{}", object.display());
+    let empty = anew.then(|| tempfile::Builder::new().prefix("anew-").tempdir_in(&cache)).transpose();
+    let empty = empty.map_err(|e| Failure::at(&cache, e, "make room for the cache, or make it writable"))?;
+    let cache = empty.as_ref().map_or(&*cache, |dir| dir.path());
+    // The document is about Debian's.
+    let recorded = linux.is_none();
+    let given = linux.clone();
+    let linux = source(linux, cache)?;
+    let mut good = true;
+    for kernel in chosen {
+        good &= try_one(kernel, &linux, cache, quick, recorded)?;
+    }
+    if all {
+        good &= modules::all(&kernels, given, cache)?;
+        if good && recorded {
+            let flags = [("--quick ", quick), ("--anew ", anew)].map(|(flag, given)| if given { flag } else { "" });
+            record_time(&format!("`./x kernel {}all`", flags.concat()), start)?;
         }
     }
-    Ok(Outcome::Good)
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-/// `$TRAMPTOOL_KERNEL_CACHE`, or a directory in the user's cache.
-pub fn cache() -> Result<PathBuf, Failure> {
-    let named = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/tramptool/kernel-objects"));
-    let cache = named.or_else(home).ok_or_else(|| {
-        Failure::new("HOME", "is not set", "set TRAMPTOOL_KERNEL_CACHE to a directory outside the repository")
-    })?;
-    fs::create_dir_all(&cache)
-        .map_err(|e| Failure::at(&cache, e, "set TRAMPTOOL_KERNEL_CACHE to another directory"))?;
-    Ok(cache)
-}
-
-/// The kernel's source: the one that was given, or Debian's.
-pub fn source(given: Option<PathBuf>, cache: &Path) -> Result<PathBuf, Failure> {
-    match given {
-        Some(dir) => dir.canonicalize().map_err(|e| Failure::at(&dir, e, "give the directory of a kernel's source")),
-        None => unpack(cache),
+/// Build it if need be, judge it, and write down what came of it.
+fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: bool) -> Result<bool, Failure> {
+    let dir = cache.join("boot").join(&kernel.name);
+    let bench = Bench::new(kernel, linux, &dir);
+    let start = Instant::now();
+    let built = bench.build()?;
+    let judged = bench.judge(quick);
+    let restored = bench.restore();
+    let (report, good) = judged?;
+    restored?;
+    print!("{report}");
+    if !good || !recorded {
+        return Ok(good);
     }
+    if !quick {
+        record(&kernel.name, &report)?;
+    }
+    let (quick, from) = (if quick { "--quick " } else { "" }, if built { ", the kernel not built yet" } else { "" });
+    record_time(&format!("`./x kernel {quick}{}`{from}", kernel.name), start)?;
+    Ok(good)
 }
 
-/// Debian's source, unpacked into the cache.
-fn unpack(cache: &Path) -> Result<PathBuf, Failure> {
-    let tree = cache.join("linux-source-6.12");
-    if !tree.join("Makefile").exists() {
-        if !Path::new(TARBALL).exists() {
-            let remedy = format!("apt-get install -y --no-install-recommends {PACKAGES}; or give --linux DIR");
-            return Err(Failure::new(TARBALL, "is not there", remedy));
+/// A kernel and where it is.
+pub struct Bench<'b> {
+    kernel: &'b Kernel,
+    tree: Tree<'b>,
+    /// The kernel as it was built: image, vmlinux, the objects that are replaced.
+    pub stock: PathBuf,
+}
+
+impl<'b> Bench<'b> {
+    /// A kernel built from `linux` in `dir`.
+    pub fn new(kernel: &'b Kernel, linux: &'b Path, dir: &'b Path) -> Bench<'b> {
+        let tree = Tree { linux, dir, arch: &kernel.arch, cross: &kernel.cross };
+        Bench { kernel, tree, stock: dir.with_file_name(format!("{}-stock", kernel.name)) }
+    }
+
+    /// Build the kernel, unless it was built from this source with this configuration before.
+    ///
+    /// Returns whether it was built now.
+    pub fn build(&self) -> Result<bool, Failure> {
+        let place = root().join("xtask/kernel");
+        let config = read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", self.kernel.name)))?;
+        let from = format!("# {}\n", self.tree.linux.display());
+        let built = self.stock.join("config");
+        let before = fs::read_to_string(&built).unwrap_or_default();
+        if before.strip_prefix(&from) == Some(&config) {
+            return Ok(false);
         }
-        eprintln!("unpacking {TARBALL}");
-        call(Command::new("tar").arg("xf").arg(TARBALL).arg("-C").arg(cache))?;
-    }
-    Ok(tree)
-}
-
-/// Configure and build what is missing; returns the objects.
-fn build_one(common: &[String], build: &Build, linux: &Path, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let objects = cache.join(&build.contract);
-    let place = |object: &PathBuf| objects.join(object.file_name().unwrap_or_default());
-    let wanted: Vec<PathBuf> = build.objects.iter().map(place).collect();
-    if wanted.iter().all(|object| object.exists()) {
-        return Ok(wanted);
-    }
-    eprintln!("building {}", build.contract);
-    let tree = cache.join("build").join(&build.contract);
-    for dir in [&tree, &objects] {
-        fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
-    }
-    let tree = Tree { linux, dir: &tree, arch: &build.arch, cross: &build.cross };
-    let options: String = common.iter().chain(&build.options).map(|o| format!("CONFIG_{o}\n")).collect();
-    tree.configure(&options)?;
-    tree.make(&["prepare"])?;
-    let targets: Vec<&str> = build.objects.iter().filter_map(|object| object.to_str()).collect();
-    tree.make(&targets)?;
-    for (object, wanted) in build.objects.iter().zip(&wanted) {
-        let built = tree.dir.join(object);
-        fs::copy(&built, wanted).map_err(|e| Failure::at(&built, e, "see what make said"))?;
-    }
-    Ok(wanted)
-}
-
-/// A directory in which a kernel is built.
-#[derive(Clone, Copy)]
-pub struct Tree<'t> {
-    /// The source.
-    pub linux: &'t Path,
-    /// The directory.
-    pub dir: &'t Path,
-    /// `ARCH` for make.
-    pub arch: &'t str,
-    /// `CROSS_COMPILE` for make.
-    pub cross: &'t str,
-}
-
-impl Tree<'_> {
-    /// Make `targets`; returns what make had to say.
-    pub fn make(&self, targets: &[&str]) -> Result<String, Failure> {
-        let mut make = Command::new("make");
-        make.current_dir(self.linux).args(["-s", "-j2"]).arg(format!("O={}", self.dir.display()));
-        call(make.args([format!("ARCH={}", self.arch), format!("CROSS_COMPILE={}", self.cross)]).args(targets))
+        eprintln!("building a kernel for {}; this takes 5 to 20 minutes, once", self.kernel.name);
+        // Until it is built, it is not.
+        remove(&built)?;
+        for dir in [self.tree.dir, &self.stock] {
+            // make does not see that the source is another one.
+            if dir.exists() && !before.starts_with(&from) {
+                fs::remove_dir_all(dir).map_err(|e| Failure::at(dir, e, "remove it"))?;
+            }
+            fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
+        }
+        self.tree.configure(&config)?;
+        self.obeyed(&config)?;
+        // What an interrupted run left in their place is younger than its source.
+        for swap in &self.kernel.swap {
+            remove(&self.tree.dir.join(&swap.object))?;
+        }
+        self.tree.make(&[name(&self.kernel.image), "modules"])?;
+        for file in self.kept() {
+            copy(&self.tree.dir.join(file), &self.stock.join(name(file)))?;
+        }
+        write(&built, (from + &config).as_bytes())?;
+        Ok(true)
     }
 
-    /// Write a configuration: tinyconfig with these lines.
-    pub fn configure(&self, options: &str) -> Result<(), Failure> {
-        self.make(&["tinyconfig"])?;
-        let config = self.dir.join(".config");
-        let mut text = fs::read_to_string(&config).map_err(|e| Failure::at(&config, e, "see what make said"))?;
-        // Of several lines for one option, kconfig takes the last.
-        text.push_str(options);
-        fs::write(&config, text).map_err(|e| Failure::at(&config, e, "make room for the cache"))?;
-        self.make(&["olddefconfig"])?;
+    /// Is every option of this configuration as it says? Those that want something else are dropped without a word.
+    fn obeyed(&self, config: &str) -> Result<(), Failure> {
+        let path = self.tree.dir.join(".config");
+        let all = read(&path)?;
+        let set: HashMap<&str, &str> = all.lines().filter_map(|line| line.split_once('=')).collect();
+        let wanted = config.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+        for (option, value) in wanted {
+            if set.get(option).copied().unwrap_or("n") != value {
+                let remedy = "set what it depends on too, in xtask/kernel, or leave it out";
+                return Err(Failure::at(&path, format!("{option} did not become {value}"), remedy));
+            }
+        }
         Ok(())
     }
+
+    /// The files that a swap changes.
+    fn kept(&self) -> impl Iterator<Item = &Path> {
+        let objects = self.kernel.swap.iter().map(|s| s.object.as_path());
+        objects.chain([self.kernel.image.as_path(), Path::new("vmlinux")])
+    }
+
+    /// Put the kernel's own objects back.
+    fn restore(&self) -> Result<(), Failure> {
+        self.kernel
+            .swap
+            .iter()
+            .try_for_each(|s| copy(&self.stock.join(name(&s.object)), &self.tree.dir.join(&s.object)))
+    }
+
+    /// Boot the kernel as it is, with generated objects, and with faulty ones. Returns the report, and whether all is as
+    /// it should be.
+    fn judge(&self, quick: bool) -> Result<(String, bool), Failure> {
+        initramfs(&self.kernel.cross, None, &self.stock.join("initramfs"))?;
+        let baseline = self.boot(&self.stock, "baseline", SILENCE)?;
+        if !baseline.well() {
+            let log = baseline.last.join("\n    ");
+            return Err(Failure::new("the kernel as it is", baseline.end, format!("its log ends:\n    {log}")));
+        }
+        let listed = live_sites(&self.stock.join("vmlinux"))?;
+        let same_sites = baseline.sites.as_ref() == Some(&listed);
+        let version = self.version()?;
+        let mut rows = vec![
+            format!("Linux {version}, {}, {}.", today(), self.kernel.machine.version()?),
+            format!(
+                "Configuration: tinyconfig, `common.config` and `{}.config` of `xtask/kernel`.\n",
+                self.kernel.name
+            ),
+            "| variant | ended | tests passed | as the baseline | generate and link, seconds | boot, seconds |"
+                .to_owned(),
+            "|---|---|---|---|---|---|".to_owned(),
+            row("the kernel's own", &baseline, "-", None),
+        ];
+        let mut good = same_sites;
+        let silence = SILENCE.min(4 * baseline.silent + Duration::from_secs(20));
+        let (variant, linked) = self.variant(None, silence)?;
+        let differs = difference(&baseline.tests, &variant.tests);
+        rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO"), Some(linked)));
+        let mut logs = Vec::new();
+        if let Some(line) = differs {
+            good = false;
+            logs.push(format!("\n    {line}\n\n    {}", variant.last.join("\n    ")));
+        }
+        let faults = if quick { 1 } else { self.kernel.fault.len() };
+        for (about, fault) in self.kernel.fault.iter().take(faults) {
+            let (control, linked) = self.variant(Some(fault), silence)?;
+            // It came as far as to set its sites up; what never runs would notice anything.
+            let noticed = !control.well() && control.sites == baseline.sites;
+            good &= noticed;
+            rows.push(row(
+                &format!("fault: {about} (`{fault}`)"),
+                &control,
+                if noticed { "no, as it must be" } else { "the fault did NOT show" },
+                Some(linked),
+            ));
+        }
+        rows.append(&mut logs);
+        let sites = baseline.sites.as_deref().unwrap_or("an unknown number of");
+        let agree = if same_sites { "as many as" } else { "NOT as many as" };
+        rows.push(format!(
+            "\nThe kernel allocates {sites} entries for ftrace, {agree} `tramptool sites` finds: {listed}.\n"
+        ));
+        rows.push("What `tramptool gen --kernel-build` takes from the configuration:\n".to_owned());
+        rows.extend(self.options()?.iter().map(|line| format!("    {line}")));
+        rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
+        rows.extend(baseline.tests.iter().map(|line| format!("    {line}")));
+        Ok((rows.join("\n") + "\n", good))
+    }
+
+    /// Swap, link, look whether the image has what was generated, boot. Returns also how long it took up to the boot.
+    fn variant(&self, fault: Option<&str>, silence: Duration) -> Result<(Boot, Duration), Failure> {
+        let start = Instant::now();
+        let what = fault.unwrap_or("generated");
+        let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
+        let mut generated = Vec::new();
+        for (i, swap) in self.kernel.swap.iter().enumerate() {
+            let stem = format!("swap{i}");
+            let mut tool = tramptool();
+            tool.arg("gen").args(&swap.trampolines).arg("--kernel-build").arg(self.tree.dir);
+            tool.args(swap.export.iter().flat_map(|e| ["--export", e]));
+            let here = fault.filter(|f| swap.trampolines.iter().any(|t| f.starts_with(&format!("{t}:"))));
+            tool.args(here.iter().flat_map(|f| ["--fault", f]));
+            call(tool.args(["--emit", "obj", "--stem", &stem, "-o"]).arg(dir.path()))?;
+            let object = dir.path().join(stem + ".o");
+            copy(&object, &self.tree.dir.join(&swap.object))?;
+            generated.push(object);
+        }
+        let image = self.tree.dir.join(&self.kernel.image);
+        remove(&image)?;
+        let said = self.tree.make(&[name(&self.kernel.image)])?;
+        let warns = |line: &&str| line.to_lowercase().contains("warning");
+        if let Some(line) = said.lines().find(|line| fault.is_none() && warns(line)) {
+            return Err(Failure::new("linking the kernel", line, "see what is generated there, and mend it"));
+        }
+        let vmlinux = self.tree.dir.join("vmlinux");
+        for object in &generated {
+            if let Some(name) = missing(&vmlinux, object)? {
+                let remedy = "see whether make linked the objects that it was given";
+                return Err(Failure::at(&vmlinux, format!("{name} is not what was generated"), remedy));
+            }
+            if missing(&self.stock.join("vmlinux"), object)?.is_none() {
+                let remedy = "the check that the image has what was generated cannot fail: mend it";
+                return Err(Failure::at(&self.stock, "has our code already", remedy));
+            }
+        }
+        copy(&image, &dir.path().join(name(&self.kernel.image)))?;
+        let linked = start.elapsed();
+        Ok((self.boot(dir.path(), what, silence)?, linked))
+    }
+
+    fn boot(&self, dir: &Path, what: &str, silence: Duration) -> Result<Boot, Failure> {
+        eprintln!("booting {}: {what}", self.kernel.name);
+        let image = dir.join(name(&self.kernel.image));
+        self.kernel.machine.boot(&image, &self.stock.join("initramfs"), silence)
+    }
+
+    /// Which options of its configuration decide what is generated for it, as `gen` says it.
+    fn options(&self) -> Result<Vec<String>, Failure> {
+        let mut tool = tramptool();
+        tool.args(["gen", "--all", "--kernel-build"]).arg(self.tree.dir);
+        let said = call(&mut tool)?.err;
+        let lines = said.lines().filter_map(|l| l.strip_prefix("tramptool: "));
+        Ok(lines.filter(|l| l.contains("CONFIG_")).map(str::to_owned).collect())
+    }
+
+    /// What it calls itself.
+    pub fn version(&self) -> Result<String, Failure> {
+        Ok(read(&self.tree.dir.join("include/config/kernel.release"))?.trim().to_owned())
+    }
 }
 
-/// Run a program to its end; returns what it wrote to stderr.
-pub fn call(command: &mut Command) -> Result<String, Failure> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let remedy = || format!("apt-get install -y --no-install-recommends {PACKAGES}");
-    let run = command.stdin(Stdio::null()).output().map_err(|e| Failure::new(&program, e.to_string(), remedy()))?;
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    if run.status.success() {
-        return Ok(said);
+/// How many live sites `tramptool sites` finds.
+pub fn live_sites(vmlinux: &Path) -> Result<String, Failure> {
+    let text = call(tramptool().arg("sites").arg(vmlinux))?.out;
+    let live = text.lines().rev().find_map(|l| l.split_once(" entries, ")?.1.split_once(" live"));
+    live.map(|(n, _)| n.to_owned())
+        .ok_or_else(|| Failure::at(vmlinux, "no number of live sites", "see `tramptool sites`"))
+}
+
+/// The first line in which they differ.
+fn difference(baseline: &[String], other: &[String]) -> Option<String> {
+    let none = "(nothing more)".to_owned();
+    let at = baseline.iter().zip(other).position(|(a, b)| a != b).unwrap_or(baseline.len().min(other.len()));
+    if baseline.len() == other.len() && at == baseline.len() {
+        return None;
     }
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-    Err(Failure::new(program, format!("{}: {last}", run.status), remedy()))
+    let line = |of: &[String]| of.get(at).unwrap_or(&none).clone();
+    Some(format!("baseline: {}; here: {}", line(baseline), line(other)))
+}
+
+fn row(variant: &str, boot: &Boot, same: &str, linked: Option<Duration>) -> String {
+    let linked = linked.map_or("-".to_owned(), |took| format!("{:.1}", took.as_secs_f64()));
+    let took = boot.took.as_secs_f64();
+    format!("| {variant} | {} | {} | {same} | {linked} | {took:.1} |", boot.end, boot.passed())
+}
+
+/// The first function of `object` whose code the kernel does not have, but for the fields that the linker filled in.
+fn missing(vmlinux: &Path, object: &Path) -> Result<Option<String>, Failure> {
+    let bytes = |path: &Path| fs::read(path).map_err(|e| Failure::at(path, e, "see what make said"));
+    let (kernel, ours) = (bytes(vmlinux)?, bytes(object)?);
+    let parse = |path: &Path, e: object::Error| Failure::at(path, e, "see what make said");
+    let kernel = object::File::parse(&*kernel).map_err(|e| parse(vmlinux, e))?;
+    let ours = object::File::parse(&*ours).map_err(|e| parse(object, e))?;
+    let text = ours.section_by_name(".text").and_then(|text| Some((text.data().ok()?, text.relocations())));
+    let (code, relocations) = text.ok_or_else(|| Failure::at(object, "no .text in it", "see what was generated"))?;
+    // Where the size is not known, it is that of two instructions.
+    let field = |(at, r): (u64, object::Relocation)| at..at + if r.size() == 0 { 8 } else { u64::from(r.size()) / 8 };
+    let fields: Vec<Range<u64>> = relocations.map(field).collect();
+    let kept = |at: u64| !fields.iter().any(|f| f.contains(&at));
+    let theirs: HashMap<&str, u64> = kernel.symbols().filter_map(|s| Some((s.name().ok()?, s.address()))).collect();
+    for function in ours.symbols().filter(|s| s.is_definition() && s.size() > 0) {
+        let name = function.name().unwrap_or_default();
+        let range = function.address()..function.address() + function.size();
+        let there = theirs
+            .get(name)
+            .and_then(|address| kernel.sections().find_map(|s| s.data_range(*address, function.size()).ok().flatten()));
+        let here = code.get(range.start as usize..range.end as usize);
+        let same = here.zip(there).is_some_and(|(a, b)| {
+            a.len() == b.len() && range.clone().zip(a.iter().zip(b)).all(|(at, (a, b))| a == b || !kept(at))
+        });
+        if !same {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_has_a_configuration_and_three_faults() {
+        let place = root().join("xtask/kernel");
+        for kernel in kernels().unwrap() {
+            assert!(place.join(format!("{}.config", kernel.name)).exists());
+            assert_eq!(kernel.fault.len(), 3, "{}", kernel.name);
+            let trampolines: Vec<&String> = kernel.swap.iter().flat_map(|s| &s.trampolines).collect();
+            for (_, fault) in &kernel.fault {
+                assert!(trampolines.iter().any(|t| fault.starts_with(&format!("{t}:"))), "{fault}");
+            }
+        }
+    }
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The repository's own chores: `cargo xtask <verb>`.
 //!
-//! Each verb is a module with a `run` function, and has one row in [`VERBS`].
+//! Each verb is a module with a `run` function, and has one row in [`VERBS`]. What several need is in `tools`, `tree`
+//! (kernels being built), `qemu` (kernels running) and `document`.
 
 mod bless;
+mod document;
 mod failure;
 mod fixtures;
 mod kernel;
 mod modules;
+mod objects;
 mod qemu;
-mod selftest;
+mod tools;
+mod tree;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,12 +50,12 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "kernel-objects",
         usage: "[--linux DIR]  build the kernel's own trampolines into a cache, for the tests that judge them",
-        run: kernel::run,
+        run: objects::run,
     },
     Verb {
         name: "kernel",
         usage: "[--quick] [--anew] [--linux DIR] ARCH  boot a kernel with generated trampolines in place of its own; ARCH may be all",
-        run: selftest::run,
+        run: kernel::run,
     },
     Verb {
         name: "modules",

@@ -9,10 +9,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::Outcome;
+use crate::document::{record, record_time, today};
 use crate::failure::Failure;
-use crate::kernel::{cache, call, source};
+use crate::kernel::{Bench, Kernel, kernels, live_sites};
 use crate::qemu::{SILENCE, initramfs};
-use crate::selftest::{Bench, Kernel, kernels, name, read, record, record_time, today, tramptool, write};
+use crate::tools::{call, name, read, tramptool, write};
+use crate::tree::{cache, source};
 
 /// What is traced, and by what: see `kernel/init.c`.
 const SIG: &str = "ssize_t comm_write(struct file *file, const char __user *buf, size_t count, loff_t *offset)";
@@ -51,13 +53,15 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             chosen.filter_map(|k| k.debian.as_deref()).try_for_each(|arch| debian(arch, &cache).map(drop))?;
             true
         }
-        "" if names.is_empty() => all(&kernels, &cache)?,
+        "" if names.is_empty() => all(&kernels, None, &cache)?,
         "" => {
-            let loaded = load(chosen, &cache)?;
-            record_time(&format!("`./x modules {}`{}", names.join(" "), loaded.with_downloads()), start)?;
+            let loaded = load(chosen, None, &cache)?;
+            if loaded.good {
+                record_time(&format!("`./x modules {}`{}", names.join(" "), loaded.with_downloads()), start)?;
+            }
             loaded.good
         }
-        "--check" => load(chosen, &cache)?.good,
+        "--check" => load(chosen, None, &cache)?.good,
         _ => {
             return Err(Failure::new(
                 "cargo xtask modules",
@@ -69,11 +73,13 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Load it into all kernels, and write down what came of it.
-pub fn all(kernels: &[Kernel], cache: &Path) -> Result<bool, Failure> {
+/// Load it into all kernels, those of ours built from `linux` or from Debian's source, and write down what came of it.
+pub fn all(kernels: &[Kernel], linux: Option<PathBuf>, cache: &Path) -> Result<bool, Failure> {
     let start = Instant::now();
-    let loaded = load(kernels.iter(), cache)?;
-    if loaded.good {
+    // The document is about Debian's.
+    let recorded = linux.is_none();
+    let loaded = load(kernels.iter(), linux, cache)?;
+    if loaded.good && recorded {
         record("Modules", &loaded.table)?;
         record_time(&format!("`./x modules`{}", loaded.with_downloads()), start)?;
     }
@@ -95,18 +101,22 @@ impl Loaded {
 }
 
 /// Load it into some kernels.
-fn load<'k>(kernels: impl Iterator<Item = &'k Kernel>, cache: &Path) -> Result<Loaded, Failure> {
+fn load<'k>(
+    kernels: impl Iterator<Item = &'k Kernel>,
+    linux: Option<PathBuf>,
+    cache: &Path,
+) -> Result<Loaded, Failure> {
     let mut table = vec![
         format!("{}. A direct-call trampoline for `{SIG}`.\n", today()),
-        "| architecture | kernel | packages, seconds | build, seconds | boot, seconds | result |".to_owned(),
-        "|---|---|---|---|---|---|".to_owned(),
+        "| architecture | kernel | sites | packages, seconds | build, seconds | boot, seconds | result |".to_owned(),
+        "|---|---|---|---|---|---|---|".to_owned(),
     ];
     let (mut good, mut downloaded) = (true, false);
     for kernel in kernels {
         let start = Instant::now();
         let (place, fresh) = match &kernel.debian {
             Some(arch) => debian(arch, cache)?,
-            None => (ours(kernel, cache)?, false),
+            None => (ours(kernel, linux.clone(), cache)?, false),
         };
         downloaded |= fresh;
         let (row, well) = judge(kernel, &place, start.elapsed().as_secs_f64())?;
@@ -129,12 +139,16 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     let main = source.join(format!("{MODULE}_main.c"));
     let (count, left) = ("\tWRITE_ONCE(calls, calls + 1);\n", "\tstatic char left[32];\n\n");
     let hostile = format!("{left}{count}\tsnprintf(left, sizeof(left), \"%lu\", calls);\n");
-    write(&main, read(&main)?.replace(count, &hostile).as_bytes())?;
+    let text = read(&main)?;
+    if !text.contains(count) {
+        return Err(Failure::at(&main, "does not count calls as before", "mend what is put in its place here"));
+    }
+    write(&main, text.replace(count, &hostile).as_bytes())?;
     let mut make = Command::new("make");
     make.arg("-sC").arg(&place.headers).arg(format!("M={}", source.display()));
     make.args([format!("ARCH={}", kernel.arch), format!("CROSS_COMPILE={}", kernel.cross)]);
     // Debian's headers have the type information of a vmlinux, and would have pahole make that of the module.
-    let said = call(make.args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]))?;
+    let said = call(make.args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]))?.err;
     let built = start.elapsed().as_secs_f64();
     let object = |end: &str| {
         let path = source.join(format!("{MODULE}_tramp.{end}"));
@@ -152,19 +166,44 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     if !boot.well() {
         boot.last.iter().for_each(|line| eprintln!("    {line}"));
     }
+    let listed = vmlinux(&place.image, dir.path())?.map(|file| live_sites(&file)).transpose()?;
+    let same_sites = listed.is_none() || listed == boot.sites;
     let result = match (warned, ours, boot.well()) {
+        _ if !same_sites => "NO: the kernel says another number of sites than `tramptool sites`",
         (true, ..) => "NO: something was said while it was built",
         (_, false, _) => "NO: kbuild made another object",
         (.., false) => &boot.end,
         (false, true, true) => "all is well",
     };
     let seconds = format!("{fetched:.1} | {built:.1} | {:.1}", boot.took.as_secs_f64());
-    Ok((format!("| {} | {} | {seconds} | {result} |", kernel.name, place.what), boot.well() && ours && !warned))
+    let sites = listed.as_deref().unwrap_or("-");
+    let good = boot.well() && ours && !warned && same_sites;
+    Ok((format!("| {} | {} | {sites} | {seconds} | {result} |", kernel.name, place.what), good))
+}
+
+/// The vmlinux in a compressed image for x86 (kernel Documentation/arch/x86/boot.rst); `None` of another image.
+fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
+    let bytes = fs::read(image).map_err(|e| Failure::at(image, e, "remove this directory"))?;
+    let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+    if bytes.get(0x202..0x206) != Some(b"HdrS") {
+        return Ok(None);
+    }
+    let payload = || {
+        let setup = bytes.get(0x1f1).map(|&sectors| if sectors == 0 { 4 } else { usize::from(sectors) })?;
+        let from = ((setup + 1) * 512).checked_add(number(0x248)?)?;
+        // Behind it is its size.
+        bytes.get(from..from.checked_add(number(0x24c)?.checked_sub(4)?)?)
+    };
+    let payload = payload().ok_or_else(|| Failure::at(image, "no payload in it", "remove this directory"))?;
+    let (packed, unpacked) = (dir.join("vmlinux.zst"), dir.join("vmlinux"));
+    write(&packed, payload)?;
+    call(Command::new("zstd").args(["-qd"]).arg(&packed).arg("-o").arg(&unpacked))?;
+    Ok(Some(unpacked))
 }
 
 /// A kernel of `cargo xtask kernel`.
-fn ours(kernel: &Kernel, cache: &Path) -> Result<Place, Failure> {
-    let linux = source(None, cache)?;
+fn ours(kernel: &Kernel, linux: Option<PathBuf>, cache: &Path) -> Result<Place, Failure> {
+    let linux = source(linux, cache)?;
     let dir = cache.join("boot").join(&kernel.name);
     let bench = Bench::new(kernel, &linux, &dir);
     bench.build()?;
@@ -198,6 +237,10 @@ fn debian(arch: &str, cache: &Path) -> Result<(Place, bool), Failure> {
 /// Download and unpack it.
 fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
     let (apt, packages, part) = (dir.join("apt"), dir.join("packages"), dir.join("root.part"));
+    // Of a try that came to nothing.
+    for old in [&packages, &part].into_iter().filter(|dir| dir.exists()) {
+        fs::remove_dir_all(old).map_err(|e| Failure::at(old, e, "remove it"))?;
+    }
     for made in [&apt.join("lists/partial"), &apt.join("archives/partial"), &packages, &part] {
         fs::create_dir_all(made).map_err(|e| Failure::at(made, e, "make room for the cache"))?;
     }
@@ -205,7 +248,7 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
         return Err(Failure::new("apt-get", "has no list of Debian's packages", "install Debian 12's apt sources"));
     };
     write(&apt.join("status"), b"")?;
-    let host = said("dpkg", Command::new("dpkg").arg("--print-architecture"))?;
+    let host = call(Command::new("dpkg").arg("--print-architecture"))?.out;
     let host = host.trim();
     let with = |program: &str| {
         let mut command = Command::new(program);
@@ -218,7 +261,7 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
         command
     };
     call(with("apt-get").args(["-qq", "update"]))?;
-    let known = said("apt-cache", with("apt-cache").args(["pkgnames", "linux-headers-6.12."]))?;
+    let known = call(with("apt-cache").args(["pkgnames", "linux-headers-6.12."]))?.out;
     let suffix = format!("-cloud-{arch}");
     let number =
         |version: &str| version.split(|c: char| !c.is_ascii_digit()).nth(2).and_then(|n| n.parse::<u32>().ok());
@@ -247,15 +290,4 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
     let text = read(&makefile)?.replace("/usr/src/", &format!("{}/usr/src/", dir.join("root").display()));
     write(&makefile, text.as_bytes())?;
     fs::rename(&part, dir.join("root")).map_err(|e| Failure::at(&part, e, "remove this directory"))
-}
-
-/// What a program says.
-fn said(program: &str, command: &mut Command) -> Result<String, Failure> {
-    let run =
-        command.output().map_err(|e| Failure::new(program, e.to_string(), "this wants Debian, or its apt and dpkg"))?;
-    if !run.status.success() {
-        let what = String::from_utf8_lossy(&run.stderr).into_owned();
-        return Err(Failure::new(program, what, "give this machine its network"));
-    }
-    Ok(String::from_utf8_lossy(&run.stdout).into_owned())
 }

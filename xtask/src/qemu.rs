@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::kernel::{PACKAGES, call};
 use crate::root;
+use crate::tools::{PACKAGES, call, name};
 
 /// What our program prints when the kernel has come that far and its own checks are good.
 const WELL: &str = "init: all is well";
@@ -179,7 +179,7 @@ pub fn initramfs(cross: &str, module: Option<&Path>, to: &Path) -> Result<(), Fa
     let mut gcc = Command::new(format!("{cross}gcc"));
     call(gcc.args(["-O2", "-static", "-o"]).arg(&init).arg(root().join("xtask/kernel/init.c")))?;
     let program = read(&init)?;
-    let module = module.map(|path| Ok((path.file_name().and_then(|n| n.to_str()).unwrap_or_default(), read(path)?)));
+    let module = module.map(|path| Ok((name(path), read(path)?)));
     let module = module.transpose()?;
     let mut files = vec![("init", &*program)];
     files.extend(module.as_ref().map(|(name, bytes)| (*name, &**bytes)));

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `docs/real-kernels.md`: what the commands write into it.
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::failure::Failure;
+use crate::root;
+use crate::tools::{read, write};
+
+/// Replace the section of one kernel in the document.
+pub fn record(name: &str, report: &str) -> Result<(), Failure> {
+    let path = root().join("docs/real-kernels.md");
+    let old = read(&path)?;
+    let heading = format!("## {name}\n");
+    let (before, rest) = old.split_once(&heading).unwrap_or((&old, ""));
+    let after = rest.find("\n## ").and_then(|at| rest.get(at..)).unwrap_or_default();
+    write(&path, format!("{}\n\n{heading}\n{report}{after}", before.trim_end()).as_bytes())
+}
+
+/// How long a command took, for the document.
+pub fn record_time(command: &str, start: Instant) -> Result<(), Failure> {
+    let old = read(&root().join("docs/real-kernels.md"))?;
+    let section = old.split_once("## Times\n").and_then(|(_, rest)| rest.split("\n## ").next()).unwrap_or_default();
+    let this = format!("| {command} |");
+    let mut rows: Vec<String> =
+        section.lines().filter(|l| l.starts_with("| `") && !l.starts_with(&this)).map(str::to_owned).collect();
+    rows.push(format!("{this} {} | {:.0} |", today(), start.elapsed().as_secs_f64()));
+    rows.sort();
+    record("Times", &format!("| command | date | seconds |\n|---|---|---|\n{}\n", rows.join("\n")))
+}
+
+/// The date.
+pub fn today() -> String {
+    let run = Command::new("date").arg("+%Y-%m-%d").output();
+    run.map_or_else(|_| "unknown date".to_owned(), |run| String::from_utf8_lossy(&run.stdout).trim().to_owned())
+}

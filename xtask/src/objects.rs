@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask kernel-objects`: builds the kernel's own trampolines, unmodified, as `kernel-objects.toml` says.
+//!
+//! Source, build trees and objects stay in a cache outside the repository, and what is there is not built again. Only
+//! the objects that are wanted are compiled, which takes about half a minute for each configuration.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::tree::{Tree, cache, source};
+use crate::{Outcome, root};
+
+/// What `kernel-objects.toml` says.
+#[derive(Debug, Deserialize)]
+struct Manifest {
+    /// Options of all builds, without `CONFIG_`.
+    common: Vec<String>,
+    /// The builds.
+    build: Vec<Build>,
+}
+
+/// One configuration.
+#[derive(Debug, Deserialize)]
+struct Build {
+    /// The contract that judges the objects; also the name of their directory.
+    contract: String,
+    /// `ARCH` for make.
+    arch: String,
+    /// `CROSS_COMPILE` for make.
+    cross: String,
+    /// Options, without `CONFIG_`.
+    options: Vec<String>,
+    /// What to build, relative to the kernel's tree.
+    objects: Vec<PathBuf>,
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let linux = match args {
+        [] => None,
+        [option, dir] if option == "--linux" => Some(PathBuf::from(dir)),
+        _ => {
+            return Err(Failure::new("cargo xtask kernel-objects", "unknown arguments", "give --linux DIR or nothing"));
+        }
+    };
+    let path = root().join("xtask/kernel-objects.toml");
+    let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
+    let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    let cache = cache()?;
+    let linux = source(linux, &cache)?;
+    for build in &manifest.build {
+        for object in build_one(&manifest.common, build, &linux, &cache)? {
+            println!("{}", object.display());
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+/// Configure and build what is missing; returns the objects.
+fn build_one(common: &[String], build: &Build, linux: &Path, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let objects = cache.join(&build.contract);
+    let place = |object: &PathBuf| objects.join(object.file_name().unwrap_or_default());
+    let wanted: Vec<PathBuf> = build.objects.iter().map(place).collect();
+    if wanted.iter().all(|object| object.exists()) {
+        return Ok(wanted);
+    }
+    eprintln!("building {}", build.contract);
+    let tree = cache.join("build").join(&build.contract);
+    for dir in [&tree, &objects] {
+        fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
+    }
+    let tree = Tree { linux, dir: &tree, arch: &build.arch, cross: &build.cross };
+    let options: String = common.iter().chain(&build.options).map(|o| format!("CONFIG_{o}\n")).collect();
+    tree.configure(&options)?;
+    tree.make(&["prepare"])?;
+    let targets: Vec<&str> = build.objects.iter().filter_map(|object| object.to_str()).collect();
+    tree.make(&targets)?;
+    for (object, wanted) in build.objects.iter().zip(&wanted) {
+        let built = tree.dir.join(object);
+        fs::copy(&built, wanted).map_err(|e| Failure::at(&built, e, "see what make said"))?;
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that are run and files that are read and written, with errors that say what to do.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+use crate::root;
+
+/// What Debian calls the source and what compiling it needs.
+pub const PACKAGES: &str = "linux-source-6.12 make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
+                        gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu";
+
+/// What a program wrote.
+pub struct Said {
+    /// To stdout.
+    pub out: String,
+    /// To stderr.
+    pub err: String,
+}
+
+/// Run a program to its end.
+pub fn call(command: &mut Command) -> Result<Said, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let install = format!("on Debian: apt-get install -y --no-install-recommends {PACKAGES}");
+    let run = command.stdin(Stdio::null()).output().map_err(|e| Failure::new(&program, e.to_string(), install))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = Said { out: text(&run.stdout), err: text(&run.stderr) };
+    if run.status.success() {
+        return Ok(said);
+    }
+    // make tells of an error again and again, last where it is of no use.
+    let mut lines = said.err.lines().filter(|line| !line.trim().is_empty());
+    let line = lines.clone().find(|line| line.to_lowercase().contains("error")).or(lines.next_back());
+    let what = format!("{}: {}", run.status, line.unwrap_or("it says nothing"));
+    Err(Failure::new(program, what, "mend that, and try again"))
+}
+
+/// The tool of this repository.
+pub fn tramptool() -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["run", "--quiet", "--locked", "--package", "tramptool", "--manifest-path"]);
+    cargo.arg(root().join("Cargo.toml")).arg("--");
+    cargo
+}
+
+/// The last part of a path.
+pub fn name(path: &Path) -> &str {
+    path.file_name().and_then(|n| n.to_str()).unwrap_or_default()
+}
+
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|e| Failure::at(path, e, "restore it from git, or build the kernel again"))
+}
+
+/// Write a file.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|e| Failure::at(path, e, "make room, or make it writable"))
+}
+
+/// Remove a file, if there is one.
+pub fn remove(path: &Path) -> Result<(), Failure> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::at(path, e, "remove it")),
+        _ => Ok(()),
+    }
+}
+
+/// Copy a file; the copy is younger than everything, so that make keeps it.
+pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let bytes = fs::read(from).map_err(|e| Failure::at(from, e, "see what make said"))?;
+    write(to, &bytes)
+}
