@@ -10,6 +10,7 @@ use codegen::obj;
 use codegen::spec::{Choices, Kind, NAMED, Spec};
 use codegen::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use tramptool::{BACKENDS, suite};
 
 /// Section contents and relocations, with local symbols as section and offset.
 type Picture = BTreeMap<String, (Vec<u8>, Vec<String>)>;
@@ -91,7 +92,7 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
 
 #[test]
 fn gnu_as_agrees_on_every_trampoline() {
-    for backend in tramptool::BACKENDS {
+    for backend in BACKENDS {
         let dir = tempfile::tempdir().unwrap();
         for choices in Choices::all(backend.facts().options, |_| true) {
             let target = backend.target(choices);
@@ -107,10 +108,32 @@ fn gnu_as_agrees_on_every_trampoline() {
             };
             let objtool = Target { objtool: true, unwind_tables: false, ..target.clone() };
             compare(*backend, &objtool, &named.iter().map(exported).collect::<Vec<_>>(), dir.path());
-            for spec in tramptool::suite::specs(&tramptool::suite::trampolines(&target).unwrap()) {
+            for spec in suite::specs(&suite::trampolines(&target).unwrap()) {
                 if spec.kind.for_one_function() {
                     compare(*backend, &target, &[spec], dir.path());
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_option_changes_what_it_says_and_nothing_else() {
+    for backend in BACKENDS {
+        let facts = backend.facts();
+        let default = backend.target(Choices::default());
+        let trampolines = suite::trampolines(&default).unwrap();
+        let object = |spec: &Spec, target: &Target| {
+            let assembly = backend.assemble(std::slice::from_ref(spec), target).ok()?;
+            Some(obj::write(&assembly, target).unwrap())
+        };
+        for (spec, (_, kind)) in suite::specs(&trampolines).iter().zip(&trampolines) {
+            for (i, option) in facts.options.iter().enumerate() {
+                let others = (1..option.values.len()).map(|v| backend.target(Choices::default().with(i, v)));
+                // One that cannot be had under this value is none that it does not change.
+                let changed = others.filter(|other| object(spec, other) != object(spec, &default)).count();
+                let wanted = if (option.applies)(*kind) { option.values.len() - 1 } else { 0 };
+                assert_eq!(changed, wanted, "{} {}, {}", facts.name, spec.name, option.name);
             }
         }
     }

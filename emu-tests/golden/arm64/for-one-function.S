@@ -78,7 +78,6 @@ around_frame_1:
 	.set	FREGS_X8, 64
 	.set	FREGS_FP, 80
 	.set	FREGS_SP, 96
-	.set	FREGS_X0, 0
 	.set	RECORD_LR, 128
 	.set	RECORD_PC, 112
 	.set	FRAME_SIZE, 144		// with what lies above it

@@ -79,7 +79,6 @@ around_frame_1:
 	.set	FREGS_EPC, 0		# struct ftrace_regs, 104 bytes
 	.set	FREGS_RA, 8
 	.set	FREGS_SP, 16
-	.set	FREGS_S0, 24
 	.set	FREGS_A0, 40
 	.set	FREGS_A1, 48
 	.set	FREGS_A2, 56
@@ -88,8 +87,6 @@ around_frame_1:
 	.set	FREGS_A5, 80
 	.set	FREGS_A6, 88
 	.set	FREGS_A7, 96
-	.set	FREGS_A0, 40
-	.set	FREGS_A1, 48
 	.set	RECORD_RA, 128
 	.set	RECORD_PC, 112
 	.set	FREGS_FRAME, 144	# with what lies above it
@@ -123,8 +120,6 @@ around_fregs:
 	.cfi_offset ra, -136
 	addi	t1, sp, FREGS_FRAME
 	sd	t1, FREGS_SP(sp)	# sp at the site
-	sd	s0, FREGS_S0(sp)
-	.cfi_offset s0, -120
 	sd	a0, FREGS_A0(sp)
 	sd	a1, FREGS_A1(sp)
 	sd	a2, FREGS_A2(sp)
@@ -137,6 +132,7 @@ around_fregs:
 	# frame records: the function's caller, then the function
 	sd	ra, RECORD_RA + 8(sp)	# parent_ip
 	sd	s0, RECORD_RA(sp)
+	.cfi_offset s0, -16
 	addi	s0, sp, RECORD_RA + 16
 	sd	t0, RECORD_PC + 8(sp)	# pc
 	sd	s0, RECORD_PC(sp)

@@ -82,8 +82,6 @@ around_frame_1:
 	.set	PT_IP, 128
 	.set	PT_CS, 136
 	.set	PT_SP, 152
-	.set	PT_AX, 80
-	.set	PT_DX, 96
 	.set	RECORD_PARENT, 192
 	.set	RECORD_PC, 176
 	.set	FRAME_SIZE, 200		# with what lies above it
