@@ -8,11 +8,11 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
-use crate::spec::{Around, Attach, Form, Kind, Live, Program, Programs, Regs, Spec};
+use crate::spec::{Around, Attach, Direct, Form, Kind, Live, Program, Programs, Regs, Spec};
 use crate::target::{Facts, Target};
 
 /// What a paired trampoline is built around.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Traced {
     /// The function.
     pub function: String,
@@ -198,27 +198,41 @@ impl Contract {
             order.push(format!("Calls {after}."));
         }
         text.extend(order);
-        let words = match programs.words.iter().flatten().count() {
-            1 => "1 word of arguments".to_owned(),
-            n => format!("{n} words of arguments"),
-        };
+        let words = count(programs.words.iter().flatten().count(), "word");
         let ip = if programs.ip_arg { ", ip before that" } else { "" };
         let (behind, and) = match programs.result.regs == RegSet::EMPTY || !programs.call_orig {
             true => ("", ""),
             false => ("the result behind, ", ", and to the result,"),
         };
-        text.push(format!("Each gets (context, cookie): {words}, {behind}their number before{ip}."));
+        text.push(format!("Each gets (context, cookie): {words} of arguments, {behind}their number before{ip}."));
         text.push(format!("What they store to words that came in registers{and} takes effect."));
         if programs.call_orig && programs.live.stack > 0 {
-            text.push(format!("The function gets a copy of its {} words of stack arguments.", programs.live.stack));
+            let words = count(programs.live.stack.into(), "word");
+            text.push(format!("The function gets a copy of its {words} of stack arguments."));
         }
-        if programs.live.vectors + programs.result.vectors > 0 {
-            text.push(match programs.live.saved_vectors() + programs.result.saved_vectors() {
-                0 => "They must use general registers only: vector registers are not saved.".to_owned(),
-                _ => "Vector registers of arguments and result are kept.".to_owned(),
-            });
-        }
+        let result = if programs.call_orig { programs.result.vectors } else { 0 };
+        let of = match (programs.live.vectors > 0, result > 0) {
+            (false, false) => return text,
+            (true, true) => "arguments and result",
+            (true, false) => "arguments",
+            (false, true) => "the result",
+        };
+        text.push(match programs.live.saved_vectors() + programs.result.saved_vectors() {
+            0 => format!("They must use general registers only: vector registers of {of} are not saved."),
+            _ => format!("Vector registers of {of} are kept."),
+        });
         text
+    }
+
+    /// What is called must leave the vector registers alone: some are live, and none is saved.
+    fn general_only(&self) -> bool {
+        match self.kind {
+            Kind::Direct(Direct { live: Some(live), .. }) => live.vectors > 0 && live.saved_vectors() == 0,
+            Kind::Programs(Programs { live, result, .. }) => {
+                live.vectors + result.vectors > 0 && live.saved_vectors() + result.saved_vectors() == 0
+            }
+            _ => true,
+        }
     }
 
     /// The contract in sentences, for a comment above the function.
@@ -292,7 +306,13 @@ impl Contract {
                 let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
                 let (entry_gets, exit_gets) = match form {
                     Form::Fregs | Form::Shadow => ("(ip, parent_ip, op, fregs)".to_owned(), "(fregs)"),
-                    Form::Frame => (format!(" with the first {args} argument registers"), " with the result registers"),
+                    Form::Frame => {
+                        let args = match args {
+                            0 => " without arguments".to_owned(),
+                            n => format!(" with the {}", first(n)),
+                        };
+                        (args, " with the result registers")
+                    }
                 };
                 text.push(format!(
                     "Calls {}{entry_gets}, then {function} behind its site, then {exit}{exit_gets}.",
@@ -325,14 +345,15 @@ impl Contract {
                 let args = match (d.live, d.ip, d.args) {
                     (Some(_), ..) => "as the traced function was called".to_owned(),
                     (None, false, 0) => "without arguments".to_owned(),
-                    (None, false, n) => format!("with the traced function's first {n} argument registers"),
+                    (None, false, n) => format!("with the traced function's {}", first(n)),
                     (None, true, 0) => "with the traced function's ip".to_owned(),
-                    (None, true, n) => format!("with the traced function's ip, then its first {n} argument registers"),
+                    (None, true, n) => format!("with the traced function's ip, then its {}", first(n)),
                 };
                 text.push(format!("Calls {} {args}.", self.callee));
                 text.push(match d.live {
                     Some(Live { stack: n @ 1.., .. }) => {
-                        format!("Its {n} words of stack arguments are a copy. Its result is ignored.")
+                        let (words, are) = (count(n.into(), "word"), if n == 1 { "is" } else { "are" });
+                        format!("Its {words} of stack arguments {are} a copy. Its result is ignored.")
                     }
                     Some(_) => "Its result is ignored.".into(),
                     None => "It must use general registers only; its result is ignored.".into(),
@@ -347,14 +368,18 @@ impl Contract {
         }
         if self.traced.is_some() {
             let results = match self.kind {
-                Kind::Programs(programs) => programs.result.regs,
-                _ => RegSet::of(facts.abi.rets),
+                Kind::Programs(p) if p.result.vectors > 0 && p.result.regs == RegSet::EMPTY => {
+                    "vector registers".into()
+                }
+                Kind::Programs(p) if p.result.vectors > 0 => join(p.result.regs) + ", vector registers",
+                Kind::Programs(p) => join(p.result.regs),
+                _ => join(RegSet::of(facts.abi.rets)),
             };
             text.push(format!(
                 "Kept until the function begins: {}, and what C keeps{}; behind it: its results ({}), and all that C keeps.",
-                join(kept_beyond_c),
+                or_none(&join(kept_beyond_c)),
                 if self.kind.is_shadow() { String::new() } else { format!(" but {}", facts.abi.name(facts.abi.fp)) },
-                or_none(&join(results))
+                or_none(&results)
             ));
             text.push(format!(
                 "Frame: {} bytes; sp is {}-byte aligned at the calls.",
@@ -362,7 +387,8 @@ impl Contract {
             ));
             return text;
         }
-        text.push(format!("Kept: {}, and what C keeps ({}).", join(kept_beyond_c), join(facts.abi.callee_saved)));
+        let kept = join(kept_beyond_c);
+        text.push(format!("Kept: {}, and what C keeps ({}).", or_none(&kept), join(facts.abi.callee_saved)));
         let flags = match (facts.flags.is_empty(), self.flags_kept) {
             (true, _) => String::new(),
             (false, true) => format!(" {} kept.", facts.flags),
@@ -374,6 +400,16 @@ impl Contract {
         text.push(format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align));
         text
     }
+}
+
+/// So many of them.
+fn count(n: usize, of: &str) -> String {
+    format!("{n} {of}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The first so many argument registers.
+fn first(n: u8) -> String {
+    if n == 1 { "first argument register".to_owned() } else { format!("first {n} argument registers") }
 }
 
 fn or_none(text: &str) -> &str {
@@ -445,6 +481,22 @@ impl Serialize for Contract {
             filled: bool,
             stores_take_effect: bool,
         }
+        #[derive(Serialize)]
+        struct ProgramOut<'a> {
+            attach: &'static str,
+            symbol: &'a str,
+            cookie: i32,
+        }
+        let programs: Vec<ProgramOut> = self
+            .programs
+            .iter()
+            .map(|p| ProgramOut {
+                attach: p.attach.option().trim_start_matches('-'),
+                symbol: &p.symbol,
+                cookie: p.cookie,
+            })
+            .collect();
+        let flags = if let Kind::Programs(programs) = self.kind { programs.flags() } else { Vec::new() };
         let fields: Vec<FieldOut> = self
             .frame
             .fields
@@ -460,9 +512,12 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 18)?;
+        let mut s = serializer.serialize_struct("Contract", 22)?;
         s.serialize_field("calls", &self.callee)?;
-        s.serialize_field("handler", "general registers only")?;
+        s.serialize_field("programs", &programs)?;
+        s.serialize_field("programs_flags", &flags)?;
+        s.serialize_field("traced", &self.traced)?;
+        s.serialize_field("handler", if self.general_only() { "general registers only" } else { "any registers" })?;
         s.serialize_field("kept", &self.reg_names(self.kept))?;
         s.serialize_field("clobbered", &self.reg_names(self.clobbered))?;
         s.serialize_field("flags_kept", &self.flags_kept)?;

@@ -98,6 +98,18 @@ pub struct FrameLayout {
     pub pushed: bool,
 }
 
+impl Field {
+    /// Its bytes, on a machine that keeps so many of a vector register.
+    pub fn bytes(&self, of_vector: i32) -> i32 {
+        match self.content {
+            Content::Vector(_) | Content::VectorResult(_) => of_vector,
+            // struct bpf_tramp_run_ctx (kernel include/linux/bpf.h), of which the second word is the kernel's.
+            Content::Cookie => 16,
+            _ => 8,
+        }
+    }
+}
+
 impl FrameLayout {
     /// A frame with no slots.
     pub fn empty() -> FrameLayout {
@@ -135,7 +147,11 @@ pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>
     ];
     const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
     const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
-    let slot = |symbol, at, content| field(symbol, "", at, content, Back::Written);
+    let slot = |symbol, at, content| {
+        let takes_effect =
+            !matches!(content, Content::Cookie | Content::Ip | Content::Const(_) | Content::StackWord(_));
+        field(symbol, "", at, content, if takes_effect { Back::Written } else { Back::Ignored })
+    };
     let Programs { live, call_orig, .. } = *programs;
     // Nothing else has a result.
     let result = if call_orig { programs.result } else { Live::default() };
@@ -152,9 +168,9 @@ pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>
         fields.push(slot(symbol, vectors + vector * i32::from(i), Content::VectorResult(v)));
     }
     at += vector * i32::from(live.saved_vectors().max(result.saved_vectors()));
-    fields.push(slot("RUN_CTX", at, Content::Cookie));
-    // The second word of it is the kernel's.
-    at += 16;
+    let run_ctx = slot("RUN_CTX", at, Content::Cookie);
+    fields.push(run_ctx);
+    at += run_ctx.bytes(vector);
     if programs.ip_arg {
         fields.push(slot("CTX_IP", at, Content::Ip));
         at += 8;

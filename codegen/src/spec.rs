@@ -228,6 +228,14 @@ impl Kind {
         }
     }
 
+    /// Words of stack arguments that lie once more at SP, for what it calls.
+    pub fn copied_words(self) -> i32 {
+        match self {
+            Kind::Programs(programs) if !programs.call_orig => 0,
+            _ => self.live().map_or(0, |live| live.stack.into()),
+        }
+    }
+
     /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
     pub fn symbol(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
-use crate::frame::{Field, FrameLayout};
+use crate::frame::{Content, FrameLayout};
 use crate::spec::{Around, Choices, Direct, Form, Kind, Live, OptionInfo, Programs, Regs};
 
 /// The profiles that can be named.
@@ -292,9 +292,9 @@ impl Target {
     pub fn check_frames(&mut self) -> Result<()> {
         let name = self.facts.name;
         for frame in self.struct_frames_mut() {
-            frame.fields.sort_by_key(|f| f.offset);
-            let twice = |w: &&[Field]| w[0].offset == w[1].offset && w[0].symbol != w[1].symbol;
-            if let Some(w) = frame.fields.windows(2).find(twice) {
+            // Results come after registers, whose slots they have.
+            frame.fields.sort_by_key(|f| (matches!(f.content, Content::Result(_)), f.offset));
+            if let Some(w) = frame.fields.windows(2).find(|w| w[0].offset == w[1].offset) {
                 return Err(Error::new(format!(
                     "{} and {} on {name} are both at {}: give each slot an offset of its own",
                     w[0].symbol, w[1].symbol, w[0].offset

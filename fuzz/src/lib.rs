@@ -106,7 +106,7 @@ fn generate(specs: &[Spec], backend: &dyn Backend, target: &Target) -> Result<()
     let listings = specs.iter().map(|s| backend.text(s, target)).collect::<Result<Vec<_>>>()?;
     templates::asm(&listings, target, "stem")?;
     for (spec, listing) in specs.iter().zip(&listings) {
-        templates::show(listing, &backend.cost(spec, target)?, target)?;
+        templates::show(listing, &backend.cost(spec, target)?, target, backend.machine())?;
         Contract::of(spec, target)?.sentences(target);
         let side = |listing| diff::Side { target, listing };
         let _ = (diff::roles(side(listing), side(&listings[0]), true), diff::lines(side(listing), side(&listings[0])));

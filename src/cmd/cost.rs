@@ -7,7 +7,7 @@ use codegen::abi::Loc;
 use codegen::contract::Contract;
 use codegen::cost::{Bound, Cost, PathCost};
 use codegen::error::{Error, Result};
-use codegen::frame::{Content, Field};
+use codegen::frame::Content;
 use codegen::isa::Backend;
 use codegen::machine::Machine;
 use codegen::spec::{Kind, Program, Spec};
@@ -25,7 +25,7 @@ use super::{DONE, Format, table};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CostArgs {
-    /// Trampolines by name, or `direct` [default: those that have a name, or `direct` with --sig]
+    /// Trampolines by name, or `direct`, `around` or `programs` [default: those that have a name, or `direct` with --call]
     #[arg(value_name = "TRAMPOLINE")]
     trampolines: Vec<String>,
     /// Architecture, or `all`
@@ -54,7 +54,7 @@ through memory once, a struct that a callback reads is filled. The kernel's own 
 Examples:
   tramptool cost
   tramptool cost ftrace_caller --arch arm64 --format json
-  tramptool cost --sig 'void kfree_skb(struct sk_buff *skb)' --arch x86_64
+  tramptool cost --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
   tramptool cost --object my.o --contract my.toml
   tramptool cost --table";
 
@@ -174,12 +174,14 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
     let mut tell = |spent: u32, least: u32, what: &str, why: &[(bool, &str)]| {
         if spent > least {
             let why: Vec<&str> = why.iter().filter(|(holds, _)| *holds).map(|(_, why)| *why).collect();
-            reasons.push(format!("{} more {what} than the bound: {}", spent - least, why.join("; ")));
+            let n = spent - least;
+            let what = if n == 1 { what.trim_end_matches('s') } else { what };
+            reasons.push(format!("{n} more {what} than the bound: {}", why.join("; ")));
         }
     };
     let on_stack = |loc| matches!(loc, Loc::Stack(_));
     let in_struct = !contract.frame.c_struct.is_empty();
-    let pushed = in_struct && contract.kind.attaches() && on_stack(site.parent_ip);
+    let pushed = in_struct && contract.kind.attaches() && !contract.kind.jumped_to() && on_stack(site.parent_ip);
     tell(
         plain.loads,
         bound.loads,
@@ -347,23 +349,39 @@ fn other_rows(others: &Others) -> String {
 /// Where the bytes of stack go.
 fn stack(cost: &Cost, contract: &Contract, machine: &Machine) -> Vec<String> {
     let (frame, abi) = (&contract.frame, &contract.facts.abi);
-    let outside = |f: &&Field| f.member.is_empty() && !f.in_record;
-    let count =
-        |wanted: fn(Content) -> bool| frame.fields.iter().filter(outside).filter(|f| wanted(f.content)).count() as i32;
-    // Where the site pushed pc, it is there already.
-    let record = if frame.pushed { 8 } else { 16 };
-    let call = if abi.link.is_none() && !contract.callee.is_empty() { 8 } else { 0 };
-    let mut parts = vec![
-        (frame.c_size, frame.c_struct.to_owned()),
-        (8 * count(|c| matches!(c, Content::Reg(_))), "registers".to_owned()),
-        (machine.vector_bytes as i32 * count(|c| matches!(c, Content::Vector(_))), "vector registers".to_owned()),
-        (8 * i32::from(contract.kind.live().unwrap_or_default().stack), "stack arguments once more".to_owned()),
-        (8 * count(|c| matches!(c, Content::Pc | Content::ParentIp)), "the way back".to_owned()),
-        (record * frame.records.len() as i32, "frame records, for stack traces".to_owned()),
-        (if contract.flags_kept { 8 } else { 0 }, "flags".to_owned()),
-        (call, "the call's return address".to_owned()),
-    ];
+    let calls = !contract.callee.is_empty() || !contract.programs.is_empty();
+    // What two have, at different times, is the first one's. A record may end where the site pushed the rest of it.
+    let mut taken = vec![false; frame.size.max(0) as usize / 8];
+    let mut take = |from: i32, bytes: i32| {
+        let words = taken.iter_mut().skip(from as usize / 8).take(bytes as usize / 8);
+        8 * words.map(|word| i32::from(!std::mem::replace(word, true))).sum::<i32>()
+    };
+    let mut parts = vec![(take(0, frame.c_size), frame.c_struct)];
+    for record in &frame.records {
+        parts.push((take(record.offset, 16), "frame records, for stack traces"));
+    }
+    for field in frame.fields.iter().filter(|f| !f.in_record) {
+        let what = match field.content {
+            Content::Reg(_) => "registers",
+            Content::Result(_) => "results",
+            Content::Vector(_) | Content::VectorResult(_) => "vector registers",
+            Content::StackWord(_) => "stack arguments, to be read",
+            Content::Pc | Content::ParentIp => "the way back",
+            _ => "what else is in the context",
+        };
+        parts.push((take(field.offset, field.bytes(machine.vector_bytes as i32)), what));
+    }
+    parts.push((take(0, 8 * contract.kind.copied_words()), "stack arguments once more"));
+    parts.push((if contract.flags_kept { 8 } else { 0 }, "flags"));
+    parts.push((if abi.link.is_none() && calls { 8 } else { 0 }, "the call's return address"));
     let known: i32 = parts.iter().map(|(bytes, _)| bytes).sum();
-    parts.push((cost.stack - known, "alignment".to_owned()));
-    parts.into_iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{bytes} {what}")).collect()
+    parts.push((cost.stack - known, "alignment"));
+    let mut sums: Vec<(i32, &str)> = Vec::new();
+    for (bytes, what) in parts.into_iter().filter(|(bytes, _)| *bytes > 0) {
+        match sums.iter_mut().find(|(_, other)| *other == what) {
+            Some((sum, _)) => *sum += bytes,
+            None => sums.push((bytes, what)),
+        }
+    }
+    sums.into_iter().map(|(bytes, what)| format!("{bytes} {what}")).collect()
 }

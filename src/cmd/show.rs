@@ -11,7 +11,7 @@ use super::ui::{Style, Ui};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
-    /// Trampoline, or `direct`
+    /// Trampoline, or `direct`, `around` or `programs`
     trampoline: String,
     #[command(flatten)]
     target: TargetArgs,
@@ -34,7 +34,8 @@ pub fn run(args: &ShowArgs, ui: &Ui) -> Result<u8> {
     args.direct.refuse_without(std::slice::from_ref(&args.trampoline))?;
     let request = trampoline(&args.trampoline, &args.direct, &target)?;
     let spec = request.spec();
-    let text = templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target)?;
+    let text =
+        templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target, backend.machine())?;
     let comment = format!(" {} ", target.facts.comment);
     let mut out = String::new();
     for (i, line) in text.lines().enumerate() {

@@ -5,6 +5,7 @@ use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
+use codegen::machine::Machine;
 use codegen::target::Target;
 use codegen::text::{LineKind, TextListing};
 
@@ -24,7 +25,7 @@ struct Show {
 ///
 /// # Errors
 /// The template engine's; there is no input that causes one.
-pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<String> {
+pub fn show(listing: &TextListing, cost: &Cost, target: &Target, machine: &Machine) -> Result<String> {
     let facts = target.facts;
     // Before the first instruction, which has a blank line above it anyway, there is nothing to set apart.
     let first = listing.lines.iter().position(|l| l.kind == LineKind::Insn).unwrap_or(0);
@@ -71,14 +72,14 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<Strin
         ),
         contract: listing.contract.sentences(target).iter().flat_map(|s| crate::asm::wrap(s)).collect(),
         lines,
-        picture: picture(&listing.contract, target),
+        picture: picture(&listing.contract, target, machine),
         cost: text,
     };
     show.render().map_err(|e| Error::new(format!("show.txt: {e}")))
 }
 
 /// The frame, highest address first.
-fn picture(contract: &Contract, target: &Target) -> Vec<String> {
+fn picture(contract: &Contract, target: &Target, machine: &Machine) -> Vec<String> {
     let frame = &contract.frame;
     if frame.size == 0 {
         return Vec::new();
@@ -103,7 +104,7 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
         }
     }
     for field in frame.fields.iter().filter(|f| !f.in_record) {
-        cover(field.offset);
+        (0..field.bytes(machine.vector_bytes as i32)).step_by(8).for_each(|word| cover(field.offset + word));
         let name = if field.member.is_empty() { field.symbol } else { field.member };
         let note = match (field.content, field.back) {
             (Content::Unfilled, _) => "not filled",
@@ -112,6 +113,10 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
             (_, Back::Ignored) => "read only",
         };
         rows.push((field.offset, name.to_owned(), note));
+    }
+    for word in 0..contract.kind.copied_words() {
+        cover(8 * word);
+        rows.push((8 * word, format!("STACK{word}"), "a stack argument once more"));
     }
     for (i, _) in covered.iter().enumerate().filter(|(_, c)| !**c) {
         rows.push((8 * i as i32, "(pad)".to_owned(), ""));

@@ -12,7 +12,7 @@
 // void around_frame_1(void)
 //
 // The site jumps here: the return address of the traced function is where its caller put it.
-// Calls direct_func with the first 1 argument registers, then traced_function behind its site, then
+// Calls direct_func with the first argument register, then traced_function behind its site, then
 //   ftrace_return_to_handler with the result registers.
 // The handlers must use general registers only; what they return is ignored.
 // Every return has its call: the return-address stack stays whole.
@@ -334,7 +334,7 @@ programs_fexit_epilogue:
 // Each gets (context, cookie): 9 words of arguments, the result behind, their number before, ip before
 //   that.
 // What they store to words that came in registers, and to the result, takes effect.
-// The function gets a copy of its 1 words of stack arguments.
+// The function gets a copy of its 1 word of stack arguments.
 // Kept until the function begins: x0-x7, and what C keeps but x29; behind it: its results (x0), and
 //   all that C keeps.
 // Frame: 160 bytes; sp is 16-byte aligned at the calls.

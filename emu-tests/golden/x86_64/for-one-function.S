@@ -12,7 +12,7 @@
 # void around_frame_1(void)
 #
 # The site jumps here: the return address of the traced function is where its caller put it.
-# Calls direct_func with the first 1 argument registers, then traced_function behind its site, then
+# Calls direct_func with the first argument register, then traced_function behind its site, then
 #   ftrace_return_to_handler with the result registers.
 # The handlers must use general registers only; what they return is ignored.
 # Every return has its call: the return-address stack stays whole.
