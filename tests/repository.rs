@@ -48,7 +48,8 @@ fn no_mnemonic_in_a_template() {
     let mnemonics = mnemonics();
     assert!(mnemonics.contains("stp") && mnemonics.contains("endbr64") && mnemonics.contains("auipc"));
     for template in files(&root().join("templates/templates"), "") {
-        let text = fs::read_to_string(&template).unwrap();
+        // This one is make's.
+        let text = fs::read_to_string(&template).unwrap().replace("$(call ", "$(");
         for word in text.split(|c: char| !c.is_alphanumeric()) {
             assert!(!mnemonics.contains(word), "{}: {word} is an instruction", template.display());
         }

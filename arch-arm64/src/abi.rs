@@ -2,7 +2,9 @@
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
 use codegen::error::Result;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
+use codegen::frame::{
+    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field, with_results,
+};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
 use codegen::spec::{Choices, Kind, Live, OptionInfo, Programs, Regs};
@@ -173,17 +175,15 @@ fn exit_frame() -> FrameLayout {
 /// From SP up: copied stack arguments, vector registers, argument registers and the result's address, and the records of
 /// the function and of its caller, or pc and parent_ip without them.
 fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
-    const SYMBOLS: [&str; 9] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7", "RESULT"];
-    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
     const VECTOR: i32 = MACHINE.vector_bytes as i32;
     let mut at = 8 * i32::from(live.stack);
     let mut fields = Vec::new();
-    for (symbol, &vector) in VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+    for (symbol, &vector) in VECTOR_SLOTS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
         at = (at + VECTOR - 1) & -VECTOR;
         fields.push(field(symbol, "", at, Content::Vector(vector), Back::Written));
         at += VECTOR;
     }
-    let regs = SYMBOLS.iter().zip(ARGS.iter().chain([&X8]));
+    let regs = ARG_SLOTS.iter().zip(ARGS.iter()).chain([(&"SRET", &X8)]);
     for (symbol, &reg) in regs.filter(|(_, reg)| live.regs.contains(**reg)) {
         fields.push(field(symbol, "", at, Content::Reg(reg), Back::Written));
         at += 8;
@@ -214,11 +214,10 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 }
 
 fn around_args(args: usize) -> FrameLayout {
-    const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
     let FrameLayout { mut fields, records, size, .. } =
         direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI), true);
     fields.retain(|f| !matches!(f.content, Content::Reg(r) if ARGS[args..].contains(&r)));
-    let result = |(i, &reg)| field(RESULTS[i], "", 8 * i as i32, Content::Result(reg), Back::Written);
+    let result = |(i, &reg)| field(RESULT_SLOTS[i], "", 8 * i as i32, Content::Result(reg), Back::Written);
     fields.extend(ABI.rets.iter().enumerate().map(result));
     frame("", 0, size, fields, records)
 }
@@ -229,7 +228,7 @@ fn around_fregs() -> FrameLayout {
 }
 
 fn around_fields() -> Vec<Field> {
-    let mut fields = ftrace_regs(|member| match member {
+    let fields = ftrace_regs(|member| match member {
         "direct_tramp" => (Content::Unfilled, Back::Ignored),
         "fp" => (Content::Reg(X29), Back::Ignored),
         "lr" => (Content::ParentIp, Back::Ignored),
@@ -237,12 +236,7 @@ fn around_fields() -> Vec<Field> {
         "pc" => (Content::Pc, Back::Ignored),
         x => (ABI.find(x).map_or(Content::Unfilled, Content::Reg), Back::Written),
     });
-    let results = ftrace_regs(|member| match ABI.find(member).filter(|r| ABI.rets.contains(r)) {
-        Some(reg) => (Content::Result(reg), Back::Written),
-        None => (Content::Unfilled, Back::Ignored),
-    });
-    fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
-    fields
+    with_results(fields, |member| ABI.find(member).filter(|r| ABI.rets.contains(r)))
 }
 
 /// The record of the traced function's caller, then that of the traced function.

@@ -263,25 +263,13 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
 }
 
 fn call(callee: Callee, cx: &mut Lower<Insn>) {
-    let name = match callee {
-        Callee::OpFunc => {
-            let at = cx.number("FTRACE_OPS_FUNC");
-            cx.noted(Insn::LdrReg { dst: X4, base: X2, at }, "op->func");
-            cx.noted(Insn::Blr { reg: X4 }, "func");
-            return;
-        }
-        Callee::Patchable => "ftrace_stub",
-        Callee::ExitHandler => "ftrace_return_to_handler",
-        Callee::Named => cx.spec.callee,
-        Callee::Exit => cx.spec.body.exit,
-        Callee::Program(n) => cx.program(n),
-        Callee::Body => {
-            let sym = cx.body();
-            cx.insn(Insn::Bl { sym });
-            return;
-        }
-    };
-    let sym = cx.symbol(name);
+    if callee == Callee::OpFunc {
+        let at = cx.number("FTRACE_OPS_FUNC");
+        cx.noted(Insn::LdrReg { dst: X4, base: X2, at }, "op->func");
+        cx.noted(Insn::Blr { reg: X4 }, "func");
+        return;
+    }
+    let sym = cx.callee(callee);
     let note = if callee == Callee::Patchable { "func: this word is patched at run time" } else { "" };
     cx.noted(Insn::Bl { sym }, note);
 }

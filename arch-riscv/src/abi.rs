@@ -2,7 +2,9 @@
 
 use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
 use codegen::error::Result;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
+use codegen::frame::{
+    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field, with_results,
+};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::{Around, Choices, Form, Kind, Live, OptionInfo, Programs, Regs};
@@ -46,7 +48,7 @@ pub const SITE: Site = Site {
     reach: 2 << 30,
     // Kernel arch/riscv/kernel/ftrace.c and Kconfig: HAVE_FUNCTION_TRACER if !PREEMPTION.
     between: "two instructions are written at once, with every CPU stopped; a task that was preempted between them would \
-              jump through a stale t0, so the kernel has no function tracer where tasks are preempted",
+              jump through a stale register, so the kernel has no function tracer where tasks are preempted",
 };
 
 /// Index of `fp-test` in [`OPTIONS`].
@@ -213,11 +215,9 @@ fn exit_frame() -> FrameLayout {
 
 /// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip, or their records.
 fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
-    const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
-    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
-    let vectors = VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into());
+    let vectors = VECTOR_SLOTS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into());
     let vectors = vectors.map(|(symbol, &v)| (*symbol, Content::Vector(v)));
-    let regs = SYMBOLS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
+    let regs = ARG_SLOTS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
     let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg)));
     let (stack, site) = (i32::from(live.stack), [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)]);
     let site = site.into_iter().filter(|_| !frame_records);
@@ -249,11 +249,9 @@ fn around_frame(
 }
 
 fn around_args(args: usize) -> FrameLayout {
-    const SYMBOLS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
-    const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
-    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ARGS[i]))).collect();
-    fields.extend(ABI.rets.iter().enumerate().map(|(i, &reg)| slot(RESULTS[i], i, Content::Result(reg))));
+    let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ARGS[i]))).collect();
+    fields.extend(ABI.rets.iter().enumerate().map(|(i, &reg)| slot(RESULT_SLOTS[i], i, Content::Result(reg))));
     around_frame("", 0, "FRAME_SIZE", 8 * args.max(ABI.rets.len()) as i32, fields)
 }
 
@@ -267,7 +265,7 @@ fn around_fregs(fp_test: bool) -> FrameLayout {
 }
 
 fn around_fields(fp_test: bool) -> Vec<Field> {
-    let mut fields = ftrace_regs(|member| match member {
+    let fields = ftrace_regs(|member| match member {
         "epc" => (Content::Pc, Back::Ignored),
         "ra" => (Content::ParentIp, Back::Ignored),
         "sp" => (Content::SiteSp, Back::Ignored),
@@ -275,12 +273,7 @@ fn around_fields(fp_test: bool) -> Vec<Field> {
         "s0" | "t1" => (Content::Unfilled, Back::Ignored),
         _ => (register(member), Back::Written),
     });
-    let results = ftrace_regs(|member| match ABI.find(member).filter(|r| ABI.rets.contains(r)) {
-        Some(reg) => (Content::Result(reg), Back::Written),
-        None => (Content::Unfilled, Back::Ignored),
-    });
-    fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
-    fields
+    with_results(fields, |member| ABI.find(member).filter(|r| ABI.rets.contains(r)))
 }
 
 fn frame(c_struct: &'static str, c_size: i32, size_symbol: &'static str, size: i32, fields: Vec<Field>) -> FrameLayout {

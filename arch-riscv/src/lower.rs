@@ -51,20 +51,9 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             }
         }
         Step::Call(callee) => {
-            let (name, note) = match callee {
-                Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 8 bytes are patched at run time"),
-                Callee::ExitHandler => ("ftrace_return_to_handler", ""),
-                Callee::Named => (cx.spec.callee, ""),
-                Callee::Exit => (cx.spec.body.exit, ""),
-                Callee::Program(n) => (cx.program(n), ""),
-                Callee::Body => {
-                    let sym = cx.body();
-                    cx.insn(Insn::Call { sym });
-                    return;
-                }
-            };
-            let sym = cx.symbol(name);
-            cx.noted(Insn::Call { sym }, note);
+            let sym = cx.callee(callee);
+            let patched = matches!(callee, Callee::Patchable | Callee::OpFunc);
+            cx.noted(Insn::Call { sym }, if patched { "func: these 8 bytes are patched at run time" } else { "" });
         }
         Step::TakeResult if cx.spec.kind.is_shadow() => {
             cx.noted(Insn::Mv { dst: RA, src: A0 }, "where the function returns to");
@@ -73,8 +62,8 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
             cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
             cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
         }
-        Step::SaveResults => results(cx, |src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
-        Step::RestoreResults => results(cx, |dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
+        Step::SaveResults => cx.results(|src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
+        Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
         Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0)) }),
         Step::Cookie(cookie) => {
             let src = constant(cookie, cx);
@@ -136,17 +125,6 @@ fn load_body(cx: &mut Lower<Insn>) {
         cx.insn(Insn::AuipcHi { dst: PC, sym });
         cx.noted(Insn::AddiLo { dst: PC, anchor: Local::BodyAnchor }, "pc");
         cx.pc_loaded = true;
-    }
-}
-
-/// Store or load each result register.
-fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn, vector: impl Fn(u8, Off) -> Insn) {
-    for i in 0..cx.frame.fields.len() {
-        match cx.frame.fields[i].content {
-            Content::Result(reg) => cx.insn(insn(reg, cx.field(i))),
-            Content::VectorResult(v) => cx.insn(vector(v, cx.field(i))),
-            _ => {}
-        }
     }
 }
 

@@ -15,7 +15,7 @@ const JALR: u32 = 0x0000_0067;
 /// The register that links to a trampoline.
 const T0: u32 = 5;
 /// The register that jumps to a trampoline: a jump through x1 or x5 is a return, and takes an entry off the return-address
-/// stack (RISC-V unprivileged ISA, "Return-address prediction hints"). The site's call overwrites it as well.
+/// stack (RISC-V unprivileged ISA, "Return-address prediction hints"). It is free at a function's entry.
 const T1: u32 = 6;
 /// The register that links to nothing.
 const ZERO: u32 = 0;

@@ -2,7 +2,9 @@
 
 use codegen::abi::{Abi, Loc, RegSet, Site};
 use codegen::error::Result;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record, context, field};
+use codegen::frame::{
+    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field, with_results,
+};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
 use codegen::spec::{Choices, Kind, Live, OptionInfo, Programs, Regs};
@@ -221,18 +223,16 @@ fn exit_frame(realign: bool) -> FrameLayout {
 
 /// From SP up: copied stack arguments, vector registers, argument registers, and the record that rbp completes.
 fn direct_frame(live: &Live) -> FrameLayout {
-    const SYMBOLS: [&str; 6] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5"];
-    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
     let mut at = 8 * i32::from(live.stack);
     let mut fields = Vec::new();
     let mut slot = |symbol, content, bytes| {
         fields.push(field(symbol, "", at, content, Back::Written));
         at += bytes;
     };
-    for (symbol, &vector) in VECTORS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+    for (symbol, &vector) in VECTOR_SLOTS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
         slot(symbol, Content::Vector(vector), VECTOR);
     }
-    for (symbol, &reg) in SYMBOLS.iter().zip(ABI.args).filter(|(_, reg)| live.regs.contains(**reg)) {
+    for (symbol, &reg) in ARG_SLOTS.iter().zip(ABI.args).filter(|(_, reg)| live.regs.contains(**reg)) {
         slot(symbol, Content::Reg(reg), 8);
     }
     FrameLayout {
@@ -257,11 +257,9 @@ fn around_frame(c_struct: &'static str, c_size: i32, below: i32, fields: Vec<Fie
 }
 
 fn around_args(args: usize) -> FrameLayout {
-    const SYMBOLS: [&str; 6] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5"];
-    const RESULTS: [&str; 2] = ["RESULT0", "RESULT1"];
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
-    let mut fields: Vec<Field> = (0..args).map(|i| slot(SYMBOLS[i], i, Content::Reg(ABI.args[i]))).collect();
-    fields.extend((0..2).map(|i| slot(RESULTS[i], i, Content::Result(ABI.rets[i]))));
+    let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ABI.args[i]))).collect();
+    fields.extend((0..2).map(|i| slot(RESULT_SLOTS[i], i, Content::Result(ABI.rets[i]))));
     around_frame("", 0, 8 * args.max(2) as i32, fields)
 }
 
@@ -285,7 +283,7 @@ fn around_fregs() -> FrameLayout {
 }
 
 fn around_fields() -> Vec<Field> {
-    let mut fields = pt_regs(|member| match member {
+    let fields = pt_regs(|member| match member {
         "ip" => (Content::Pc, Back::Ignored),
         // 0 tells arch_ftrace_get_regs() that this is not a full pt_regs.
         "cs" => (Content::Const(0), Back::Ignored),
@@ -296,13 +294,11 @@ fn around_fields() -> Vec<Field> {
             _ => (Content::Unfilled, Back::Ignored),
         },
     });
-    let results = pt_regs(|member| match member {
-        "ax" => (Content::Result(RAX), Back::Written),
-        "dx" => (Content::Result(RDX), Back::Written),
-        _ => (Content::Unfilled, Back::Ignored),
-    });
-    fields.extend(results.into_iter().filter(|f| f.content != Content::Unfilled));
-    fields
+    with_results(fields, |member| match member {
+        "ax" => Some(RAX),
+        "dx" => Some(RDX),
+        _ => None,
+    })
 }
 
 /// Bytes of a vector register.

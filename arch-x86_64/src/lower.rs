@@ -59,29 +59,23 @@ pub fn lower(step: Step, cx: &mut Lower<Insn>) {
         },
         Step::StackArgs => stack_args(cx),
         Step::Call(callee) => {
-            let (name, note) = match callee {
-                Callee::Patchable | Callee::OpFunc => ("ftrace_stub", "func: these 5 bytes are patched at run time"),
-                Callee::ExitHandler => ("ftrace_return_to_handler", ""),
-                Callee::Named => (cx.spec.callee, ""),
-                Callee::Exit => (cx.spec.body.exit, ""),
-                Callee::Program(n) => (cx.program(n), ""),
-                Callee::Body => {
-                    let sym = cx.body();
-                    cx.insn(Insn::CallBody { sym });
-                    return;
+            let sym = cx.callee(callee);
+            match callee {
+                Callee::Body => cx.insn(Insn::CallBody { sym }),
+                Callee::Patchable | Callee::OpFunc => {
+                    cx.noted(Insn::Call { sym }, "func: these 5 bytes are patched at run time");
                 }
-            };
-            let sym = cx.symbol(name);
-            cx.noted(Insn::Call { sym }, note);
+                _ => cx.insn(Insn::Call { sym }),
+            }
         }
         Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
         Step::RestoreSite(way) => restore_site(way, cx),
         Step::Restore => restore(cx),
         Step::SaveResults => {
-            results(cx, |src, at| Insn::Store { src, at }, |src, at| Insn::StoreVector { src, at });
+            cx.results(|src, at| Insn::Store { src, at }, |src, at| Insn::StoreVector { src, at });
         }
         Step::RestoreResults => {
-            results(cx, |dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
+            cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
         }
         Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX)) }),
         Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie) }, "cookie"),
@@ -138,17 +132,6 @@ fn load_body(cx: &mut Lower<Insn>) {
         let (dst, sym) = (pc(cx), cx.body());
         cx.noted(Insn::LeaBody { dst, sym }, "pc");
         cx.pc_loaded = true;
-    }
-}
-
-/// Store or load each result register.
-fn results(cx: &mut Lower<Insn>, insn: impl Fn(Reg, Off) -> Insn, vector: impl Fn(u8, Off) -> Insn) {
-    for i in 0..cx.frame.fields.len() {
-        match cx.frame.fields[i].content {
-            Content::Result(reg) => cx.insn(insn(reg, cx.field(i))),
-            Content::VectorResult(v) => cx.insn(vector(v, cx.field(i))),
-            _ => {}
-        }
     }
 }
 

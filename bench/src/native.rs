@@ -71,7 +71,7 @@ impl Needs {
             Needs::Nothing => "",
             Needs::Kernel => "`cargo xtask kernel-objects` unpacks the kernel's source",
             Needs::Xray => "apt-get install clang libclang-rt-dev",
-            Needs::Retour => "cargo cannot fetch it",
+            Needs::Retour => "cargo cannot build it: see cargo build --manifest-path bench/native/retour/Cargo.toml",
         }
     }
 }
@@ -462,7 +462,7 @@ fn program(dir: &Path, tools: &Tools, variants: &[&Variant], layout: usize, flag
     let defines: Vec<String> =
         variants.iter().enumerate().map(|(i, v)| format!("-Wa,--defsym,{}_pad={}", v.name, pad(i))).collect();
     let mut args = vec!["-O2", "-pg", "-mfentry", "-mnop-mcount", "-fno-pie", "-no-pie", "-fcf-protection=none"];
-    args.extend(["-fno-toplevel-reorder", "-fno-optimize-sibling-calls", "-Wall", "-w", "driver.c"]);
+    args.extend(["-fno-toplevel-reorder", "-fno-optimize-sibling-calls", "-w", "driver.c"]);
     args.extend(flags);
     args.extend(tools.clang.map(|_| "-DXRAY"));
     args.extend(tools.retour.iter().map(|_| "-DRETOUR"));

@@ -130,6 +130,21 @@ impl FrameLayout {
     }
 }
 
+/// Names of slots for argument registers.
+pub const ARG_SLOTS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
+/// Of vector argument registers.
+pub const VECTOR_SLOTS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+/// Of result registers.
+pub const RESULT_SLOTS: [&str; 2] = ["RESULT0", "RESULT1"];
+
+/// The slots of a C struct, and the result registers once more in those of the members for which `result` has one.
+pub fn with_results(mut fields: Vec<Field>, result: impl Fn(&str) -> Option<Reg>) -> Vec<Field> {
+    let again = |f: &Field| Some(Field { content: Content::Result(result(f.member)?), back: Back::Written, ..*f });
+    let results: Vec<Field> = fields.iter().filter_map(again).collect();
+    fields.extend(results);
+    fields
+}
+
 /// A slot of a C struct: name in assembly, member, offset, content, and whether stores to it take effect.
 pub const fn field(symbol: &'static str, member: &'static str, offset: i32, content: Content, back: Back) -> Field {
     Field { symbol, member, offset, content, back, in_record: false }
@@ -145,7 +160,6 @@ pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>
         "CTX_12", "CTX_13", "CTX_14", "CTX_15", "CTX_16", "CTX_17", "CTX_18", "CTX_19", "CTX_20", "CTX_21", "CTX_22",
         "CTX_23",
     ];
-    const VECTORS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
     const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
     let slot = |symbol, at, content| {
         let takes_effect =
@@ -161,7 +175,7 @@ pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>
     // They are not all needed at the same time.
     let vectors = (copied + vector - 1) / vector * vector;
     let mut at = if live.saved_vectors() + result.saved_vectors() > 0 { vectors } else { copied };
-    for (i, (symbol, &v)) in (0..live.saved_vectors()).zip(VECTORS.iter().zip(machine.vector_args)) {
+    for (i, (symbol, &v)) in (0..live.saved_vectors()).zip(VECTOR_SLOTS.iter().zip(machine.vector_args)) {
         fields.push(slot(symbol, vectors + vector * i32::from(i), Content::Vector(v)));
     }
     for (i, (symbol, &v)) in (0..result.saved_vectors()).zip(VECTOR_RESULTS.iter().zip(machine.vector_rets)) {

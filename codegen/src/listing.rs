@@ -1,7 +1,8 @@
 //! The listing: the one source of truth. Text, bytes, relocations, CFI, cost and contract text come from it.
 
+use crate::abi::Reg;
 use crate::frame::{Content, FrameLayout};
-use crate::plan::{Inner, Role, Way};
+use crate::plan::{Callee, Inner, Role, Way};
 use crate::spec::Spec;
 use crate::target::{Number, Target};
 
@@ -212,9 +213,28 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
         count.map_or(Off::bare(0), |i| Off { value: self.frame.fields[i].offset + 8, ..self.field(i) })
     }
 
-    /// The symbol of program `n`.
-    pub fn program(&self, n: u8) -> &'a str {
-        self.spec.programs.get(usize::from(n)).map_or("", |p| &p.symbol)
+    /// What a call refers to. Where a callback is called through `op`, that is what stands there until one is attached.
+    pub fn callee(&mut self, callee: Callee) -> Sym {
+        let name = match callee {
+            Callee::Patchable | Callee::OpFunc => "ftrace_stub",
+            Callee::ExitHandler => "ftrace_return_to_handler",
+            Callee::Named => self.spec.callee,
+            Callee::Exit => self.spec.body.exit,
+            Callee::Program(n) => self.spec.programs.get(usize::from(n)).map_or("", |p| &p.symbol),
+            Callee::Body => return self.body(),
+        };
+        self.symbol(name)
+    }
+
+    /// Store or load each result register.
+    pub fn results(&mut self, insn: impl Fn(Reg, Off) -> I, vector: impl Fn(u8, Off) -> I) {
+        for i in 0..self.frame.fields.len() {
+            match self.frame.fields[i].content {
+                Content::Result(reg) => self.insn(insn(reg, self.field(i))),
+                Content::VectorResult(v) => self.insn(vector(v, self.field(i))),
+                _ => {}
+            }
+        }
     }
 
     /// The size of the frame, plus `add`.

@@ -1416,11 +1416,22 @@ impl<'s> Bench<'s> {
         write_code(&mut self.uc, &writes)
     }
 
-    /// P9: nothing is in the gap that the jump would overwrite.
+    /// P9: where the function is called, there is a gap behind it and a place to go on, and nothing is in the gap that the
+    /// jump would overwrite.
     fn judge_gap(&self, case: &Arc<Case>, trampoline: usize, part: &mut Part) -> Result<()> {
         let writes = self.retirement(trampoline)?;
         let ends = || writes.iter().map(|w| w.at + w.bytes.len() as u64);
-        let (Some(start), Some(end)) = (writes.iter().map(|w| w.at).min(), ends().max()) else { return Ok(()) };
+        let (Some(start), Some(end)) = (writes.iter().map(|w| w.at).min(), ends().max()) else {
+            if matches!(self.suite.contracts[trampoline].kind, Kind::Programs(p) if p.call_orig) {
+                let place = "labels for code that is retired: the gap behind the traced function, and the epilogue";
+                let pc = self.image.symbol(&self.suite.contracts[trampoline].name).map_or(0, |s| s.address);
+                let place = place.to_owned();
+                let finding =
+                    Finding { clause: Clause::P9, trampoline, place, register: None, expected: 2, found: 0, pc };
+                part.judged(case, finding, self);
+            }
+            return Ok(());
+        };
         let code = decode(self.registers.machine, self.image.bytes(start, 16).unwrap_or_default(), start)?;
         let nothing =
             code.iter().take_while(|d| d.text.split(' ').next().is_some_and(|mnemonic| mnemonic.ends_with("nop")));

@@ -240,7 +240,7 @@ impl Trace {
     pub fn begin(&mut self, case: &Arc<Case>, enabled: bool) {
         self.case = Arc::clone(case);
         self.enabled = enabled;
-        self.shadow = self.contracts.get(case.attach).is_some_and(|c| c.kind.is_shadow());
+        self.shadow = self.kind(case.attach).is_some_and(Kind::is_shadow);
         self.parents.clear();
         self.budget = BUDGET;
         self.current = None;
@@ -439,7 +439,7 @@ impl Trace {
         if self.shadow && !self.enabled {
             self.keep_parent(uc, registers, mark);
         }
-        let kind = self.contracts.get(self.trampoline()).map(|c| c.kind);
+        let kind = self.kind(self.trampoline());
         if self.enabled && self.current.is_some() {
             if let (Some(Kind::Programs(programs)), true) = (kind, mark & PROGRAM != 0) {
                 self.program(uc, pc, &programs);
@@ -486,8 +486,7 @@ impl Trace {
         self.sites_seen += 1;
         self.next_epoch();
         self.frame_top = sp;
-        if let (Some(registers), true) = (self.registers, self.contracts.get(index).is_some_and(|c| c.kind.is_shadow()))
-        {
+        if let (Some(registers), true) = (self.registers, self.kind(index).is_some_and(Kind::is_shadow)) {
             // It has the return address to itself, which a call may have written there.
             self.frame_top = sp.wrapping_add(registers.abi.return_bytes());
             let slot = sp.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
@@ -520,14 +519,19 @@ impl Trace {
         self.epoch = self.epochs;
     }
 
+    /// What this trampoline does.
+    fn kind(&self, index: usize) -> Option<Kind> {
+        self.contracts.get(index).map(|c| c.kind)
+    }
+
     /// Does the trampoline at work call the traced function?
     pub(crate) fn calls_body(&self) -> bool {
-        self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.calls_body())
+        self.kind(self.trampoline()).is_some_and(Kind::calls_body)
     }
 
     /// Does the site jump to the trampoline at work?
     pub(crate) fn jumped_to(&self) -> bool {
-        self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.jumped_to())
+        self.kind(self.trampoline()).is_some_and(Kind::jumped_to)
     }
 
     /// T0 where no site is patched: the trampoline was called.
@@ -553,7 +557,7 @@ impl Trace {
             self.body_returned(uc, pc, registers);
             return;
         }
-        let kind = self.contracts.get(index).map(|c| c.kind);
+        let kind = self.kind(index);
         if kind == Some(Kind::Return) && self.current.is_none() {
             self.current = Some(index);
             let expect = registers.snapshot(uc);
@@ -637,7 +641,7 @@ impl Trace {
             self.check(Clause::P11, "way on", resume, pc, pc);
         }
         self.compare_registers(uc, pc, registers);
-        let (situation, kind) = (self.case.situation, |i: usize| self.contracts.get(i).map(|c| c.kind));
+        let (situation, kind) = (self.case.situation, |i: usize| self.kind(i));
         let called_back =
             matches!(kind(self.case.attach), Some(Kind::Entry(_))) && situation.stub.is_none() && !situation.early;
         let t = self.trampoline();
@@ -705,7 +709,7 @@ impl Trace {
         let Some(pending) = self.pending.pop() else { return };
         self.current = Some(pending.index);
         (self.epoch, self.frame_top, self.returns) = (pending.epoch, pending.sp, pending.returns);
-        if self.contracts.get(pending.index).is_some_and(|c| c.kind.is_shadow()) {
+        if self.kind(pending.index).is_some_and(Kind::is_shadow) {
             self.frame_top = pending.sp.wrapping_add(registers.abi.return_bytes());
         }
         self.predict(uc, pc);
@@ -728,7 +732,7 @@ impl Trace {
             let value = rng.canary();
             registers.set(uc, reg, value);
         }
-        let kind = self.contracts.get(self.trampoline()).map(|c| c.kind);
+        let kind = self.kind(self.trampoline());
         let vectors = if let Some(Kind::Programs(programs)) = kind { programs.result.vectors } else { 0 };
         for &i in registers.machine.vector_rets.iter().take(vectors.into()) {
             let value = rng.vector();
@@ -1220,7 +1224,7 @@ impl Trace {
         let rets = RegSet::of(registers.abi.exit_rets);
         let promised = self.contracts.get(t).map(|c| (c.kept, c.flags_kept));
         let (mut kept, flags_kept) = promised.unwrap_or((RegSet::EMPTY, false));
-        let kind = self.contracts.get(t).map(|c| c.kind);
+        let kind = self.kind(t);
         let programs = if let Some(Kind::Programs(programs)) = kind { Some(programs) } else { None };
         if self.calls_body() {
             let results = programs.map_or(RegSet::of(registers.abi.rets), |p| p.result.regs);

@@ -183,7 +183,7 @@ impl Trace {
             let rule = row.rules.iter().find(|(r, _)| *r == reg).map_or(Rule::In(reg), |(_, rule)| *rule);
             (reg, at.gpr[reg.0 as usize], value(rule))
         };
-        let jumped = self.contracts.get(self.trampoline()).is_some_and(|c| c.kind.calls_body());
+        let calls_body = self.calls_body();
         let mut columns = Vec::new();
         let saved = || row.tells.iter().filter(|&r| Some(r) != registers.abi.link);
         let sp = match (&self.exiting, self.activations.last()) {
@@ -194,13 +194,13 @@ impl Trace {
             (None, Some(a)) => {
                 columns.extend(saved().map(|r| kept(&a.expect, r)));
                 // Where the site did not call, its function's return address lies between SP and CFA.
-                a.sp.wrapping_add(if jumped { registers.abi.return_bytes() } else { 0 })
+                a.sp.wrapping_add(if calls_body { registers.abi.return_bytes() } else { 0 })
             }
             (None, None) => return,
         };
         let mut returns = Vec::new();
         let parent = self.exiting.as_ref().map(|e| e.parent).or(self.activations.last().map(|a| a.parent));
-        if let (true, Some(parent), Some(rule)) = (jumped, parent, row.returns) {
+        if let (true, Some(parent), Some(rule)) = (calls_body, parent, row.returns) {
             returns.push(("return address by the unwind table", parent, parent, value(rule)));
         } else if let (None, Some(a)) = (&self.exiting, self.activations.last()) {
             if let Some(rule) = row.returns {

@@ -3,7 +3,7 @@
 // Assemble with: aarch64-linux-gnu-as arm64.S -o arm64.o
 
 	.set	ARG0, 0
-	.set	RESULT, 16
+	.set	SRET, 16
 	.set	RESULT0, 0
 	.set	RECORD_LR, 48
 	.set	RECORD_PC, 32
@@ -33,7 +33,7 @@ around_frame_1:
 
 	// the function's state at the site
 	str	x0, [sp, #ARG0]
-	str	x8, [sp, #RESULT]
+	str	x8, [sp, #SRET]
 	adrp	x9, traced_function+8
 	add	x9, x9, :lo12:traced_function+8	// pc
 
@@ -48,7 +48,7 @@ around_frame_1:
 	bl	direct_func
 
 	ldr	x0, [sp, #ARG0]
-	ldr	x8, [sp, #RESULT]
+	ldr	x8, [sp, #SRET]
 
 	// the traced function, which returns here
 	bl	traced_function+8
