@@ -183,7 +183,8 @@ fn simm12(value: i32) -> Result<i32> {
     Err(Error::new(format!("offset {value} does not fit its instruction; valid: -2048 to 2047")))
 }
 
-/// C.MV for nothing added, C.LI from zero, C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from SP: GNU as tries them in this order.
+/// C.MV for nothing added, C.LI from zero, C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from
+/// SP: GNU as tries them in this order.
 fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()> {
     let (d, s, imm) = (dst.0, src.0, simm12(imm)?);
     if rvc && imm == 0 && dst != ZERO && src != ZERO {

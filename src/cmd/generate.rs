@@ -35,7 +35,7 @@ pub struct GenArgs {
     all: bool,
     #[command(flatten)]
     target: TargetArgs,
-    /// What to write, one file each [default: asm]
+    /// What to write: one file each, of a module several [default: asm]
     #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
     /// Directory to write to, or - for stdout [default: . with --emit, - without]

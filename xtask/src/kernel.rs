@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask kernel`: real kernels, with their own trampolines and with generated ones, judged by their own tests.
 //!
-//! A kernel is built once, in the cache, or with `--anew` in an empty one. It is booted as it is, for the baseline: what its startup tests say. Then its
-//! trampoline objects are replaced by generated ones, it is linked again, and must say the same, line by line, and our
-//! program in it that all is well. Objects with a fault must not get that far.
+//! A kernel is built once, in the cache, or with `--anew` in an empty one. It is booted as it is, for the baseline: what
+//! its startup tests say. Then its trampoline objects are replaced by generated ones, it is linked again, and must say the
+//! same, line by line, and our program in it that all is well. Objects with a fault must not get that far.
 
 use std::collections::HashMap;
 use std::fs;
