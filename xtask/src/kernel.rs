@@ -185,19 +185,14 @@ impl<'b> Bench<'b> {
         Ok(true)
     }
 
-    /// Is every option of this configuration as it says? Those that want something else are dropped without a word.
+    /// Is every option of this configuration as it says?
     fn obeyed(&self, config: &str) -> Result<(), Failure> {
         let path = self.tree.dir.join(".config");
-        let all = read(&path)?;
-        let set: HashMap<&str, &str> = all.lines().filter_map(|line| line.split_once('=')).collect();
-        let wanted = config.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
-        for (option, value) in wanted {
-            if set.get(option).copied().unwrap_or("n") != value {
-                let remedy = "set what it depends on too, in xtask/kernel, or leave it out";
-                return Err(Failure::at(&path, format!("{option} did not become {value}"), remedy));
-            }
+        let remedy = "set what it depends on too, in xtask/kernel, or leave it out";
+        match dropped(config, &read(&path)?) {
+            Some(line) => Err(Failure::at(&path, format!("not {line}"), remedy)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The files that a swap changes.
@@ -335,6 +330,13 @@ impl<'b> Bench<'b> {
     }
 }
 
+/// The first line of a configuration that kconfig did not obey: what wants something else is dropped without a word.
+fn dropped<'c>(config: &'c str, made: &str) -> Option<&'c str> {
+    let made: HashMap<&str, &str> = made.lines().filter_map(|line| line.split_once('=')).collect();
+    let mut wanted = config.lines().filter(|line| !line.starts_with('#'));
+    wanted.find(|line| line.split_once('=').is_some_and(|(o, value)| made.get(o).copied().unwrap_or("n") != value))
+}
+
 /// How many live sites `tramptool sites` finds.
 pub fn live_sites(vmlinux: &Path) -> Result<String, Failure> {
     let text = call(tramptool().arg("sites").arg(vmlinux))?.out;
@@ -405,6 +407,15 @@ mod tests {
             for (_, fault) in &kernel.fault {
                 assert!(trampolines.iter().any(|t| fault.starts_with(&format!("{t}:"))), "{fault}");
             }
+        }
+    }
+
+    #[test]
+    fn an_option_that_kconfig_drops_is_seen() {
+        let made = "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=2\n";
+        assert_eq!(dropped("# for a reason\nCONFIG_A=y\nCONFIG_B=n\nCONFIG_C=2\nCONFIG_D=n\n", made), None);
+        for line in ["CONFIG_A=n", "CONFIG_B=y", "CONFIG_C=3", "CONFIG_D=y"] {
+            assert_eq!(dropped(&format!("CONFIG_A=y\n{line}\n"), made), Some(line));
         }
     }
 }
