@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
-use codegen::spec::Choices;
+use codegen::spec::{Kind, Regs, Spec};
 
 use crate::BACKENDS;
 
@@ -116,7 +116,14 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
     }
     let ignored = facts.kernel.ignores.iter().filter(|(name, _)| set.contains(name));
     told.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
-    let symbols = backend.target(Choices::default()).symbols();
+    let options: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let target = crate::request::target(*backend, &options)?;
+    let symbols = target.symbols();
+    let mut needed: Vec<String> = Vec::new();
+    if facts.kernel.numbers {
+        let consts = backend.text(&Spec::named(Kind::Entry(Regs::Args)), &target)?.consts;
+        needed.extend(consts.into_iter().map(|(name, _)| name).filter(|name| symbols.contains(&name.as_str())));
+    }
     let mut numbers = Vec::new();
     for line in offsets.lines() {
         if let ["#define", name, value, ..] = *line.split_whitespace().collect::<Vec<_>>()
@@ -126,8 +133,8 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
             settings.push((name.to_owned(), value.to_owned()));
         }
     }
-    if let Some(number) = facts.kernel.number.filter(|n| !settings.iter().any(|(name, _)| name == n)) {
-        return Err(Error::new(format!("{offsets_name}: no {number}; valid: the asm-offsets.h of the same build")));
+    if let Some(missing) = needed.iter().find(|n| !settings.iter().any(|(name, _)| name == *n)) {
+        return Err(Error::new(format!("{offsets_name}: no {missing}; valid: the asm-offsets.h of the same build")));
     }
     match numbers.as_slice() {
         [] => told.push(format!("no numbers are needed from {offsets_name}")),

@@ -78,7 +78,7 @@ static FACTS: Facts = Facts {
     mapping: "",
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
-    kernel: Kernel { arch: "TOY", needs: &[], number: None, objtool: None, refuses: &[], ignores: &[] },
+    kernel: Kernel { arch: "TOY", needs: &[], numbers: false, objtool: None, refuses: &[], ignores: &[] },
     cie: Cie {
         version: 1,
         column: 5,

@@ -58,7 +58,7 @@ pub const FACTS: Facts = Facts {
     kernel: Kernel {
         arch: "ARM64",
         needs: &[("FUNCTION_TRACER", "trampolines"), ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs")],
-        number: Some("FREGS_X0"),
+        numbers: true,
         objtool: None,
         refuses: &[
             ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),

@@ -66,7 +66,7 @@ pub const FACTS: Facts = Facts {
             ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs"),
             ("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "ways to direct trampolines"),
         ],
-        number: Some("FREGS_EPC"),
+        numbers: true,
         objtool: None,
         refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
         ignores: &[],

@@ -62,7 +62,7 @@ pub const FACTS: Facts = Facts {
             ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs"),
             ("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "ways to direct trampolines"),
         ],
-        number: None,
+        numbers: false,
         objtool: Some((reloc::ABS32, reloc::PC32)),
         refuses: &[
             ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),

@@ -82,8 +82,8 @@ pub struct Kernel {
     pub arch: &'static str,
     /// What must be set, and what it is for.
     pub needs: &'static [(&'static str, &'static str)],
-    /// A number that its asm-offsets.h always has, if it has any of ours.
-    pub number: Option<&'static str>,
+    /// Its asm-offsets.h has all the numbers of `ftrace_caller`; else it has none.
+    pub numbers: bool,
     /// Relocations of objtool's annotations, where that checks objects: an address, a distance, both of 32 bits.
     pub objtool: Option<(u32, u32)>,
     /// What must not be set, and why.
