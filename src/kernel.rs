@@ -35,6 +35,8 @@ pub struct Configured {
     pub settings: Vec<(String, String)>,
     /// The kernel's objtool checks its objects.
     pub objtool: bool,
+    /// Modules can register direct-call trampolines.
+    pub direct_calls: bool,
     /// Where each comes from, in words.
     pub told: Vec<String>,
 }
@@ -43,11 +45,6 @@ impl KernelArgs {
     /// The build tree that was given.
     pub fn tree(&self) -> Option<&Path> {
         self.kernel_build.as_deref()
-    }
-
-    /// Is a configuration given?
-    pub fn is_given(&self) -> bool {
-        self.kernel_build.is_some() || self.config.is_some()
     }
 
     /// What the configuration decides, if one is given.
@@ -145,5 +142,6 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
     if objtool {
         told.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
     }
-    Ok(Configured { backend: *backend, settings, objtool, told })
+    let direct_calls = set.contains("DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
+    Ok(Configured { backend: *backend, settings, objtool, direct_calls, told })
 }

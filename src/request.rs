@@ -17,7 +17,7 @@ use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
 
 use crate::handler::general_registers_only;
-use crate::kernel::KernelArgs;
+use crate::kernel::{Configured, KernelArgs};
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -41,26 +41,21 @@ impl TargetArgs {
         self.kernel.tree()
     }
 
-    /// Is it for a kernel whose configuration is known?
-    pub fn is_configured(&self) -> bool {
-        self.kernel.is_given()
-    }
-
-    /// The architecture with its options resolved, and where a kernel's configuration decided them, in words.
+    /// The architecture with its options resolved, and what a kernel's configuration decided.
     ///
     /// # Errors
     /// An unknown architecture, profile, option or value; a kernel for which nothing can be generated.
-    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Vec<String>)> {
+    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Option<Configured>)> {
         check_profile(&self.profile)?;
         let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
         let Some(kernel) = self.kernel.read()? else {
             let backend = crate::backend(self.arch.as_deref().unwrap_or_default())?;
-            return Ok((backend, target(backend, &given)?, Vec::new()));
+            return Ok((backend, target(backend, &given)?, None));
         };
         let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let settings: Vec<_> = decided.chain(given).collect();
         let target = Target { objtool: kernel.objtool, unwind_tables: false, ..target(kernel.backend, &settings)? };
-        Ok((kernel.backend, target, kernel.told))
+        Ok((kernel.backend, target, Some(kernel)))
     }
 }
 

@@ -269,6 +269,8 @@ fn the_source_of_a_module() {
         &[&["gen", "around", "--call", "e", "--exit", "x", "--function", "f"], &other[..]].concat(),
         &["one direct-call"],
     );
+    write(&b, &config("6.12.117", &["ARM64", NEEDED[0], NEEDED[1]]), &offsets(&["ARM64"], &[]));
+    b.refuses(&[&gen_direct[..], &["void f(int x)", "--kernel-build", "."]].concat(), &[NEEDED[2], "registers"]);
     b.refuses(&[&["gen", "programs", "--fentry", "e"], &other[..]].concat(), &["one direct-call"]);
     b.refuses(&[&["gen", "direct", "--call", "calls"], &other[..]].concat(), &["called calls", "--call"]);
     b.refuses(&[&["gen", "direct", "--call", "a.b", "--stem", "m"], &other[..]].concat(), &["'a.b'", "as C has names"]);

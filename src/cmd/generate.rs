@@ -17,6 +17,7 @@ use codegen::target::Target;
 use codegen::text::TextListing;
 use serde::Serialize;
 use templates::Kmod;
+use tramptool::kernel::Configured;
 use tramptool::request::{DirectArgs, Request, TargetArgs, all, export, trampoline};
 
 use super::DONE;
@@ -96,7 +97,7 @@ enum Emit {
 /// # Errors
 /// What was asked for does not exist or cannot be generated; a file cannot be written.
 pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
-    let (backend, target, told) = args.target.resolve()?;
+    let (backend, target, kernel) = args.target.resolve()?;
     args.direct.refuse_without(&args.trampolines)?;
     let mut requests = if args.all {
         all()
@@ -137,10 +138,10 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Json => {
                 files.push((format!("{stem}.json"), tramptool::report::json(&generator.manifest()?)?.into_bytes()));
             }
-            Emit::Kmod => files.extend(generator.module(args)?),
+            Emit::Kmod => files.extend(generator.module(args, kernel.as_ref())?),
         }
     }
-    told.iter().for_each(|line| eprintln!("tramptool: {line}"));
+    kernel.iter().flat_map(|k| &k.told).for_each(|line| eprintln!("tramptool: {line}"));
     if to_stdout {
         let [(_, bytes)] = <[_; 1]>::try_from(files).map_err(|files| {
             let remedy = "valid: -o - with one, or -o DIR";
@@ -191,12 +192,16 @@ impl Generator<'_> {
     }
 
     /// The files of a module: what a prototype says is needed for the C of it too.
-    fn module(&self, args: &GenArgs) -> Result<Vec<(String, Vec<u8>)>> {
+    fn module(&self, args: &GenArgs, kernel: Option<&Configured>) -> Result<Vec<(String, Vec<u8>)>> {
         let refuse = |what: &str, valid: &str| Err(Error::new(format!("--emit kmod: {what}; valid: {valid}")));
         let (Some(sig), [spec @ Spec { kind: Kind::Direct(_), .. }]) = (&args.direct.sig, &*self.specs) else {
             let example = "gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func";
             return refuse("a module is for one direct-call trampoline with a prototype", example);
         };
+        if kernel.is_some_and(|k| !k.direct_calls) {
+            let what = "in a kernel without CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS nothing registers it";
+            return refuse(what, "a kernel with it");
+        }
         let proto = Prototype::parse(sig)?;
         if proto.args.iter().flat_map(Type::members).any(|(_, m)| m.is_float()) {
             return refuse("an argument with a floating-point number", "what the kernel's own C has");
@@ -225,7 +230,7 @@ impl Generator<'_> {
             return refuse(&format!("the module has something called {taken}"), "--call and --name with other names");
         }
         let tags = ["struct", "union"].iter().flat_map(|k| proto.tags(k).into_iter().map(move |t| format!("{k} {t}")));
-        let kernel = match args.target.tree() {
+        let tree = match args.target.tree() {
             None => "/lib/modules/$(shell uname -r)/build".to_owned(),
             Some(dir) => dir.canonicalize().unwrap_or_else(|_| dir.to_owned()).display().to_string(),
         };
@@ -240,8 +245,8 @@ impl Generator<'_> {
         };
         let text = templates::preprocessed(&self.listings()?, self.target)?;
         // What else an object must be like is in the configuration.
-        let object = args.target.is_configured();
-        let files = templates::kmod(&module, object, &kernel)?.into_iter().chain([(format!("{name}_tramp.S"), text)]);
+        let object = kernel.is_some();
+        let files = templates::kmod(&module, object, &tree)?.into_iter().chain([(format!("{name}_tramp.S"), text)]);
         let mut files: Vec<_> = files.map(|(name, text)| (name, text.into_bytes())).collect();
         if object {
             files.push((format!("{name}_tramp.o_shipped"), obj::write(&self.assembly, self.target)?));
