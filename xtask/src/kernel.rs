@@ -155,33 +155,26 @@ impl<'b> Bench<'b> {
     pub fn build(&self) -> Result<bool, Failure> {
         let place = root().join("xtask/kernel");
         let config = read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", self.kernel.name)))?;
-        let from = format!("# {}\n", self.tree.linux.display());
         let built = self.stock.join("config");
-        let before = fs::read_to_string(&built).unwrap_or_default();
-        if before.strip_prefix(&from) == Some(&config) {
+        let what = format!("# {}\n{config}", self.tree.linux.display());
+        if fs::read_to_string(&built).is_ok_and(|before| before == what) {
             return Ok(false);
         }
         eprintln!("building a kernel for {}; this takes 5 to 20 minutes, once", self.kernel.name);
-        // Until it is built, it is not.
-        remove(&built)?;
-        for dir in [self.tree.dir, &self.stock] {
-            // make does not see that the source is another one.
-            if dir.exists() && !before.starts_with(&from) {
+        // Of another source, of another configuration, or not finished.
+        for dir in [&self.stock, self.tree.dir] {
+            if dir.exists() {
                 fs::remove_dir_all(dir).map_err(|e| Failure::at(dir, e, "remove it"))?;
             }
             fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
         }
         self.tree.configure(&config)?;
         self.obeyed(&config)?;
-        // What an interrupted run left in their place is younger than its source.
-        for swap in &self.kernel.swap {
-            remove(&self.tree.dir.join(&swap.object))?;
-        }
         self.tree.make(&[name(&self.kernel.image), "modules"])?;
         for file in self.kept() {
             copy(&self.tree.dir.join(file), &self.stock.join(name(file)))?;
         }
-        write(&built, (from + &config).as_bytes())?;
+        write(&built, what.as_bytes())?;
         Ok(true)
     }
 
