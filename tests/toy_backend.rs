@@ -4,9 +4,10 @@ use std::fmt;
 
 use codegen::abi::{Abi, Loc, Reg, RegInfo, RegSet, Site};
 use codegen::code::CodeBuf;
+use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, FrameLayout, field};
-use codegen::isa::{Backend, CfiEntry, Effects, Flow, Isa, Names, Relocation, SiteState, SpEffect, Write};
+use codegen::isa::{Backend, Isa, Names, Relocation, SiteState, Write};
 use codegen::listing::{Lower, Off, Sym};
 use codegen::machine::Machine;
 use codegen::plan::Step;

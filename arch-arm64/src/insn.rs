@@ -13,8 +13,9 @@ use std::fmt;
 
 use codegen::abi::Reg;
 use codegen::code::{CodeBuf, Ref};
+use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::isa::{Effects, Flow, Names, SpEffect};
+use codegen::isa::Names;
 use codegen::listing::{Local, Off, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;

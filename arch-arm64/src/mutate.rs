@@ -1,11 +1,11 @@
 //! Faulty instructions, to judge a checker by.
 
 use codegen::abi::Reg;
+use codegen::effects::{Effects, SpEffect};
 use codegen::form::{
     Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
     to_sp, write,
 };
-use codegen::isa::{Effects, SpEffect};
 use codegen::listing::{Name, Off, Sym};
 use codegen::mutate::Operator::*;
 use codegen::mutate::{Faults, Operand, Operator};

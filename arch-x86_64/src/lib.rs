@@ -13,9 +13,10 @@ use std::fmt;
 
 use codegen::abi::Reg;
 use codegen::code::CodeBuf;
+use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
 use codegen::form::Forms;
-use codegen::isa::{CfiEntry, Effects, Isa, Names, Parts, Poke, Relocation, SiteState, Write};
+use codegen::isa::{Isa, Names, Parts, Poke, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;

@@ -6,7 +6,7 @@
 
 use crate::abi::{Reg, RegSet};
 use crate::code::{Reloc, RelocTarget};
-use crate::isa::{CfiEntry, Effects, Flow, Moves, SpEffect};
+use crate::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
 use crate::listing::Local;
 use crate::target::Target;
 

@@ -1,7 +1,7 @@
 //! Instructions as the encoding tables of manuals have them, for code that somebody else wrote: it has no listing.
 
 use crate::abi::Reg;
-use crate::isa::{Effects, Flow, Moves, SpEffect};
+use crate::effects::{Effects, Flow, Moves, SpEffect};
 use crate::listing::Local;
 use crate::mutate::{Faults, Operand, Operator};
 use crate::target::Facts;

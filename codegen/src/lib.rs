@@ -11,6 +11,7 @@ pub mod code;
 pub mod contract;
 pub mod cost;
 pub mod diff;
+pub mod effects;
 pub mod error;
 pub mod form;
 pub mod frame;

@@ -1,7 +1,7 @@
 //! What the kernel's objtool must be told of a trampoline, because the code does not show it (kernel
 //! tools/objtool/Documentation/objtool.txt, include/linux/objtool_types.h).
 
-use crate::isa::{CfiEntry, Effects, Flow};
+use crate::effects::{CfiEntry, Effects, Flow};
 use crate::target::Target;
 
 /// Something about the place where it stands.

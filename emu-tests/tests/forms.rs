@@ -1,8 +1,9 @@
 //! The forms of other people's instructions: Capstone must read what our tables write.
 
 use codegen::abi::Reg;
+use codegen::effects::{Flow, Moves, SpEffect};
 use codegen::form::{Fields, Form};
-use codegen::isa::{Backend, Flow, Moves, SpEffect};
+use codegen::isa::Backend;
 use codegen::mutate::Operator;
 use emu_tests::disassemble;
 
