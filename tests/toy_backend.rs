@@ -8,10 +8,10 @@ use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, FrameLayout, field};
 use codegen::isa::{Backend, Isa, Names, Relocation, SiteState, Write};
-use codegen::listing::{Lower, Off, Sym};
+use codegen::listing::Lower;
 use codegen::machine::Machine;
-use codegen::plan::Step;
 use codegen::spec::{Choices, Direct, Kind, Spec};
+use codegen::step::{Off, Step, Sym};
 use codegen::target::{Cie, DirectTest, Facts, Kernel, Target};
 
 struct Toy;

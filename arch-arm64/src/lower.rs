@@ -2,9 +2,9 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
-use codegen::listing::{Local, Lower, Name, Off};
-use codegen::plan::{Callee, Step, Value, Way};
+use codegen::listing::Lower;
 use codegen::spec::Kind;
+use codegen::step::{Callee, Local, Name, Off, Step, Value, Way};
 
 use crate::abi::{ABI, SITE};
 use crate::insn::{Insn, XZR};

@@ -22,10 +22,10 @@ use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
 use codegen::place::Placement;
-use codegen::plan::{Inner, Step};
 use codegen::proto::Prototype;
 use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
+use codegen::step::{Inner, Step};
 use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// riscv64.

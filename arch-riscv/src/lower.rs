@@ -2,8 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
-use codegen::listing::{Local, Lower, Off};
-use codegen::plan::{Callee, Step, Value, Way};
+use codegen::listing::Lower;
+use codegen::step::{Callee, Local, Off, Step, Value, Way};
 
 use crate::abi::{ABI, RVC, SITE};
 use crate::insn::Insn;

@@ -5,9 +5,9 @@ use codegen::form::{
     Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
     to_sp, trap,
 };
-use codegen::listing::{Local, Off, Sym};
 use codegen::mutate::Operator::*;
 use codegen::mutate::{Faults, Operand, Operator};
+use codegen::step::{Local, Off, Sym};
 
 use crate::abi::ABI;
 use crate::insn::Insn;

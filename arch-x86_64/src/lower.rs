@@ -2,9 +2,9 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
-use codegen::listing::{Local, Lower, Name, Off};
-use codegen::plan::{Callee, Inner, Step, Value, Way};
+use codegen::listing::Lower;
 use codegen::spec::Kind;
+use codegen::step::{Callee, Inner, Local, Name, Off, Step, Value, Way};
 
 use crate::abi::{ABI, RETURN, SITE, THUNK, TRAPPED, VECTOR};
 use crate::emu::MACHINE;

@@ -6,9 +6,9 @@ use codegen::form::{
     Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
     trap, write,
 };
-use codegen::listing::{Name, Off, Sym};
 use codegen::mutate::Operator::*;
 use codegen::mutate::{Faults, Operand, Operator};
+use codegen::step::{Name, Off, Sym};
 
 use crate::abi::ABI;
 use crate::insn::{Insn, mov_sp};

@@ -7,7 +7,7 @@
 use crate::abi::{Reg, RegSet};
 use crate::code::{Reloc, RelocTarget};
 use crate::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
-use crate::listing::Local;
+use crate::step::Local;
 use crate::target::Target;
 
 /// One rule, in the terms of DWARF 5, section 6.4.2.

@@ -10,9 +10,10 @@ use rustc_hash::FxBuildHasher;
 use crate::cfi::{EhFrame, Tracker};
 use crate::error::{Error, Result};
 use crate::isa::Isa;
-use crate::listing::{Line, Listing, Local, Sym};
+use crate::listing::{Line, Listing};
 use crate::objtool::{self, Note, Notes};
 use crate::spec::{Kind, Spec};
+use crate::step::{Local, Sym};
 use crate::target::Target;
 
 /// What a fixup refers to.

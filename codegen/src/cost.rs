@@ -9,9 +9,10 @@ use crate::effects::{Flow, SpEffect};
 use crate::error::Result;
 use crate::frame::{Back, Content, Field, FrameLayout};
 use crate::isa::Isa;
-use crate::listing::{Line, Listing, Local};
+use crate::listing::{Line, Listing};
 use crate::machine::Machine;
 use crate::spec::{Attach, Kind, Live, Programs, Spec};
+use crate::step::Local;
 use crate::target::{Facts, Target};
 
 /// One way through a trampoline. The callback's own instructions are not counted.

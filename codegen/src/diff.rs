@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::abi::Reg;
 use crate::frame::{Back, Content, Field};
-use crate::plan::{Callee, Role, Step, Value, Way};
 use crate::spec::Kind;
+use crate::step::{Callee, Role, Step, Value, Way};
 use crate::target::Target;
 use crate::text::{LineKind, TextLine, TextListing};
 

@@ -1,7 +1,7 @@
 //! What instructions do, as far as unwind tables, costs and mutants need it. Each architecture says it of its own.
 
 use crate::abi::Reg;
-use crate::listing::Local;
+use crate::step::Local;
 
 /// What an instruction does to SP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

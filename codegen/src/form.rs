@@ -2,8 +2,8 @@
 
 use crate::abi::Reg;
 use crate::effects::{Effects, Flow, Moves, SpEffect};
-use crate::listing::Local;
 use crate::mutate::{Faults, Operand, Operator};
+use crate::step::Local;
 use crate::target::Facts;
 
 /// What an architecture knows of other people's instructions.

@@ -10,14 +10,15 @@ use crate::effects::{CfiEntry, Effects};
 use crate::error::Result;
 use crate::form::Forms;
 use crate::frame::FrameLayout;
-use crate::listing::{Listing, Local, Lower, Name, Off, Referred, Sym};
+use crate::listing::{Listing, Lower, Referred};
 use crate::machine::Machine;
 use crate::mutate::{Faults, Mutant};
 use crate::place::Placement;
-use crate::plan::{Plan, Step};
+use crate::plan::Plan;
 use crate::proto::Prototype;
 use crate::sites::SiteForm;
 use crate::spec::{Choices, Kind, Spec};
+use crate::step::{Local, Name, Off, Step, Sym};
 use crate::target::{Facts, Number, Target};
 use crate::text::TextListing;
 

@@ -29,5 +29,6 @@ pub mod proto;
 pub mod raw;
 pub mod sites;
 pub mod spec;
+pub mod step;
 pub mod target;
 pub mod text;

@@ -2,8 +2,8 @@
 
 use crate::abi::Reg;
 use crate::frame::{Content, FrameLayout};
-use crate::plan::{Callee, Inner, Role, Way};
 use crate::spec::Spec;
+use crate::step::{Callee, Inner, Local, Name, Off, Role, Sym};
 use crate::target::{Number, Target};
 
 /// A place that instructions refer to: so many bytes behind a symbol.
@@ -19,84 +19,6 @@ impl std::fmt::Display for Referred<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)?;
         if self.add == 0 { Ok(()) } else { write!(f, "+{}", self.add) }
-    }
-}
-
-/// A symbol that instructions refer to: an index into [`Listing::symbols`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sym(pub u8);
-
-/// A label inside one trampoline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Local {
-    /// Where a way out begins.
-    Path(Way),
-    /// The instruction that a second one refers to (RISC-V `%pcrel_lo`), for `op`.
-    Anchor,
-    /// The same for the traced function.
-    BodyAnchor,
-    /// The instruction after a call that only pushes its own address.
-    Rebalance,
-}
-
-impl Local {
-    /// The label's suffix in the text.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Local::Path(Way::EarlyDirect) => "direct_early",
-            Local::Path(Way::Direct) => "direct",
-            Local::Path(Way::Skipped) => "skipped",
-            Local::Path(_) => "out",
-            Local::Anchor => "op",
-            Local::BodyAnchor => "pc",
-            Local::Rebalance => "rebalance",
-        }
-    }
-
-    /// A small number for each label.
-    pub(crate) fn index(self) -> usize {
-        match self {
-            Local::Path(Way::EarlyDirect) => 0,
-            Local::Path(Way::Direct) => 1,
-            Local::Path(Way::Skipped) => 2,
-            Local::Path(_) => 3,
-            Local::Anchor => 4,
-            Local::Rebalance => 5,
-            Local::BodyAnchor => 6,
-        }
-    }
-
-    pub(crate) const COUNT: usize = 7;
-}
-
-/// The name behind a number in the text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Name {
-    /// None: the number is printed.
-    None,
-    /// Slot number `n` of the frame layout.
-    Field(u8),
-    /// Frame record number `n` of the layout.
-    Record(u8),
-    /// The size of the frame.
-    FrameSize,
-    /// Number `n` of the profile.
-    Number(u8),
-}
-
-/// A number with the name under which it is printed: `FREGS_SP`, `FREGS_FRAME + 8`, `-16`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Off {
-    /// What is encoded.
-    pub value: i32,
-    /// What it is relative to in the text.
-    pub name: Name,
-}
-
-impl Off {
-    /// A bare number.
-    pub const fn bare(value: i32) -> Off {
-        Off { value, name: Name::None }
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Facts {
     /// Flag registers that a full save keeps; empty where the architecture has none.
     pub flags: &'static str,
     /// The global inner labels that the kernel C code of this architecture knows.
-    pub inner: &'static [crate::plan::Inner],
+    pub inner: &'static [crate::step::Inner],
     /// The prefix of the psABI's names of relocation types, and the names of those that are known here.
     pub relocations: (&'static str, &'static [(u32, &'static str)]),
     /// The symbol that marks code for disassemblers; empty if the psABI has none.

@@ -10,8 +10,9 @@ use crate::frame::Content;
 use crate::isa::{Isa, Names};
 use crate::listing::{Line, Listing};
 use crate::objtool::{Note, Notes};
-use crate::plan::{Plan, Role, Step};
+use crate::plan::Plan;
 use crate::spec::Spec;
+use crate::step::{Role, Step};
 use crate::target::Target;
 
 /// What a line is.

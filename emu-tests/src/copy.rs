@@ -2,8 +2,8 @@
 
 use codegen::isa::Parts;
 use codegen::link::{Access, Image, Section, Segment};
-use codegen::plan::Inner;
 use codegen::spec::Kind;
+use codegen::step::Inner;
 
 use crate::run::{PAGE, Suite};
 

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use clap::Args;
 use codegen::error::Result;
 use codegen::isa::Backend;
-use codegen::plan::Inner;
 use codegen::spec::{Around, Choices, Direct, Form, Kind, NAMED, OptionInfo};
+use codegen::step::Inner;
 use codegen::target::{PROFILES, Target};
 use serde::Serialize;
 use tramptool::request::{AROUND, DIRECT, PROGRAMS, option};
@@ -142,7 +142,7 @@ fn labels(kind: Kind, target: &Target) -> Vec<String> {
         return Vec::new();
     }
     let inner = plan.steps.iter().filter_map(|s| match s {
-        codegen::plan::Step::Inner(inner) if target.facts.inner.contains(inner) => Some(*inner),
+        codegen::step::Step::Inner(inner) if target.facts.inner.contains(inner) => Some(*inner),
         _ => None,
     });
     let mut names: Vec<String> = inner.map(|i: Inner| i.symbol(kind.symbol(), kind).concat()).collect();

@@ -1,0 +1,302 @@
+//! The vocabulary of plans: steps, what they act on, and the labels, symbols and numbers that the instructions for them
+//! refer to.
+
+use crate::spec::{Kind, Regs};
+
+/// What a step is for. `diff` compares plans role by role.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Landing pad, and what happens before there is a frame.
+    Entry,
+    /// Stack allocation and frame records.
+    Frame,
+    /// State of the traced function into the frame.
+    Saves,
+    /// Arguments of the callback.
+    Arguments,
+    /// The call.
+    Call,
+    /// State back out of the frame.
+    Restores,
+    /// The way to a direct trampoline.
+    Dispatch,
+    /// The way out.
+    Exit,
+}
+
+impl Role {
+    /// All roles, in the order of execution.
+    pub const ALL: [Role; 8] = [
+        Role::Entry,
+        Role::Frame,
+        Role::Saves,
+        Role::Arguments,
+        Role::Call,
+        Role::Restores,
+        Role::Dispatch,
+        Role::Exit,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Entry => "entry",
+            Role::Frame => "frame",
+            Role::Saves => "saves",
+            Role::Arguments => "argument set-up",
+            Role::Call => "call",
+            Role::Restores => "restores",
+            Role::Dispatch => "dispatch",
+            Role::Exit => "exit",
+        }
+    }
+}
+
+/// An argument of the callback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// First byte of the patched instruction.
+    Ip,
+    /// Return address of the traced function.
+    ParentIp,
+    /// The `ftrace_ops`.
+    Op,
+    /// Address of the frame.
+    Fregs,
+    /// The traced function's own argument with this number.
+    Argument(u8),
+    /// The traced function's result register with this number.
+    Result(u8),
+    /// Address of the first word of a context.
+    Context,
+    /// Address of the cookie.
+    Cookie,
+}
+
+/// What is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Callee {
+    /// The patchable slot that calls `ftrace_stub` until a callback is attached.
+    Patchable,
+    /// The function in the `ftrace_ops`.
+    OpFunc,
+    /// `ftrace_return_to_handler`.
+    ExitHandler,
+    /// The function named in the spec.
+    Named,
+    /// The traced function, behind its site.
+    Body,
+    /// The exit handler named in the spec.
+    Exit,
+    /// The program with this number in the spec.
+    Program(u8),
+}
+
+/// Which way a piece of the exit belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Back into the traced function.
+    Function,
+    /// To the direct trampoline that a callback chose.
+    Direct,
+    /// To the direct trampoline of the `ftrace_ops`, before anything is saved.
+    EarlyDirect,
+    /// To the traced function's parent.
+    Parent,
+    /// Past the traced function.
+    Skipped,
+    /// To the caller, as a C function returns.
+    Caller,
+}
+
+/// A label that the kernel's C code knows by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inner {
+    /// On the instruction that loads the global op pointer.
+    OpPtr,
+    /// On the patchable call.
+    Call,
+    /// On the branch to the direct path.
+    Jmp,
+    /// After the last byte that a per-ops copy takes.
+    End,
+    /// Behind the call of the traced function: a gap that a jump to [`Inner::Epilogue`] fits into.
+    AfterCall,
+    /// Behind the last program.
+    Epilogue,
+}
+
+impl Inner {
+    /// The label's name: the kernel's, for a trampoline under the kernel's name; else the trampoline's and a suffix.
+    /// The name comes in two parts, so that none must be allocated.
+    pub fn symbol(self, name: &str, kind: Kind) -> [&str; 2] {
+        let suffix = match self {
+            Inner::OpPtr => "_op_ptr",
+            Inner::Call => "_call",
+            Inner::Jmp => "_jmp",
+            Inner::End => "_end",
+            Inner::AfterCall => "_after_call",
+            Inner::Epilogue => "_epilogue",
+        };
+        let kernel = match (self, kind) {
+            _ if name != kind.symbol() => return [name, suffix],
+            (Inner::OpPtr, Kind::Entry(Regs::All)) => "ftrace_regs_caller_op_ptr",
+            (Inner::OpPtr, _) => "ftrace_caller_op_ptr",
+            (Inner::Call, Kind::Entry(Regs::All)) => "ftrace_regs_call",
+            (Inner::Call, _) => "ftrace_call",
+            (Inner::Jmp, Kind::Entry(Regs::All)) => "ftrace_regs_caller_jmp",
+            (Inner::Jmp, _) => "ftrace_caller_jmp",
+            (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
+            (Inner::End, _) => "ftrace_caller_end",
+            (Inner::AfterCall | Inner::Epilogue, _) => return [name, suffix],
+        };
+        [kernel, ""]
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// From here on, this is what the steps are for; the text is a heading, or empty.
+    Block(Role, &'static str),
+    /// A place that an indirect branch may reach.
+    LandingPad,
+    /// Load `op` from the literal before the traced function.
+    LoadOp,
+    /// If `op` has a direct-call target, go there at once.
+    BranchIfEarlyDirect,
+    /// Push the flags.
+    PushFlags,
+    /// Allocate the frame.
+    Alloc,
+    /// Have the address of the traced function's body at hand.
+    LoadBody,
+    /// Link frame record number `n` of the layout.
+    Record(u8),
+    /// Store every slot of the layout that is not part of a record.
+    Save,
+    /// Store the result registers.
+    SaveResults,
+    /// Point the frame pointer at pt_regs, marked as such.
+    MarkRegs,
+    /// Put a value into argument register `n`.
+    Arg(u8, Value),
+    /// Align SP, keeping a way back.
+    Realign,
+    /// Undo [`Step::Realign`].
+    Unalign,
+    /// A label that the kernel knows.
+    Inner(Inner),
+    /// Copy the traced function's stack arguments to where the callee looks for its own.
+    StackArgs,
+    /// Call it.
+    Call(Callee),
+    /// Take the address to resume at from the exit handler.
+    TakeResult,
+    /// Bring pc, parent_ip and flags where this way out wants them.
+    RestoreSite(Way),
+    /// Load every register slot to which stores take effect.
+    Restore,
+    /// Load the result registers.
+    RestoreResults,
+    /// The result that programs see is 0.
+    ClearResult,
+    /// Store a program's cookie.
+    Cookie(i32),
+    /// If a program returned anything but 0, branch past the traced function.
+    BranchIfResult,
+    /// Instructions that do nothing, where a jump fits in.
+    Gap,
+    /// Load the direct-call cell and branch if it is set.
+    BranchIfDirect,
+    /// Release the frame and what the parent's call pushed. From here on, only handlers know the parent.
+    FreeWithReturn,
+    /// Allocate the frame again, with room for the return address.
+    AllocWithReturn,
+    /// Release the frame, on this way out.
+    Free(Way),
+    /// Pop the flags.
+    PopFlags,
+    /// The place that a branch on this way goes to.
+    Path(Way),
+    /// Leave.
+    Leave(Way),
+}
+
+/// A symbol that instructions refer to: an index into those of its listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sym(pub u8);
+
+/// A label inside one trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Local {
+    /// Where a way out begins.
+    Path(Way),
+    /// The instruction that a second one refers to (RISC-V `%pcrel_lo`), for `op`.
+    Anchor,
+    /// The same for the traced function.
+    BodyAnchor,
+    /// The instruction after a call that only pushes its own address.
+    Rebalance,
+}
+
+impl Local {
+    /// The label's suffix in the text.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Local::Path(Way::EarlyDirect) => "direct_early",
+            Local::Path(Way::Direct) => "direct",
+            Local::Path(Way::Skipped) => "skipped",
+            Local::Path(_) => "out",
+            Local::Anchor => "op",
+            Local::BodyAnchor => "pc",
+            Local::Rebalance => "rebalance",
+        }
+    }
+
+    /// A small number for each label.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Local::Path(Way::EarlyDirect) => 0,
+            Local::Path(Way::Direct) => 1,
+            Local::Path(Way::Skipped) => 2,
+            Local::Path(_) => 3,
+            Local::Anchor => 4,
+            Local::Rebalance => 5,
+            Local::BodyAnchor => 6,
+        }
+    }
+
+    pub(crate) const COUNT: usize = 7;
+}
+
+/// The name behind a number in the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name {
+    /// None: the number is printed.
+    None,
+    /// Slot number `n` of the frame layout.
+    Field(u8),
+    /// Frame record number `n` of the layout.
+    Record(u8),
+    /// The size of the frame.
+    FrameSize,
+    /// Number `n` of the profile.
+    Number(u8),
+}
+
+/// A number with the name under which it is printed: `FREGS_SP`, `FREGS_FRAME + 8`, `-16`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Off {
+    /// What is encoded.
+    pub value: i32,
+    /// What it is relative to in the text.
+    pub name: Name,
+}
+
+impl Off {
+    /// A bare number.
+    pub const fn bare(value: i32) -> Off {
+        Off { value, name: Name::None }
+    }
+}
