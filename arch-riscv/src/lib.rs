@@ -12,7 +12,6 @@ pub mod site;
 use std::fmt;
 
 use codegen::abi::Reg;
-use codegen::cfi::LengthRelocs;
 use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
@@ -26,7 +25,7 @@ use codegen::proto::Prototype;
 use codegen::sites::SiteForm;
 use codegen::spec::{Choices, Kind};
 use codegen::step::{Inner, Step};
-use codegen::target::{Cie, Facts, Kernel, Target};
+use codegen::target::{Cie, Facts, Kernel, LengthRelocs, Target};
 
 /// riscv64.
 pub struct Riscv64;

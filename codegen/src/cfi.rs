@@ -349,15 +349,6 @@ impl Tracker {
     }
 }
 
-/// Relocation types for lengths that the linker may change (RISC-V): (add or set, subtract).
-#[derive(Debug)]
-pub struct LengthRelocs {
-    /// For the 32-bit length of an FDE.
-    pub range: (u32, u32),
-    /// For advances of 6, 8 and 16 bits.
-    pub advance: [(u32, u32); 3],
-}
-
 /// A CIE: its return address column, the rules that it begins with besides a C function's, its offset.
 #[derive(Debug)]
 struct CieEntry {

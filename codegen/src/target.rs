@@ -6,6 +6,7 @@ use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout};
 use crate::spec::{Around, Choices, Direct, Form, Kind, Live, OptionInfo, Programs, Regs};
+use crate::step::Inner;
 
 /// The profiles that can be named.
 pub const PROFILES: &[&str] = &["linux-6.12"];
@@ -54,13 +55,13 @@ pub struct Facts {
     /// Flag registers that a full save keeps; empty where the architecture has none.
     pub flags: &'static str,
     /// The global inner labels that the kernel C code of this architecture knows.
-    pub inner: &'static [crate::step::Inner],
+    pub inner: &'static [Inner],
     /// The prefix of the psABI's names of relocation types, and the names of those that are known here.
     pub relocations: (&'static str, &'static [(u32, &'static str)]),
     /// The symbol that marks code for disassemblers; empty if the psABI has none.
     pub mapping: &'static str,
     /// Relocations for lengths in unwind tables, where the linker may change them.
-    pub lengths: Option<&'static crate::cfi::LengthRelocs>,
+    pub lengths: Option<&'static LengthRelocs>,
     /// What a kernel's configuration says of it.
     pub kernel: Kernel,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
@@ -90,6 +91,15 @@ pub struct Kernel {
     pub refuses: &'static [(&'static str, &'static str)],
     /// What changes nothing here, and what that means.
     pub ignores: &'static [(&'static str, &'static str)],
+}
+
+/// Relocation types for lengths that the linker may change (RISC-V): (add or set, subtract).
+#[derive(Debug)]
+pub struct LengthRelocs {
+    /// For the 32-bit length of an FDE.
+    pub range: (u32, u32),
+    /// For advances of 6, 8 and 16 bits.
+    pub advance: [(u32, u32); 3],
 }
 
 /// The parts of a CIE that GNU as fixes for each architecture.
