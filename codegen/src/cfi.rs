@@ -5,8 +5,8 @@
 //! the result in the tests instead.)
 
 use crate::abi::{Reg, RegSet};
-use crate::code::{Reloc, RelocTarget};
 use crate::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
+use crate::reloc::{Reloc, RelocTarget};
 use crate::step::Local;
 use crate::target::Target;
 

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::objtool::{self, Note, Notes};
+use crate::reloc::{Reloc, RelocTarget};
 use crate::spec::{Kind, Spec};
 use crate::step::{Local, Sym};
 use crate::target::Target;
@@ -92,32 +93,6 @@ impl DynasmApi for CodeBuf {
     fn align(&mut self, alignment: usize, with: u8) {
         self.bytes.resize(self.bytes.len().next_multiple_of(alignment), with);
     }
-}
-
-/// What a relocation refers to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RelocTarget {
-    /// External or global symbol number `n` of [`Assembly::globals`].
-    Global(u32),
-    /// Local symbol number `n` of [`Assembly::locals`].
-    Local(u32),
-    /// The start of `.text`.
-    Text,
-    /// Label number `n` of [`EhFrame::labels`].
-    Unwind(u32),
-}
-
-/// A relocation of the assembly.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reloc {
-    /// Offset in its section.
-    pub at: u32,
-    /// ELF relocation type.
-    pub r_type: u32,
-    /// What it refers to.
-    pub to: RelocTarget,
-    /// What is added.
-    pub addend: i64,
 }
 
 /// A symbol that is defined here, or only referred to.

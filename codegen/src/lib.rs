@@ -27,6 +27,7 @@ pub mod place;
 pub mod plan;
 pub mod proto;
 pub mod raw;
+pub mod reloc;
 pub mod sites;
 pub mod spec;
 pub mod step;

@@ -6,9 +6,10 @@ use object::Endianness;
 use object::elf;
 use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, Sym, Writer};
 
-use crate::code::{Assembly, Reloc, RelocTarget};
+use crate::code::Assembly;
 use crate::error::{Error, Result};
 use crate::objtool::SECTIONS;
+use crate::reloc::{Reloc, RelocTarget};
 use crate::target::Target;
 
 /// The name of labels that only unwind tables refer to, as GNU as has it.

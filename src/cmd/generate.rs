@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use codegen::code::{Assembly, RelocTarget};
+use codegen::code::Assembly;
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
@@ -12,6 +12,7 @@ use codegen::isa::Backend;
 use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::proto::{Prototype, Type};
+use codegen::reloc::RelocTarget;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use codegen::text::TextListing;
