@@ -8,7 +8,8 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::frame::{Back, Content, FrameLayout};
-use crate::spec::{Around, Attach, Direct, Form, Kind, Live, Program, Programs, Regs, Spec};
+use crate::live::Live;
+use crate::spec::{Around, Attach, Direct, Form, Kind, Program, Programs, Regs, Spec};
 use crate::target::{Facts, Target};
 
 /// What a paired trampoline is built around.

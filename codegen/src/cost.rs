@@ -10,8 +10,9 @@ use crate::error::Result;
 use crate::frame::{Back, Content, Field, FrameLayout};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
+use crate::live::Live;
 use crate::machine::Machine;
-use crate::spec::{Attach, Kind, Live, Programs, Spec};
+use crate::spec::{Attach, Kind, Programs, Spec};
 use crate::step::Local;
 use crate::target::{Facts, Target};
 

@@ -4,8 +4,9 @@
 //! the manifest lists it, and the contract promises it.
 
 use crate::abi::{Abi, Reg};
+use crate::live::{Live, MOST_WORDS, Word};
 use crate::machine::Machine;
-use crate::spec::{Live, MOST_WORDS, Programs, Word};
+use crate::spec::Programs;
 
 /// What a slot holds when the callback is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,6 +19,7 @@ pub mod inplace;
 pub mod isa;
 pub mod link;
 pub mod listing;
+pub mod live;
 pub mod machine;
 pub mod mutate;
 pub mod obj;

@@ -2,9 +2,10 @@
 
 use crate::abi::{Reg, RegSet};
 use crate::error::Result;
+use crate::live::{Live, MOST_WORDS, Word};
 use crate::machine::Machine;
 use crate::proto::{Prototype, Type};
-use crate::spec::{Direct, Live, MOST_WORDS, Programs, Word};
+use crate::spec::{Direct, Programs};
 use crate::target::Facts;
 
 /// Where a piece of a value is.
@@ -62,7 +63,7 @@ impl Placement {
     }
 
     fn live(&self, facts: &Facts, machine: &Machine, general_callee: bool) -> Live {
-        let carried = Live::carried(self.args.iter().flatten(), machine.vector_args);
+        let carried = carried(self.args.iter().flatten(), machine.vector_args);
         let sret = match self.returned {
             Returned::Memory => RegSet::of(&[facts.abi.sret]),
             _ => RegSet::EMPTY,
@@ -87,7 +88,7 @@ impl Placement {
                 return Err(proto.refuse(None, "a result in memory cannot be shown to programs; valid: up to 16 bytes"));
             }
             Returned::Nothing => Live::default(),
-            Returned::Registers(pieces) => Live { general_callee, ..Live::carried(pieces.iter(), machine.vector_rets) },
+            Returned::Registers(pieces) => Live { general_callee, ..carried(pieces.iter(), machine.vector_rets) },
         };
         let words = self.args.iter().flatten().flat_map(|piece| match piece.place {
             Place::Reg(reg) => vec![Word::Reg(reg)],
@@ -100,22 +101,20 @@ impl Placement {
     }
 }
 
-impl Live {
-    /// What is in registers of these pieces; `vectors` are the vector registers that can carry one, in order.
-    fn carried<'p>(pieces: impl Iterator<Item = &'p Piece>, vectors: &[u8]) -> Live {
-        let mut live = Live::default();
-        for piece in pieces {
-            match piece.place {
-                Place::Reg(reg) => live.regs = live.regs.union(RegSet::of(&[reg])),
-                Place::Vector(v) => {
-                    let behind = vectors.iter().position(|&i| i == v).map_or(0, |i| i as u8 + 1);
-                    live.vectors = live.vectors.max(behind);
-                }
-                Place::Stack(_) => {}
+/// What is in registers of these pieces; `vectors` are the vector registers that can carry one, in order.
+fn carried<'p>(pieces: impl Iterator<Item = &'p Piece>, vectors: &[u8]) -> Live {
+    let mut live = Live::default();
+    for piece in pieces {
+        match piece.place {
+            Place::Reg(reg) => live.regs = live.regs.union(RegSet::of(&[reg])),
+            Place::Vector(v) => {
+                let behind = vectors.iter().position(|&i| i == v).map_or(0, |i| i as u8 + 1);
+                live.vectors = live.vectors.max(behind);
             }
+            Place::Stack(_) => {}
         }
-        live
     }
+    live
 }
 
 /// The places that are still free while values are placed one after the other.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::abi::{Abi, Reg, RegSet};
 use crate::error::{Error, Result};
+use crate::live::{Live, MOST_WORDS, Word};
 
 /// The kinds of trampoline. Kernel 6.12 is the source of each kind's contract.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,44 +47,6 @@ pub struct Direct {
     /// What is live at the function's entry, where its prototype is known; the callee has the same one.
     pub live: Option<Live>,
 }
-
-/// What a call of a function passes in, by its prototype.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Live {
-    /// General registers.
-    pub regs: RegSet,
-    /// Vector registers: the first so many of those that carry arguments.
-    pub vectors: u8,
-    /// The callee was proven to leave vector registers alone.
-    pub general_callee: bool,
-    /// Words on the stack.
-    pub stack: u8,
-}
-
-impl Live {
-    /// The first `count` argument registers, and what every function may be passed besides.
-    pub fn first(count: usize, abi: &Abi) -> Live {
-        let args = RegSet::of(abi.args.get(..count).unwrap_or(abi.args));
-        Live { regs: args.union(abi.hidden_for_direct()), ..Live::default() }
-    }
-
-    /// How many vector registers must be saved.
-    pub fn saved_vectors(self) -> u8 {
-        if self.general_callee { 0 } else { self.vectors }
-    }
-}
-
-/// A word of a function's arguments: where it is when the function is entered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Word {
-    /// In a general register.
-    Reg(Reg),
-    /// On the stack, so many words above the first one there.
-    Stack(u8),
-}
-
-/// Words that a list of arguments can have: 12 of 16 bytes.
-pub const MOST_WORDS: usize = 24;
 
 /// What a trampoline that calls programs keeps, shows them, and does with the function. The flags are those of the
 /// kernel's `BPF_TRAMP_F_*` (kernel include/linux/bpf.h).

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout};
-use crate::spec::{Around, Choices, Direct, Form, Kind, Live, OptionInfo, Programs, Regs};
+use crate::live::Live;
+use crate::spec::{Around, Choices, Direct, Form, Kind, OptionInfo, Programs, Regs};
 use crate::step::Inner;
 
 /// The profiles that can be named.

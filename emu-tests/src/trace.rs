@@ -9,8 +9,9 @@ use std::sync::Arc;
 use codegen::abi::{Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Back, Content};
+use codegen::live::{Live, Word};
 use codegen::machine::Branch;
-use codegen::spec::{Around, Attach, Direct, Form, Kind, Live, Programs, Word};
+use codegen::spec::{Around, Attach, Direct, Form, Kind, Programs};
 
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
 use crate::flow::{ReturnStack, Taken};

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use codegen::abi::RegSet;
 use codegen::error::{Error, Result};
-use codegen::spec::{Around, Direct, Form, Kind, Live, Regs};
+use codegen::live::Live;
+use codegen::spec::{Around, Direct, Form, Kind, Regs};
 use codegen::target::Target;
 use emu_tests::Suite;
 use tramptool::BACKENDS;
