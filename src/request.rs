@@ -8,11 +8,10 @@ use codegen::error::{Error, Result};
 use codegen::frame::FrameLayout;
 use codegen::isa::Backend;
 use codegen::link::Input;
+use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;
-use codegen::spec::{
-    Around, Attach, Body, Choices, Direct, FLAGS, Form, Kind, NAMED, OptionInfo, Program, Programs, Spec,
-};
+use codegen::spec::{Around, Attach, Body, Direct, FLAGS, Form, Kind, NAMED, Program, Programs, Spec};
 use codegen::target::{PROFILES, Target};
 use wildmatch::WildMatch;
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use codegen::spec::{Choices, Kind};
+use codegen::option::Choices;
+use codegen::spec::Kind;
 use common::kernel_cache;
 
 mod common;

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use codegen::isa::Backend;
 use codegen::obj;
-use codegen::spec::{Choices, Kind, NAMED, Spec};
+use codegen::option::Choices;
+use codegen::spec::{Kind, NAMED, Spec};
 use codegen::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use tramptool::{BACKENDS, suite};

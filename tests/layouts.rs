@@ -7,7 +7,7 @@ use std::process::Command;
 
 use codegen::frame::{Field, FrameLayout};
 use codegen::isa::Backend;
-use codegen::spec::Choices;
+use codegen::option::Choices;
 use object::{Object, ObjectSection};
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.

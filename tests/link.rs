@@ -6,7 +6,8 @@ use std::process::Command;
 use codegen::isa::Backend;
 use codegen::link::{Access, Image, Input, Options, link};
 use codegen::obj;
-use codegen::spec::{Choices, NAMED, Spec};
+use codegen::option::Choices;
+use codegen::spec::{NAMED, Spec};
 use object::{Object, ObjectSection, ObjectSymbol};
 use tramptool::BACKENDS;
 

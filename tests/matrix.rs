@@ -1,6 +1,6 @@
 //! The whole matrix: every trampoline, architecture and option is run, and every clause holds.
 
-use codegen::spec::Choices;
+use codegen::option::Choices;
 use emu_tests::{Filter, Verdict};
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use codegen::spec::{Choices, Direct, NAMED, Spec};
+use codegen::option::Choices;
+use codegen::spec::{Direct, NAMED, Spec};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use codegen::isa::Backend;
 use codegen::link::{Image, Input, Options, link};
-use codegen::spec::Choices;
+use codegen::option::Choices;
 use emu_tests::{Filter, Foreign, Suite};
 
 /// How many damaged inputs are tried with each target.

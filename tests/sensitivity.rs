@@ -1,7 +1,8 @@
 //! The checker must notice. Every instruction of the trampolines is replaced by a NOP, one at a time, in the object;
 //! each such object must fail a clause. Unlike the mutants of `tests/mutate.rs`, these need nothing of the generator.
 
-use codegen::spec::{Choices, Kind, Regs};
+use codegen::option::Choices;
+use codegen::spec::{Kind, Regs};
 use emu_tests::{Clause, Filter, Suite, Verdict};
 use object::{Object, ObjectSection, ObjectSymbol};
 

@@ -10,7 +10,8 @@ use codegen::frame::{Back, Content, FrameLayout, field};
 use codegen::isa::{Backend, Isa, Names, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
-use codegen::spec::{Choices, Direct, Kind, Spec};
+use codegen::option::Choices;
+use codegen::spec::{Direct, Kind, Spec};
 use codegen::step::{Off, Step, Sym};
 use codegen::target::{Cie, DirectTest, Facts, Kernel, Target};
 

@@ -20,10 +20,11 @@ use codegen::isa::{Isa, Names, Relocation, SiteState, Write};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
+use codegen::option::Choices;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
 use codegen::sites::SiteForm;
-use codegen::spec::{Choices, Kind};
+use codegen::spec::Kind;
 use codegen::step::{Inner, Step};
 use codegen::target::{Cie, Facts, Kernel, Target};
 

@@ -6,9 +6,10 @@ use codegen::frame::{
     ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field, with_results,
 };
 use codegen::live::Live;
+use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Choices, Kind, OptionInfo, Programs, Regs};
+use codegen::spec::{Kind, Programs, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;

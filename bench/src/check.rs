@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use codegen::isa::Backend;
-use codegen::spec::{Choices, Direct, Spec};
+use codegen::option::Choices;
+use codegen::spec::{Direct, Spec};
 use emu_tests::{Filter, Foreign, Suite};
 
 use crate::table::{Row, print};

@@ -12,8 +12,9 @@ use std::process::Command;
 
 use codegen::isa::Backend;
 use codegen::obj;
+use codegen::option::Choices;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Attach, Body, Choices, Direct, Form, Kind, Program, Programs, Regs, Spec};
+use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Regs, Spec};
 use serde::Serialize;
 
 const LAYOUTS: usize = 16;

@@ -24,6 +24,7 @@ pub mod machine;
 pub mod mutate;
 pub mod obj;
 pub mod objtool;
+pub mod option;
 pub mod place;
 pub mod plan;
 pub mod proto;

@@ -1,8 +1,7 @@
-//! What is asked for: a trampoline, and the choices under which it is generated.
+//! What is asked for: a trampoline.
 
 use std::borrow::Cow;
 
-use crate::error::{Error, Result};
 use crate::live::{Live, MOST_WORDS, Word};
 
 /// The kinds of trampoline. Kernel 6.12 is the source of each kind's contract.
@@ -283,80 +282,5 @@ impl<'a> Spec<'a> {
     /// A direct-call trampoline.
     pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
         Spec { name, kind: Kind::Direct(direct), callee, body: Body::default(), programs: &[], export: "" }
-    }
-}
-
-/// An option that an architecture offers. Index in the architecture's table = index in [`Choices`].
-#[derive(Debug)]
-pub struct OptionInfo {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// The values, default first.
-    pub values: &'static [&'static str],
-    /// What it changes, in a few words.
-    pub about: &'static str,
-    /// The trampolines whose code it can change.
-    pub applies: fn(Kind) -> bool,
-    /// It has nothing to do with any other option, and is not tried together with them.
-    pub apart: bool,
-    /// How a kernel's configuration decides it: the first value of which all these options are set, without `CONFIG_`.
-    pub config: &'static [(&'static str, &'static [&'static str])],
-}
-
-/// One value for each option of an architecture: an index into [`OptionInfo::values`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Choices([u8; Choices::MAX]);
-
-impl Choices {
-    /// The most options that an architecture can have.
-    pub const MAX: usize = 8;
-
-    /// The index of the value chosen for option `option`; 0 is the default.
-    pub fn get(self, option: usize) -> usize {
-        self.0[option] as usize
-    }
-
-    /// Choose value number `value` for option number `option`.
-    pub fn with(mut self, option: usize, value: usize) -> Choices {
-        self.0[option] = value as u8;
-        self
-    }
-
-    /// Choose by name; the error lists what would be valid.
-    pub fn set(&mut self, arch: &str, options: &[OptionInfo], name: &str, value: &str) -> Result<()> {
-        let Some(i) = options.iter().position(|o| o.name == name) else {
-            return Err(Error::unknown(&format!("option of {arch}"), name, options.iter().map(|o| o.name)));
-        };
-        let Some(v) = options[i].values.iter().position(|&v| v == value) else {
-            return Err(Error::unknown(
-                &format!("value for {name} of {arch}"),
-                value,
-                options[i].values.iter().copied(),
-            ));
-        };
-        *self = self.with(i, v);
-        Ok(())
-    }
-
-    /// `name=value` for every option, joined by blanks.
-    pub fn describe(self, options: &[OptionInfo]) -> String {
-        let named: Vec<String> =
-            options.iter().enumerate().map(|(i, o)| format!("{}={}", o.name, o.values[self.get(i)])).collect();
-        named.join(" ")
-    }
-
-    /// Every combination of the values of those options for which `vary` holds, and each value of one that is
-    /// [`apart`](OptionInfo::apart); the others keep their default.
-    pub fn all(options: &[OptionInfo], vary: impl Fn(&OptionInfo) -> bool) -> Vec<Choices> {
-        let mut all = vec![Choices::default()];
-        let varied = options.iter().enumerate().filter(|(_, o)| vary(o));
-        let (apart, together): (Vec<_>, Vec<_>) = varied.partition(|(_, o)| o.apart);
-        for (i, option) in together {
-            all = (0..option.values.len()).flat_map(|v| all.iter().map(move |c| c.with(i, v))).collect();
-        }
-        all.extend(
-            apart.into_iter().flat_map(|(i, o)| (1..o.values.len()).map(move |v| Choices::default().with(i, v))),
-        );
-        all
     }
 }

@@ -6,7 +6,8 @@ use crate::abi::{Abi, Reg, Site};
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout};
 use crate::live::Live;
-use crate::spec::{Around, Choices, Direct, Form, Kind, OptionInfo, Programs, Regs};
+use crate::option::{Choices, OptionInfo};
+use crate::spec::{Around, Direct, Form, Kind, Programs, Regs};
 use crate::step::Inner;
 
 /// The profiles that can be named.

@@ -3,7 +3,8 @@
 use codegen::error::Result;
 use codegen::isa::Backend;
 use codegen::obj;
-use codegen::spec::{Choices, Direct, Spec};
+use codegen::option::Choices;
+use codegen::spec::{Direct, Spec};
 use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 const BACKEND: &dyn Backend = &arch_x86_64::X86_64;

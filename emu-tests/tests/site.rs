@@ -3,7 +3,8 @@
 use codegen::error::Result;
 use codegen::isa::{Backend, Poke, SiteState};
 use codegen::obj;
-use codegen::spec::{Choices, Direct, Spec};
+use codegen::option::Choices;
+use codegen::spec::{Direct, Spec};
 use emu_tests::{BY_THE_BACKEND, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 
 const X86_64: &dyn Backend = &arch_x86_64::X86_64;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::error::Result;
-use codegen::spec::Choices;
+use codegen::option::Choices;
 use emu_tests::{Filter, Report, Suite};
 use tramptool::explain;
 use tramptool::minimise::minimise;

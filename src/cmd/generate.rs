@@ -293,7 +293,7 @@ impl Generator<'_> {
                 cost: self.backend.cost(spec, target)?,
             })
         });
-        let value = |(i, o): (usize, &codegen::spec::OptionInfo)| {
+        let value = |(i, o): (usize, &codegen::option::OptionInfo)| {
             (o.name, o.values.get(target.choices.get(i)).copied().unwrap_or_default())
         };
         Ok(Manifest {
