@@ -210,7 +210,8 @@ impl Generator<'_> {
         if proto.result.as_ref().is_some_and(|t| t.size() > 16) {
             return refuse("a result in memory", "a result of up to 16 bytes");
         }
-        if proto.params().contains('{') || !proto.tags("enum").is_empty() {
+        let by_value = proto.args.iter().any(|t| matches!(t, Type::Struct(_)));
+        if by_value || proto.params().contains('{') || !proto.tags("enum").is_empty() {
             return refuse(
                 "a type in --sig that the module's C does not know",
                 "pointers and integers; int for an enum",

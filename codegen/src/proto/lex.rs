@@ -1,0 +1,62 @@
+//! The tokens of a prototype.
+
+use crate::error::{Error, Result};
+
+/// The largest number in a prototype: the most bytes of a struct, and members of an array.
+pub(super) const MOST_SIZE: u32 = 1 << 24;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Token<'t> {
+    Word(&'t str),
+    Number(u32),
+    Sign(&'t str),
+    /// What is between quotes, with them.
+    Text(&'t str),
+    End,
+}
+
+/// Tokens with their places. Comments are none.
+pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..) {
+        let Some(first) = rest.chars().next() else { break };
+        let run = |is: fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
+        let (token, length) = if first.is_whitespace() {
+            at += first.len_utf8();
+            continue;
+        } else if rest.starts_with("//") {
+            at += rest.find('\n').unwrap_or(rest.len());
+            continue;
+        } else if rest.starts_with("/*") {
+            let end = rest.get(2..).and_then(|inside| inside.find("*/"));
+            let unended = || Error::marked("a comment that does not end; valid: `/* ... */`", text, at);
+            at += end.ok_or_else(unended)? + 4;
+            continue;
+        } else if first == '"' {
+            let end = rest.get(1..).and_then(|inside| inside.find('"'));
+            let unended = || Error::marked("a quote that does not end; valid: `section(\".text\")`", text, at);
+            let length = end.ok_or_else(unended)? + 2;
+            (Token::Text(&rest[..length]), length)
+        } else if first.is_ascii_alphabetic() || first == '_' {
+            let length = run(|c| c.is_ascii_alphanumeric() || c == '_');
+            (Token::Word(&rest[..length]), length)
+        } else if first.is_ascii_digit() {
+            let length = run(|c| c.is_ascii_alphanumeric());
+            let number = rest[..length].parse().ok().filter(|n| *n <= MOST_SIZE);
+            let invalid = || Error::marked(&format!("not a number; valid: 1 to {MOST_SIZE}"), text, at);
+            (Token::Number(number.ok_or_else(invalid)?), length)
+        } else if rest.starts_with("...") {
+            (Token::Sign("..."), 3)
+        } else if "()[]{}*,;:".contains(first) {
+            (Token::Sign(&rest[..1]), 1)
+        } else {
+            let message = "a character that no prototype has; valid: `int f(struct s *p, size_t n)`";
+            return Err(Error::marked(message, text, at));
+        };
+        tokens.push((token, at));
+        at += length;
+    }
+    tokens.push((Token::End, text.trim_end().len()));
+    Ok(tokens)
+}
