@@ -7,10 +7,11 @@ use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, FrameLayout, field};
-use codegen::isa::{Backend, Isa, Names, Relocation, SiteState, Write};
+use codegen::isa::{Backend, Isa, Names};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::option::Choices;
+use codegen::patch::{Patch, Relocation, SiteState, Write};
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::step::{Off, Step, Sym};
 use codegen::target::{Cie, DirectTest, Facts, Kernel, Target};
@@ -78,6 +79,7 @@ static FACTS: Facts = Facts {
     flags: "",
     inner: &[],
     mapping: "",
+    dynamic: [0; 4],
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
     kernel: Kernel { arch: "TOY", needs: &[], numbers: false, objtool: None, refuses: &[], ignores: &[] },
@@ -114,7 +116,6 @@ static MACHINE: Machine = Machine {
     return_thunk: "",
     disassembler: ("", "", &[]),
     calls: &[],
-    dynamic: [0; 4],
     branch: |_, _| None,
     pads: &[],
     record: 0,
@@ -248,20 +249,22 @@ impl Isa for Toy {
     fn patch_local(_: u32, _: &mut [u8], _: usize, _: usize) -> Result<bool> {
         Err(Error::new("toy: no branches"))
     }
+}
 
-    fn relocate(_: &Relocation, _: &mut [u8]) -> Result<()> {
+impl Patch for Toy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn relocate(&self, _: &Relocation, _: &mut [u8]) -> Result<()> {
         Err(Error::new("toy: no linker"))
     }
 
-    fn site_ip(entry: u64, _: &dyn Fn(u64) -> Option<u32>) -> u64 {
-        entry
-    }
-
-    fn patch_site(_: u64, _: SiteState, _: bool) -> Result<Vec<Write>> {
+    fn patch_site(&self, _: u64, _: SiteState, _: bool) -> Result<Vec<Write>> {
         Ok(Vec::new())
     }
 
-    fn patch_call(at: u64, _: u64) -> Result<Write> {
+    fn patch_call(&self, at: u64, _: u64) -> Result<Write> {
         Ok(Write { at, bytes: Vec::new() })
     }
 }
@@ -294,8 +297,9 @@ fn a_backend_needs_no_more_than_the_page_says() {
 fn the_page_names_what_exists() {
     let root = env!("CARGO_MANIFEST_DIR");
     let page = std::fs::read_to_string(format!("{root}/docs/adding-a-backend.md")).unwrap();
-    let isa = std::fs::read_to_string(format!("{root}/codegen/src/isa.rs")).unwrap();
-    let body = isa.split("pub trait Isa").nth(1).unwrap().split("\n}").next().unwrap();
+    let read = |file| std::fs::read_to_string(format!("{root}/codegen/src/{file}.rs")).unwrap();
+    let of = |file, name| read(file).split(name).nth(1).unwrap().split("\n}").next().unwrap().to_owned();
+    let body = of("isa", "pub trait Isa:") + &of("patch", "pub trait Patch:");
     let methods: Vec<&str> =
         body.lines().filter_map(|l| l.trim().strip_prefix("fn ")).map(|l| l.split('(').next().unwrap()).collect();
     assert!(methods.len() > 8);

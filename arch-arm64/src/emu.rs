@@ -31,7 +31,6 @@ pub const MACHINE: Machine = Machine {
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
     return_thunk: "",
     disassembler: ("arm64", "arm", &[]),
-    dynamic: [257, 1027, 1025, 1026],
     calls: &[(283, 0, 0), (282, 0, 0)],
     branch,
     // BTI c, BTI j, BTI jc. Arm ARM D8.4.

@@ -16,14 +16,13 @@ use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
 use codegen::form::Forms;
-use codegen::isa::{Isa, Names, Relocation, SiteState, Write};
+use codegen::isa::{Isa, Names};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
 use codegen::option::Choices;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
-use codegen::sites::SiteForm;
 use codegen::spec::Kind;
 use codegen::step::{Inner, Step};
 use codegen::target::{Cie, Facts, Kernel, Target};
@@ -55,6 +54,7 @@ pub const FACTS: Facts = Facts {
     flags: "nzcv",
     inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_AARCH64_", reloc::NAMES),
+    dynamic: [257, 1027, 1025, 1026],
     mapping: "$x",
     lengths: None,
     kernel: Kernel {
@@ -146,23 +146,5 @@ impl Isa for Arm64 {
         let word = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
         field.copy_from_slice(&(word | imm19).to_le_bytes());
         Ok(false)
-    }
-
-    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
-        reloc::relocate(rel, field)
-    }
-
-    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-        site::site_ip(entry, word)
-    }
-
-    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
-
-    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-        site::patch_site(ip, state, has_op)
-    }
-
-    fn patch_call(slot: u64, target: u64) -> Result<Write> {
-        site::patch_call(slot, target)
     }
 }

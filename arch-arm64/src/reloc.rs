@@ -1,8 +1,8 @@
 //! Relocations (ELF for the Arm 64-bit Architecture, 5.7).
 
 use codegen::error::{Error, Result};
-use codegen::isa::Relocation;
-use codegen::link::{get, put, reach, too_large, unknown_type};
+use codegen::field::{get, put, reach, too_large, unknown_type};
+use codegen::patch::Relocation;
 
 /// No relocation.
 pub const NONE: u32 = 0;

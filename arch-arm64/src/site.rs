@@ -1,9 +1,11 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
 use codegen::error::Result;
-use codegen::isa::{SiteState, Write};
-use codegen::link::reach;
-use codegen::sites::SiteForm;
+use codegen::field::reach;
+use codegen::patch::{Patch, Relocation, SiteForm, SiteState, Write};
+use codegen::target::Facts;
+
+use crate::{Arm64, FACTS, reloc};
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
@@ -16,7 +18,7 @@ const B: u32 = 0x1400_0000;
 
 /// What gcc and clang leave at sites, and what is written there; the kernel records the second instruction. XRay's sleds
 /// have a branch over the rest.
-pub const FORMS: &[SiteForm] = &[
+const FORMS: &[SiteForm] = &[
     entry("nops", "1f 20 03 d5 1f 20 03 d5"),
     entry("disabled", "e9 03 1e aa 1f 20 03 d5"),
     entry("call", "e9 03 1e aa ?? ?? ?? 94"),
@@ -36,48 +38,54 @@ const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
     SiteForm { about, sled: false, before: 4, bytes, refused: "" }
 }
 
-/// From an entry of the site list to the address that the kernel records: that of the second NOP at the function's
-/// start. The entry is the first NOP, or the room for `op` before the function, which a landing pad may follow.
-pub fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-    // BTI with any operand.
-    let is_bti = |insn: u32| insn & !0xc0 == 0xd503_241f;
-    let at = |offset| word(entry.wrapping_add(offset));
-    let offset = match (at(8), at(12)) {
-        (Some(pad), _) if is_bti(pad) => 16,
-        (Some(NOP), Some(NOP)) => 12,
-        _ => 4,
-    };
-    entry.wrapping_add(offset)
-}
+impl Patch for Arm64 {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
 
-/// The bytes that put a site into a state: `op` first, then the instructions. A site that is disabled keeps the
-/// first one; the kernel puts it there at boot and leaves it. It keeps `op` too, for the CPUs that are on the way to
-/// reading it.
-///
-/// # Errors
-/// The trampoline is out of reach.
-pub fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-    let mut writes = Vec::new();
-    let insn = match state {
-        SiteState::Disabled => NOP,
-        SiteState::Enabled { target, op, jump } => {
-            if has_op {
-                writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        reloc::relocate(rel, field)
+    }
+
+    // The second NOP at the function's start. The entry is the first NOP, or the room for `op` before the function, which
+    // a landing pad may follow.
+    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        // BTI with any operand.
+        let is_bti = |insn: u32| insn & !0xc0 == 0xd503_241f;
+        let at = |offset| word(entry.wrapping_add(offset));
+        let offset = match (at(8), at(12)) {
+            (Some(pad), _) if is_bti(pad) => 16,
+            (Some(NOP), Some(NOP)) => 12,
+            _ => 4,
+        };
+        entry.wrapping_add(offset)
+    }
+
+    fn site_forms(&self) -> &'static [SiteForm] {
+        FORMS
+    }
+
+    // `op` first, then the instructions. A site that is disabled keeps the first one; the kernel puts it there at boot and
+    // leaves it. It keeps `op` too, for the CPUs that are on the way to reading it.
+    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
+        let mut writes = Vec::new();
+        let insn = match state {
+            SiteState::Disabled => NOP,
+            SiteState::Enabled { target, op, jump } => {
+                if has_op {
+                    writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
+                }
+                branch(if jump { B } else { BL }, ip, target)?
             }
-            branch(if jump { B } else { BL }, ip, target)?
-        }
-    };
-    writes.push(write(ip.wrapping_sub(4), &MOV_X9_X30.to_le_bytes()));
-    writes.push(write(ip, &insn.to_le_bytes()));
-    Ok(writes)
-}
+        };
+        writes.push(write(ip.wrapping_sub(4), &MOV_X9_X30.to_le_bytes()));
+        writes.push(write(ip, &insn.to_le_bytes()));
+        Ok(writes)
+    }
 
-/// The bytes that make a patchable call slot call `target`.
-///
-/// # Errors
-/// The target is out of reach.
-pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
-    Ok(write(slot, &branch(BL, slot, target)?.to_le_bytes()))
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
+        Ok(write(slot, &branch(BL, slot, target)?.to_le_bytes()))
+    }
 }
 
 /// `bl target` or `b target` at `at`.
@@ -103,25 +111,25 @@ mod tests {
         let ip = 0x40_1004;
         let mov = || write(0x40_1000, &MOV);
         let on = SiteState::Enabled { target: 0x3f_f000, op: 0x1234, jump: false };
-        let writes = patch_site(ip, on, false).unwrap();
+        let writes = Arm64.patch_site(ip, on, false).unwrap();
         assert_eq!(writes, [mov(), write(ip, &CALL)]);
-        let writes = patch_site(ip, on, true).unwrap();
+        let writes = Arm64.patch_site(ip, on, true).unwrap();
         let op = write(0x40_0ff8, &[0x34, 0x12, 0, 0, 0, 0, 0, 0]);
         assert_eq!(writes, [op, mov(), write(ip, &CALL)]);
 
         let nop = || write(ip, &0xd503_201f_u32.to_le_bytes());
         for has_op in [false, true] {
-            let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
+            let writes = Arm64.patch_site(ip, SiteState::Disabled, has_op).unwrap();
             assert_eq!(writes, [mov(), nop()]);
         }
-        assert_eq!(patch_call(ip, 0x3f_f000).unwrap(), write(ip, &CALL));
+        assert_eq!(Arm64.patch_call(ip, 0x3f_f000).unwrap(), write(ip, &CALL));
     }
 
     #[test]
     fn room_for_op_is_before_the_function_with_or_without_landing_pad() {
         // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
         for ip in [0x40_1004, 0x40_1008] {
-            let writes = patch_site(ip, SiteState::Enabled { target: ip, op: 0, jump: false }, true).unwrap();
+            let writes = Arm64.patch_site(ip, SiteState::Enabled { target: ip, op: 0, jump: false }, true).unwrap();
             assert_eq!(writes.first(), Some(&write(0x40_0ff8, &[0; 8])));
         }
     }
@@ -133,7 +141,7 @@ mod tests {
         let (nop, paciasp, ret, entry) = (0xd503_201f, 0xd503_233f, 0xd65f_03c0, 0x40_0ff8);
         let ip = |words: &[u32]| {
             let word = |at: u64| words.get((at - entry) as usize / 4).copied();
-            site_ip(entry, &word) - entry
+            Arm64.site_ip(entry, &word) - entry
         };
         assert_eq!(ip(&[nop, nop, ret]), 4);
         assert_eq!(ip(&[nop, nop, paciasp, nop, ret]), 4);
@@ -141,17 +149,17 @@ mod tests {
         for bti in [0xd503_241f, 0xd503_245f, 0xd503_249f, 0xd503_24df] {
             assert_eq!(ip(&[nop, nop, bti, nop, nop, ret]), 16);
         }
-        assert_eq!(site_ip(entry, &|_| None), entry + 4);
+        assert_eq!(Arm64.site_ip(entry, &|_| None), entry + 4);
     }
 
     #[test]
     fn a_target_out_of_reach_is_refused() {
         let at = 0x1_0000_0000_u64;
-        assert!(patch_call(at, at + (128 << 20) - 4).is_ok());
-        assert!(patch_call(at, at - (128 << 20)).is_ok());
-        assert!(patch_call(at, at - (128 << 20) - 4).is_err());
-        assert!(patch_call(at, at + 2).is_err());
-        let e = patch_call(at, at + (128 << 20)).unwrap_err();
+        assert!(Arm64.patch_call(at, at + (128 << 20) - 4).is_ok());
+        assert!(Arm64.patch_call(at, at - (128 << 20)).is_ok());
+        assert!(Arm64.patch_call(at, at - (128 << 20) - 4).is_err());
+        assert!(Arm64.patch_call(at, at + 2).is_err());
+        let e = Arm64.patch_call(at, at + (128 << 20)).unwrap_err();
         assert_eq!(e.to_string(), "BL reaches 128 MiB either way; the target is 134217728 bytes away");
     }
 }

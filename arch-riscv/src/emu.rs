@@ -30,7 +30,6 @@ pub const MACHINE: Machine = Machine {
     ret: &[0x67, 0x80, 0x00, 0x00],
     return_thunk: "",
     disassembler: ("riscv", "riscv64", &["riscvc"]),
-    dynamic: [2, 3, 2, 5],
     calls: &[(19, 0, 0), (18, 0, 0), (17, 0, 0)],
     branch,
     // Zicfilp is not in profile linux-6.12.

@@ -16,14 +16,14 @@ use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
 use codegen::form::Forms;
-use codegen::isa::{Isa, Names, Relocation, SiteState, Write};
+use codegen::isa::{Isa, Names};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
 use codegen::option::Choices;
+use codegen::patch::Relocation;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
-use codegen::sites::SiteForm;
 use codegen::spec::Kind;
 use codegen::step::{Inner, Step};
 use codegen::target::{Cie, Facts, Kernel, LengthRelocs, Target};
@@ -55,6 +55,7 @@ pub const FACTS: Facts = Facts {
     flags: "",
     inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_RISCV_", reloc::NAMES),
+    dynamic: [2, 3, 2, 5],
     mapping: "$x",
     lengths: Some(&LengthRelocs {
         range: (reloc::ADD32, reloc::SUB32),
@@ -148,31 +149,5 @@ impl Isa for Riscv64 {
 
     fn opaque_after(r_type: u32) -> bool {
         matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20 | reloc::CALL_PLT)
-    }
-
-    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
-        reloc::relocate(rel, field)
-    }
-
-    fn refers_to_high(r_type: u32) -> bool {
-        reloc::refers_to_high(r_type)
-    }
-
-    fn is_padding(r_type: u32) -> bool {
-        r_type == reloc::ALIGN
-    }
-
-    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-        site::site_ip(entry, word)
-    }
-
-    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
-
-    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-        site::patch_site(ip, state, has_op)
-    }
-
-    fn patch_call(slot: u64, target: u64) -> Result<Write> {
-        site::patch_call(slot, target)
     }
 }

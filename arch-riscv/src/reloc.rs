@@ -1,8 +1,8 @@
 //! Relocations (RISC-V ABIs Specification, ELF psABI, 8.4).
 
 use codegen::error::{Error, Result};
-use codegen::isa::Relocation;
-use codegen::link::{get, out_of_reach, put, reach, too_large, unknown_type};
+use codegen::field::{get, out_of_reach, put, reach, too_large, unknown_type};
+use codegen::patch::Relocation;
 
 /// No relocation.
 pub const NONE: u32 = 0;

@@ -1,10 +1,11 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
 use codegen::error::Result;
-use codegen::isa::{SiteState, Write};
-use codegen::sites::SiteForm;
+use codegen::patch::{Patch, Relocation, SiteForm, SiteState, Write};
+use codegen::target::Facts;
 
-use crate::reloc::{high, pair};
+use crate::reloc::{self, high, pair};
+use crate::{FACTS, Riscv64};
 
 /// `nop`, of 4 bytes also where compressed ones exist: the kernel rewrites them at boot.
 const NOP: u32 = 0x0000_0013;
@@ -23,7 +24,7 @@ const ZERO: u32 = 0;
 const RA: u32 = 1;
 
 /// What gcc and clang leave at sites, and what is written there: 8 bytes, in compressed instructions or not.
-pub const FORMS: &[SiteForm] = &[
+const FORMS: &[SiteForm] = &[
     entry("nops", "13 00 00 00 13 00 00 00"),
     entry("compressed nops", "01 00 01 00 01 00 01 00"),
     entry("call", "97 ?? ?? ?? e7 82 ?? ??"),
@@ -33,30 +34,40 @@ const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
     SiteForm { about, sled: false, before: 0, bytes, refused: "" }
 }
 
-/// From an entry of the site list to the address that the kernel records: the list has it as it is.
-pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-    entry
-}
+impl Patch for Riscv64 {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
 
-/// The bytes that put a site into a state. No function has room for `op`: it is found by the trampoline.
-///
-/// # Errors
-/// The trampoline is out of reach.
-pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
-    let insns = match state {
-        SiteState::Disabled => [NOP, NOP],
-        SiteState::Enabled { target, jump: false, .. } => branch(ip, target, T0, T0)?,
-        SiteState::Enabled { target, jump: true, .. } => branch(ip, target, T1, ZERO)?,
-    };
-    Ok(vec![write(ip, insns)])
-}
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        reloc::relocate(rel, field)
+    }
 
-/// The bytes that make a patchable call slot call `target`.
-///
-/// # Errors
-/// The target is out of reach.
-pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
-    Ok(write(slot, branch(slot, target, RA, RA)?))
+    fn refers_to_high(&self, r_type: u32) -> bool {
+        reloc::refers_to_high(r_type)
+    }
+
+    fn is_padding(&self, r_type: u32) -> bool {
+        r_type == reloc::ALIGN
+    }
+
+    fn site_forms(&self) -> &'static [SiteForm] {
+        FORMS
+    }
+
+    // No function has room for `op`: it is found by the trampoline.
+    fn patch_site(&self, ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
+        let insns = match state {
+            SiteState::Disabled => [NOP, NOP],
+            SiteState::Enabled { target, jump: false, .. } => branch(ip, target, T0, T0)?,
+            SiteState::Enabled { target, jump: true, .. } => branch(ip, target, T1, ZERO)?,
+        };
+        Ok(vec![write(ip, insns)])
+    }
+
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
+        Ok(write(slot, branch(slot, target, RA, RA)?))
+    }
 }
 
 /// `auipc base, high; jalr link, low(base)` at `at`.
@@ -85,29 +96,29 @@ mod tests {
         let ip = 0x40_1004;
         let on = SiteState::Enabled { target: 0x48_0ffe, op: 0x1234, jump: false };
         for has_op in [false, true] {
-            let writes = patch_site(ip, on, has_op).unwrap();
+            let writes = Riscv64.patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, SITE)]);
-            let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
+            let writes = Riscv64.patch_site(ip, SiteState::Disabled, has_op).unwrap();
             assert_eq!(writes, [write(ip, [0x0000_0013, 0x0000_0013])]);
         }
         let slot = 0x40_100c;
-        assert_eq!(patch_call(slot, 0x3f_f000).unwrap(), write(slot, SLOT));
+        assert_eq!(Riscv64.patch_call(slot, 0x3f_f000).unwrap(), write(slot, SLOT));
         let bytes = [0x97, 0xe0, 0xff, 0xff, 0xe7, 0x80, 0x40, 0xff];
         assert_eq!(write(slot, SLOT).bytes, bytes);
     }
 
     #[test]
     fn the_list_holds_the_site_itself() {
-        assert_eq!(site_ip(0x40_1004, &|_| None), 0x40_1004);
+        assert_eq!(Riscv64.site_ip(0x40_1004, &|_| None), 0x40_1004);
     }
 
     #[test]
     fn a_target_out_of_reach_is_refused() {
         let at = 0x1_0000_0000_u64;
-        assert!(patch_call(at, at + 0x7fff_f7ff).is_ok());
-        assert!(patch_call(at, at - 0x8000_0800).is_ok());
-        assert!(patch_call(at, at - 0x8000_0801).is_err());
-        let e = patch_call(at, at + 0x7fff_f800).unwrap_err();
+        assert!(Riscv64.patch_call(at, at + 0x7fff_f7ff).is_ok());
+        assert!(Riscv64.patch_call(at, at - 0x8000_0800).is_ok());
+        assert!(Riscv64.patch_call(at, at - 0x8000_0801).is_err());
+        let e = Riscv64.patch_call(at, at + 0x7fff_f800).unwrap_err();
         assert_eq!(e.to_string(), "AUIPC+JALR reaches 2 GiB either way; the target is 2147481600 bytes away");
     }
 }

@@ -35,7 +35,6 @@ pub const MACHINE: Machine = Machine {
     ret: &[0xc3],
     return_thunk: "__x86_return_thunk",
     disassembler: ("x86", "mode64", &[]),
-    dynamic: [1, 8, 6, 7],
     calls: &[(4, 1, -4), (4, 2, -4)],
     branch,
     // ENDBR64. Intel SDM volume 1, 17.3.

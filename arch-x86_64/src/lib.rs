@@ -16,14 +16,13 @@ use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
 use codegen::form::Forms;
-use codegen::isa::{Isa, Names, Parts, Poke, Relocation, SiteState, Write};
+use codegen::isa::{Isa, Names};
 use codegen::listing::Lower;
 use codegen::machine::Machine;
 use codegen::mutate::Faults;
 use codegen::option::Choices;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
-use codegen::sites::SiteForm;
 use codegen::spec::Kind;
 use codegen::step::{Inner, Step};
 use codegen::target::{Cie, Facts, Kernel, Target};
@@ -55,6 +54,7 @@ pub const FACTS: Facts = Facts {
     flags: "rflags",
     inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_X86_64_", reloc::NAMES),
+    dynamic: [1, 8, 6, 7],
     mapping: "",
     lengths: None,
     kernel: Kernel {
@@ -147,31 +147,5 @@ impl Isa for X86_64 {
         };
         field.copy_from_slice(&distance.to_le_bytes()[..size]);
         Ok(false)
-    }
-
-    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
-        reloc::relocate(rel, field)
-    }
-
-    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-        site::site_ip(entry, word)
-    }
-
-    const SITE_FORMS: &'static [SiteForm] = site::FORMS;
-
-    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-        site::patch_site(ip, state, has_op)
-    }
-
-    fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-        site::poke_site(ip, state, has_op)
-    }
-
-    fn patch_call(slot: u64, target: u64) -> Result<Write> {
-        site::patch_call(slot, target)
-    }
-
-    fn copy(code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
-        site::copy(code, parts, op)
     }
 }

@@ -1,8 +1,8 @@
 //! Relocations (System V ABI, AMD64 supplement, 4.4.1).
 
 use codegen::error::Result;
-use codegen::isa::Relocation;
-use codegen::link::{put, reach, too_large, unknown_type};
+use codegen::field::{put, reach, too_large, unknown_type};
+use codegen::patch::Relocation;
 
 /// No relocation.
 pub const NONE: u32 = 0;

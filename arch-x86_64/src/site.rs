@@ -1,9 +1,11 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
 use codegen::error::Result;
-use codegen::isa::{Parts, Poke, SiteState, Write};
-use codegen::link::reach;
-use codegen::sites::SiteForm;
+use codegen::field::reach;
+use codegen::patch::{Parts, Patch, Poke, Relocation, SiteForm, SiteState, Write};
+use codegen::target::Facts;
+
+use crate::{FACTS, X86_64, reloc};
 
 /// `nopl 0(%rax,%rax,1)`: five bytes that do nothing.
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -15,7 +17,7 @@ const CALL: u8 = 0xe8;
 const JMP: u8 = 0xe9;
 
 /// What gcc and clang leave at sites, and what is written there. XRay's sleds have a jump over the rest, or a return.
-pub const FORMS: &[SiteForm] = &[
+const FORMS: &[SiteForm] = &[
     entry("call", "e8 ?? ?? ?? ??"),
     entry("nop", "0f 1f 44 00 00"),
     entry("nops", "90 90 90 90 90"),
@@ -35,68 +37,67 @@ const fn sled(about: &'static str, bytes: &'static str) -> SiteForm {
     SiteForm { sled: true, ..entry(about, bytes) }
 }
 
-/// From an entry of the site list to the address that the kernel records: the list has it as it is.
-pub fn site_ip(entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-    entry
-}
+impl Patch for X86_64 {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
 
-/// The bytes that put a site into a state. No function has room for `op`: it is found by the trampoline.
-///
-/// # Errors
-/// The trampoline is out of reach.
-pub fn patch_site(ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
-    let insn = match state {
-        SiteState::Disabled => NOP5,
-        SiteState::Enabled { target, jump, .. } => branch(if jump { JMP } else { CALL }, ip, target)?,
-    };
-    Ok(vec![write(ip, &insn)])
-}
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        reloc::relocate(rel, field)
+    }
 
-/// As the kernel's `text_poke_bp` writes them: a breakpoint, all but the first byte, the first byte.
-///
-/// # Errors
-/// As [`patch_site`].
-pub fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-    let mut pokes = Vec::new();
-    for Write { at, bytes } in patch_site(ip, state, has_op)? {
-        if let [first, rest @ ..] = &bytes[..] {
-            pokes.push(Poke { write: write(at, &[INT3]), traps: true });
-            pokes.push(Poke { write: write(at.wrapping_add(1), rest), traps: true });
-            pokes.push(Poke { write: write(at, &[*first]), traps: false });
+    fn site_forms(&self) -> &'static [SiteForm] {
+        FORMS
+    }
+
+    // No function has room for `op`: it is found by the trampoline.
+    fn patch_site(&self, ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
+        let insn = match state {
+            SiteState::Disabled => NOP5,
+            SiteState::Enabled { target, jump, .. } => branch(if jump { JMP } else { CALL }, ip, target)?,
+        };
+        Ok(vec![write(ip, &insn)])
+    }
+
+    // As the kernel's `text_poke_bp` writes them: a breakpoint, all but the first byte, the first byte.
+    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
+        let mut pokes = Vec::new();
+        for Write { at, bytes } in self.patch_site(ip, state, has_op)? {
+            if let [first, rest @ ..] = &bytes[..] {
+                pokes.push(Poke { write: write(at, &[INT3]), traps: true });
+                pokes.push(Poke { write: write(at.wrapping_add(1), rest), traps: true });
+                pokes.push(Poke { write: write(at, &[*first]), traps: false });
+            }
         }
+        Ok(pokes)
     }
-    Ok(pokes)
-}
 
-/// The bytes that make a patchable call slot call `target`.
-///
-/// # Errors
-/// The target is out of reach.
-pub fn patch_call(slot: u64, target: u64) -> Result<Write> {
-    Ok(write(slot, &branch(CALL, slot, target)?))
-}
-
-/// The copy of an entry trampoline for `op` (kernel arch/x86/kernel/ftrace.c, `create_trampoline`): it ends in a return,
-/// has no way to a direct trampoline, and loads `op` from behind its end.
-pub fn copy(code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
-    /// `jnz` with a distance of 8 bits; `nop` of two bytes.
-    const JNZ: u8 = 0x75;
-    const NOP2: [u8; 2] = [0x66, 0x90];
-    /// `mov distance(%rip), %rdx`.
-    const LOAD_OP: [u8; 3] = [0x48, 0x8b, 0x15];
-    const RET_INT3: [u8; 2] = [0xc3, INT3];
-    let mut copy = code.get(..parts.end)?.to_vec();
-    if let Some(jmp) = parts.jmp {
-        let branch = copy.get_mut(jmp..jmp.checked_add(NOP2.len())?)?;
-        (branch.first() == Some(&JNZ)).then(|| branch.copy_from_slice(&NOP2))?;
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
+        Ok(write(slot, &branch(CALL, slot, target)?))
     }
-    let load = parts.op_ptr.checked_add(LOAD_OP.len())?;
-    (copy.get(parts.op_ptr..load)? == LOAD_OP).then_some(())?;
-    let distance = parts.end + RET_INT3.len() - load.checked_add(4)?;
-    copy.get_mut(load..load + 4)?.copy_from_slice(&(distance as i32).to_le_bytes());
-    copy.extend(RET_INT3);
-    copy.extend(op.to_le_bytes());
-    Some(copy)
+
+    // As kernel arch/x86/kernel/ftrace.c, `create_trampoline`: it ends in a return, has no way to a direct trampoline,
+    // and loads `op` from behind its end.
+    fn copy(&self, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
+        /// `jnz` with a distance of 8 bits; `nop` of two bytes.
+        const JNZ: u8 = 0x75;
+        const NOP2: [u8; 2] = [0x66, 0x90];
+        /// `mov distance(%rip), %rdx`.
+        const LOAD_OP: [u8; 3] = [0x48, 0x8b, 0x15];
+        const RET_INT3: [u8; 2] = [0xc3, INT3];
+        let mut copy = code.get(..parts.end)?.to_vec();
+        if let Some(jmp) = parts.jmp {
+            let branch = copy.get_mut(jmp..jmp.checked_add(NOP2.len())?)?;
+            (branch.first() == Some(&JNZ)).then(|| branch.copy_from_slice(&NOP2))?;
+        }
+        let load = parts.op_ptr.checked_add(LOAD_OP.len())?;
+        (copy.get(parts.op_ptr..load)? == LOAD_OP).then_some(())?;
+        let distance = parts.end + RET_INT3.len() - load.checked_add(4)?;
+        copy.get_mut(load..load + 4)?.copy_from_slice(&(distance as i32).to_le_bytes());
+        copy.extend(RET_INT3);
+        copy.extend(op.to_le_bytes());
+        Some(copy)
+    }
 }
 
 /// `call target` or `jmp target` at `at`.
@@ -122,12 +123,12 @@ mod tests {
         let ip = 0x40_1004;
         let on = SiteState::Enabled { target: 0x48_0000, op: 0x1234, jump: false };
         for has_op in [false, true] {
-            let writes = patch_site(ip, on, has_op).unwrap();
+            let writes = X86_64.patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, &ON)]);
-            let writes = patch_site(ip, SiteState::Disabled, has_op).unwrap();
+            let writes = X86_64.patch_site(ip, SiteState::Disabled, has_op).unwrap();
             assert_eq!(writes, [write(ip, &[0x0f, 0x1f, 0x44, 0x00, 0x00])]);
         }
-        assert_eq!(patch_call(ip, 0x48_0000).unwrap(), write(ip, &ON));
+        assert_eq!(X86_64.patch_call(ip, 0x48_0000).unwrap(), write(ip, &ON));
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
         // GNU as 2.40: 1: mov 0x100(%rip), %rdx; jnz 1b; nop
         let code = [0x48, 0x8b, 0x15, 0x00, 0x01, 0, 0, 0x75, 0xf7, 0x90, 0xcc];
         let parts = Parts { end: 10, op_ptr: 0, jmp: Some(7) };
-        let made = copy(&code, &parts, 0x1122).unwrap();
+        let made = X86_64.copy(&code, &parts, 0x1122).unwrap();
         // And: mov 5(%rip), %rdx; xchg %ax, %ax; nop; ret; int3; .quad 0x1122
         let expected = [0x48, 0x8b, 0x15, 5, 0, 0, 0, 0x66, 0x90, 0x90, 0xc3, 0xcc, 0x22, 0x11, 0, 0, 0, 0, 0, 0];
         assert_eq!(made, expected);
@@ -146,22 +147,22 @@ mod tests {
             Parts { jmp: Some(8), ..parts },
             Parts { end: 5, jmp: None, ..parts },
         ] {
-            assert_eq!(copy(&code, &wrong, 0), None, "{wrong:?}");
+            assert_eq!(X86_64.copy(&code, &wrong, 0), None, "{wrong:?}");
         }
     }
 
     #[test]
     fn the_list_holds_the_site_itself() {
-        assert_eq!(site_ip(0x40_1004, &|_| None), 0x40_1004);
+        assert_eq!(X86_64.site_ip(0x40_1004, &|_| None), 0x40_1004);
     }
 
     #[test]
     fn a_target_out_of_reach_is_refused() {
         let at = 0x1_0000_0000_u64;
-        assert!(patch_call(at, at + 5 + 0x7fff_ffff).is_ok());
-        assert!(patch_call(at, at + 5 - 0x8000_0000).is_ok());
-        assert!(patch_call(at, at + 5 - 0x8000_0001).is_err());
-        let e = patch_call(at, at + 5 + 0x8000_0000).unwrap_err();
+        assert!(X86_64.patch_call(at, at + 5 + 0x7fff_ffff).is_ok());
+        assert!(X86_64.patch_call(at, at + 5 - 0x8000_0000).is_ok());
+        assert!(X86_64.patch_call(at, at + 5 - 0x8000_0001).is_err());
+        let e = X86_64.patch_call(at, at + 5 + 0x8000_0000).unwrap_err();
         assert_eq!(e.to_string(), "call reaches 2 GiB either way; the target is 2147483648 bytes away");
     }
 }

@@ -279,7 +279,7 @@ impl Assembly {
             let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(spec.export)));
             let name = self.intern(&["__export_symbol_", spec.export]);
             let label = Symbol { name, offset: Some(at as u32), size: 0, function: false };
-            let word = Reloc { at: at as u32 + 8, r_type: I::MACHINE.dynamic[0], to, addend: 0 };
+            let word = Reloc { at: at as u32 + 8, r_type: I::FACTS.dynamic[0], to, addend: 0 };
             self.exports.push((label, word));
         }
         self.resolve::<I>(spec, listing, &labels)

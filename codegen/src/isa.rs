@@ -14,10 +14,10 @@ use crate::listing::{Listing, Lower, Referred};
 use crate::machine::Machine;
 use crate::mutate::{Faults, Mutant};
 use crate::option::Choices;
+use crate::patch::Patch;
 use crate::place::Placement;
 use crate::plan::Plan;
 use crate::proto::Prototype;
-use crate::sites::SiteForm;
 use crate::spec::{Kind, Spec};
 use crate::step::{Local, Name, Off, Step, Sym};
 use crate::target::{Facts, Number, Target};
@@ -35,67 +35,8 @@ pub struct Names<'n> {
     pub function: &'n str,
 }
 
-/// A relocation to apply while linking.
-#[derive(Debug)]
-pub struct Relocation {
-    /// The ELF relocation type.
-    pub r_type: u32,
-    /// Address of the field.
-    pub place: u64,
-    /// Symbol plus addend. For a low part that refers to its high part's instruction, the address computed there.
-    pub value: u64,
-    /// The address of the instruction with the high part, where there is one.
-    pub high: u64,
-}
-
-/// What a patched site does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SiteState {
-    /// Nothing.
-    Disabled,
-    /// Goes to a trampoline; `op` is the `ftrace_ops` for sites that carry it.
-    Enabled {
-        /// Address of the trampoline.
-        target: u64,
-        /// Address of the `ftrace_ops`.
-        op: u64,
-        /// By a jump, which leaves the return address alone, instead of a call.
-        jump: bool,
-    },
-}
-
-/// Bytes to write at an address.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
-    /// Address of the first byte.
-    pub at: u64,
-    /// The bytes.
-    pub bytes: Vec<u8>,
-}
-
-/// One of the writes by which a running kernel patches a site: other CPUs see it before the next.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Poke {
-    /// What is written; in one piece for whoever executes it.
-    pub write: Write,
-    /// From here to the next one the site's first instruction is a breakpoint, and its handler does for the CPU that meets
-    /// it what the site will do after the last one.
-    pub traps: bool,
-}
-
-/// Places in an entry trampoline of which the kernel makes a copy for each `ftrace_ops`, as offsets from its start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Parts {
-    /// Behind the last byte that is copied.
-    pub end: usize,
-    /// The instruction that loads `op`.
-    pub op_ptr: usize,
-    /// The branch to the direct path, if there is one.
-    pub jmp: Option<usize>,
-}
-
 /// An instruction set. One unit struct per architecture implements it.
-pub trait Isa: Sync + 'static {
+pub trait Isa: Patch + 'static {
     /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
     type Insn: Copy + fmt::Debug + 'static;
 
@@ -156,62 +97,10 @@ pub trait Isa: Sync + 'static {
     fn opaque_after(_r_type: u32) -> bool {
         false
     }
-
-    /// Apply a relocation to the bytes at its place.
-    ///
-    /// # Errors
-    /// An unknown type, or a value out of the field's range.
-    fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()>;
-
-    /// Is `value` of this relocation type the address of another relocated instruction (`%pcrel_lo`)?
-    fn refers_to_high(_r_type: u32) -> bool {
-        false
-    }
-
-    /// Does this relocation type mark padding that a relaxing linker shortens? The code runs with all of it.
-    fn is_padding(_r_type: u32) -> bool {
-        false
-    }
-
-    /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`).
-    fn site_ip(entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
-
-    /// What may be at a site. Of those that several fit, the first one holds.
-    const SITE_FORMS: &'static [SiteForm] = &[];
-
-    /// The bytes that put a site into a state, in the order in which the kernel writes them. `has_op` says that the
-    /// function was compiled with room for `op` before its entry.
-    ///
-    /// # Errors
-    /// The trampoline is out of reach.
-    fn patch_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
-
-    /// The same while CPUs run.
-    ///
-    /// # Errors
-    /// As [`Isa::patch_site`].
-    fn poke_site(ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-        let writes = Self::patch_site(ip, state, has_op)?;
-        Ok(writes.into_iter().map(|write| Poke { write, traps: false }).collect())
-    }
-
-    /// The bytes that make a patchable call slot call `target`.
-    ///
-    /// # Errors
-    /// The target is out of reach.
-    fn patch_call(slot: u64, target: u64) -> Result<Write>;
-
-    /// The copy of an entry trampoline that the kernel makes for `op`, followed by that address; its call is still to be
-    /// patched. `None` if this kernel makes none, or none of such code.
-    fn copy(_code: &[u8], _parts: &Parts, _op: u64) -> Option<Vec<u8>> {
-        None
-    }
 }
 
 /// An architecture as the rest of the world sees it. Nobody implements it by hand.
-pub trait Backend: Sync {
-    /// What is true under every choice.
-    fn facts(&self) -> &'static Facts;
+pub trait Backend: Patch {
     /// What an emulator must know.
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
@@ -248,36 +137,6 @@ pub trait Backend: Sync {
     /// # Errors
     /// As [`Backend::assemble`].
     fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost>;
-    /// See [`Isa::relocate`].
-    ///
-    /// # Errors
-    /// As there.
-    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()>;
-    /// See [`Isa::refers_to_high`].
-    fn refers_to_high(&self, r_type: u32) -> bool;
-    /// See [`Isa::is_padding`].
-    fn is_padding(&self, r_type: u32) -> bool;
-    /// See [`Isa::site_ip`].
-    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64;
-    /// See [`Isa::SITE_FORMS`].
-    fn site_forms(&self) -> &'static [SiteForm];
-    /// See [`Isa::patch_site`].
-    ///
-    /// # Errors
-    /// As there.
-    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
-    /// See [`Isa::poke_site`].
-    ///
-    /// # Errors
-    /// As there.
-    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>>;
-    /// See [`Isa::patch_call`].
-    ///
-    /// # Errors
-    /// As there.
-    fn patch_call(&self, slot: u64, target: u64) -> Result<Write>;
-    /// See [`Isa::copy`].
-    fn copy(&self, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>>;
 }
 
 /// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
@@ -329,10 +188,6 @@ fn assemble<'a, I: Isa>(
 }
 
 impl<I: Isa> Backend for I {
-    fn facts(&self) -> &'static Facts {
-        I::FACTS
-    }
-
     fn machine(&self) -> &'static Machine {
         I::MACHINE
     }
@@ -379,42 +234,6 @@ impl<I: Isa> Backend for I {
         generate::<I>(spec, target, &mut plan, &mut listing)?;
         crate::cost::cost::<I>(spec, target, &listing)
             .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
-    }
-
-    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()> {
-        I::relocate(rel, field)
-    }
-
-    fn refers_to_high(&self, r_type: u32) -> bool {
-        I::refers_to_high(r_type)
-    }
-
-    fn is_padding(&self, r_type: u32) -> bool {
-        I::is_padding(r_type)
-    }
-
-    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
-        I::site_ip(entry, word)
-    }
-
-    fn site_forms(&self) -> &'static [SiteForm] {
-        I::SITE_FORMS
-    }
-
-    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-        I::patch_site(ip, state, has_op)
-    }
-
-    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-        I::poke_site(ip, state, has_op)
-    }
-
-    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
-        I::patch_call(slot, target)
-    }
-
-    fn copy(&self, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
-        I::copy(code, parts, op)
     }
 }
 

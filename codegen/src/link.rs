@@ -1,7 +1,7 @@
 //! The linker pass: relocatable objects to an image at fixed addresses, with its function entries patched.
 //!
 //! It links our own objects and those of gcc, GNU as and clang. It knows ELF and nothing of an instruction set:
-//! what a relocation, a site or a call slot looks like in bytes, it asks the [`Backend`].
+//! what a relocation, a site or a call slot looks like in bytes, it asks [`Patch`].
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, SinglePhaseWr
 use object::{Endianness, LittleEndian};
 
 use crate::error::{Error, Result};
-use crate::isa::{Backend, Relocation, SiteState, Write};
+use crate::patch::{Patch, Relocation, SiteState, Write};
 use crate::raw::{self, Call, Raw};
 
 /// Segments begin on a page of their own, so that an emulator can protect them separately.
@@ -205,7 +205,7 @@ pub fn machine(input: &Input) -> Result<u16> {
 /// # Errors
 /// A damaged or foreign file, mixed machines or float ABIs, unresolved or doubly defined symbols, a relocation or a
 /// patched instruction that does not reach, a name in `options` that nothing defines.
-pub fn link(backend: &dyn Backend, inputs: &[Input], options: &Options) -> Result<Image> {
+pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<Image> {
     let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options.base)?;
@@ -235,12 +235,12 @@ pub struct Reference {
     pub value: u64,
 }
 
-/// An object by itself, with stubs for all that it leaves undefined, and what its code refers to.
+/// An object by itself, with functions of the bytes `stub` for all that it leaves undefined, and what its code refers to.
 ///
 /// # Errors
 /// As [`link`].
-pub fn examine(backend: &dyn Backend, input: &Input) -> Result<(Image, Vec<Reference>)> {
-    let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
+pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Result<(Image, Vec<Reference>)> {
+    let options = Options { stub: Some(stub), ..Options::default() };
     let image = link(backend, &[*input], &options)?;
     let mut objects = vec![Object::read(input)?];
     lay_out(&mut objects, options.base)?;
@@ -293,7 +293,7 @@ impl Image {
     /// Apply all relocations.
     fn relocate(
         &mut self,
-        backend: &dyn Backend,
+        backend: &dyn Patch,
         objects: &[Object],
         globals: &HashMap<&str, Global>,
         keep_padding: bool,
@@ -328,7 +328,7 @@ impl Image {
     }
 
     /// Fill in `sites` from the compiler's list.
-    fn find_sites(&mut self, backend: &dyn Backend) -> Result<()> {
+    fn find_sites(&mut self, backend: &dyn Patch) -> Result<()> {
         let has = |name| self.sections.iter().any(|s| s.name == name);
         let list = if has(MCOUNT_LOC) { MCOUNT_LOC } else { PATCHABLE };
         let functions = self.functions();
@@ -387,7 +387,7 @@ impl Image {
     }
 
     /// Disable all sites, as the kernel does at boot, then enable and redirect what is asked for.
-    fn patch(&mut self, backend: &dyn Backend, options: &Options) -> Result<()> {
+    fn patch(&mut self, backend: &dyn Patch, options: &Options) -> Result<()> {
         // Without a copy of their names: nothing looks at them until they are back.
         let sites = std::mem::take(&mut self.sites);
         let needed = |image: &Image, name: &str, what: &str| {
@@ -419,7 +419,7 @@ impl Image {
     /// names are looked up in tables.
     fn enable<'o>(
         &mut self,
-        backend: &dyn Backend,
+        backend: &dyn Patch,
         symbols: &[Symbol],
         sites: &[SiteEntry],
         wanted: impl Iterator<Item = (&'o (String, String), bool)>,
@@ -462,7 +462,7 @@ impl Image {
     }
 
     /// Put one site into a state.
-    fn put(&mut self, backend: &dyn Backend, site: &SiteEntry, state: SiteState) -> Result<()> {
+    fn put(&mut self, backend: &dyn Patch, site: &SiteEntry, state: SiteState) -> Result<()> {
         let writes = backend.patch_site(site.ip, state, site.has_op);
         writes
             .and_then(|writes| writes.iter().try_for_each(|write| self.write(write)))
@@ -879,7 +879,7 @@ pub(crate) fn section_name<'a>(
 ///
 /// # Errors
 /// A damaged file, an executable, or a relocation that only a running program can have.
-pub fn relocatable<'a>(backend: &dyn Backend, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
+pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
     /// How relocations name the library itself. No symbol of C has a blank.
     const START: &str = "start of the library";
     let &Input { name, bytes } = input;
@@ -923,7 +923,7 @@ pub fn relocatable<'a>(backend: &dyn Backend, input: &Input<'a>) -> Result<Cow<'
         }
     }
     let mut calls = Vec::new();
-    let [word, relative, table, function] = backend.machine().dynamic;
+    let [word, relative, table, function] = backend.facts().dynamic;
     for section in sections.iter().filter(|s| s.sh_flags(LE).contains(elf::SHF_ALLOC)) {
         let Some((relocations, _)) = section.rela(LE, bytes).map_err(&fail)? else {
             continue;
@@ -952,7 +952,7 @@ pub fn relocatable<'a>(backend: &dyn Backend, input: &Input<'a>) -> Result<Cow<'
 }
 
 /// `e_machine` and `e_flags` of the image, if the objects go together.
-fn agree(backend: &dyn Backend, objects: &[Object]) -> Result<(u16, u32)> {
+fn agree(backend: &dyn Patch, objects: &[Object]) -> Result<(u16, u32)> {
     let facts = backend.facts();
     let [first, ..] = objects else {
         return Err(Error::new("nothing to link; give at least one object"));
@@ -1323,109 +1323,9 @@ fn jobs(objects: &[Object], globals: &HashMap<&str, Global>) -> Result<Vec<Job>>
     Err(Error::new(format!("undefined: {}; link the objects that define them", missing.join(", "))))
 }
 
-/// The first `N` bytes of a relocated field.
-///
-/// # Errors
-/// The section ends before.
-pub fn get<const N: usize>(field: &[u8]) -> Result<[u8; N]> {
-    field.first_chunk().copied().ok_or_else(|| cut(field.len(), N))
-}
-
-/// Put `bytes` at the start of a relocated field.
-///
-/// # Errors
-/// The section ends before.
-pub fn put(field: &mut [u8], bytes: &[u8]) -> Result<()> {
-    let room = field.len();
-    field.get_mut(..bytes.len()).ok_or_else(|| cut(room, bytes.len()))?.copy_from_slice(bytes);
-    Ok(())
-}
-
-fn cut(room: usize, needed: usize) -> Error {
-    Error::new(format!("the section ends {room} bytes after the start of a field of {needed}; the file is damaged"))
-}
-
-/// `distance`, if a signed field of `bits` can hold it and it is a multiple of `align`. `what` is the field's name.
-///
-/// # Errors
-/// It cannot; the message tells the reach.
-pub fn reach(what: &str, distance: u64, bits: u32, align: u64) -> Result<i64> {
-    let distance = distance.cast_signed();
-    if distance >> (bits - 1) != distance >> 63 {
-        return Err(out_of_reach(what, distance, bits));
-    }
-    if !distance.unsigned_abs().is_multiple_of(align) {
-        return Err(Error::new(format!(
-            "{what} reaches multiples of {align} bytes; the target is {distance} bytes away"
-        )));
-    }
-    Ok(distance)
-}
-
-/// The error of a signed field of `bits` that cannot hold `distance`.
-pub fn out_of_reach(what: &str, distance: i64, bits: u32) -> Error {
-    let reach = 1_u64 << (bits - 1);
-    let unit = (reach.trailing_zeros() / 10).min(3);
-    let name = ["bytes", "KiB", "MiB", "GiB"].get(unit as usize);
-    Error::new(format!(
-        "{what} reaches {} {} either way; the target is {distance} bytes away",
-        reach >> (10 * unit),
-        name.unwrap_or(&"")
-    ))
-}
-
-/// The error of a field that cannot hold the absolute `value`.
-pub fn too_large(what: &str, value: u64) -> Error {
-    Error::new(format!(
-        "{what} cannot hold {value:#x}; link at another base address, or compile for a larger code model"
-    ))
-}
-
-/// The error of a relocation type that is not in `names`.
-pub fn unknown_type(r_type: u32, names: &[(u32, &str)]) -> Error {
-    let valid: Vec<&str> = names.iter().map(|(_, name)| *name).collect();
-    Error::new(format!(
-        "relocation type {r_type} is not known here; compile with -fno-pic, without thread-local data; valid: {}",
-        valid.join(", ")
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reach_is_that_of_a_signed_field() {
-        for (bits, low, high) in [(8, -128, 127), (26, -(1 << 25), (1 << 25) - 1)] {
-            let reached = |distance: i64| reach("X", distance.cast_unsigned(), bits, 1).is_ok();
-            assert!(reached(low) && reached(0) && reached(high));
-            assert!(!reached(low - 1) && !reached(high + 1));
-        }
-        assert_eq!(reach("X", u64::MAX, 64, 1).unwrap(), -1);
-    }
-
-    #[test]
-    fn errors_tell_reach_and_distance() {
-        for (bits, reach) in [(9, "256 bytes"), (12, "2 KiB"), (28, "128 MiB"), (32, "2 GiB"), (44, "8192 GiB")] {
-            assert_eq!(
-                out_of_reach("X", -5, bits).to_string(),
-                format!("X reaches {reach} either way; the target is -5 bytes away")
-            );
-        }
-        let e = reach("X", 6, 28, 4).unwrap_err();
-        assert_eq!(e.to_string(), "X reaches multiples of 4 bytes; the target is 6 bytes away");
-    }
-
-    #[test]
-    fn a_field_ends_with_its_section() {
-        assert_eq!(get::<2>(&[1, 2, 3]).unwrap(), [1, 2]);
-        assert!(get::<4>(&[1, 2, 3]).is_err());
-        let mut field = [1, 2, 3];
-        assert!(put(&mut field, &[0; 4]).is_err());
-        assert_eq!(field, [1, 2, 3]);
-        put(&mut field, &[8, 9]).unwrap();
-        assert_eq!(field, [8, 9, 3]);
-    }
 
     #[test]
     fn stubs_need_room_above() {

@@ -97,9 +97,6 @@ pub struct Machine {
     pub e_flags_abi: u32,
     /// Relocations of calls and jumps: type, where in the instruction the field is, and what it adds to the target.
     pub calls: &'static [(u32, usize, i64)],
-    /// Relocations of shared libraries: the address of a symbol, of a place in the library, of a symbol
-    /// for the global offset table, of a function for the linkage table.
-    pub dynamic: [u32; 4],
     /// What SP may be modulo 16 at a function's entry.
     pub entry_sp: &'static [u64],
 }

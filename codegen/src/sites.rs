@@ -1,6 +1,6 @@
 //! The traceable sites that a file lists, whatever file it is: a kernel, a module, an object, a program.
 //!
-//! What bytes a site may have is asked of the [`Backend`]; whether something could patch them is decided here.
+//! What bytes a site may have is asked of [`Patch`]; whether something could patch them is decided here.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,8 +11,8 @@ use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, SectionT
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::isa::Backend;
 use crate::link::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, apart, damaged, header, section_name, utf8};
+use crate::patch::{Patch, SiteForm};
 
 /// The list of sleds that `-fxray-instrument` writes.
 const XRAY: &str = "xray_instr_map";
@@ -28,33 +28,6 @@ const KERNEL: [&str; 2] = ["__start_mcount_loc", "__stop_mcount_loc"];
 
 /// Without symbols a list is recognised by what it lists: so many words that ascend and name sites.
 const LEAST: usize = 100;
-
-/// What may be at a site: as a compiler leaves it, or as something has patched it.
-#[derive(Debug)]
-pub struct SiteForm {
-    /// In a few words.
-    pub about: &'static str,
-    /// Of the XRay map, not of the lists of patchable entries.
-    pub sled: bool,
-    /// How far before the address that the kernel records these bytes begin.
-    pub before: u64,
-    /// Bytes in hexadecimal; `??` is any.
-    pub bytes: &'static str,
-    /// Why it cannot be patched; empty if it can.
-    pub refused: &'static str,
-}
-
-impl SiteForm {
-    /// As long as this.
-    fn len(&self) -> usize {
-        self.bytes.split(' ').count()
-    }
-
-    fn fits(&self, bytes: &[u8]) -> bool {
-        let same = |(wanted, byte): (&str, &u8)| wanted == "??" || u8::from_str_radix(wanted, 16) == Ok(*byte);
-        bytes.len() == self.len() && self.bytes.split(' ').zip(bytes).all(same)
-    }
-}
 
 /// One entry of a list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -95,7 +68,7 @@ type Place = (usize, u64);
 ///
 /// # Errors
 /// Not a little-endian ELF64 file, a damaged one, one without lists.
-pub fn sites<'a>(backend: &dyn Backend, input: &Input<'a>) -> Result<Vec<ListedSite<'a>>> {
+pub fn sites<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Vec<ListedSite<'a>>> {
     let file = File::read(input)?;
     let mut all = Vec::new();
     for list in file.lists(backend)? {
@@ -164,7 +137,7 @@ impl<'a> File<'a> {
     }
 
     /// The lists, wherever they are told from.
-    fn lists(&self, backend: &dyn Backend) -> Result<Vec<List<'a>>> {
+    fn lists(&self, backend: &dyn Patch) -> Result<Vec<List<'a>>> {
         let fail = damaged(self.input.name);
         let mut lists = Vec::new();
         for (index, section) in self.sections.enumerate() {
@@ -213,7 +186,7 @@ impl<'a> File<'a> {
 
     /// The longest run of words that ascend and name patchable sites, with the zeros before it: a sorted list has those
     /// first.
-    fn search(&self, backend: &dyn Backend) -> Option<Range<u64>> {
+    fn search(&self, backend: &dyn Patch) -> Option<Range<u64>> {
         let of_code = || self.contents.iter().filter(|(_, code, _)| *code);
         let ends = of_code().map(|((_, start), _, bytes)| start.saturating_add(bytes.len() as u64));
         let code = of_code().next()?.0.1..ends.max()?;
@@ -246,7 +219,7 @@ impl<'a> File<'a> {
     }
 
     /// The form of the bytes at a place, and the bytes.
-    fn form(&self, backend: &dyn Backend, sled: bool, (section, at): Place) -> Option<(&'static SiteForm, &'a [u8])> {
+    fn form(&self, backend: &dyn Patch, sled: bool, (section, at): Place) -> Option<(&'static SiteForm, &'a [u8])> {
         backend.site_forms().iter().filter(|form| form.sled == sled).find_map(|form| {
             let bytes = self.bytes((section, at.checked_sub(form.before)?), form.len() as u64)?;
             form.fits(bytes).then_some((form, bytes))
@@ -254,7 +227,7 @@ impl<'a> File<'a> {
     }
 
     /// What relocations put into a list.
-    fn relocated(&self, backend: &dyn Backend, list: &List) -> Result<HashMap<u64, Place>> {
+    fn relocated(&self, backend: &dyn Patch, list: &List) -> Result<HashMap<u64, Place>> {
         let fail = damaged(self.input.name);
         let end = list.at.1.saturating_add(list.bytes.len() as u64);
         // Of a difference, which takes two relocations, the first is of the site.
@@ -275,7 +248,7 @@ impl<'a> File<'a> {
                 _ => Some(self.sections.symbol_table_by_index(LE, self.input.bytes, table).map_err(&fail)?),
             };
             for rela in relocations.iter().filter(|r| (list.at.1..end).contains(&r.r_offset(LE))) {
-                let known = [backend.machine().dynamic[0], backend.machine().dynamic[1]];
+                let known = &backend.facts().dynamic[..2];
                 if !self.relocatable && !known.contains(&rela.r_type(LE, false).0) {
                     continue;
                 }
@@ -295,7 +268,7 @@ impl<'a> File<'a> {
     }
 
     /// The entries of a list.
-    fn listed(&self, backend: &dyn Backend, list: &List) -> Result<Vec<(Place, ListedSite<'a>)>> {
+    fn listed(&self, backend: &dyn Patch, list: &List) -> Result<Vec<(Place, ListedSite<'a>)>> {
         let (sled, size) = if list.name == XRAY { (true, XRAY_ENTRY) } else { (false, 8) };
         let whole = list.bytes.len().is_multiple_of(size);
         if !whole {
@@ -327,7 +300,7 @@ impl<'a> File<'a> {
     /// One entry.
     fn site(
         &self,
-        backend: &dyn Backend,
+        backend: &dyn Patch,
         (list, kind, sled): (&'static str, &'static str, bool),
         (section, entry): Place,
     ) -> (Place, ListedSite<'a>) {

@@ -60,6 +60,9 @@ pub struct Facts {
     pub inner: &'static [Inner],
     /// The prefix of the psABI's names of relocation types, and the names of those that are known here.
     pub relocations: (&'static str, &'static [(u32, &'static str)]),
+    /// Relocations of shared libraries: the address of a symbol, of a place in the library, of a symbol
+    /// for the global offset table, of a function for the linkage table.
+    pub dynamic: [u32; 4],
     /// The symbol that marks code for disassemblers; empty if the psABI has none.
     pub mapping: &'static str,
     /// Relocations for lengths in unwind tables, where the linker may change them.

@@ -1,7 +1,7 @@
 //! P16: entry trampolines as the copies that a kernel makes of them.
 
-use codegen::isa::Parts;
 use codegen::link::{Access, Image, Section, Segment};
+use codegen::patch::Parts;
 use codegen::spec::Kind;
 use codegen::step::Inner;
 

@@ -37,7 +37,8 @@ pub fn draft(object: &Input, symbol: &str, backends: &[&'static dyn Backend]) ->
             backends.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine)).collect();
         Error::new(format!("{}: for machine {machine}; valid: {}", object.name, known.join(", ")))
     })?;
-    let (image, references) = examine(backend, &Input { bytes: &relocatable(backend, object)?, ..*object })?;
+    let (image, references) =
+        examine(backend, &Input { bytes: &relocatable(backend, object)?, ..*object }, backend.machine().ret)?;
     let found = image.symbol(symbol).filter(|s| s.input.is_some()).ok_or_else(|| {
         let functions = image.symbols.iter().filter(|s| s.kind == SymbolKind::Function);
         Error::unknown("symbol", symbol, functions.map(|s| s.name.as_str())).at(object.name)

@@ -377,7 +377,7 @@ const ALTERNATIVES: &str = ".altinstructions";
 fn alternatives(backend: &dyn Backend, objects: &[(String, Vec<u8>)], contracts: &[Contract]) -> Result<Vec<String>> {
     let mut places = Vec::new();
     for (name, bytes) in objects {
-        let (image, references) = examine(backend, &Input { name, bytes })?;
+        let (image, references) = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
         let Some(list) = image.sections.iter().find(|s| s.name == ALTERNATIVES) else { continue };
         for symbol in contracts.iter().filter_map(|c| image.symbol(&c.name).filter(|s| s.input.is_some())) {
             let inside = |at: u64, start: u64, size: u64| at.wrapping_sub(start) < size;

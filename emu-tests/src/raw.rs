@@ -2,7 +2,8 @@
 
 use codegen::error::{Error, Result};
 use codegen::form::{Constant, Fields, Forms};
-use codegen::isa::{Backend, Relocation};
+use codegen::isa::Backend;
+use codegen::patch::Relocation;
 use codegen::raw::{Call, Raw, object};
 
 use crate::disasm::{Decoded, decode};

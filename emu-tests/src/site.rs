@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use codegen::error::Result;
-use codegen::isa::{Poke, SiteState};
 use codegen::link::SiteEntry;
+use codegen::patch::{Poke, SiteState};
 
 use crate::cpu::{EXIT, write_code};
 use crate::disasm::decode;

@@ -1,9 +1,10 @@
 //! Sites that are patched wrongly must be noticed.
 
 use codegen::error::Result;
-use codegen::isa::{Backend, Poke, SiteState};
+use codegen::isa::Backend;
 use codegen::obj;
 use codegen::option::Choices;
+use codegen::patch::{Poke, SiteState};
 use codegen::spec::{Direct, Spec};
 use emu_tests::{BY_THE_BACKEND, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 

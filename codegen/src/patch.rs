@@ -1,0 +1,154 @@
+//! What is known of an architecture when its code is there as bytes: relocations, patchable entries, call slots. The
+//! linker and the list of sites ask [`Patch`], and need no generator.
+
+use crate::error::Result;
+use crate::target::Facts;
+
+/// A relocation to apply while linking.
+#[derive(Debug)]
+pub struct Relocation {
+    /// The ELF relocation type.
+    pub r_type: u32,
+    /// Address of the field.
+    pub place: u64,
+    /// Symbol plus addend. For a low part that refers to its high part's instruction, the address computed there.
+    pub value: u64,
+    /// The address of the instruction with the high part, where there is one.
+    pub high: u64,
+}
+
+/// What a patched site does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SiteState {
+    /// Nothing.
+    Disabled,
+    /// Goes to a trampoline; `op` is the `ftrace_ops` for sites that carry it.
+    Enabled {
+        /// Address of the trampoline.
+        target: u64,
+        /// Address of the `ftrace_ops`.
+        op: u64,
+        /// By a jump, which leaves the return address alone, instead of a call.
+        jump: bool,
+    },
+}
+
+/// Bytes to write at an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// Address of the first byte.
+    pub at: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// One of the writes by which a running kernel patches a site: other CPUs see it before the next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Poke {
+    /// What is written; in one piece for whoever executes it.
+    pub write: Write,
+    /// From here to the next one the site's first instruction is a breakpoint, and its handler does for the CPU that meets
+    /// it what the site will do after the last one.
+    pub traps: bool,
+}
+
+/// Places in an entry trampoline of which the kernel makes a copy for each `ftrace_ops`, as offsets from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// Behind the last byte that is copied.
+    pub end: usize,
+    /// The instruction that loads `op`.
+    pub op_ptr: usize,
+    /// The branch to the direct path, if there is one.
+    pub jmp: Option<usize>,
+}
+
+/// What may be at a site: as a compiler leaves it, or as something has patched it.
+#[derive(Debug)]
+pub struct SiteForm {
+    /// In a few words.
+    pub about: &'static str,
+    /// Of the XRay map, not of the lists of patchable entries.
+    pub sled: bool,
+    /// How far before the address that the kernel records these bytes begin.
+    pub before: u64,
+    /// Bytes in hexadecimal; `??` is any.
+    pub bytes: &'static str,
+    /// Why it cannot be patched; empty if it can.
+    pub refused: &'static str,
+}
+
+impl SiteForm {
+    /// How many bytes it has.
+    #[allow(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        self.bytes.split(' ').count()
+    }
+
+    /// Is this what is at a site with these bytes?
+    pub fn fits(&self, bytes: &[u8]) -> bool {
+        let same = |(wanted, byte): (&str, &u8)| wanted == "??" || u8::from_str_radix(wanted, 16) == Ok(*byte);
+        bytes.len() == self.len() && self.bytes.split(' ').zip(bytes).all(same)
+    }
+}
+
+/// An architecture as a linker sees it, and whoever patches running code.
+pub trait Patch: Sync {
+    /// What is true under every choice.
+    fn facts(&self) -> &'static Facts;
+
+    /// Apply a relocation to the bytes at its place.
+    ///
+    /// # Errors
+    /// An unknown type, or a value out of the field's range.
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()>;
+
+    /// Is `value` of this relocation type the address of another relocated instruction (`%pcrel_lo`)?
+    fn refers_to_high(&self, _r_type: u32) -> bool {
+        false
+    }
+
+    /// Does this relocation type mark padding that a relaxing linker shortens? The code runs with all of it.
+    fn is_padding(&self, _r_type: u32) -> bool {
+        false
+    }
+
+    /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`): most lists have it
+    /// as it is.
+    fn site_ip(&self, entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        entry
+    }
+
+    /// What may be at a site. Of those that several fit, the first one holds.
+    fn site_forms(&self) -> &'static [SiteForm] {
+        &[]
+    }
+
+    /// The bytes that put a site into a state, in the order in which the kernel writes them. `has_op` says that the
+    /// function was compiled with room for `op` before its entry.
+    ///
+    /// # Errors
+    /// The trampoline is out of reach.
+    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
+
+    /// The same while CPUs run.
+    ///
+    /// # Errors
+    /// As [`Patch::patch_site`].
+    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
+        let writes = self.patch_site(ip, state, has_op)?;
+        Ok(writes.into_iter().map(|write| Poke { write, traps: false }).collect())
+    }
+
+    /// The bytes that make a patchable call slot call `target`.
+    ///
+    /// # Errors
+    /// The target is out of reach.
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write>;
+
+    /// The copy of an entry trampoline that the kernel makes for `op`, followed by that address; its call is still to be
+    /// patched. `None` if this kernel makes none, or none of such code.
+    fn copy(&self, _code: &[u8], _parts: &Parts, _op: u64) -> Option<Vec<u8>> {
+        None
+    }
+}
