@@ -16,7 +16,8 @@ use toml::Spanned;
 
 use crate::raw::{Dump, wrap};
 use crate::report::Clause;
-use crate::run::{BY_THE_BACKEND, Deviation, Suite, extent};
+use crate::run::extent;
+use crate::suite::{BY_THE_BACKEND, Deviation, Suite};
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
 #[derive(Deserialize, JsonSchema)]

@@ -4,10 +4,12 @@
 //! This crate judges: it sees an object and a [`codegen::contract::Contract`], links, loads and runs. It never calls
 //! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::machine::Machine`].
 
+mod case;
 mod copy;
 mod cpu;
 mod disasm;
 mod draft;
+mod filter;
 mod fixture;
 mod flow;
 mod foreign;
@@ -16,17 +18,18 @@ mod report;
 mod rng;
 mod run;
 mod site;
+mod suite;
 mod trace;
 mod unwind;
 
 pub use cpu::engine_version;
 pub use disasm::disassemble;
 pub use draft::{Draft, draft};
+pub use filter::Filter;
 pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
-pub use run::{
-    BY_THE_BACKEND, Deviation, Filter, Poker, Progress, ScenarioCost, Spent, Suite, check, measure, situations, spent,
-};
+pub use run::{Progress, ScenarioCost, Spent, check, measure, situations, spent};
+pub use suite::{BY_THE_BACKEND, Deviation, Poker, Suite};
 pub use unwind::described;

@@ -12,24 +12,25 @@ use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
-use codegen::isa::Backend;
-use codegen::link::{Access, Image, Input, Options, STUBS, SiteEntry, SymbolKind, link};
+use codegen::link::{Access, Image, Input, Options, STUBS, SymbolKind, link};
 use codegen::live::Live;
-use codegen::patch::{Poke, SiteState, Write};
-use codegen::spec::{Attach, Form, Kind, Programs};
+use codegen::patch::{SiteState, Write};
+use codegen::spec::{Form, Kind, Programs};
 use codegen::step::Inner;
 use rayon::prelude::*;
 use unicorn_engine::{Context, HookType, uc_error};
-use wildmatch::WildMatch;
 
 pub use cost::{Spent, spent};
 
+use crate::case::{Case, Handler, Initial, Outcome, Situation};
 use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
+use crate::filter::Filter;
 use crate::fixture::{FIXTURES, Fixture, Function, functions};
 use crate::report::{Clause, Failure, RegisterFate, Report, Row, Survival, Verdict};
 use crate::rng::Rng;
+use crate::suite::Suite;
 use crate::trace::{
     self, CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, Finding, PROGRAM, SITE, TRAMPOLINE, Trace,
 };
@@ -48,299 +49,9 @@ const BELOW: u64 = 4096;
 const RESULT: u64 = 64;
 /// How the functions are called that others are redirected to.
 const LIVEPATCH: &str = "_livepatch";
-/// Failures that are kept per row, if not all are.
-const KEPT_FAILURES: usize = 3;
-
-/// The trampolines of one architecture under one set of options, to be judged.
-#[derive(Clone)]
-pub struct Suite {
-    /// The architecture.
-    pub backend: &'static dyn Backend,
-    /// The objects that define the trampolines, with their names.
-    pub objects: Vec<(String, Vec<u8>)>,
-    /// Their contracts, one per trampoline.
-    pub contracts: Vec<Contract>,
-    /// What is known not to hold.
-    pub deviations: Vec<Deviation>,
-    /// Labels of the call slots that the kernel patches.
-    pub slots: Vec<String>,
-    /// Variables that hold the address of a function, with its name.
-    pub pointers: Vec<(String, String)>,
-    /// What the objects leave undefined becomes functions that return at once.
-    pub stubs: bool,
-    /// Places in the trampolines that the kernel may patch when it boots; the objects' own instructions are run.
-    pub alternatives: Vec<String>,
-    /// `name=value` for every option.
-    pub options: String,
-    /// What makes the command line choose these options again.
-    pub replay: String,
-    /// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
-    pub op_offsets: (u64, u64),
-    /// Notes by symbol and offset, for the lines around a failure.
-    pub notes: BTreeMap<(String, u64), String>,
-    /// How sites are patched: [`BY_THE_BACKEND`], or what a test puts in its place.
-    pub poke: Poker,
-}
-
-/// Switches the site at an address, as [`Backend::poke_site`].
-pub type Poker = fn(&dyn Backend, u64, SiteState, bool) -> Result<Vec<Poke>>;
-
-/// As the architecture's kernel does it.
-pub const BY_THE_BACKEND: Poker = |backend, ip, state, has_op| backend.poke_site(ip, state, has_op);
-
-impl Suite {
-    /// How many objects come before ours when they are linked: those that others wrote.
-    fn first(&self) -> usize {
-        if self.stubs { self.objects.len() } else { 0 }
-    }
-
-    /// The writes that put a site into a state.
-    pub(crate) fn writes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Write>> {
-        let pokes = (self.poke)(self.backend, site.ip, state, site.has_op)?;
-        Ok(pokes.into_iter().map(|poke| poke.write).collect())
-    }
-}
-
-/// A clause that does not hold, as the contract says with a reason.
-#[derive(Clone, Debug)]
-pub struct Deviation {
-    /// Number of the contract.
-    pub trampoline: usize,
-    /// The clause.
-    pub clause: Clause,
-    /// The register, slot or place, with or without ` at ` and the instruction; `*` stands for any text.
-    pub place: String,
-    /// Why it does not hold.
-    pub reason: String,
-}
-
-impl Deviation {
-    /// What no trampoline can help: the sites of the architecture may not be patched while a CPU is in them.
-    pub fn of_sites<'c>(
-        backend: &dyn Backend,
-        contracts: impl Iterator<Item = &'c Contract>,
-    ) -> impl Iterator<Item = Deviation> {
-        let reason = backend.facts().site.between;
-        let all = contracts.enumerate().filter(move |(_, c)| c.kind.attaches() && !reason.is_empty());
-        all.map(move |(trampoline, _)| Deviation {
-            trampoline,
-            clause: Clause::P18,
-            place: "*CPU at ip+?*".to_owned(),
-            reason: reason.to_owned(),
-        })
-    }
-
-    fn covers(&self, finding: &Finding, at: &str) -> bool {
-        let place = WildMatch::new(&self.place);
-        (self.trampoline, self.clause) == (finding.trampoline, finding.clause)
-            && (place.matches(&finding.place) || place.matches(&format!("{} at {at}", finding.place)))
-    }
-}
-
-/// Which cases to run.
-#[derive(Clone, Default, Debug)]
-pub struct Filter {
-    /// Only these trampolines; empty means all.
-    pub trampolines: Vec<String>,
-    /// Only this function.
-    pub function: Option<String>,
-    /// Only this situation.
-    pub situation: Option<String>,
-    /// Only this fixture.
-    pub fixture: Option<String>,
-    /// Only cases in which this trampoline runs.
-    pub concerning: Option<String>,
-    /// End a suite with its first case that fails, and say no more of it than what failed. The trampolines are in doubt
-    /// then, not their sites, size and place: see [`Filter::judges`].
-    pub first_failure: bool,
-    /// Tell all ways in which a clause fails, not only the first few.
-    pub all_failures: bool,
-}
-
-impl Filter {
-    /// Is this clause judged at all?
-    pub fn judges(&self, clause: Clause) -> bool {
-        !self.first_failure || clause < Clause::P16
-    }
-
-    fn kept_failures(&self) -> usize {
-        if self.all_failures { usize::MAX } else { KEPT_FAILURES }
-    }
-
-    /// Can the trampoline that is asked for run in this situation, with `attached` at the site?
-    fn concerns(&self, contracts: &[Contract], attached: &Contract, situation: Situation) -> bool {
-        let Some(name) = &self.concerning else { return true };
-        contracts.iter().filter(|c| c.name == *name).any(|c| {
-            attached.name == *name
-                || match c.kind {
-                    Kind::Return => situation.parent && situation.rethook == c.rethook,
-                    Kind::Direct(_) => situation.direct || situation.early,
-                    kind => situation.stub == Some(kind),
-                }
-        })
-    }
-}
 
 /// Called with the number of finished and of all groups.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
-
-/// The class of handler.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Handler {
-    /// Overwrites general registers only, as kernel C does.
-    #[default]
-    General,
-    /// Overwrites vector registers too.
-    Any,
-}
-
-/// What the callback does besides overwriting.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Situation {
-    pub args: bool,
-    pub ip: bool,
-    pub direct: bool,
-    pub early: bool,
-    pub parent: bool,
-    /// The return is hooked as for a kretprobe.
-    pub rethook: bool,
-    pub results: bool,
-    /// A program decides the result in the function's place.
-    pub skip: bool,
-    /// The last that may does so.
-    pub skip_last: bool,
-    /// Behind the traced function stands a jump past the programs that come after it.
-    pub retired: bool,
-    /// No callback is attached: the slot calls this stub.
-    pub stub: Option<Kind>,
-}
-
-impl Situation {
-    /// The traced function does not run.
-    fn skips(self) -> bool {
-        self.skip || self.skip_last
-    }
-
-    fn name(self) -> String {
-        let parts = [
-            (self.args, "args"),
-            (self.ip, "ip"),
-            (self.direct, "direct"),
-            (self.early, "early-direct"),
-            (self.parent && !self.rethook, "parent"),
-            (self.rethook, "rethook"),
-            (self.results, "results"),
-            (self.skip, "skip"),
-            (self.skip_last, "skip-last"),
-            (self.retired, "retired"),
-            (self.stub == Some(Kind::Stub), "stub"),
-            (self.stub == Some(Kind::StubGraph), "stub-graph"),
-        ];
-        let on: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
-        if on.is_empty() { "plain".to_owned() } else { on.join("+") }
-    }
-
-    /// The situations that this kind of trampoline can be in.
-    fn all(contract: &Contract) -> Vec<Situation> {
-        let plain = Situation::default();
-        if let Kind::Around(around) = contract.kind {
-            let changed = [plain, Situation { args: true, ..plain }, Situation { results: true, ..plain }];
-            return if around.form == Form::Frame { vec![plain] } else { changed.to_vec() };
-        }
-        if let Kind::Programs(programs) = contract.kind {
-            let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
-            let before = attached(Attach::Fentry) + attached(Attach::FmodRet) > 0;
-            let after = attached(Attach::Fexit) > 0 && programs.result.regs != RegSet::EMPTY;
-            let can = [
-                (true, plain),
-                (before, Situation { args: true, ..plain }),
-                (attached(Attach::FmodRet) > 0, Situation { skip: true, ..plain }),
-                (attached(Attach::FmodRet) > 1, Situation { skip_last: true, ..plain }),
-                (programs.call_orig, Situation { retired: true, ..plain }),
-                (after, Situation { results: true, ..plain }),
-            ];
-            return can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect();
-        }
-        let Kind::Entry(_) = contract.kind else { return vec![plain] };
-        let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
-        // Without a link register, the return address lies where callbacks find it without the frame's help.
-        let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
-        let can =
-            |s: &Situation| (!s.ip || stores(Content::Pc)) && (!s.direct || contract.direct) && (!s.parent || hooks);
-        let mut all = Vec::new();
-        for bits in 0..16 {
-            all.push(Situation {
-                args: bits & 1 != 0,
-                ip: bits & 2 != 0,
-                direct: bits & 4 != 0,
-                parent: bits & 8 != 0,
-                ..plain
-            });
-        }
-        for (rethook, results) in [(false, true), (true, false), (true, true)] {
-            all.push(Situation { parent: true, rethook, results, ..plain });
-        }
-        all.extend([Kind::Stub, Kind::StubGraph].map(|k| Situation { stub: Some(k), ..plain }));
-        if contract.early_direct {
-            all.push(Situation { early: true, ..plain });
-        }
-        all.retain(can);
-        all
-    }
-}
-
-/// One run of one function.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Case {
-    /// The trampoline at the site.
-    pub attach: usize,
-    pub function: usize,
-    pub situation: Situation,
-    pub handler: Handler,
-    pub seed: u64,
-    pub sret: bool,
-    /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
-    pub closely: bool,
-    /// What the callback writes to registers, by register.
-    pub new_registers: [u64; 32],
-    /// What the exit handler writes to registers.
-    pub new_results: Vec<(Reg, u64)>,
-    /// Registers and stack at the function's entry.
-    pub initial: Initial,
-}
-
-/// Registers, SP, and the stack from there up, when a function is called.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Initial {
-    pub registers: Snapshot,
-    sp: u64,
-    above: Vec<u8>,
-}
-
-impl Case {
-    /// The callback does nothing besides overwriting.
-    pub fn is_plain(&self) -> bool {
-        self.situation == Situation::default()
-    }
-
-    /// The registers that the callback rewrites, with their new values: all to which the contract lets it.
-    pub fn rewritten<'c>(&'c self, contract: &'c Contract, abi: &'c Abi) -> impl Iterator<Item = (Reg, u64)> + 'c {
-        contract.frame.fields.iter().filter_map(move |f| match (f.content, f.back) {
-            (Content::Reg(r), Back::Written) if !(f.in_record || self.sret && r == abi.sret) => {
-                Some((r, self.new_registers[r.0 as usize]))
-            }
-            _ => None,
-        })
-    }
-}
-
-/// What a run leaves behind.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Outcome {
-    registers: Snapshot,
-    above: Vec<u8>,
-    result: Vec<u8>,
-}
 
 /// A linked image on an engine.
 pub(crate) struct Bench<'s> {

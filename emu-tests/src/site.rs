@@ -7,10 +7,11 @@ use codegen::error::Result;
 use codegen::link::SiteEntry;
 use codegen::patch::{Poke, SiteState};
 
+use crate::case::{Case, Outcome};
 use crate::cpu::{EXIT, write_code};
 use crate::disasm::decode;
 use crate::report::Clause;
-use crate::run::{Bench, Case, Outcome, Part};
+use crate::run::{Bench, Part};
 use crate::trace::Finding;
 
 /// The bytes of all functions, in their order.

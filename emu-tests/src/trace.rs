@@ -13,11 +13,11 @@ use codegen::live::{Live, Word};
 use codegen::machine::Branch;
 use codegen::spec::{Around, Attach, Direct, Form, Kind, Programs};
 
+use crate::case::{Case, Handler};
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, put_word, word, words};
 use crate::flow::{ReturnStack, Taken};
 use crate::report::Clause;
 use crate::rng::Rng;
-use crate::run::{Case, Handler};
 use crate::unwind::Table;
 
 /// Instructions after which a run is called a loop.
