@@ -1,10 +1,31 @@
 //! Handlers, as objects: what a trampoline must save for them.
 
+use std::path::Path;
+
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::link::{Access, Image, Input, Options, STUBS, link};
 use codegen::target::Target;
 use emu_tests::disassemble;
+
+/// Is it proven of all these functions of the object at `path` that they leave vector registers alone?
+///
+/// # Errors
+/// It cannot be read, or as [`general_registers_only`].
+pub fn all_general(path: Option<&Path>, callees: &[&str], target: &Target) -> Result<bool> {
+    let Some(path) = path else { return Ok(false) };
+    let backend = crate::backend(target.facts.name)?;
+    let name = path.display().to_string();
+    let bytes =
+        std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
+    let input = Input { name: &name, bytes: &bytes };
+    for callee in callees {
+        if !general_registers_only(backend, target, &input, callee)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
 
 /// Is it proven that nothing that `symbol` of this object may run touches a vector register? All code of the object
 /// counts, and what it calls elsewhere, or through a pointer, proves nothing.

@@ -1,31 +1,16 @@
 //! What to generate for a kernel, from its configuration: `.config`, and the numbers in `asm-offsets.h`.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 
-use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::spec::{Kind, Regs, Spec};
 
 use crate::BACKENDS;
+use crate::settings::target;
 
 /// The version that a configuration of [`codegen::target::PROFILES`]'s first has in its heading.
 const VERSION: &str = "6.12";
-
-/// Where a configured kernel is.
-#[derive(Args, Default)]
-pub struct KernelArgs {
-    /// Take architecture, options and numbers from a configured kernel's build tree; --set goes before
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "config"])]
-    kernel_build: Option<PathBuf>,
-    /// The same without the tree: its .config
-    #[arg(long, value_name = "FILE", conflicts_with = "arch", requires = "asm_offsets")]
-    config: Option<PathBuf>,
-    /// The same without the tree: its include/generated/asm-offsets.h
-    #[arg(long, value_name = "FILE", requires = "config")]
-    asm_offsets: Option<PathBuf>,
-}
 
 /// What a configuration decides.
 pub struct Configured {
@@ -38,34 +23,7 @@ pub struct Configured {
     /// Modules can register direct-call trampolines.
     pub direct_calls: bool,
     /// Where each comes from, in words.
-    pub told: Vec<String>,
-}
-
-impl KernelArgs {
-    /// The build tree that was given.
-    pub fn tree(&self) -> Option<&Path> {
-        self.kernel_build.as_deref()
-    }
-
-    /// What the configuration decides, if one is given.
-    ///
-    /// # Errors
-    /// A file that cannot be read, a kernel for which nothing can be generated.
-    pub fn read(&self) -> Result<Option<Configured>> {
-        let (config, offsets) = match (&self.kernel_build, &self.config, &self.asm_offsets) {
-            (Some(dir), ..) => (dir.join(".config"), dir.join("include/generated/asm-offsets.h")),
-            (None, Some(config), Some(offsets)) => (config.clone(), offsets.clone()),
-            _ => return Ok(None),
-        };
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|e| {
-                let remedy = "valid: a kernel's build tree after `make prepare`";
-                Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
-            })
-        };
-        configured((&config.display().to_string(), &read(&config)?), (&offsets.display().to_string(), &read(&offsets)?))
-            .map(Some)
-    }
+    pub decisions: Vec<String>,
 }
 
 /// What a configuration decides. Each file is a name for messages and a text.
@@ -94,8 +52,8 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
     }
 
     let mut settings: Vec<(String, String)> = Vec::new();
-    let mut told = vec![format!("{} for CONFIG_{}=y", facts.name, facts.kernel.arch)];
-    told.extend(facts.kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
+    let mut decisions = vec![format!("{} for CONFIG_{}=y", facts.name, facts.kernel.arch)];
+    decisions.extend(facts.kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
     for option in facts.options {
         let Some((value, names)) = option.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
             continue;
@@ -108,13 +66,13 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
                 format!("for {}", names.iter().map(|n| format!("CONFIG_{n}=y")).collect::<Vec<_>>().join(" "))
             }
         };
-        told.push(format!("{}={value} {why}", option.name));
+        decisions.push(format!("{}={value} {why}", option.name));
         settings.push((option.name.to_owned(), (*value).to_owned()));
     }
     let ignored = facts.kernel.ignores.iter().filter(|(name, _)| set.contains(name));
-    told.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
+    decisions.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
     let options: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let target = crate::request::target(*backend, &options)?;
+    let target = target(*backend, &options)?;
     let symbols = target.symbols();
     let mut needed: Vec<String> = Vec::new();
     if facts.kernel.numbers {
@@ -134,14 +92,14 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         return Err(Error::new(format!("{offsets_name}: no {missing}; valid: the asm-offsets.h of the same build")));
     }
     match numbers.as_slice() {
-        [] => told.push(format!("no numbers are needed from {offsets_name}")),
-        _ => told.push(format!("{} from {offsets_name}", numbers.join(" "))),
+        [] => decisions.push(format!("no numbers are needed from {offsets_name}")),
+        _ => decisions.push(format!("{} from {offsets_name}", numbers.join(" "))),
     }
-    told.push("no .eh_frame, as in every kernel".to_owned());
+    decisions.push("no .eh_frame, as in every kernel".to_owned());
     let objtool = facts.kernel.objtool.is_some() && set.contains("OBJTOOL");
     if objtool {
-        told.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
+        decisions.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
     }
     let direct_calls = set.contains("DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
-    Ok(Configured { backend: *backend, settings, objtool, direct_calls, told })
+    Ok(Configured { backend: *backend, settings, objtool, direct_calls, decisions })
 }

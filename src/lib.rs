@@ -1,13 +1,18 @@
 //! tramptool: one description of a trampoline becomes text, an object, and a proof by execution.
 
+pub mod args;
 pub mod contracts;
 pub mod explain;
 pub mod handler;
 pub mod kernel;
 pub mod minimise;
 pub mod mutate;
+pub mod partition;
+mod programs;
 pub mod report;
 pub mod request;
+pub mod settings;
+pub mod spending;
 pub mod suite;
 
 use codegen::error::{Error, Result};

@@ -157,15 +157,15 @@ fn signature(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// As [`trampolines`].
-pub fn distinct(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(String, Kind)>> {
+pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(String, Kind)>> {
     let most = target.facts.abi.args.len();
     let chosen: Vec<_> = target.facts.options.iter().enumerate().filter(|(i, _)| target.choices.get(*i) != 0).collect();
-    let told = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
+    let changes_code_of = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
     let all = trampolines(target)?;
-    let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && told(*kind));
+    let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && changes_code_of(*kind));
     let wanted = |kind: Kind| match kind {
-        Kind::Entry(_) | Kind::Around(_) | Kind::Programs(_) => told(kind),
-        Kind::Direct(d) => told(kind) || (entries && usize::from(d.args) == most && d.live.is_none()),
+        Kind::Entry(_) | Kind::Around(_) | Kind::Programs(_) => changes_code_of(kind),
+        Kind::Direct(d) => changes_code_of(kind) || (entries && usize::from(d.args) == most && d.live.is_none()),
         Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Return => entries,
     };
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())

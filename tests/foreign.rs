@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tramptool::contracts::CONTRACTS;
 
-use common::{CONTRACT, kernel_cache};
+use common::CONTRACT;
 
 mod common;
 
@@ -966,7 +966,7 @@ fn what_a_hooked_return_does_to_the_return_stack() {
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn the_findings_are_shown_by_their_commands() {
-    let cache = kernel_cache();
+    let cache = kernel_cache::directory().unwrap();
     let (mut said, mut shown) = (String::new(), 0);
     let (findings, _) = include_str!("../docs/findings.md").split_once("\n## ").unwrap();
     for row in findings.lines().filter(|line| line.starts_with("| ")).skip(1) {
@@ -994,7 +994,7 @@ fn the_findings_are_shown_by_their_commands() {
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn the_kernels_own_objects_deviate_as_expected() {
-    let cache = kernel_cache();
+    let cache = kernel_cache::directory().unwrap();
     for (name, _) in CONTRACTS {
         let objects = std::fs::read_dir(cache.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));

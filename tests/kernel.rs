@@ -302,7 +302,7 @@ fn an_object_with_a_fault() {
 #[test]
 #[ignore = "needs what `cargo xtask kernel-objects` builds; `./x test` runs it where that is there"]
 fn kernels_own_objtool_wants_nothing_more() {
-    let objtool = common::kernel_cache().join("build/linux-6.12-x86_64-orc/tools/objtool/objtool");
+    let objtool = kernel_cache::directory().unwrap().join("build/linux-6.12-x86_64-orc/tools/objtool/objtool");
     let said = |b: &Bench, flags: &[&str], object: &str| {
         let args = ["--orc", "--static-call", "--link", object];
         let run = Command::new(&objtool).args(flags).args(args).current_dir(b.path("")).output();

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::{Bench, CONTRACT, kernel_cache};
+use common::{Bench, CONTRACT};
 
 mod common;
 
@@ -30,7 +30,7 @@ fn every_mutant_is_killed() {
     let results = report["results"].as_array().unwrap();
     assert!(results.len() > 4000 && results.iter().all(|r| r["outcome"] != "survived"));
     assert!(noticed_early(results));
-    for known in tramptool::mutate::table().unwrap().equivalent.iter().filter(|known| known.contract.is_empty()) {
+    for known in tramptool::mutate::bugs::table().unwrap().equivalent.iter().filter(|known| known.contract.is_empty()) {
         assert!(known.reason.len() > 20, "{}: say why", known.operator);
         let needed = results.iter().any(|r| r["outcome"] == "equivalent" && r["reason"] == known.reason.as_str());
         assert!(needed, "src/mutants.toml: {} of {} is noticed, or is gone", known.operator, known.trampoline);
@@ -54,7 +54,7 @@ fn every_bug_is_noticed_by_its_property() {
     let b = Bench::new();
     let report = json(&b.ok(&["mutate", "bug:all", "--format", "json"]));
     let results = report["results"].as_array().unwrap();
-    let bugs = &tramptool::mutate::table().unwrap().bug;
+    let bugs = &tramptool::mutate::bugs::table().unwrap().bug;
     assert!(bugs.len() >= 30);
     for bug in bugs {
         let rebuilt = results.iter().filter(|r| r["bug"][0] == bug.id.as_str());
@@ -292,10 +292,11 @@ fn faults_in_other_peoples_objects_are_noticed() {
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn faults_in_the_kernels_objects_are_noticed_or_known() {
     let b = Bench::new();
-    let (table, findings) = (tramptool::mutate::table().unwrap(), include_str!("../docs/findings.md"));
+    let (table, findings) = (tramptool::mutate::bugs::table().unwrap(), include_str!("../docs/findings.md"));
     let mut reasons = Vec::new();
     for (name, _) in tramptool::contracts::CONTRACTS {
-        let objects = std::fs::read_dir(kernel_cache().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let objects =
+            std::fs::read_dir(kernel_cache::directory().unwrap().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let objects: Vec<String> = objects.map(|o| o.unwrap().path().display().to_string()).collect();
         let mut args = vec!["mutate", "--format", "json", "--contract", name, "--object"];
         args.extend(objects.iter().map(String::as_str));

@@ -9,7 +9,7 @@ use quick_junit::TestCaseStatus;
 use serde_json::Value;
 use tramptool::report::{Document, Format, Palette, Scope, Style, render};
 
-use common::{Bench, CONTRACT, kernel_cache};
+use common::{Bench, CONTRACT};
 
 mod common;
 
@@ -121,7 +121,7 @@ fn a_failure_in_generated_text_is_on_its_line() {
         ("riscv64", ("rvc", "off"), "riscv64-linux-gnu"),
     ] {
         let backend = tramptool::backend(arch).unwrap();
-        let target = tramptool::request::target(backend, &[set]).unwrap();
+        let target = tramptool::settings::target(backend, &[set]).unwrap();
         let mut suite = tramptool::suite::suite(backend, &target).unwrap();
         // More than they promise, so that there are failures.
         for contract in &mut suite.contracts {
@@ -329,7 +329,7 @@ fn a_failure_can_be_seen_again() {
 #[test]
 #[ignore = "needs the kernel's source: cargo xtask kernel-objects"]
 fn the_kernels_tool_reads_our_ktap() {
-    let cache = kernel_cache();
+    let cache = kernel_cache::directory().unwrap();
     let kunit: &Path = &cache.join("linux-source-6.12/tools/testing/kunit/kunit.py");
     let b = Bench::new();
     for (code, args) in [(0, with(&[])), (1, failing(&b))] {

@@ -1,7 +1,6 @@
 //! One check scenario (reset, run, compare), and the judging of somebody else's object, against the bare emulator running
 //! the same instructions without hooks.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -57,19 +56,10 @@ fn judging(backend: &'static dyn Backend) -> Result<Row, String> {
 
 /// The kernel's own objects, where `cargo xtask kernel-objects` has built them: those of the first contract.
 fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String> {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/tramptool/kernel-objects"));
-    let Some(cache) = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from).or_else(home) else {
-        return Ok(None);
-    };
     for (name, contract) in tramptool::contracts::CONTRACTS.iter().filter(|(n, _)| n.contains(backend.facts().name)) {
-        let Ok(entries) = cache.join(name).read_dir() else { continue };
-        let mut objects = Vec::new();
-        for path in entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "o")) {
-            let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            objects.push((path.display().to_string(), bytes));
+        if let Some(objects) = kernel_cache::objects(name).map_err(|e| e.to_string())? {
+            return Ok(Some(((*name).to_owned(), foreign(name, contract, objects)?)));
         }
-        objects.sort();
-        return Ok(Some(((*name).to_owned(), foreign(name, contract, objects)?)));
     }
     Ok(None)
 }

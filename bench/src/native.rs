@@ -280,9 +280,7 @@ pub fn run(json: bool) -> Result<(), String> {
 
 /// Debian's source as `cargo xtask kernel-objects` unpacks it.
 fn kernel_source() -> Option<PathBuf> {
-    let cache = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/tramptool/kernel-objects"));
-    let file = cache.or_else(home)?.join("linux-source-6.12/arch/x86/kernel/ftrace_64.S");
+    let file = kernel_cache::directory()?.join("linux-source-6.12/arch/x86/kernel/ftrace_64.S");
     file.exists().then_some(file)
 }
 

@@ -14,7 +14,8 @@ use codegen::target::Target;
 use codegen::{diff, obj};
 use emu_tests::Foreign;
 use tramptool::BACKENDS;
-use tramptool::request::{DirectArgs, Request, TargetArgs, trampoline};
+use tramptool::args::{DirectArgs, TargetArgs};
+use tramptool::request::{Request, trampoline};
 
 /// Where images are linked to: the default, and where not much room is left above.
 const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];

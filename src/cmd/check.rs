@@ -8,10 +8,11 @@ use codegen::option::Choices;
 use emu_tests::{Filter, Report, Suite};
 use tramptool::explain;
 use tramptool::minimise::minimise;
-use tramptool::report::{Document, Expectations, Partition, Scope, SuiteName};
-use tramptool::request::parse_u64;
+use tramptool::partition::Partition;
+use tramptool::report::{Document, Expectations, Scope, SuiteName};
+use tramptool::settings::{self, parse_u64};
 
-use super::DONE;
+use super::exit::DONE;
 use super::foreign::ForeignArgs;
 use super::report::ReportArgs;
 use super::ui::Ui;
@@ -133,19 +134,19 @@ fn examine(args: &CheckArgs) -> Result<Document> {
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.
 fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
-    let backends = tramptool::request::backends(&args.arch)?;
-    let settings = args.set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
+    let backends = settings::backends(&args.arch)?;
+    let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
     let mut suites = Vec::new();
     for backend in &backends {
-        let settings = tramptool::request::settings_of(*backend, &backends, &settings);
+        let settings = settings::settings_of(*backend, &backends, &settings);
         let backend = *backend;
         let options = backend.facts().options;
         let fixed = |name: &str| settings.iter().any(|(n, _)| *n == name);
         for choices in Choices::all(options, |o| !fixed(o.name)) {
             let named = options.iter().enumerate().map(|(i, o)| (o.name, o.values[choices.get(i)]));
             let every: Vec<(&str, &str)> = settings.iter().copied().chain(named.filter(|(n, _)| !fixed(n))).collect();
-            let target = tramptool::request::target(backend, &every)?;
-            let trampolines = tramptool::suite::distinct(&target, fixed)?;
+            let target = settings::target(backend, &every)?;
+            let trampolines = tramptool::suite::trampolines_affected_by(&target, fixed)?;
             // Options for different trampolines leave nothing that all of them change.
             if !trampolines.is_empty() {
                 suites.push(tramptool::suite::suite_of(backend, &target, &trampolines)?);

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use codegen::error::{Error, Result};
 
-use super::DONE;
+use super::exit::DONE;
 use super::ui::Ui;
 
 /// Arguments of `completions`.

@@ -7,7 +7,7 @@ use codegen::error::{Error, Result};
 use codegen::link::Input;
 use emu_tests::{Clause, Draft, Filter, Foreign};
 
-use super::DONE;
+use super::exit::DONE;
 use super::output;
 use super::ui::Ui;
 

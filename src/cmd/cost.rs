@@ -1,25 +1,26 @@
 //! `cost`: what trampolines spend, beside the least that their contracts allow and what the kernel's own spend.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use codegen::abi::Loc;
 use codegen::contract::Contract;
 use codegen::cost::{Bound, Cost, PathCost};
-use codegen::error::{Error, Result};
+use codegen::error::Result;
 use codegen::frame::Content;
 use codegen::isa::Backend;
 use codegen::machine::Machine;
-use codegen::spec::{Kind, Program, Spec};
+use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
-use emu_tests::{Foreign, Spent, Suite};
+use emu_tests::Suite;
 use serde::Serialize;
-use tramptool::contracts::CONTRACTS;
-use tramptool::request::{DIRECT, DirectArgs, all, backends, setting, settings_of, target, trampoline};
+use tramptool::args::{DIRECT, DirectArgs};
+use tramptool::request::{all, trampoline};
+use tramptool::settings::{backends, setting, settings_of, target};
+use tramptool::spending::{Way, distinct, kernels, ours, ways};
 
+use super::exit::DONE;
 use super::foreign::ForeignArgs;
-use super::ui::{Style, Ui};
-use super::{DONE, Format, table};
+use super::table;
+use super::ui::{Format, Style, Ui};
 
 /// Arguments of `cost`.
 #[derive(Args)]
@@ -57,18 +58,6 @@ Examples:
   tramptool cost --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
   tramptool cost --object my.o --contract my.toml
   tramptool cost --table";
-
-/// One way through, counted while it ran; without a stack and returns where nothing ever runs it.
-#[derive(Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Way {
-    pub way: String,
-    pub executed: u32,
-    pub loads: u32,
-    pub stores: u32,
-    pub stack: Option<u32>,
-    pub mispredicted_returns: Option<u32>,
-    pub return_stack_imbalance: Option<i32>,
-}
 
 /// A trampoline that others wrote.
 #[derive(Serialize)]
@@ -214,35 +203,6 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
     reasons
 }
 
-/// The kernel's own trampolines of this architecture, as far as their objects are there.
-pub(super) fn kernels(backend: &'static dyn Backend) -> Result<Vec<(String, Suite)>> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/tramptool/kernel-objects"));
-    let Some(cache) = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from).or_else(home) else {
-        return Ok(Vec::new());
-    };
-    let mut suites = Vec::new();
-    for (name, text) in CONTRACTS {
-        let arch = backend.facts().name;
-        let Ok(files) = std::fs::read_dir(cache.join(name)).map(|dir| dir.filter_map(|e| e.ok()).map(|e| e.path()))
-        else {
-            continue;
-        };
-        if !name.contains(arch) {
-            continue;
-        }
-        let mut objects = Vec::new();
-        for path in files {
-            let bytes = std::fs::read(&path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
-            objects.push((path.display().to_string(), bytes));
-        }
-        objects.sort();
-        let foreign = Foreign { contract_name: name, contract: text, objects, arch: Some(arch), dump: None };
-        let found = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS)?;
-        suites.extend(found.into_iter().map(|suite| ((*name).to_owned(), suite)));
-    }
-    Ok(suites)
-}
-
 fn others(suite: &Suite, contract: &Contract, name: &str) -> Result<Others> {
     let (bytes, spent) = emu_tests::spent(suite, &contract.name)?;
     let (contract, trampoline) = (name.to_owned(), contract.name.clone());
@@ -266,45 +226,6 @@ fn all_ways(spec: &Spec, target: &Target, cost: &Cost) -> Result<Vec<Way>> {
         return_stack_imbalance: None,
     };
     Ok(cost.paths.iter().map(way).collect())
-}
-
-/// What a generated trampoline of this kind, with these programs if it calls some, spends in each situation.
-pub(super) fn ours(kind: Kind, programs: &[Program], target: &Target) -> Result<Vec<Way>> {
-    let all = tramptool::suite::trampolines(target)?;
-    let known = all.iter().find(|(_, known)| *known == kind).filter(|_| programs.is_empty());
-    let name = known.map_or("asked_for", |(name, _)| name.as_str());
-    let programs = tramptool::suite::stand_ins(programs);
-    let mut specs = tramptool::suite::specs(&all);
-    if known.is_none() {
-        specs.push(tramptool::suite::spec(name, kind, &programs));
-    }
-    let suite = tramptool::suite::suite_of_specs(tramptool::backend(target.facts.name)?, target, &specs)?;
-    Ok(ways(emu_tests::spent(&suite, name)?.1))
-}
-
-pub(super) fn ways(spent: Vec<Spent>) -> Vec<Way> {
-    let way = |s: Spent| Way {
-        way: s.situation,
-        executed: s.executed,
-        loads: s.loads,
-        stores: s.stores,
-        stack: Some(s.stack),
-        mispredicted_returns: Some(s.mispredicted),
-        return_stack_imbalance: Some(s.imbalance),
-    };
-    spent.into_iter().map(way).collect()
-}
-
-/// Most situations differ in nothing that is counted.
-pub(super) fn distinct(all: Vec<Way>) -> Vec<Way> {
-    let mut kept: Vec<Way> = Vec::new();
-    for way in all {
-        let same = |before: &Way| Way { way: way.way.clone(), ..before.clone() } == way;
-        if !kept.iter().any(same) {
-            kept.push(way);
-        }
-    }
-    kept
 }
 
 const HEADING: &str = "executed  loads stores  stack  saved  bytes mispredicted  imbalance";

@@ -8,9 +8,11 @@ use codegen::diff::{Row, Side, lines, roles};
 use codegen::error::{Error, Result};
 use codegen::target::Target;
 use codegen::text::{LineKind, TextLine, TextListing};
-use tramptool::request::{self, DIRECT, DirectArgs, parse_u64};
+use tramptool::args::{DIRECT, DirectArgs};
+use tramptool::request;
+use tramptool::settings::{self, parse_u64};
 
-use super::DONE;
+use super::exit::DONE;
 use super::ui::{Style, Ui};
 
 /// Exit code: the two differ.
@@ -115,7 +117,7 @@ fn subject(text: &str) -> Result<Subject> {
             "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},..."
         ))
     })?;
-    let target = request::target(backend, &settings)?;
+    let target = settings::target(backend, &settings)?;
     let request = request::trampoline(name, &direct, &target)?;
     let spec = request.spec();
     let listing = backend.text(&spec, &target)?;

@@ -4,7 +4,7 @@ use clap::Args;
 use codegen::error::Result;
 use tramptool::explain;
 
-use super::DONE;
+use super::exit::DONE;
 use super::ui::Ui;
 
 /// Arguments of `explain`.

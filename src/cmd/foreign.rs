@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use emu_tests::{Dump, Foreign, Suite};
-use tramptool::request::parse_u64;
+use tramptool::settings::parse_u64;
 
 /// Where trampolines are that are not generated.
 #[derive(Args)]

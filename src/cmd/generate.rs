@@ -18,10 +18,11 @@ use codegen::target::Target;
 use codegen::text::TextListing;
 use serde::Serialize;
 use templates::Kmod;
+use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::kernel::Configured;
-use tramptool::request::{DirectArgs, Request, TargetArgs, all, export, trampoline};
+use tramptool::request::{Request, all, export, trampoline};
 
-use super::DONE;
+use super::exit::DONE;
 use super::output::{self, File};
 use super::ui::Ui;
 
@@ -142,7 +143,7 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Kmod => files.extend(generator.module(args, kernel.as_ref())?),
         }
     }
-    kernel.iter().flat_map(|k| &k.told).for_each(|line| eprintln!("tramptool: {line}"));
+    kernel.iter().flat_map(|k| &k.decisions).for_each(|line| eprintln!("tramptool: {line}"));
     if to_stdout {
         let [(_, bytes)] = <[_; 1]>::try_from(files).map_err(|files| {
             let remedy = "valid: -o - with one, or -o DIR";
@@ -165,7 +166,7 @@ fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -
         return Err(Error::unknown("trampoline in --fault", name, specs.iter().map(|s| s.name)));
     };
     let mutants = backend.mutants(spec, target)?;
-    let found: Vec<&Mutant> = mutants.iter().filter(|m| tramptool::mutate::named(pattern, m)).collect();
+    let found: Vec<&Mutant> = mutants.iter().filter(|m| tramptool::mutate::bugs::named(pattern, m)).collect();
     let [mutant] = *found else {
         // Of several, an offset tells which.
         let valid = if found.is_empty() { mutants.iter().collect() } else { found };

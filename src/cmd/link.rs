@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use codegen::link::{Input, Options};
-use tramptool::request::parse_u64;
+use tramptool::settings::parse_u64;
 
-use super::DONE;
+use super::exit::DONE;
 use super::output::{self, File};
 use super::ui::Ui;
 

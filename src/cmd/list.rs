@@ -10,10 +10,11 @@ use codegen::spec::{Around, Direct, Form, Kind, NAMED};
 use codegen::step::Inner;
 use codegen::target::{PROFILES, Target};
 use serde::Serialize;
-use tramptool::request::{AROUND, DIRECT, PROGRAMS, option};
+use tramptool::args::{AROUND, DIRECT, PROGRAMS};
+use tramptool::settings::option;
 
-use super::ui::{Style, Ui};
-use super::{DONE, Format};
+use super::exit::DONE;
+use super::ui::{Format, Style, Ui};
 
 /// Arguments of `list`.
 #[derive(Args)]

@@ -5,6 +5,7 @@ mod completions;
 mod contract;
 mod cost;
 mod diff;
+mod exit;
 mod explain;
 mod foreign;
 mod generate;
@@ -22,15 +23,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use codegen::error::{Error, Result};
 
+use exit::{DONE, complain};
 use ui::Ui;
-
-/// Exit code: everything as asked for; of `diff`, both are the same.
-const DONE: u8 = 0;
-/// Exit code of trouble: bad input, or output that could not be written. There is one message on stderr.
-const TROUBLE: u8 = 2;
 
 /// Generate, link and prove the trampolines of function tracing for x86_64, arm64 and riscv64.
 #[derive(Parser)]
@@ -82,15 +79,6 @@ enum Command {
     Man(completions::ManArgs),
 }
 
-/// How a report is written.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For reading.
-    Human,
-    /// For programs.
-    Json,
-}
-
 /// Run what the command line asks for.
 pub fn main() -> ExitCode {
     let ui = Ui::new();
@@ -127,13 +115,6 @@ fn tell(error: &Error) -> u8 {
         let _ = writeln!(std::io::stderr(), "{mark}");
     }
     code
-}
-
-/// Print one line to stderr. That stderr is closed is no reason for another message.
-fn complain(message: &str) -> u8 {
-    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let _ = writeln!(std::io::stderr(), "tramptool: {line}");
-    TROUBLE
 }
 
 /// What clap has to say: help and version as they are, errors as one line.

@@ -9,13 +9,15 @@ use codegen::error::{Error, Result};
 use codegen::isa::Backend;
 use codegen::mutate::Operator;
 use emu_tests::Suite;
-use tramptool::mutate::{BUG, Candidate, Ground, Outcome, Report, judge, named, sample};
-use tramptool::report::Partition;
-use tramptool::request::parse_u64;
+use tramptool::mutate::bugs::{self, BUG, named};
+use tramptool::mutate::report::{Outcome, Report};
+use tramptool::mutate::run::{judge, sample};
+use tramptool::mutate::subject::{Candidate, MutationSubject};
+use tramptool::partition::Partition;
+use tramptool::settings::{self, parse_u64};
 
-use super::Format;
 use super::foreign::ForeignArgs;
-use super::ui::{Style, Ui};
+use super::ui::{Format, Style, Ui};
 
 /// Arguments of `mutate`.
 #[derive(Args)]
@@ -109,36 +111,36 @@ pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) 
 }
 
 /// Everything generated.
-fn generated(args: &MutateArgs) -> Result<Vec<Ground>> {
-    tramptool::request::backends(&args.arch)?.into_iter().map(|b| ground(args, b)).collect()
+fn generated(args: &MutateArgs) -> Result<Vec<MutationSubject>> {
+    settings::backends(&args.arch)?.into_iter().map(|b| subject(args, b)).collect()
 }
 
 /// What others wrote.
-fn foreign(args: &MutateArgs, suites: Vec<Suite>) -> Result<Vec<Ground>> {
-    let ground = |suite| super::ui::with_progress(|progress| Ground::objects(suite, args.seed, progress));
-    suites.into_iter().map(ground).collect()
+fn foreign(args: &MutateArgs, suites: Vec<Suite>) -> Result<Vec<MutationSubject>> {
+    let subject = |suite| super::ui::with_progress(|progress| MutationSubject::objects(suite, args.seed, progress));
+    suites.into_iter().map(subject).collect()
 }
 
-fn faults(args: &MutateArgs, grounds: &[Ground]) -> Result<Report> {
-    let known = grounds.iter().flat_map(Ground::trampolines);
+fn faults(args: &MutateArgs, subjects: &[MutationSubject]) -> Result<Report> {
+    let known = subjects.iter().flat_map(MutationSubject::trampolines);
     let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
-    for ground in grounds {
-        candidates.extend(ground.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
+    for subject in subjects {
+        candidates.extend(subject.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
     }
-    let missed = grounds.iter().flat_map(Ground::missed).collect();
+    let missed = subjects.iter().flat_map(MutationSubject::missed).collect();
     Ok(Report { missed, ..judged(args, candidates)? })
 }
 
 fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
-    let mut bugs = Vec::new();
+    let mut found = Vec::new();
     for name in wanted {
-        bugs.extend(tramptool::mutate::bugs(&name[BUG.len()..])?);
+        found.extend(bugs::find(&name[BUG.len()..])?);
     }
-    let grounds = bugs.iter().map(|bug| bug.ground()).collect::<Result<Vec<_>>>()?;
+    let subjects = found.iter().map(|bug| MutationSubject::of_bug(bug)).collect::<Result<Vec<_>>>()?;
     let mut candidates = Vec::new();
-    for (bug, ground) in bugs.into_iter().zip(&grounds) {
-        candidates.extend(bug.rebuilt(ground)?);
+    for (bug, subject) in found.into_iter().zip(&subjects) {
+        candidates.extend(subject.rebuilt(bug)?);
     }
     judged(args, candidates)
 }
@@ -176,12 +178,9 @@ fn request(args: &MutateArgs) -> String {
     text
 }
 
-fn ground(args: &MutateArgs, backend: &'static dyn Backend) -> Result<Ground> {
-    let settings = args.set.iter().map(|s| tramptool::request::setting(s)).collect::<Result<Vec<_>>>()?;
-    Ground::new(
-        backend,
-        &tramptool::request::settings_of(backend, &tramptool::request::backends(&args.arch)?, &settings),
-    )
+fn subject(args: &MutateArgs, backend: &'static dyn Backend) -> Result<MutationSubject> {
+    let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
+    MutationSubject::new(backend, &settings::settings_of(backend, &settings::backends(&args.arch)?, &settings))
 }
 
 /// The report as text.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use codegen::error::{Error, Result};
-use tramptool::mutate;
+use tramptool::mutate::report::Report as Mutants;
 use tramptool::report::{Document, Format, Palette, Part, Style, refuse_skips, render};
 
-use super::DONE;
+use super::exit::DONE;
 use super::output;
 use super::ui::Ui;
 
@@ -46,7 +46,7 @@ impl ReportArgs {
         let writable = self.output.as_deref().map_or(Ok(()), output::probe);
         match writable.and_then(|()| work()) {
             Err(e) if self.kselftest => {
-                super::complain(&e.to_string());
+                super::exit::complain(&e.to_string());
                 Ok(KSFT_FAIL)
             }
             code => code,
@@ -73,10 +73,10 @@ impl ReportArgs {
     }
 
     /// Write a report of `mutate`. Returns the exit code.
-    fn deliver_mutants(&self, report: &mutate::Report, ui: &Ui) -> Result<u8> {
+    fn deliver_mutants(&self, report: &Mutants, ui: &Ui) -> Result<u8> {
         let format = match self.format {
-            Format::Human => super::Format::Human,
-            Format::Json => super::Format::Json,
+            Format::Human => super::ui::Format::Human,
+            Format::Json => super::ui::Format::Json,
             Format::Junit | Format::Ktap | Format::Sarif => {
                 return Err(Error::new("these reports are of `mutate`; valid: --format human or json"));
             }
@@ -153,7 +153,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
         Action::Schema(args) => {
             let schema = match args.of {
                 Described::Report => schemars::schema_for!(Document),
-                Described::Mutants => schemars::schema_for!(mutate::Report),
+                Described::Mutants => schemars::schema_for!(Mutants),
                 Described::Contract => emu_tests::contract_schema(),
             };
             return ui.out(tramptool::report::json(&schema)?).map(|()| DONE);
@@ -172,7 +172,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
             (Some((check, _)), Some((mutant, _))) => Err(Error::new(format!(
                 "{check} is a report of `check`, {mutant} of `mutate`; valid: reports of one of them"
             ))),
-            (None, Some(_)) => args.report.deliver_mutants(&mutate::Report::merge(&mutants)?, ui),
+            (None, Some(_)) => args.report.deliver_mutants(&Mutants::merge(&mutants)?, ui),
             _ => args.report.deliver(Document::merge(checks)?, ui),
         }
     })

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use codegen::error::Result;
-use tramptool::request::{DirectArgs, TargetArgs, trampoline};
+use tramptool::args::{DirectArgs, TargetArgs};
+use tramptool::request::trampoline;
 
-use super::DONE;
+use super::exit::DONE;
 use super::ui::{Style, Ui};
 
 /// Arguments of `show`.

@@ -10,8 +10,8 @@ use codegen::link::Input;
 use codegen::sites::{DROPPED, ListedSite};
 use serde::Serialize;
 
-use super::ui::{Style, Ui};
-use super::{DONE, Format};
+use super::exit::DONE;
+use super::ui::{Format, Style, Ui};
 
 /// Arguments of `sites`.
 #[derive(Args)]

@@ -9,9 +9,8 @@ use codegen::spec::{Around, Direct, Form, Kind, Regs};
 use codegen::target::Target;
 use emu_tests::Suite;
 use tramptool::BACKENDS;
-use tramptool::request::{setting, target};
-
-use super::cost::{Way, distinct, kernels, ours, ways};
+use tramptool::settings::{setting, target};
+use tramptool::spending::{Way, distinct, kernels, ours, ways};
 
 /// Objects of the kernel, by their contract.
 struct Group {

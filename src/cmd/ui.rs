@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use codegen::error::{Error, Result};
 use emu_tests::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,6 +24,15 @@ pub enum Style {
     Right,
     /// What need not be read.
     Quiet,
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For reading.
+    Human,
+    /// For programs.
+    Json,
 }
 
 impl Ui {

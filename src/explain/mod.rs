@@ -6,7 +6,8 @@ use codegen::error::{Error, Result};
 use emu_tests::Clause;
 use serde::Deserialize;
 
-use crate::mutate::{self, BUG, Bug};
+use crate::mutate::bugs::{self, BUG, Bug};
+use crate::mutate::subject::MutationSubject;
 
 /// The texts, one table per property.
 const TEXT: &str = include_str!("clauses.toml");
@@ -59,12 +60,12 @@ pub fn pages() -> Result<Vec<Page>> {
 /// There is no such property or bug.
 pub fn page(name: &str) -> Result<String> {
     if let Some(id) = name.strip_prefix(BUG) {
-        let bugs = mutate::bugs(id)?;
+        let found = bugs::find(id)?;
         if id == "all" {
-            return Ok(list_of_bugs(bugs.into_iter()));
+            return Ok(list_of_bugs(found.into_iter()));
         }
         // Some were rebuilt on several architectures.
-        return Ok(bugs.into_iter().map(of_bug).collect::<Result<Vec<_>>>()?.join("\n"));
+        return Ok(found.into_iter().map(of_bug).collect::<Result<Vec<_>>>()?.join("\n"));
     }
     let pages = pages()?;
     let page = pages.iter().find(|p| p.name.eq_ignore_ascii_case(name));
@@ -75,9 +76,9 @@ pub fn page(name: &str) -> Result<String> {
     for (title, text) in [("What it means", &page.means), ("Why it matters", &bug), (decided, &page.decided)] {
         section(title, text, &mut out);
     }
-    let bugs: Vec<&Bug> = mutate::bugs("all")?.into_iter().filter(|b| b.property == page.name).collect();
-    if !bugs.is_empty() {
-        section("Bugs of the field that it must notice", &list_of_bugs(bugs.into_iter()), &mut out);
+    let must_notice: Vec<&Bug> = bugs::find("all")?.into_iter().filter(|b| b.property == page.name).collect();
+    if !must_notice.is_empty() {
+        section("Bugs of the field that it must notice", &list_of_bugs(must_notice.into_iter()), &mut out);
     }
     Ok(out)
 }
@@ -89,7 +90,7 @@ fn list_of_bugs<'b>(bugs: impl Iterator<Item = &'b Bug>) -> String {
 
 /// The page on a bug: what happened, and how it happens here.
 fn of_bug(bug: &'static Bug) -> Result<String> {
-    let ground = bug.ground()?;
+    let subject = MutationSubject::of_bug(bug)?;
     let mut out = format!("{BUG}{}: to be noticed by {}\n", bug.id, bug.property);
     section("What happened", &bug.about, &mut out);
     let property = pages()?.into_iter().find(|p| p.name == bug.property).map_or(String::new(), |p| p.title);
@@ -100,7 +101,7 @@ fn of_bug(bug: &'static Bug) -> Result<String> {
     );
     let set = if bug.set.is_empty() { String::new() } else { format!(" with {}", bug.set.join(" ")) };
     section("How it is rebuilt", &format!("in {} {}{set}", bug.arch, bug.trampoline), &mut out);
-    for candidate in bug.rebuilt(&ground)? {
+    for candidate in subject.rebuilt(bug)? {
         let mutant = &candidate.mutant;
         wrap(&format!("{mutant}: {}", mutant.operator.about()), &mut out);
         mutant.diff.iter().for_each(|line| out.extend(["    ", line, "\n"]));

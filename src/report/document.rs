@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::str::FromStr;
 
 use codegen::error::{Error, Result};
 use emu_tests::{Report, Row, Suite, Survival};
@@ -10,7 +9,8 @@ use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::mutate;
+use crate::mutate::report::Report as Mutants;
+use crate::partition::Partition;
 
 /// A report, and the whole that it belongs to.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -61,66 +61,12 @@ impl fmt::Display for SuiteName {
     }
 }
 
-/// The `number`th of `of` shares of a run, from 1. What is in which share depends on its name alone, so that something
-/// new moves nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
-pub struct Partition {
-    number: u64,
-    of: u64,
-}
-
-impl Partition {
-    /// Is what has this name in this share?
-    pub fn has(self, name: &impl fmt::Display) -> bool {
-        // FNV-1a: this must never change, or the machines of one run could disagree on who runs what.
-        let hash = name
-            .to_string()
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        hash % self.of == self.number - 1
-    }
-}
-
-impl FromStr for Partition {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Partition> {
-        let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-        match numbers {
-            Some((number, of)) if (1..=of).contains(&number) => Ok(Partition { number, of }),
-            _ => Err(Error::new(format!("partition '{text}'; valid: K/N with K from 1 to N, as in 2/3"))),
-        }
-    }
-}
-
-impl TryFrom<String> for Partition {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Partition> {
-        text.parse()
-    }
-}
-
-impl From<Partition> for String {
-    fn from(partition: Partition) -> String {
-        partition.to_string()
-    }
-}
-
-impl fmt::Display for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
 /// A report of either kind, as `report merge` reads it.
 pub enum Part {
     /// Of `check`.
     Check(Document),
     /// Of `mutate`.
-    Mutants(mutate::Report),
+    Mutants(Mutants),
 }
 
 impl Part {
@@ -139,7 +85,7 @@ impl Part {
             Error::new(format!("{e}; valid: what `tramptool check` or `tramptool mutate` wrote with --format json"))
         };
         let Header { version, mutants } = serde_json::from_str(text).map_err(refused)?;
-        let valid = if mutants.is_some() { mutate::Report::VERSION } else { Report::VERSION };
+        let valid = if mutants.is_some() { Mutants::VERSION } else { Report::VERSION };
         if version != valid {
             return Err(Error::new(format!("a report of version {version}; valid: {valid}, of this tramptool")));
         }

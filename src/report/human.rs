@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use emu_tests::{Clause, Report, Row, Verdict};
 
-use super::{details, unique};
+use super::rows::{details, unique};
 
 /// Terminal colours, or none.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use emu_tests::{Report, Row, Verdict};
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
-use super::{details, groups};
+use super::rows::{details, groups};
 
 /// The report as XML. JUnit knows no expected failures: what deviates is skipped, with `deviates` as its type.
 pub fn document(report: &Report) -> quick_junit::Report {

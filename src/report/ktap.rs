@@ -4,7 +4,7 @@ use std::fmt::{Result, Write};
 
 use emu_tests::{Report, Row, Verdict};
 
-use super::{Group, details, groups};
+use super::rows::{Group, details, groups};
 
 /// Write the report. What deviates is an expected failure; what was skipped says so, and never looks like a pass.
 pub fn write(report: &Report, out: &mut String) -> Result {

@@ -6,14 +6,15 @@ mod expect;
 mod human;
 mod junit;
 mod ktap;
+mod rows;
 mod sarif;
 
 use clap::ValueEnum;
 use codegen::error::{Error, Result};
-use emu_tests::{Failure, Report, Row, Verdict};
+use emu_tests::{Report, Verdict};
 use serde::Serialize;
 
-pub use document::{Document, Part, Partition, Scope, SuiteName};
+pub use document::{Document, Part, Scope, SuiteName};
 pub use expect::Expectations;
 pub use human::Palette;
 
@@ -75,46 +76,4 @@ pub fn refuse_skips(report: &mut Report) {
 pub fn json(report: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(report);
     text.map(|t| t + "\n").map_err(|e| Error::new(format!("JSON: {e}")))
-}
-
-/// Rows that go together, in order of first appearance.
-struct Group<'r> {
-    name: String,
-    rows: Vec<&'r Row>,
-}
-
-fn groups<'r>(rows: Vec<&'r Row>, name: impl Fn(&Row) -> String) -> Vec<Group<'r>> {
-    let mut groups: Vec<Group> = Vec::new();
-    for row in rows {
-        let name = name(row);
-        // Rows of one group follow each other, but for reports that were put together from others.
-        match groups.iter_mut().rev().find(|g| g.name == name) {
-            Some(group) => group.rows.push(row),
-            None => groups.push(Group { name, rows: vec![row] }),
-        }
-    }
-    groups
-}
-
-fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for name in names {
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
-    }
-    seen
-}
-
-/// A row's failures in lines.
-fn details(row: &Row) -> impl Iterator<Item = String> {
-    row.failures.iter().flat_map(explain)
-}
-
-/// A failure in lines: what, who wrote it, the code around it, and how to see it again.
-fn explain(f: &Failure) -> impl Iterator<Item = String> {
-    let what = format!("{}: expected {}, found {}, at {}", f.place, f.expected, f.found, f.at);
-    let writer = (!f.last_writer.is_empty()).then(|| format!("last written by {}", f.last_writer));
-    let context = f.context.iter().map(|line| format!("  {line}"));
-    std::iter::once(what).chain(writer).chain(context).chain([format!("again: {}", f.replay)])
 }

@@ -7,8 +7,8 @@ use emu_tests::{Clause, Failure, Report, Row, Verdict};
 use serde_json::json;
 use serde_sarif::sarif;
 
-use super::explain;
-use crate::{request, suite};
+use super::rows::explain;
+use crate::{settings, suite};
 
 /// The report as SARIF. Rows that pass are left out unless `verbose`.
 ///
@@ -69,8 +69,8 @@ struct Source {
 fn generated(row: &Row, place: &str) -> Option<Source> {
     let (symbol, offset) = place.split_once("+0x")?;
     let backend = crate::backend(&row.arch).ok()?;
-    let settings = row.options.split(' ').map(request::setting).collect::<Result<Vec<_>>>().ok()?;
-    let target = request::target(backend, &settings).ok()?;
+    let settings = row.options.split(' ').map(settings::setting).collect::<Result<Vec<_>>>().ok()?;
+    let target = settings::target(backend, &settings).ok()?;
     let trampolines = suite::trampolines(&target).ok()?;
     let spec = suite::specs(&trampolines).into_iter().find(|s| s.name == symbol)?;
     let listing = backend.text(&spec, &target).ok()?;

@@ -8,12 +8,6 @@ use std::process::{Command, Output};
 /// The contract of a direct-call trampoline, `my_tramp`.
 pub const CONTRACT: &str = include_str!("../../emu-tests/tests/direct.toml");
 
-/// Where `cargo xtask kernel-objects` puts what it builds.
-pub fn kernel_cache() -> PathBuf {
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/tramptool/kernel-objects");
-    std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map_or_else(home, PathBuf::from)
-}
-
 /// A directory of its own for a test.
 pub struct Bench(tempfile::TempDir);
 

@@ -13,9 +13,7 @@ const TARBALL: &str = "/usr/src/linux-source-6.12.tar.xz";
 
 /// `$TRAMPTOOL_KERNEL_CACHE`, or a directory in the user's cache.
 pub fn cache() -> Result<PathBuf, Failure> {
-    let named = std::env::var_os("TRAMPTOOL_KERNEL_CACHE").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/tramptool/kernel-objects"));
-    let cache = named.or_else(home).ok_or_else(|| {
+    let cache = kernel_cache::directory().ok_or_else(|| {
         Failure::new("HOME", "is not set", "set TRAMPTOOL_KERNEL_CACHE to a directory outside the repository")
     })?;
     fs::create_dir_all(&cache)

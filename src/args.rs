@@ -1,0 +1,208 @@
+//! The arguments with which all commands choose an architecture, options and trampolines.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use codegen::error::{Error, Result};
+use codegen::isa::Backend;
+use codegen::spec::Form;
+use codegen::target::{PROFILES, Target};
+
+use crate::kernel::{Configured, configured};
+use crate::settings::{check_profile, setting, target};
+
+/// For which architecture and kernel, with which options.
+#[derive(Args)]
+pub struct TargetArgs {
+    /// Architecture: x86_64, arm64 or riscv64, also by its other names
+    #[arg(long, value_name = "ARCH", required_unless_present_any = ["kernel_build", "config"])]
+    arch: Option<String>,
+    /// Kernel whose conventions hold
+    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0])]
+    profile: String,
+    /// Choose an option's value, or give a number of the profile another one (see `tramptool list`)
+    #[arg(long, value_name = "OPTION=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    kernel: KernelArgs,
+}
+
+impl TargetArgs {
+    /// The kernel's build tree that was given.
+    pub fn tree(&self) -> Option<&Path> {
+        self.kernel.tree()
+    }
+
+    /// The architecture with its options resolved, and what a kernel's configuration decided.
+    ///
+    /// # Errors
+    /// An unknown architecture, profile, option or value; a kernel for which nothing can be generated.
+    pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Option<Configured>)> {
+        check_profile(&self.profile)?;
+        let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
+        let Some(kernel) = self.kernel.read()? else {
+            let backend = crate::backend(self.arch.as_deref().unwrap_or_default())?;
+            return Ok((backend, target(backend, &given)?, None));
+        };
+        let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let settings: Vec<_> = decided.chain(given).collect();
+        let target = Target { objtool: kernel.objtool, unwind_tables: false, ..target(kernel.backend, &settings)? };
+        Ok((kernel.backend, target, Some(kernel)))
+    }
+}
+
+/// Where a configured kernel is.
+#[derive(Args, Default)]
+pub struct KernelArgs {
+    /// Take architecture, options and numbers from a configured kernel's build tree; --set goes before
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "config"])]
+    kernel_build: Option<PathBuf>,
+    /// The same without the tree: its .config
+    #[arg(long, value_name = "FILE", conflicts_with = "arch", requires = "asm_offsets")]
+    config: Option<PathBuf>,
+    /// The same without the tree: its include/generated/asm-offsets.h
+    #[arg(long, value_name = "FILE", requires = "config")]
+    asm_offsets: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// The build tree that was given.
+    pub fn tree(&self) -> Option<&Path> {
+        self.kernel_build.as_deref()
+    }
+
+    /// What the configuration decides, if one is given.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a kernel for which nothing can be generated.
+    pub fn read(&self) -> Result<Option<Configured>> {
+        let (config, offsets) = match (&self.kernel_build, &self.config, &self.asm_offsets) {
+            (Some(dir), ..) => (dir.join(".config"), dir.join("include/generated/asm-offsets.h")),
+            (None, Some(config), Some(offsets)) => (config.clone(), offsets.clone()),
+            _ => return Ok(None),
+        };
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|e| {
+                let remedy = "valid: a kernel's build tree after `make prepare`";
+                Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
+            })
+        };
+        configured((&config.display().to_string(), &read(&config)?), (&offsets.display().to_string(), &read(&offsets)?))
+            .map(Some)
+    }
+}
+
+const SIG_HELP: &str = "\
+The traced function's prototype; what is live is kept, and passed on to a function of the same prototype, or shown to \
+programs; the entry handler of `around` gets the argument registers up to the last live one. \
+Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
+`struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
+
+/// What a trampoline for one function is asked to do.
+#[derive(Args, Default)]
+pub struct DirectArgs {
+    /// direct, around: argument registers that are kept and passed on
+    #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
+    pub args: Option<u8>,
+    /// The traced function's prototype; what is live is kept and passed on, or shown to programs
+    #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
+    #[arg(conflicts_with_all = ["args", "ip"])]
+    pub sig: Option<String>,
+    /// With --sig: the object with the called functions; without vector registers in it, none is saved
+    #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
+    pub handler: Option<PathBuf>,
+    /// direct: the C function that is called; around: the entry handler
+    #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
+    pub call: Option<String>,
+    /// direct, around, programs: the symbol that is defined [default: that of what it calls first, and _tramp]
+    #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
+    pub name: Option<String>,
+    /// direct: pass the traced function's ip before its arguments
+    #[arg(long, help_heading = "Direct-call trampolines")]
+    pub ip: bool,
+    /// around: what the handlers get; `frame`: arguments, then results; `fregs`: what ftrace_caller gives, then fregs;
+    /// `shadow`: the same, and stack arguments stay in place: the first keeps parent_ip, the second returns it
+    #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Paired trampolines")]
+    pub form: Option<Form>,
+    /// around, programs: the traced function, and bytes from its start to behind its site [default: as compilers lay it out]
+    #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
+    pub function: Option<String>,
+    /// around: the exit handler
+    #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
+    pub exit: Option<String>,
+    /// programs: called before the function, in this order; with a cookie behind the colon, up to 0x7fffffff
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fentry: Vec<String>,
+    /// programs: called then; the first that does not return 0 decides the result, and the function is not called
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fmod_ret: Vec<String>,
+    /// programs: called after the function
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fexit: Vec<String>,
+    /// programs: BPF_TRAMP_F_* of the kernel without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret
+    /// or --fexit]
+    #[arg(long, value_name = "FLAG", help_heading = "Programs", value_delimiter = ',', long_help = FLAGS_HELP)]
+    pub flags: Vec<String>,
+}
+
+const FLAGS_HELP: &str = "\
+programs: BPF_TRAMP_F_* of the kernel without that prefix; CALL_ORIG: the function is called from the trampoline, to which \
+the site jumps; SKIP_FRAME: the site calls, and what it pushed is dropped; IP_ARG: the function's ip is in the context; \
+RESTORE_REGS: the function goes on behind its site. [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret or --fexit]";
+
+fn form(name: &str) -> std::result::Result<Form, String> {
+    let found = Form::ALL.into_iter().find(|f| f.name() == name);
+    found.ok_or_else(|| format!("valid: {}", Form::ALL.map(Form::name).join(", ")))
+}
+
+impl DirectArgs {
+    /// Refuse what only `direct` and `around` have a use for if it is not for those of `names`.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn refuse_without(&self, names: &[String]) -> Result<()> {
+        const CALLING: &[&str] = &[DIRECT, AROUND];
+        let given: [(&str, bool, &[&str]); 13] = [
+            ("--args", self.args.is_some(), CALLING),
+            ("--call", self.call.is_some(), CALLING),
+            ("--name", self.name.is_some(), FOR_ONE),
+            ("--sig", self.sig.is_some(), FOR_ONE),
+            ("--handler", self.handler.is_some(), FOR_ONE),
+            ("--ip", self.ip, &[DIRECT]),
+            ("--form", self.form.is_some(), &[AROUND]),
+            ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
+            ("--exit", self.exit.is_some(), &[AROUND]),
+            ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
+            ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
+            ("--fexit", !self.fexit.is_empty(), &[PROGRAMS]),
+            ("--flags", !self.flags.is_empty(), &[PROGRAMS]),
+        ];
+        match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
+            Some((option, _, of)) => {
+                let valid = of.join("` or `");
+                Err(Error::new(format!(
+                    "{option} is given, but no trampoline that has a use for it; valid: with `{valid}`"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What direct-call trampolines are called on the command line.
+pub const DIRECT: &str = "direct";
+
+/// What paired trampolines are called on the command line.
+pub const AROUND: &str = "around";
+
+/// What trampolines are called on the command line that call programs.
+pub const PROGRAMS: &str = "programs";
+
+/// The trampolines that are made for one function.
+pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS];
+
+/// The value of an option that a trampoline cannot do without.
+pub(crate) fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {
+    let given = value.filter(|v| !v.is_empty()).cloned();
+    given.ok_or_else(|| Error::new(format!("{what}: --{option} is missing; valid: --{option} {valid}")))
+}

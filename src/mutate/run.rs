@@ -1,0 +1,118 @@
+//! Mutants put before the judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use codegen::error::Result;
+use codegen::mutate::Operator;
+use codegen::spec::Kind;
+use emu_tests::{Clause, Filter, Progress, Verdict};
+use rayon::prelude::*;
+
+use super::bugs::{Known, table};
+use super::report::{Judged, Outcome};
+use super::subject::Candidate;
+
+/// Stands among the clauses for a mutant that no linker lets through.
+const LINKER: &str = "link";
+
+/// The function on which a mutant is run first.
+const QUICK: &str = "args3";
+
+/// The clauses that fail: those of the first failing case, or of all.
+fn clauses(c: &Candidate, seed: u64) -> Result<Vec<&'static str>> {
+    let mut faulty = [c.subject.suite.clone()];
+    let object = &mut faulty[0].objects[c.object];
+    object.1 = c.faulty()?;
+    let object = object.0.clone();
+    let first_failure = c.bug.is_none();
+    let mut filter = Filter { first_failure, ..Filter::default() };
+    // A deviation that is gone can be noticed anywhere.
+    if !faulty[0].deviations.iter().any(|d| filter.judges(d.clause)) {
+        filter.concerning = Some(c.trampoline().to_owned());
+    }
+    let failing = |filter: &Filter| -> Result<Vec<&'static str>> {
+        let report = match emu_tests::check(&faulty, filter, seed, &|_, _| {}) {
+            Ok(report) => report,
+            // Half of an address without its other half: the linker names the object that has it.
+            Err(e) if e.to_string().starts_with(&object) => return Ok(vec![LINKER]),
+            Err(e) => return Err(e.at(format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant))),
+        };
+        let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
+        let failed: BTreeSet<Clause> = failed.filter(|clause| *clause != Clause::Coverage).collect();
+        Ok(failed.into_iter().map(Clause::name).collect())
+    };
+    // Most die on any function: one with a few arguments, before all of them.
+    if first_failure && !matches!(c.contract().kind, Kind::Direct(_)) {
+        filter.function = Some(QUICK.to_owned());
+        let failed = failing(&filter)?;
+        if !failed.is_empty() {
+            return Ok(failed);
+        }
+        filter.function = None;
+    }
+    failing(&filter)
+}
+
+/// Keep `n` of each operator on each architecture, the same ones for the same seed.
+pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
+    let rank = |c: &Candidate| {
+        let mut hasher = DefaultHasher::new();
+        (seed, c.trampoline(), c.mutant.to_string()).hash(&mut hasher);
+        hasher.finish()
+    };
+    let mut classes: BTreeMap<(&str, Operator), Vec<u64>> = BTreeMap::new();
+    for c in candidates.iter() {
+        classes.entry((c.arch(), c.mutant.operator)).or_default().push(rank(c));
+    }
+    for ranks in classes.values_mut() {
+        ranks.sort_unstable();
+        ranks.truncate(n);
+    }
+    candidates.retain(|c| classes[&(c.arch(), c.mutant.operator)].contains(&rank(c)));
+}
+
+/// Run mutants, of which each comes with its number in the whole run.
+///
+/// # Errors
+/// A mutant that cannot be put before the judge.
+pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -> Result<Vec<Judged>> {
+    let table = table()?;
+    let (done, all) = (AtomicU64::new(0), candidates.len() as u64);
+    let judge = |(number, c): &(usize, Candidate)| -> Result<Judged> {
+        let clauses = clauses(c, seed)?;
+        let known = |list: &'static [Known]| {
+            list.iter()
+                .find(|k| k.describes(c.arch(), c.subject.contract(), c.trampoline(), &c.mutant))
+                .map(|k| k.reason.as_str())
+        };
+        let noticed = c.bug.map_or(!clauses.is_empty(), |b| clauses.contains(&b.property.as_str()));
+        let (outcome, reason) = match (noticed, known(&table.gap), known(&table.equivalent)) {
+            (true, ..) => (Outcome::Killed, ""),
+            (false, None, Some(reason)) => (Outcome::Equivalent, reason),
+            (false, gap, _) => (Outcome::Survived, gap.unwrap_or("")),
+        };
+        let replay = match c.bug {
+            Some(bug) => format!("tramptool mutate bug:{} --seed {seed}", bug.id),
+            None => {
+                format!("tramptool mutate {}{} --only '{}' --seed {seed}", c.trampoline(), c.subject.chosen, c.mutant)
+            }
+        };
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+        Ok(Judged {
+            number: *number,
+            arch: c.arch().to_owned(),
+            trampoline: c.trampoline().to_owned(),
+            operator: c.mutant.operator.name().to_owned(),
+            mutant: c.mutant.to_string(),
+            diff: c.mutant.diff.clone(),
+            outcome,
+            clauses: clauses.into_iter().map(str::to_owned).collect(),
+            reason: reason.to_owned(),
+            bug: c.bug.map(|b| (b.id.clone(), b.property.clone())),
+            replay,
+        })
+    };
+    candidates.par_iter().map(judge).collect()
+}

@@ -1,0 +1,205 @@
+//! Trampolines into which faults are put, and the mutants that there are of them.
+
+use codegen::contract::Contract;
+use codegen::error::{Error, Result};
+use codegen::inplace::Function;
+use codegen::isa::Backend;
+use codegen::link::Input;
+use codegen::mutate::Mutant;
+use codegen::obj;
+use codegen::spec::Kind;
+use codegen::target::Target;
+use emu_tests::{Clause, Filter, Progress, Row, Suite, Verdict, disassemble};
+
+use super::bugs::Bug;
+use crate::{settings, suite};
+
+/// Trampolines into which faults are put.
+pub struct MutationSubject {
+    /// Without a fault.
+    pub(super) suite: Suite,
+    /// Where they come from.
+    origin: Origin,
+    /// The arguments that choose them.
+    pub(super) chosen: String,
+}
+
+enum Origin {
+    /// They are generated for a target.
+    Generated(Box<Target>, Vec<(String, Kind)>),
+    /// Somebody else wrote them. Offsets of what the judge never executes, by trampoline.
+    Objects(Vec<Vec<u64>>),
+}
+
+impl MutationSubject {
+    /// Everything that `backend` has with these options and numbers.
+    ///
+    /// # Errors
+    /// What generation refuses.
+    pub fn new(backend: &'static dyn Backend, settings: &[(&str, &str)]) -> Result<MutationSubject> {
+        let target = settings::target(backend, settings)?;
+        let suite = suite::suite(backend, &target)?;
+        let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
+        let chosen = format!(" --arch {}{set}", backend.facts().name);
+        let trampolines = suite::trampolines(&target)?;
+        Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines), chosen })
+    }
+
+    /// Where a bug is rebuilt.
+    ///
+    /// # Errors
+    /// The table of bugs is out of date.
+    pub fn of_bug(bug: &Bug) -> Result<MutationSubject> {
+        let settings = bug.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
+        MutationSubject::new(crate::backend(&bug.arch)?, &settings)
+    }
+
+    /// The trampolines of objects. They are judged as they are first: what is wrong already would be noticed with any
+    /// fault.
+    ///
+    /// # Errors
+    /// A clause of their contract fails, or they cannot be judged.
+    pub fn objects(suite: Suite, seed: u64, progress: Progress) -> Result<MutationSubject> {
+        let chosen = suite.replay.strip_prefix("tramptool check TRAMPOLINE").unwrap_or_default().to_owned();
+        let suites = [suite];
+        let report = emu_tests::check(&suites, &Filter::default(), seed, progress)?;
+        let [suite] = suites;
+        let covers = |row: &&Row| row.clause == Clause::Coverage;
+        if let Some(row) = report.results.iter().find(|row| row.verdict == Verdict::Fail && !covers(row)) {
+            let (trampoline, clause) = (&row.trampoline, row.clause);
+            return Err(Error::new(format!(
+                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline}{chosen}`, and mend it \
+                 or add a deviation to the contract"
+            )));
+        }
+        let missed = report.results.iter().filter(covers).map(|row| row.missed.clone()).collect();
+        Ok(MutationSubject { suite, origin: Origin::Objects(missed), chosen })
+    }
+
+    /// The architecture.
+    pub fn arch(&self) -> &'static str {
+        self.suite.backend.facts().name
+    }
+
+    /// The name of the objects' contract; empty for what is generated.
+    pub(super) fn contract(&self) -> &str {
+        match self.origin {
+            Origin::Generated(..) => "",
+            Origin::Objects(_) => self.suite.options.split(' ').next().unwrap_or_default(),
+        }
+    }
+
+    /// The names of its trampolines.
+    pub fn trampolines(&self) -> impl Iterator<Item = &str> + Clone {
+        self.suite.contracts.iter().map(|contract| contract.name.as_str())
+    }
+
+    /// Instructions that the judge never executes, as trampoline and offset. They have no mutants.
+    pub fn missed(&self) -> Vec<String> {
+        let Origin::Objects(missed) = &self.origin else { return Vec::new() };
+        let each = |(name, offsets): (&str, &Vec<u64>)| -> Vec<String> {
+            offsets.iter().map(|offset| format!("{} {name}+{offset:#x}", self.arch())).collect()
+        };
+        self.trampolines().zip(missed).flat_map(each).collect()
+    }
+
+    /// All mutants of the trampolines for which `wanted` holds.
+    ///
+    /// # Errors
+    /// What generation refuses.
+    pub fn mutants(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Candidate<'_>>> {
+        let mut all = Vec::new();
+        for (which, name) in self.trampolines().enumerate().filter(|(_, name)| wanted(name)) {
+            let found = match &self.origin {
+                Origin::Generated(target, trampolines) => {
+                    let spec = &suite::specs(trampolines)[which];
+                    vec![(0, self.suite.backend.mutants(spec, target)?)]
+                }
+                Origin::Objects(missed) => self.in_place(which, name, &missed[which])?,
+            };
+            for (object, mutants) in found {
+                all.extend(mutants.into_iter().map(|mutant| Candidate {
+                    subject: self,
+                    which,
+                    object,
+                    mutant,
+                    bug: None,
+                }));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The mutants of one trampoline of an object, with the number of the object.
+    fn in_place(&self, which: usize, name: &str, missed: &[u64]) -> Result<Vec<(usize, Vec<Mutant>)>> {
+        let Suite { backend, objects, contracts, slots, .. } = &self.suite;
+        for (i, (object, bytes)) in objects.iter().enumerate() {
+            let Some(function) = Function::find(&Input { name: object, bytes }, name)? else { continue };
+            // What the kernel writes to a call slot hides what is there.
+            let slot = |offset| function.labels.iter().any(|(label, at)| *at == offset && slots.contains(label));
+            let skip = |offset: usize| slot(offset) || missed.contains(&(offset as u64));
+            let decode = |code: &[u8], offset| disassemble(backend.machine(), code, offset);
+            return Ok(vec![(i, function.mutants(*backend, &contracts[which], &decode, &skip)?)]);
+        }
+        Ok(Vec::new())
+    }
+
+    /// The mutants that are this bug.
+    ///
+    /// # Errors
+    /// There is none: the table of bugs is out of date.
+    pub fn rebuilt(&self, bug: &'static Bug) -> Result<Vec<Candidate<'_>>> {
+        let mut candidates = self.mutants(|name| name == bug.trampoline)?;
+        candidates.retain(|c| bug.is(&c.mutant));
+        if candidates.is_empty() {
+            return Err(Error::new(format!(
+                "src/mutants.toml: bug {}: {} has no mutant {}; see `tramptool mutate {} --arch {}`",
+                bug.id, bug.trampoline, bug.operator, bug.trampoline, bug.arch
+            )));
+        }
+        candidates.iter_mut().for_each(|c| c.bug = Some(bug));
+        Ok(candidates)
+    }
+}
+
+/// A mutant that may be run.
+pub struct Candidate<'s> {
+    pub(super) subject: &'s MutationSubject,
+    which: usize,
+    /// The number of the object that has the fault.
+    pub(super) object: usize,
+    /// The fault.
+    pub mutant: Mutant,
+    /// The bug of the corpus that it rebuilds. Then every case is run, and its property must be among those that fail.
+    pub bug: Option<&'static Bug>,
+}
+
+impl Candidate<'_> {
+    /// The architecture.
+    pub fn arch(&self) -> &'static str {
+        self.subject.arch()
+    }
+
+    /// The trampoline with the fault.
+    pub fn trampoline(&self) -> &str {
+        &self.contract().name
+    }
+
+    pub(super) fn contract(&self) -> &Contract {
+        &self.subject.suite.contracts[self.which]
+    }
+
+    /// The object with the fault.
+    pub(super) fn faulty(&self) -> Result<Vec<u8>> {
+        let MutationSubject { suite, origin, .. } = self.subject;
+        if let Origin::Generated(target, trampolines) = origin {
+            let specs = suite::specs(trampolines);
+            return obj::write(&suite.backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target);
+        }
+        let mut bytes = suite.objects[self.object].1.clone();
+        for (at, new) in &self.mutant.patch {
+            bytes[*at..at + new.len()].copy_from_slice(new);
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,92 @@
+//! Trampolines that call programs: which ones, and what they are shown.
+
+use std::borrow::Cow;
+
+use codegen::error::{Error, Result};
+use codegen::proto::Prototype;
+use codegen::spec::{Attach, FLAGS, Program, Programs};
+use codegen::target::Target;
+
+use crate::args::{DirectArgs, PROGRAMS, wanted};
+use crate::handler::all_general;
+use crate::settings::parse_u64;
+
+/// Flags of the kernel that have no meaning here, and why.
+const FLAGS_REFUSED: [(&str, &str); 5] = [
+    ("RET_FENTRY_RET", "is for struct_ops, whose trampolines have no traced function"),
+    ("INDIRECT", "is for struct_ops, whose trampolines have no traced function"),
+    ("ORIG_STACK", "is for functions that a livepatch redirects"),
+    ("SHARE_IPMODIFY", "is for functions that a livepatch redirects"),
+    ("TAIL_CALL_CTX", "is for BPF programs as the traced function"),
+];
+
+/// The programs of the command line, those before the function first.
+pub(crate) fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
+    let lists = [(Attach::Fentry, &args.fentry), (Attach::FmodRet, &args.fmod_ret), (Attach::Fexit, &args.fexit)];
+    let mut all = Vec::new();
+    for (attach, text) in lists.into_iter().flat_map(|(attach, list)| list.iter().map(move |text| (attach, text))) {
+        let (symbol, cookie) = text.split_once(':').unwrap_or((text, "0"));
+        let cookie = parse_u64(cookie).ok().and_then(|n| i32::try_from(n).ok()).ok_or_else(|| {
+            let option = attach.option();
+            Error::new(format!("programs: {option} {text}: '{cookie}' is no cookie; valid: 0 to {:#x}", i32::MAX))
+        })?;
+        all.push(Program { attach, symbol: Cow::Owned(symbol.to_owned()), cookie });
+    }
+    if all.is_empty() {
+        return Err(Error::new("programs: there is none; valid: --fentry, --fmod-ret or --fexit with SYMBOL[:COOKIE]"));
+    }
+    // As the kernel's BPF_MAX_TRAMP_LINKS (include/linux/bpf.h).
+    const MOST: usize = 38;
+    if all.len() > MOST {
+        return Err(Error::new(format!("programs: there are {}; valid: up to {MOST}, as for BPF", all.len())));
+    }
+    Ok(all)
+}
+
+/// What the programs of a function are shown, and what else is done.
+pub(crate) fn what_is_shown(args: &DirectArgs, attached: &[Program], target: &Target) -> Result<Programs> {
+    let valid = "PROTOTYPE, that of the traced function";
+    let sig = wanted(PROGRAMS, "sig", args.sig.as_ref(), valid)?;
+    let backend = crate::backend(target.facts.name)?;
+    let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
+    let names: Vec<&str> = attached.iter().map(|p| &*p.symbol).collect();
+    let general = all_general(args.handler.as_deref(), &names, target)?;
+    let placement = backend.place(target, &proto);
+    let shown = placement.and_then(|p| p.programs(&proto, target.facts, backend.machine(), general));
+    let mut programs = shown.map_err(|e| e.at("--sig"))?;
+    let late = attached.iter().any(|p| p.attach != Attach::Fentry);
+    let mut restores = false;
+    programs.call_orig = late;
+    for flag in &args.flags {
+        match flag.as_str() {
+            "CALL_ORIG" => programs.call_orig = true,
+            "SKIP_FRAME" => programs.skip_frame = true,
+            "IP_ARG" => programs.ip_arg = true,
+            "RESTORE_REGS" => restores = true,
+            _ => {
+                return Err(match FLAGS_REFUSED.iter().find(|(name, _)| name == flag) {
+                    Some((name, why)) => {
+                        Error::new(format!("programs: --flags {name} {why}; valid: {}", FLAGS.join(", ")))
+                    }
+                    None => Error::unknown("flag of programs", flag, FLAGS.iter().copied()),
+                });
+            }
+        }
+    }
+    if restores && programs.call_orig {
+        return Err(Error::new(
+            "programs: RESTORE_REGS is for a function that goes on behind its site, CALL_ORIG for one that is called; \
+             valid: one of them, and CALL_ORIG with --fmod-ret or --fexit",
+        ));
+    }
+    if programs.skip_frame && !programs.call_orig {
+        return Err(Error::new("programs: SKIP_FRAME without CALL_ORIG would leave the function out; valid: both"));
+    }
+    let one_word = programs.result.regs.iter().count() == 1 && programs.result.vectors == 0;
+    if attached.iter().any(|p| p.attach == Attach::FmodRet) && !one_word {
+        return Err(proto
+            .refuse(None, "--fmod-ret decides a result in one general register; valid: an integer or a pointer")
+            .at("--sig"));
+    }
+    Ok(programs)
+}
