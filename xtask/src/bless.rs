@@ -4,15 +4,15 @@
 
 use std::process::Command;
 
-use crate::Outcome;
 use crate::failure::Failure;
+use crate::verb::Outcome;
 
 /// Run that test with `BLESS` set. Read what changed before it is committed: `git diff emu-tests/golden`.
 pub fn run(_: &[String]) -> Result<Outcome, Failure> {
     let status = Command::new("cargo")
         .args(["test", "--quiet", "--package", "tramptool", "--test", "repository", "golden"])
         .env("BLESS", "1")
-        .current_dir(crate::root())
+        .current_dir(crate::tools::root())
         .status();
     match status {
         Ok(status) if status.success() => Ok(Outcome::Good),

@@ -5,8 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::root;
-use crate::tools::{read, write};
+use crate::tools::{read, root, write};
 
 /// Replace the section of one kernel in the document.
 pub fn record(name: &str, report: &str) -> Result<(), Failure> {

@@ -12,7 +12,8 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::{Outcome, root};
+use crate::tools::root;
+use crate::verb::Outcome;
 
 /// What `fixtures.toml` says about making the objects; the rest of it is for the tests.
 #[derive(Debug, Deserialize)]

@@ -5,64 +5,16 @@
 //! its startup tests say. Then its trampoline objects are replaced by generated ones, it is linked again, and must say the
 //! same, line by line, and our program in it that all is well. Objects with a fault must not get that far.
 
-use std::collections::HashMap;
-use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use object::{Object, ObjectSection, ObjectSymbol};
-use serde::Deserialize;
-
+use crate::boot::{Bench, Kernel, kernels, live_sites};
 use crate::document::{record, record_time, today};
 use crate::failure::Failure;
-use crate::qemu::{Boot, Machine, SILENCE, initramfs};
-use crate::tools::{call, copy, name, read, remove, tramptool, write};
-use crate::tree::{Tree, cache, source};
-use crate::{Outcome, modules, root};
-
-/// What `kernel/kernels.toml` says.
-#[derive(Debug, Deserialize)]
-struct Manifest {
-    kernel: Vec<Kernel>,
-}
-
-/// A kernel.
-#[derive(Debug, Deserialize)]
-pub struct Kernel {
-    /// What it is called here.
-    pub name: String,
-    /// `ARCH` for make.
-    pub arch: String,
-    /// `CROSS_COMPILE` for make; also the prefix of the compiler for our program.
-    pub cross: String,
-    /// What QEMU boots, relative to the kernel's tree.
-    pub image: PathBuf,
-    #[serde(flatten)]
-    /// Where it runs.
-    pub machine: Machine,
-    /// What Debian calls the architecture, where its release has such a kernel.
-    pub debian: Option<String>,
-    /// What is replaced.
-    swap: Vec<Swap>,
-    /// Faults: in words, and as `gen --fault` takes them.
-    fault: Vec<(String, String)>,
-}
-
-/// An object of the kernel, and what goes into its place.
-#[derive(Debug, Deserialize)]
-struct Swap {
-    object: PathBuf,
-    trampolines: Vec<String>,
-    export: Vec<String>,
-}
-
-/// The kernels of `kernel/kernels.toml`.
-pub fn kernels() -> Result<Vec<Kernel>, Failure> {
-    let path = root().join("xtask/kernel/kernels.toml");
-    let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
-    Ok(manifest.kernel)
-}
+use crate::modules;
+use crate::qemu::{Boot, SILENCE, initramfs};
+use crate::tree::{cache, source};
+use crate::verb::Outcome;
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
@@ -118,7 +70,7 @@ fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: b
     let bench = Bench::new(kernel, linux, &dir);
     let start = Instant::now();
     let built = bench.build()?;
-    let judged = bench.judge(quick);
+    let judged = judge(&bench, quick);
     let restored = bench.restore();
     let (report, good) = judged?;
     restored?;
@@ -134,208 +86,59 @@ fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: b
     Ok(good)
 }
 
-/// A kernel and where it is.
-pub struct Bench<'b> {
-    kernel: &'b Kernel,
-    tree: Tree<'b>,
-    /// The kernel as it was built: image, vmlinux, the objects that are replaced.
-    pub stock: PathBuf,
-}
-
-impl<'b> Bench<'b> {
-    /// A kernel built from `linux` in `dir`.
-    pub fn new(kernel: &'b Kernel, linux: &'b Path, dir: &'b Path) -> Bench<'b> {
-        let tree = Tree { linux, dir, arch: &kernel.arch, cross: &kernel.cross };
-        Bench { kernel, tree, stock: dir.with_file_name(format!("{}-stock", kernel.name)) }
+/// Boot the kernel as it is, with generated objects, and with faulty ones. Returns the report, and whether all is as
+/// it should be.
+fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
+    initramfs(&bench.kernel.cross, None, &bench.stock.join("initramfs"))?;
+    let baseline = bench.boot(&bench.stock, "baseline", SILENCE)?;
+    if !baseline.well() {
+        let log = baseline.last.join("\n    ");
+        return Err(Failure::new("the kernel as it is", baseline.end, format!("its log ends:\n    {log}")));
     }
-
-    /// Build the kernel, unless it was built from this source with this configuration before.
-    ///
-    /// Returns whether it was built now.
-    pub fn build(&self) -> Result<bool, Failure> {
-        let place = root().join("xtask/kernel");
-        let config = read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", self.kernel.name)))?;
-        let built = self.stock.join("config");
-        let what = format!("# {}\n{config}", self.tree.linux.display());
-        if fs::read_to_string(&built).is_ok_and(|before| before == what) {
-            return Ok(false);
-        }
-        eprintln!("building a kernel for {}; this takes 5 to 20 minutes, once", self.kernel.name);
-        // Of another source, of another configuration, or not finished.
-        for dir in [&self.stock, self.tree.dir] {
-            if dir.exists() {
-                fs::remove_dir_all(dir).map_err(|e| Failure::at(dir, e, "remove it"))?;
-            }
-            fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
-        }
-        self.tree.configure(&config)?;
-        self.obeyed(&config)?;
-        self.tree.make(&[name(&self.kernel.image), "modules"])?;
-        for file in self.kept() {
-            copy(&self.tree.dir.join(file), &self.stock.join(name(file)))?;
-        }
-        write(&built, what.as_bytes())?;
-        Ok(true)
+    let listed = live_sites(&bench.stock.join("vmlinux"))?;
+    let same_sites = baseline.sites.as_ref() == Some(&listed);
+    let version = bench.version()?;
+    let mut rows = vec![
+        format!("Linux {version}, {}, {}.", today(), bench.kernel.machine.version()?),
+        format!("Configuration: tinyconfig, `common.config` and `{}.config` of `xtask/kernel`.\n", bench.kernel.name),
+        "| variant | ended | tests passed | as the baseline | generate and link, seconds | boot, seconds |".to_owned(),
+        "|---|---|---|---|---|---|".to_owned(),
+        row("the kernel's own", &baseline, "-", None),
+    ];
+    let mut good = same_sites;
+    let silence = SILENCE.min(4 * baseline.silent + Duration::from_secs(20));
+    let (variant, linked) = bench.variant(None, silence)?;
+    let differs = difference(&baseline.tests, &variant.tests);
+    rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO"), Some(linked)));
+    let mut logs = Vec::new();
+    if let Some(line) = differs {
+        good = false;
+        logs.push(format!("\n    {line}\n\n    {}", variant.last.join("\n    ")));
     }
-
-    /// Is every option of this configuration as it says?
-    fn obeyed(&self, config: &str) -> Result<(), Failure> {
-        let path = self.tree.dir.join(".config");
-        let remedy = "set what it depends on too, in xtask/kernel, or leave it out";
-        match dropped(config, &read(&path)?) {
-            Some(line) => Err(Failure::at(&path, format!("not {line}"), remedy)),
-            None => Ok(()),
-        }
-    }
-
-    /// The files that a swap changes.
-    fn kept(&self) -> impl Iterator<Item = &Path> {
-        let objects = self.kernel.swap.iter().map(|s| s.object.as_path());
-        objects.chain([self.kernel.image.as_path(), Path::new("vmlinux")])
-    }
-
-    /// Put the kernel's own objects back.
-    fn restore(&self) -> Result<(), Failure> {
-        self.kernel
-            .swap
-            .iter()
-            .try_for_each(|s| copy(&self.stock.join(name(&s.object)), &self.tree.dir.join(&s.object)))
-    }
-
-    /// Boot the kernel as it is, with generated objects, and with faulty ones. Returns the report, and whether all is as
-    /// it should be.
-    fn judge(&self, quick: bool) -> Result<(String, bool), Failure> {
-        initramfs(&self.kernel.cross, None, &self.stock.join("initramfs"))?;
-        let baseline = self.boot(&self.stock, "baseline", SILENCE)?;
-        if !baseline.well() {
-            let log = baseline.last.join("\n    ");
-            return Err(Failure::new("the kernel as it is", baseline.end, format!("its log ends:\n    {log}")));
-        }
-        let listed = live_sites(&self.stock.join("vmlinux"))?;
-        let same_sites = baseline.sites.as_ref() == Some(&listed);
-        let version = self.version()?;
-        let mut rows = vec![
-            format!("Linux {version}, {}, {}.", today(), self.kernel.machine.version()?),
-            format!(
-                "Configuration: tinyconfig, `common.config` and `{}.config` of `xtask/kernel`.\n",
-                self.kernel.name
-            ),
-            "| variant | ended | tests passed | as the baseline | generate and link, seconds | boot, seconds |"
-                .to_owned(),
-            "|---|---|---|---|---|---|".to_owned(),
-            row("the kernel's own", &baseline, "-", None),
-        ];
-        let mut good = same_sites;
-        let silence = SILENCE.min(4 * baseline.silent + Duration::from_secs(20));
-        let (variant, linked) = self.variant(None, silence)?;
-        let differs = difference(&baseline.tests, &variant.tests);
-        rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO"), Some(linked)));
-        let mut logs = Vec::new();
-        if let Some(line) = differs {
-            good = false;
-            logs.push(format!("\n    {line}\n\n    {}", variant.last.join("\n    ")));
-        }
-        let faults = if quick { 1 } else { self.kernel.fault.len() };
-        for (about, fault) in self.kernel.fault.iter().take(faults) {
-            let (control, linked) = self.variant(Some(fault), silence)?;
-            // It came as far as to set its sites up; what never runs would notice anything.
-            let noticed = !control.well() && control.sites == baseline.sites;
-            good &= noticed;
-            rows.push(row(
-                &format!("fault: {about} (`{fault}`)"),
-                &control,
-                if noticed { "no, as it must be" } else { "the fault did NOT show" },
-                Some(linked),
-            ));
-        }
-        rows.append(&mut logs);
-        let sites = baseline.sites.as_deref().unwrap_or("an unknown number of");
-        let agree = if same_sites { "as many as" } else { "NOT as many as" };
-        rows.push(format!(
-            "\nThe kernel allocates {sites} entries for ftrace, {agree} `tramptool sites` finds: {listed}.\n"
+    let faults = if quick { 1 } else { bench.kernel.fault.len() };
+    for (about, fault) in bench.kernel.fault.iter().take(faults) {
+        let (control, linked) = bench.variant(Some(fault), silence)?;
+        // It came as far as to set its sites up; what never runs would notice anything.
+        let noticed = !control.well() && control.sites == baseline.sites;
+        good &= noticed;
+        rows.push(row(
+            &format!("fault: {about} (`{fault}`)"),
+            &control,
+            if noticed { "no, as it must be" } else { "the fault did NOT show" },
+            Some(linked),
         ));
-        rows.push("What `tramptool gen --kernel-build` takes from the configuration:\n".to_owned());
-        rows.extend(self.options()?.iter().map(|line| format!("    {line}")));
-        rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
-        rows.extend(baseline.tests.iter().map(|line| format!("    {line}")));
-        Ok((rows.join("\n") + "\n", good))
     }
-
-    /// Swap, link, look whether the image has what was generated, boot. Returns also how long it took up to the boot.
-    fn variant(&self, fault: Option<&str>, silence: Duration) -> Result<(Boot, Duration), Failure> {
-        let start = Instant::now();
-        let what = fault.unwrap_or("generated");
-        let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
-        let mut generated = Vec::new();
-        for (i, swap) in self.kernel.swap.iter().enumerate() {
-            let stem = format!("swap{i}");
-            let mut tool = tramptool();
-            tool.arg("gen").args(&swap.trampolines).arg("--kernel-build").arg(self.tree.dir);
-            tool.args(swap.export.iter().flat_map(|e| ["--export", e]));
-            let here = fault.filter(|f| swap.trampolines.iter().any(|t| f.starts_with(&format!("{t}:"))));
-            tool.args(here.iter().flat_map(|f| ["--fault", f]));
-            call(tool.args(["--emit", "obj", "--stem", &stem, "-o"]).arg(dir.path()))?;
-            let object = dir.path().join(stem + ".o");
-            copy(&object, &self.tree.dir.join(&swap.object))?;
-            generated.push(object);
-        }
-        let image = self.tree.dir.join(&self.kernel.image);
-        remove(&image)?;
-        let said = self.tree.make(&[name(&self.kernel.image)])?;
-        let warns = |line: &&str| line.to_lowercase().contains("warning");
-        if let Some(line) = said.lines().find(|line| fault.is_none() && warns(line)) {
-            return Err(Failure::new("linking the kernel", line, "see what is generated there, and mend it"));
-        }
-        let vmlinux = self.tree.dir.join("vmlinux");
-        for object in &generated {
-            if let Some(name) = missing(&vmlinux, object)? {
-                let remedy = "see whether make linked the objects that it was given";
-                return Err(Failure::at(&vmlinux, format!("{name} is not what was generated"), remedy));
-            }
-            if missing(&self.stock.join("vmlinux"), object)?.is_none() {
-                let remedy = "the check that the image has what was generated cannot fail: mend it";
-                return Err(Failure::at(&self.stock, "has our code already", remedy));
-            }
-        }
-        copy(&image, &dir.path().join(name(&self.kernel.image)))?;
-        let linked = start.elapsed();
-        Ok((self.boot(dir.path(), what, silence)?, linked))
-    }
-
-    fn boot(&self, dir: &Path, what: &str, silence: Duration) -> Result<Boot, Failure> {
-        eprintln!("booting {}: {what}", self.kernel.name);
-        let image = dir.join(name(&self.kernel.image));
-        self.kernel.machine.boot(&image, &self.stock.join("initramfs"), silence)
-    }
-
-    /// Which options of its configuration decide what is generated for it, as `gen` says it.
-    fn options(&self) -> Result<Vec<String>, Failure> {
-        let mut tool = tramptool();
-        tool.args(["gen", "--all", "--kernel-build"]).arg(self.tree.dir);
-        let said = call(&mut tool)?.err;
-        let lines = said.lines().filter_map(|l| l.strip_prefix("tramptool: "));
-        Ok(lines.filter(|l| l.contains("CONFIG_")).map(str::to_owned).collect())
-    }
-
-    /// What it calls itself.
-    pub fn version(&self) -> Result<String, Failure> {
-        Ok(read(&self.tree.dir.join("include/config/kernel.release"))?.trim().to_owned())
-    }
-}
-
-/// The first line of a configuration that kconfig did not obey: what wants something else is dropped without a word.
-fn dropped<'c>(config: &'c str, made: &str) -> Option<&'c str> {
-    let made: HashMap<&str, &str> = made.lines().filter_map(|line| line.split_once('=')).collect();
-    let mut wanted = config.lines().filter(|line| !line.starts_with('#'));
-    wanted.find(|line| line.split_once('=').is_some_and(|(o, value)| made.get(o).copied().unwrap_or("n") != value))
-}
-
-/// How many live sites `tramptool sites` finds.
-pub fn live_sites(vmlinux: &Path) -> Result<String, Failure> {
-    let text = call(tramptool().arg("sites").arg(vmlinux))?.out;
-    let live = text.lines().rev().find_map(|l| l.split_once(" entries, ")?.1.split_once(" live"));
-    live.map(|(n, _)| n.to_owned())
-        .ok_or_else(|| Failure::at(vmlinux, "no number of live sites", "see `tramptool sites`"))
+    rows.append(&mut logs);
+    let sites = baseline.sites.as_deref().unwrap_or("an unknown number of");
+    let agree = if same_sites { "as many as" } else { "NOT as many as" };
+    rows.push(format!(
+        "\nThe kernel allocates {sites} entries for ftrace, {agree} `tramptool sites` finds: {listed}.\n"
+    ));
+    rows.push("What `tramptool gen --kernel-build` takes from the configuration:\n".to_owned());
+    rows.extend(bench.options()?.iter().map(|line| format!("    {line}")));
+    rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
+    rows.extend(baseline.tests.iter().map(|line| format!("    {line}")));
+    Ok((rows.join("\n") + "\n", good))
 }
 
 /// The first line in which they differ.
@@ -353,62 +156,4 @@ fn row(variant: &str, boot: &Boot, same: &str, linked: Option<Duration>) -> Stri
     let linked = linked.map_or("-".to_owned(), |took| format!("{:.1}", took.as_secs_f64()));
     let took = boot.took.as_secs_f64();
     format!("| {variant} | {} | {} | {same} | {linked} | {took:.1} |", boot.end, boot.passed())
-}
-
-/// The first function of `object` whose code the kernel does not have, but for the fields that the linker filled in.
-fn missing(vmlinux: &Path, object: &Path) -> Result<Option<String>, Failure> {
-    let bytes = |path: &Path| fs::read(path).map_err(|e| Failure::at(path, e, "see what make said"));
-    let (kernel, ours) = (bytes(vmlinux)?, bytes(object)?);
-    let parse = |path: &Path, e: object::Error| Failure::at(path, e, "see what make said");
-    let kernel = object::File::parse(&*kernel).map_err(|e| parse(vmlinux, e))?;
-    let ours = object::File::parse(&*ours).map_err(|e| parse(object, e))?;
-    let text = ours.section_by_name(".text").and_then(|text| Some((text.data().ok()?, text.relocations())));
-    let (code, relocations) = text.ok_or_else(|| Failure::at(object, "no .text in it", "see what was generated"))?;
-    // Where the size is not known, it is that of two instructions.
-    let field = |(at, r): (u64, object::Relocation)| at..at + if r.size() == 0 { 8 } else { u64::from(r.size()) / 8 };
-    let fields: Vec<Range<u64>> = relocations.map(field).collect();
-    let kept = |at: u64| !fields.iter().any(|f| f.contains(&at));
-    let theirs: HashMap<&str, u64> = kernel.symbols().filter_map(|s| Some((s.name().ok()?, s.address()))).collect();
-    for function in ours.symbols().filter(|s| s.is_definition() && s.size() > 0) {
-        let name = function.name().unwrap_or_default();
-        let range = function.address()..function.address() + function.size();
-        let there = theirs
-            .get(name)
-            .and_then(|address| kernel.sections().find_map(|s| s.data_range(*address, function.size()).ok().flatten()));
-        let here = code.get(range.start as usize..range.end as usize);
-        let same = here.zip(there).is_some_and(|(a, b)| {
-            a.len() == b.len() && range.clone().zip(a.iter().zip(b)).all(|(at, (a, b))| a == b || !kept(at))
-        });
-        if !same {
-            return Ok(Some(name.to_owned()));
-        }
-    }
-    Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kernel_has_a_configuration_and_three_faults() {
-        let place = root().join("xtask/kernel");
-        for kernel in kernels().unwrap() {
-            assert!(place.join(format!("{}.config", kernel.name)).exists());
-            assert_eq!(kernel.fault.len(), 3, "{}", kernel.name);
-            let trampolines: Vec<&String> = kernel.swap.iter().flat_map(|s| &s.trampolines).collect();
-            for (_, fault) in &kernel.fault {
-                assert!(trampolines.iter().any(|t| fault.starts_with(&format!("{t}:"))), "{fault}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_option_that_kconfig_drops_is_seen() {
-        let made = "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=2\n";
-        assert_eq!(dropped("# for a reason\nCONFIG_A=y\nCONFIG_B=n\nCONFIG_C=2\nCONFIG_D=n\n", made), None);
-        for line in ["CONFIG_A=n", "CONFIG_B=y", "CONFIG_C=3", "CONFIG_D=y"] {
-            assert_eq!(dropped(&format!("CONFIG_A=y\n{line}\n"), made), Some(line));
-        }
-    }
 }

@@ -2,9 +2,10 @@
 //! The repository's own chores: `cargo xtask <verb>`.
 //!
 //! Each verb is a module with a `run` function, and has one row in [`VERBS`]. What several need is in `tools`, `tree`
-//! (kernels being built), `qemu` (kernels running) and `document`.
+//! (kernels being built), `qemu` (kernels running), `boot` (kernels built and run) and `document`.
 
 mod bless;
+mod boot;
 mod document;
 mod failure;
 mod fixtures;
@@ -14,30 +15,11 @@ mod objects;
 mod qemu;
 mod tools;
 mod tree;
+mod verb;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use failure::Failure;
-
-/// How a verb that ran to its end leaves the repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// Everything asked for was done, or is as it should be.
-    Good,
-    /// Something is not as it should be; the verb has said what.
-    Bad,
-}
-
-/// One chore.
-struct Verb {
-    /// What to type.
-    name: &'static str,
-    /// The arguments and the purpose, for the usage text.
-    usage: &'static str,
-    /// Does it, with the arguments that follow the name.
-    run: fn(&[String]) -> Result<Outcome, Failure>,
-}
+use verb::{Outcome, Verb};
 
 /// All chores.
 const VERBS: &[Verb] = &[
@@ -63,12 +45,6 @@ const VERBS: &[Verb] = &[
         run: modules::run,
     },
 ];
-
-/// The root of the repository, which is the directory above this package.
-fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package).to_path_buf()
-}
 
 /// The text for someone who typed something else than a verb.
 fn usage() -> String {

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::Outcome;
+use crate::boot::{Bench, Kernel, kernels, live_sites};
 use crate::document::{record, record_time, today};
 use crate::failure::Failure;
-use crate::kernel::{Bench, Kernel, kernels, live_sites};
 use crate::qemu::{SILENCE, initramfs};
 use crate::tools::{call, name, read, tramptool, write};
 use crate::tree::{cache, source};
+use crate::verb::Outcome;
 
 /// What is traced, and by what: see `kernel/init.c`.
 const SIG: &str = "ssize_t comm_write(struct file *file, const char __user *buf, size_t count, loff_t *offset)";

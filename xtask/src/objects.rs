@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::tools::root;
 use crate::tree::{Tree, cache, source};
-use crate::{Outcome, root};
+use crate::verb::Outcome;
 
 /// What `kernel-objects.toml` says.
 #[derive(Debug, Deserialize)]

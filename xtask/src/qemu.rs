@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::root;
-use crate::tools::{PACKAGES, call, name};
+use crate::tools::{PACKAGES, call, name, root};
 
 /// What our program prints when the kernel has come that far and its own checks are good.
 const WELL: &str = "init: all is well";

@@ -2,11 +2,10 @@
 //! Programs that are run and files that are read and written, with errors that say what to do.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
-use crate::root;
 
 /// What Debian calls the source and what compiling it needs.
 pub const PACKAGES: &str = "linux-source-6.12 make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
@@ -72,4 +71,10 @@ pub fn remove(path: &Path) -> Result<(), Failure> {
 pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let bytes = fs::read(from).map_err(|e| Failure::at(from, e, "see what make said"))?;
     write(to, &bytes)
+}
+
+/// The root of the repository, which is the directory above this package.
+pub fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_path_buf()
 }
