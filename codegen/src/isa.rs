@@ -4,7 +4,8 @@
 use std::fmt;
 
 use crate::abi::Reg;
-use crate::code::{Assembly, CodeBuf};
+use crate::assembly::Assembly;
+use crate::code::CodeBuf;
 use crate::cost::Cost;
 use crate::effects::{CfiEntry, Effects};
 use crate::error::Result;

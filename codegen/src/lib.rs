@@ -6,6 +6,7 @@
 //! and cost ([`cost`]); [`obj`] writes an object, [`link`] links objects. The [`contract`] comes from the spec alone.
 
 pub mod abi;
+pub mod assembly;
 pub mod cfi;
 pub mod code;
 pub mod contract;

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::abi::{Abi, Reg, RegSet};
-use crate::code::Assembly;
+use crate::assembly::Assembly;
 use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::error::Result;

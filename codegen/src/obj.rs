@@ -6,7 +6,7 @@ use object::Endianness;
 use object::elf;
 use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, Sym, Writer};
 
-use crate::code::Assembly;
+use crate::assembly::Assembly;
 use crate::error::{Error, Result};
 use crate::objtool::SECTIONS;
 use crate::reloc::{Reloc, RelocTarget};

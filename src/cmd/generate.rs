@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use codegen::code::Assembly;
+use codegen::assembly::Assembly;
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};

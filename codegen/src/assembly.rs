@@ -1,0 +1,278 @@
+//! Listing to code: bytes, fixups, symbols, relocations and unwind tables, in one pass.
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use crate::cfi::{EhFrame, Tracker};
+use crate::code::{CodeBuf, Fixup, Ref};
+use crate::error::{Error, Result};
+use crate::isa::Isa;
+use crate::listing::{Line, Listing};
+use crate::objtool::{self, Note, Notes};
+use crate::reloc::{Reloc, RelocTarget};
+use crate::spec::{Kind, Spec};
+use crate::step::Local;
+use crate::target::Target;
+
+/// A symbol that is defined here, or only referred to.
+#[derive(Clone, Debug)]
+pub struct Symbol {
+    name: Range<u32>,
+    /// Offset in `.text`; `None` if it is not defined here.
+    pub offset: Option<u32>,
+    /// Bytes, for functions.
+    pub size: u32,
+    /// A function, as opposed to a label.
+    pub function: bool,
+}
+
+/// Code of any number of trampolines, with all that an object file needs.
+#[derive(Default, Debug)]
+pub struct Assembly {
+    code: CodeBuf,
+    names: String,
+    /// (hash of the name, number) of each of `globals`.
+    index: HashTable<(u64, u32)>,
+    /// Relocations of `.text`, by offset.
+    pub relocs: Vec<Reloc>,
+    /// Symbols with global binding, in the order of their first mention.
+    pub globals: Vec<Symbol>,
+    /// Labels that relocations need.
+    pub locals: Vec<Symbol>,
+    /// The unwind table.
+    pub eh_frame: EhFrame,
+    /// The words of `.export_symbol`, one every [`Assembly::EXPORT`] bytes, and the label of each entry.
+    pub exports: Vec<(Symbol, Reloc)>,
+    /// What objtool is told: contents and relocations of each of [`objtool::SECTIONS`].
+    pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
+    /// What the listing refers to: number of the symbol, and bytes behind it.
+    listed: Vec<(u32, i32)>,
+    label: String,
+    /// The follower of the last trampoline: the next is mostly of the same kind.
+    tracker: Option<(Kind, Box<Tracker>)>,
+}
+
+impl Assembly {
+    /// Bytes of an entry of `.export_symbol` (kernel include/linux/export.h): a licence and a namespace, both empty
+    /// strings, and the address at a multiple of 8.
+    pub const EXPORT: usize = 16;
+
+    /// The bytes of `.text`.
+    pub fn text(&self) -> &[u8] {
+        &self.code.bytes
+    }
+
+    /// A symbol's name.
+    pub fn name(&self, symbol: &Symbol) -> &str {
+        &self.names[symbol.name.start as usize..symbol.name.end as usize]
+    }
+
+    /// The names of all symbols, each ended by a NUL, behind an empty one: a string table as ELF has it.
+    pub(crate) fn string_table(&self) -> &str {
+        &self.names
+    }
+
+    /// Offset of a symbol's name in the string table.
+    pub(crate) fn name_offset(&self, symbol: &Symbol) -> u32 {
+        symbol.name.start
+    }
+
+    fn intern(&mut self, parts: &[&str]) -> Range<u32> {
+        if self.names.is_empty() {
+            self.names.push('\0');
+        }
+        let start = self.names.len() as u32;
+        parts.iter().for_each(|p| self.names.push_str(p));
+        let end = self.names.len() as u32;
+        self.names.push('\0');
+        start..end
+    }
+
+    fn global(&mut self, name: &str) -> u32 {
+        let hash = FxBuildHasher.hash_one(name);
+        let same = |&(h, i): &(u64, u32)| h == hash && self.name(&self.globals[i as usize]) == name;
+        if let Some(&(_, i)) = self.index.find(hash, same) {
+            return i;
+        }
+        let i = self.globals.len() as u32;
+        self.index.insert_unique(hash, (hash, i), |&(hash, _)| hash);
+        let range = self.intern(&[name]);
+        self.globals.push(Symbol { name: range, offset: None, size: 0, function: false });
+        i
+    }
+
+    fn define(&mut self, name: &str, offset: usize, size: usize, function: bool) -> Result<()> {
+        let i = self.global(name) as usize;
+        let symbol = &mut self.globals[i];
+        if symbol.offset.is_some() {
+            return Err(Error::new(format!(
+                "symbol {name} is defined twice; give one of the trampolines another name with --name"
+            )));
+        }
+        (symbol.offset, symbol.size, symbol.function) = (Some(offset as u32), size as u32, function);
+        Ok(())
+    }
+
+    /// Make room for `count` trampolines like the ones that are here.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        fn grow<T>(vec: &mut Vec<T>, count: usize) {
+            vec.reserve(vec.len() * count);
+        }
+        grow(&mut self.code.bytes, count);
+        grow(&mut self.relocs, count);
+        grow(&mut self.globals, count);
+        grow(&mut self.locals, count);
+        grow(&mut self.eh_frame.bytes, count);
+        grow(&mut self.eh_frame.relocs, count);
+        grow(&mut self.eh_frame.labels, count);
+        self.names.reserve(self.names.len() * count);
+        self.index.reserve(self.index.len() * count, |&(hash, _)| hash);
+    }
+
+    /// Append one trampoline.
+    pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
+        self.align(target);
+        self.code.bytes.extend_from_slice(target.padding);
+        let start = self.code.bytes.len();
+        let mut labels = [usize::MAX; Local::COUNT];
+        let entry = I::cfi_entry(spec.kind);
+        let mut tracker = match self.tracker.take() {
+            Some((kind, mut tracker)) if kind == spec.kind => {
+                tracker.restart();
+                tracker
+            }
+            _ => Box::new(Tracker::new(&entry, target)),
+        };
+        self.code.fixups.clear();
+        self.eh_frame.open(start as u32, &entry, target);
+        let mut opaque_from = 0;
+        let (mut notes, at_start) = Notes::new(target, &entry);
+        at_start.into_iter().for_each(|note| self.note(note, target));
+        for line in &listing.lines {
+            match *line {
+                Line::Insn(insn, _) => {
+                    let effects = I::effects(insn);
+                    notes.before(&effects).into_iter().for_each(|note| self.note(note, target));
+                    I::encode(insn, target, &mut self.code)?;
+                    if self.code.fixups.len() > opaque_from {
+                        opaque_from = self.code.fixups.len();
+                        if self.code.fixups.last().is_some_and(|f| I::opaque_after(f.r_type)) {
+                            self.eh_frame.opaque();
+                        }
+                    }
+                    tracker.after(&effects);
+                }
+                Line::Local(local) => {
+                    labels[local.index()] = self.code.bytes.len();
+                    tracker.at_label(local);
+                }
+                Line::Inner(inner) => {
+                    let [name, suffix] = inner.symbol(spec.name, spec.kind);
+                    let at = self.code.bytes.len();
+                    notes.at_label().into_iter().for_each(|note| self.note(note, target));
+                    if suffix.is_empty() {
+                        self.define(name, at, 0, false)?;
+                    } else {
+                        self.label.clear();
+                        self.label.push_str(name);
+                        self.label.push_str(suffix);
+                        let label = std::mem::take(&mut self.label);
+                        self.define(&label, at, 0, false)?;
+                        self.label = label;
+                    }
+                }
+                Line::Block(..) => {}
+                Line::Misstate(by) => tracker.misstate(by),
+                Line::ReturnLost => tracker.lose_return(),
+            }
+            if !tracker.ops.is_empty() {
+                self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
+            }
+        }
+        self.tracker = Some((spec.kind, tracker));
+        let end = self.code.bytes.len();
+        self.eh_frame.close(end as u32, target);
+        self.define(spec.name, start, end - start, true)?;
+        if !spec.export.is_empty() {
+            self.define(spec.export, start, end - start, true)?;
+            let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(spec.export)));
+            let name = self.intern(&["__export_symbol_", spec.export]);
+            let label = Symbol { name, offset: Some(at as u32), size: 0, function: false };
+            let word = Reloc { at: at as u32 + 8, r_type: I::FACTS.dynamic[0], to, addend: 0 };
+            self.exports.push((label, word));
+        }
+        self.resolve::<I>(spec, listing, &labels)
+    }
+
+    /// Tell objtool something about the end of the code so far.
+    fn note(&mut self, note: Note, target: &Target) {
+        let (Some((address, distance)), Some((bytes, relocs))) =
+            (target.facts.kernel.objtool, self.notes.get_mut(note.section()))
+        else {
+            return;
+        };
+        let r_type = if note.hint().is_some() { distance } else { address };
+        let (at, addend) = (bytes.len() as u32, self.code.bytes.len() as i64);
+        relocs.push(Reloc { at, r_type, to: RelocTarget::Text, addend });
+        bytes.extend(note.bytes());
+    }
+
+    fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[usize]) -> Result<()> {
+        self.listed.clear();
+        for referred in &listing.symbols {
+            let i = self.global(referred.name);
+            self.listed.push((i, referred.add));
+        }
+        let mut local_symbols = [u32::MAX; Local::COUNT];
+        for i in 0..self.code.fixups.len() {
+            let Fixup { at, r_type, to, mut addend } = self.code.fixups[i];
+            let to = match to {
+                Ref::Symbol(sym) => {
+                    let (symbol, add) = *self.listed.get(sym.0 as usize).ok_or_else(|| {
+                        Error::new(format!("an instruction refers to symbol {} of {}", sym.0, self.listed.len()))
+                    })?;
+                    addend += i64::from(add);
+                    RelocTarget::Global(symbol)
+                }
+                Ref::Local(local) => {
+                    let label = labels[local.index()];
+                    debug_assert_ne!(label, usize::MAX, "lowering forgot a label");
+                    if !I::patch_local(r_type, &mut self.code.bytes, at, label)? {
+                        continue;
+                    }
+                    let known = local_symbols[local.index()];
+                    RelocTarget::Local(if known != u32::MAX {
+                        known
+                    } else {
+                        let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
+                        self.locals.push(Symbol { name, offset: Some(label as u32), size: 0, function: false });
+                        local_symbols[local.index()] = self.locals.len() as u32 - 1;
+                        local_symbols[local.index()]
+                    })
+                }
+            };
+            self.relocs.push(Reloc { at: at as u32, r_type, to, addend });
+        }
+        Ok(())
+    }
+
+    fn align(&mut self, target: &Target) {
+        while !self.code.bytes.len().is_multiple_of(target.facts.align as usize) {
+            self.code.bytes.extend_from_slice(target.facts.fill.0);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, target: &Target) {
+        if target.facts.fill_end {
+            self.align(target);
+        }
+        if target.unwind_tables {
+            self.eh_frame.finish();
+        } else {
+            self.eh_frame = EhFrame::default();
+        }
+    }
+}
