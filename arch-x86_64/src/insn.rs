@@ -18,7 +18,7 @@ use codegen::abi::Reg;
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::isa::Names;
+use codegen::names::Names;
 use codegen::step::{Local, Off, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;

@@ -10,31 +10,19 @@ use crate::cost::Cost;
 use crate::effects::{CfiEntry, Effects};
 use crate::error::Result;
 use crate::form::Forms;
-use crate::frame::FrameLayout;
-use crate::listing::{Listing, Lower, Referred};
+use crate::listing::{Listing, Lower};
 use crate::machine::Machine;
 use crate::mutate::{Faults, Mutant};
+use crate::names::Names;
 use crate::option::Choices;
 use crate::patch::Patch;
 use crate::place::Placement;
 use crate::plan::Plan;
 use crate::proto::Prototype;
 use crate::spec::{Kind, Spec};
-use crate::step::{Local, Name, Off, Step, Sym};
-use crate::target::{Facts, Number, Target};
+use crate::step::{Local, Step};
+use crate::target::{Facts, Target};
 use crate::text::TextListing;
-
-/// The names that an instruction's text needs.
-pub struct Names<'n> {
-    /// The frame's slots and size.
-    pub frame: &'n FrameLayout,
-    /// The profile's numbers.
-    pub numbers: &'n [Number],
-    /// The symbols of the listing.
-    pub symbols: &'n [Referred<'n>],
-    /// The trampoline's name, for local labels.
-    pub function: &'n str,
-}
 
 /// An instruction set. One unit struct per architecture implements it.
 pub trait Isa: Patch + 'static {
@@ -235,60 +223,5 @@ impl<I: Isa> Backend for I {
         generate::<I>(spec, target, &mut plan, &mut listing)?;
         crate::cost::cost::<I>(spec, target, &listing)
             .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
-    }
-}
-
-impl Names<'_> {
-    /// An offset as text: a name, a name and a number, or a number.
-    pub fn off(&self, off: Off) -> OffText<'_> {
-        let named = match off.name {
-            Name::None => None,
-            Name::Field(i) => self.frame.fields.get(i as usize).map(|f| (f.symbol, f.offset)),
-            Name::Record(i) => self.frame.records.get(i as usize).map(|r| (r.symbol, r.offset)),
-            Name::FrameSize => Some((self.frame.size_symbol, self.frame.size)),
-            Name::Number(i) => self.numbers.get(i as usize).map(|n| (n.symbol, n.value)),
-        };
-        OffText { value: off.value, named }
-    }
-
-    /// What is referred to.
-    pub fn sym(&self, sym: Sym) -> Referred<'_> {
-        self.symbols.get(sym.0 as usize).copied().unwrap_or(Referred { name: "?", add: 0 })
-    }
-
-    /// A local label's name.
-    pub fn local(&self, local: Local) -> LocalText<'_> {
-        LocalText { function: self.function, local }
-    }
-}
-
-/// Prints an [`Off`].
-pub struct OffText<'n> {
-    value: i32,
-    named: Option<(&'n str, i32)>,
-}
-
-impl fmt::Display for OffText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.named {
-            None => write!(f, "{}", self.value),
-            Some((name, base)) if base == self.value => f.write_str(name),
-            Some((name, base)) if base < self.value => write!(f, "{name} + {}", self.value - base),
-            // A negated name: what brings SP down by the frame.
-            Some((name, base)) if base == -self.value => write!(f, "-{name}"),
-            Some((name, base)) => write!(f, "{name} - {}", base - self.value),
-        }
-    }
-}
-
-/// Prints a local label.
-pub struct LocalText<'n> {
-    function: &'n str,
-    local: Local,
-}
-
-impl fmt::Display for LocalText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, ".L{}_{}", self.function, self.local.suffix())
     }
 }

@@ -24,6 +24,7 @@ pub mod listing;
 pub mod live;
 pub mod machine;
 pub mod mutate;
+pub mod names;
 pub mod obj;
 pub mod objtool;
 pub mod option;

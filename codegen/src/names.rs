@@ -1,0 +1,75 @@
+//! The names that the text of instructions has in place of numbers.
+
+use std::fmt;
+
+use crate::frame::FrameLayout;
+use crate::listing::Referred;
+use crate::step::{Local, Name, Off, Sym};
+use crate::target::Number;
+
+/// The names that an instruction's text needs.
+pub struct Names<'n> {
+    /// The frame's slots and size.
+    pub frame: &'n FrameLayout,
+    /// The profile's numbers.
+    pub numbers: &'n [Number],
+    /// The symbols of the listing.
+    pub symbols: &'n [Referred<'n>],
+    /// The trampoline's name, for local labels.
+    pub function: &'n str,
+}
+
+impl Names<'_> {
+    /// An offset as text: a name, a name and a number, or a number.
+    pub fn off(&self, off: Off) -> OffText<'_> {
+        let named = match off.name {
+            Name::None => None,
+            Name::Field(i) => self.frame.fields.get(i as usize).map(|f| (f.symbol, f.offset)),
+            Name::Record(i) => self.frame.records.get(i as usize).map(|r| (r.symbol, r.offset)),
+            Name::FrameSize => Some((self.frame.size_symbol, self.frame.size)),
+            Name::Number(i) => self.numbers.get(i as usize).map(|n| (n.symbol, n.value)),
+        };
+        OffText { value: off.value, named }
+    }
+
+    /// What is referred to.
+    pub fn sym(&self, sym: Sym) -> Referred<'_> {
+        self.symbols.get(sym.0 as usize).copied().unwrap_or(Referred { name: "?", add: 0 })
+    }
+
+    /// A local label's name.
+    pub fn local(&self, local: Local) -> LocalText<'_> {
+        LocalText { function: self.function, local }
+    }
+}
+
+/// Prints an [`Off`].
+pub struct OffText<'n> {
+    value: i32,
+    named: Option<(&'n str, i32)>,
+}
+
+impl fmt::Display for OffText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.named {
+            None => write!(f, "{}", self.value),
+            Some((name, base)) if base == self.value => f.write_str(name),
+            Some((name, base)) if base < self.value => write!(f, "{name} + {}", self.value - base),
+            // A negated name: what brings SP down by the frame.
+            Some((name, base)) if base == -self.value => write!(f, "-{name}"),
+            Some((name, base)) => write!(f, "{name} - {}", base - self.value),
+        }
+    }
+}
+
+/// Prints a local label.
+pub struct LocalText<'n> {
+    function: &'n str,
+    local: Local,
+}
+
+impl fmt::Display for LocalText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ".L{}_{}", self.function, self.local.suffix())
+    }
+}
