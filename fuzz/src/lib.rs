@@ -109,7 +109,7 @@ fn generate(specs: &[Spec], backend: &dyn Backend, target: &Target) -> Result<()
     templates::asm(&listings, target, "stem")?;
     for (spec, listing) in specs.iter().zip(&listings) {
         templates::show(listing, &backend.cost(spec, target)?, target, backend.machine())?;
-        Contract::of(spec, target)?.sentences(target);
+        Contract::of(spec, target)?.sentences();
         let side = |listing| diff::Side { target, listing };
         let _ = (diff::roles(side(listing), side(&listings[0]), true), diff::lines(side(listing), side(&listings[0])));
     }

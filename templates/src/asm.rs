@@ -80,7 +80,7 @@ fn render(
             export: &listing.export,
             declaration: format!("void {}(void)", listing.name),
             consts: consts(listing, comment),
-            contract: listing.contract.sentences(target).iter().flat_map(|s| wrap(s)).collect(),
+            contract: listing.contract.sentences().iter().flat_map(|s| wrap(s)).collect(),
             cfi_entry: &listing.cfi_entry,
             lines: lines(&listing.lines, comment),
         })

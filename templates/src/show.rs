@@ -70,7 +70,7 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target, machine: &Machi
             target.profile,
             target.choices.describe(facts.options)
         ),
-        contract: listing.contract.sentences(target).iter().flat_map(|s| crate::asm::wrap(s)).collect(),
+        contract: listing.contract.sentences().iter().flat_map(|s| crate::asm::wrap(s)).collect(),
         lines,
         picture: picture(&listing.contract, target, machine),
         cost: text,

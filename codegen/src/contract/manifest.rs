@@ -1,0 +1,110 @@
+//! A contract as the manifest carries it.
+
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+use crate::abi::Abi;
+use crate::contract::Contract;
+use crate::frame::{Back, Content};
+use crate::spec::{Direct, Kind, Programs};
+
+impl Contract {
+    /// What is called must leave the vector registers alone: some are live, and none is saved.
+    fn general_only(&self) -> bool {
+        match self.kind {
+            Kind::Direct(Direct { live: Some(live), .. }) => live.vectors > 0 && live.saved_vectors() == 0,
+            Kind::Programs(Programs { live, result, .. }) => {
+                live.vectors + result.vectors > 0 && live.saved_vectors() + result.saved_vectors() == 0
+            }
+            _ => true,
+        }
+    }
+}
+
+fn words(content: Content, abi: &Abi) -> String {
+    match content {
+        Content::Reg(r) => abi.name(r).to_owned(),
+        Content::Result(r) => format!("{}, once the function has returned", abi.name(r)),
+        Content::Vector(_) => "vector argument register".into(),
+        Content::VectorResult(_) => "vector result register, once the function has returned".into(),
+        Content::StackWord(n) => format!("word {n} of the function's stack arguments"),
+        Content::Cookie => "cookie of the program that is called".into(),
+        Content::Ip => "first byte of the site".into(),
+        Content::Pc => "address where the traced function goes on".into(),
+        Content::ParentIp => "return address of the traced function".into(),
+        Content::SiteSp => "sp at the site".into(),
+        Content::ExitSp => "sp when the return arrived".into(),
+        Content::Flags => "flags".into(),
+        Content::Const(n) => format!("{n:#x}"),
+        Content::Direct => "0; a direct trampoline's address stored here is honoured".into(),
+        Content::Unfilled => "not filled".into(),
+    }
+}
+
+impl Serialize for Contract {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct FieldOut<'a> {
+            symbol: &'a str,
+            member: &'a str,
+            offset: i32,
+            holds: String,
+            filled: bool,
+            stores_take_effect: bool,
+        }
+        #[derive(Serialize)]
+        struct ProgramOut<'a> {
+            attach: &'static str,
+            symbol: &'a str,
+            cookie: i32,
+        }
+        let programs: Vec<ProgramOut> = self
+            .programs
+            .iter()
+            .map(|p| ProgramOut {
+                attach: p.attach.option().trim_start_matches('-'),
+                symbol: &p.symbol,
+                cookie: p.cookie,
+            })
+            .collect();
+        let flags = if let Kind::Programs(programs) = self.kind { programs.flags() } else { Vec::new() };
+        let fields: Vec<FieldOut> = self
+            .frame
+            .fields
+            .iter()
+            .map(|f| FieldOut {
+                symbol: f.symbol,
+                member: f.member,
+                offset: f.offset,
+                holds: words(f.content, &self.facts.abi),
+                filled: f.content != Content::Unfilled,
+                stores_take_effect: f.back == Back::Written,
+            })
+            .collect();
+        let unfilled: Vec<&str> =
+            self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
+        let mut s = serializer.serialize_struct("Contract", 22)?;
+        s.serialize_field("calls", &self.callee)?;
+        s.serialize_field("programs", &programs)?;
+        s.serialize_field("programs_flags", &flags)?;
+        s.serialize_field("traced", &self.traced)?;
+        s.serialize_field("handler", if self.general_only() { "general registers only" } else { "any registers" })?;
+        s.serialize_field("kept", &self.reg_names(self.kept))?;
+        s.serialize_field("clobbered", &self.reg_names(self.clobbered))?;
+        s.serialize_field("flags_kept", &self.flags_kept)?;
+        s.serialize_field("direct", &self.direct)?;
+        s.serialize_field("early_direct", &self.early_direct)?;
+        s.serialize_field("stack_align", &self.stack_align)?;
+        s.serialize_field("stack_realigned", &self.realigned)?;
+        s.serialize_field("landing_pad", &self.landing_pad)?;
+        s.serialize_field("unpaired_returns", &self.unpaired)?;
+        s.serialize_field("mispredicted_returns", &self.mispredicted)?;
+        s.serialize_field("frame_pointer_marks_regs", &self.marks_regs)?;
+        s.serialize_field("frame_struct", self.frame.c_struct)?;
+        s.serialize_field("frame_struct_bytes", &self.frame.c_size)?;
+        s.serialize_field("frame_bytes", &self.frame.size)?;
+        s.serialize_field("frame", &fields)?;
+        s.serialize_field("not_filled", &unfilled)?;
+        s.end()
+    }
+}

@@ -1,0 +1,298 @@
+//! A contract in sentences, for the comment above a trampoline.
+
+use crate::abi::RegSet;
+use crate::contract::Contract;
+use crate::frame::{Back, Content};
+use crate::live::Live;
+use crate::spec::{Around, Attach, Direct, Form, Kind, Programs};
+
+const SITE_JUMPS: &str = "The site jumps here: the return address of the traced function is where its caller put it.";
+
+impl Contract {
+    /// The contract in sentences, for a comment above the function.
+    pub fn sentences(&self) -> Vec<String> {
+        let facts = self.facts;
+        let mut text = match self.kind {
+            Kind::Stub | Kind::StubGraph => {
+                return vec![
+                    "A C function that does nothing: what a call slot calls until a callback is attached.".to_owned(),
+                ];
+            }
+            Kind::StubDirect => {
+                return vec![
+                    facts.site_text.to_owned(),
+                    "Goes straight back into the traced function. Everything live is kept.".to_owned(),
+                ];
+            }
+            Kind::Entry(_) => self.entry_sentences(),
+            Kind::Return => vec![
+                facts.exit_text.to_owned(),
+                "Calls ftrace_return_to_handler(fregs), which returns the address to go on at.".to_owned(),
+                "What a handler stores to the result registers' slots takes effect.".to_owned(),
+            ],
+            Kind::Around(around) => self.around_sentences(around),
+            Kind::Programs(programs) => self.program_sentences(&programs),
+            Kind::Direct(direct) => self.direct_sentences(direct),
+        };
+        text.extend(if self.traced.is_some() { self.state_around_function() } else { self.state_behind_site() });
+        text
+    }
+
+    fn entry_sentences(&self) -> Vec<String> {
+        let mut text = vec![
+            self.facts.site_text.to_owned(),
+            "Calls func(ip, parent_ip, op, fregs), which must use general registers only.".to_owned(),
+        ];
+        let written = || self.frame.fields.iter().filter(|f| f.back == Back::Written);
+        let member = |content| written().find(|f| f.content == content).map(|f| f.member);
+        let members: Vec<&str> =
+            [Content::Pc, Content::ParentIp, Content::Flags].into_iter().filter_map(member).collect();
+        let registers = written().filter_map(|f| match f.content {
+            Content::Reg(reg) => Some(reg),
+            _ => None,
+        });
+        text.push(format!(
+            "What func stores to {} and to the slots of {} takes effect.",
+            members.join(", "),
+            self.ranges(RegSet::of(&registers.collect::<Vec<_>>()))
+        ));
+        if let Some(cell) = self.frame.fields.iter().find(|f| f.content == Content::Direct) {
+            text.push(if self.direct {
+                let lost = self.reg_names(self.direct_lost).join(" ");
+                let lost = if lost.is_empty() { lost } else { format!(", but for {lost}") };
+                format!(
+                    "An address stored to {} sends us to that direct trampoline, as if the site had called it{lost}.",
+                    cell.member
+                )
+            } else {
+                format!("A store to {} has no effect here.", cell.member)
+            });
+        }
+        if self.early_direct {
+            text.push("If op->direct_call is set, we go there at once with everything as at the site.".to_owned());
+        }
+        text
+    }
+
+    fn around_sentences(&self, around: Around) -> Vec<String> {
+        let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
+        let (entry_gets, exit_gets) = match around.form {
+            Form::Fregs | Form::Shadow => ("(ip, parent_ip, op, fregs)".to_owned(), "(fregs)"),
+            Form::Frame => {
+                let args = match around.args {
+                    0 => " without arguments".to_owned(),
+                    n => format!(" with the {}", first(n)),
+                };
+                (args, " with the result registers")
+            }
+        };
+        let handlers = match around.form {
+            Form::Shadow => "The first keeps parent_ip, the second returns it; both must use general registers only.",
+            _ => "The handlers must use general registers only; what they return is ignored.",
+        };
+        let stores = match around.form {
+            Form::Fregs | Form::Shadow => "What they store to the slots of argument and result registers takes effect.",
+            Form::Frame => "Every return has its call: the return-address stack stays whole.",
+        };
+        let stack = match around.form {
+            Form::Shadow => {
+                "The function finds its stack arguments in place. Unwinding ends here: only the handlers know more."
+            }
+            _ => "The function finds the caller's stack a frame higher: not for functions with arguments there.",
+        };
+        vec![
+            SITE_JUMPS.to_owned(),
+            format!("Calls {}{entry_gets}, then {function} behind its site, then {exit}{exit_gets}.", self.callee),
+            handlers.to_owned(),
+            stores.to_owned(),
+            stack.to_owned(),
+        ]
+    }
+
+    fn direct_sentences(&self, direct: Direct) -> Vec<String> {
+        let args = match (direct.live, direct.ip, direct.args) {
+            (Some(_), ..) => "as the traced function was called".to_owned(),
+            (None, false, 0) => "without arguments".to_owned(),
+            (None, false, n) => format!("with the traced function's {}", first(n)),
+            (None, true, 0) => "with the traced function's ip".to_owned(),
+            (None, true, n) => format!("with the traced function's ip, then its {}", first(n)),
+        };
+        let mut text = vec![
+            self.facts.site_text.to_owned(),
+            format!("Calls {} {args}.", self.callee),
+            match direct.live {
+                Some(Live { stack: n @ 1.., .. }) => {
+                    let (words, are) = (count(n.into(), "word"), if n == 1 { "is" } else { "are" });
+                    format!("Its {words} of stack arguments {are} a copy. Its result is ignored.")
+                }
+                Some(_) => "Its result is ignored.".to_owned(),
+                None => "It must use general registers only; its result is ignored.".to_owned(),
+            },
+        ];
+        if let Some(live @ Live { vectors: 1.., .. }) = direct.live {
+            text.push(match live.saved_vectors() {
+                0 => "It must use general registers only: vector arguments are not saved.".to_owned(),
+                n => format!("Vector argument registers are kept: {n}."),
+            });
+        }
+        text
+    }
+
+    fn program_sentences(&self, programs: &Programs) -> Vec<String> {
+        let called = |attach| {
+            let names = self.programs.iter().filter(|p| p.attach == attach).map(|p| &*p.symbol);
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let function = self.traced.as_ref().map_or("", |t| &t.function);
+        let [before, instead, after] = [Attach::Fentry, Attach::FmodRet, Attach::Fexit].map(called);
+        let mut text = vec![
+            match (programs.call_orig, programs.skip_frame) {
+                (true, false) => SITE_JUMPS,
+                (true, true) => {
+                    "The site calls: its return address is dropped, so the return from here is mispredicted once."
+                }
+                (false, _) => self.facts.site_text,
+            }
+            .to_owned(),
+        ];
+        let mut order = Vec::new();
+        if !before.is_empty() {
+            order.push(format!("Calls {before}."));
+        }
+        if !instead.is_empty() {
+            order.push(format!(
+                "Calls {instead}: the first that does not return 0 decides the result, in {function}'s place."
+            ));
+        }
+        if programs.call_orig {
+            order.push(format!("Calls {function} behind its site."));
+        }
+        if !after.is_empty() {
+            order.push(format!("Calls {after}."));
+        }
+        text.extend(order);
+        let words = count(programs.words.iter().flatten().count(), "word");
+        let ip = if programs.ip_arg { ", ip before that" } else { "" };
+        let (behind, and) = match programs.result.regs == RegSet::EMPTY || !programs.call_orig {
+            true => ("", ""),
+            false => ("the result behind, ", ", and to the result,"),
+        };
+        text.push(format!("Each gets (context, cookie): {words} of arguments, {behind}their number before{ip}."));
+        text.push(format!("What they store to words that came in registers{and} takes effect."));
+        if programs.call_orig && programs.live.stack > 0 {
+            let words = count(programs.live.stack.into(), "word");
+            text.push(format!("The function gets a copy of its {words} of stack arguments."));
+        }
+        let result = if programs.call_orig { programs.result.vectors } else { 0 };
+        let of = match (programs.live.vectors > 0, result > 0) {
+            (false, false) => return text,
+            (true, true) => "arguments and result",
+            (true, false) => "arguments",
+            (false, true) => "the result",
+        };
+        text.push(match programs.live.saved_vectors() + programs.result.saved_vectors() {
+            0 => format!("They must use general registers only: vector registers of {of} are not saved."),
+            _ => format!("Vector registers of {of} are kept."),
+        });
+        text
+    }
+
+    /// Of a trampoline that calls the traced function: what has its value again when that begins, and when it returns.
+    fn state_around_function(&self) -> Vec<String> {
+        let abi = &self.facts.abi;
+        let results = match self.kind {
+            Kind::Programs(p) if p.result.vectors > 0 && p.result.regs == RegSet::EMPTY => {
+                "vector registers".to_owned()
+            }
+            Kind::Programs(p) if p.result.vectors > 0 => self.ranges(p.result.regs) + ", vector registers",
+            Kind::Programs(p) => self.ranges(p.result.regs),
+            _ => self.ranges(RegSet::of(abi.rets)),
+        };
+        vec![
+            format!(
+                "Kept until the function begins: {}, and what C keeps{}; behind it: its results ({}), and all that C keeps.",
+                or_none(&self.ranges(self.kept_beyond_c())),
+                if self.kind.is_shadow() { String::new() } else { format!(" but {}", abi.name(abi.fp)) },
+                or_none(&results)
+            ),
+            format!("Frame: {} bytes; sp is {}-byte aligned at the calls.", self.frame.size, self.stack_align),
+        ]
+    }
+
+    /// What has its value again behind the site, or when the parent goes on.
+    fn state_behind_site(&self) -> Vec<String> {
+        let facts = self.facts;
+        let flags = match (facts.flags.is_empty(), self.flags_kept) {
+            (true, _) => String::new(),
+            (false, true) => format!(" {} kept.", facts.flags),
+            (false, false) => format!(" {} not kept.", facts.flags),
+        };
+        let site = if self.realigned { "whatever the site had" } else { "if the site's was" };
+        let size = self.frame.size + if self.frame.find(Content::Flags).is_some() { 8 } else { 0 };
+        vec![
+            format!(
+                "Kept: {}, and what C keeps ({}).",
+                or_none(&self.ranges(self.kept_beyond_c())),
+                self.ranges(facts.abi.callee_saved)
+            ),
+            format!("Clobbered: {}.{flags}", or_none(&self.ranges(self.clobbered))),
+            format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align),
+        ]
+    }
+
+    fn kept_beyond_c(&self) -> RegSet {
+        self.kept.minus(self.facts.abi.callee_saved).minus(self.facts.abi.platform)
+    }
+
+    fn ranges(&self, set: RegSet) -> String {
+        ranges(&self.reg_names(set))
+    }
+}
+
+/// So many of them.
+fn count(n: usize, of: &str) -> String {
+    format!("{n} {of}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The first so many argument registers.
+fn first(n: u8) -> String {
+    if n == 1 { "first argument register".to_owned() } else { format!("first {n} argument registers") }
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "nothing" } else { text }
+}
+
+/// `x0 x1 x2 x8` as `x0-x2 x8`.
+fn ranges(names: &[&str]) -> String {
+    let split = |n: &str| {
+        let at = n.find(|c: char| c.is_ascii_digit())?;
+        Some((n[..at].to_owned(), n[at..].parse::<u32>().ok()?))
+    };
+    let mut out: Vec<String> = Vec::new();
+    let mut run: Option<(String, u32, u32)> = None;
+    let flush = |run: &mut Option<(String, u32, u32)>, out: &mut Vec<String>| {
+        if let Some((p, a, b)) = run.take() {
+            match b - a {
+                0 => out.push(format!("{p}{a}")),
+                1 => out.extend([format!("{p}{a}"), format!("{p}{b}")]),
+                _ => out.push(format!("{p}{a}-{p}{b}")),
+            }
+        }
+    };
+    for name in names {
+        match (split(name), &mut run) {
+            (Some((p, n)), Some((q, _, b))) if p == *q && n == *b + 1 => *b = n,
+            (Some((p, n)), _) => {
+                flush(&mut run, &mut out);
+                run = Some((p, n, n));
+            }
+            (None, _) => {
+                flush(&mut run, &mut out);
+                out.push((*name).to_owned());
+            }
+        }
+    }
+    flush(&mut run, &mut out);
+    out.join(" ")
+}
