@@ -5,7 +5,7 @@ use codegen::patch::Parts;
 use codegen::spec::Kind;
 use codegen::step::Inner;
 
-use crate::run::PAGE;
+use crate::cpu::PAGE;
 use crate::suite::Suite;
 
 /// Put copies of the entry trampolines behind the image, and let their names mean the copies. Returns whether there are

@@ -17,7 +17,7 @@ pub(crate) const STACK_TOP: u64 = 0x2000_0000;
 pub(crate) const STACK_SIZE: u64 = 0x1_0000;
 /// Where the function under test returns to, on a page of its own.
 pub(crate) const EXIT: u64 = 0x3000_0000;
-const PAGE: u64 = 0x1000;
+pub(crate) const PAGE: u64 = 0x1000;
 
 /// The version of the engine that runs, as major and minor number.
 pub fn engine_version() -> (u32, u32) {

@@ -6,8 +6,8 @@ use codegen::link::{Input, SymbolKind, examine, machine, relocatable};
 use codegen::spec::{Kind, Regs};
 
 use crate::disasm::decode;
+use crate::marks::extent;
 use crate::raw::call;
-use crate::run::extent;
 
 /// What is known of a trampoline before it has run.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,6 +4,9 @@
 use codegen::error::{Error, Result};
 use serde::Deserialize;
 
+use crate::filter::Filter;
+use crate::suite::Suite;
+
 /// A function of `functions.c`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Function {
@@ -17,6 +20,9 @@ pub struct Function {
     /// Another function with the same signature, to redirect to.
     pub livepatch: Option<String>,
 }
+
+/// How the functions are called that others are redirected to.
+pub(crate) const LIVEPATCH: &str = "_livepatch";
 
 #[derive(Deserialize)]
 struct Table {
@@ -65,4 +71,22 @@ fixtures! {
         "callops-bti" with "callbacks";
     "riscv64": "rvc" with "callbacks", "norvc" with "callbacks", "fp" with "callbacks",
         "rvc-lp64d" with "callbacks-lp64d";
+}
+
+/// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
+/// each function where its trampolines look for one.
+pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
+    let mask = suite.backend.machine().e_flags_abi;
+    let wants_op = suite.contracts.iter().any(|c| c.early_direct);
+    FIXTURES.iter().filter(move |f| {
+        f.arch == suite.backend.facts().name
+            && suite.objects.iter().all(|(_, o)| e_flags(f.functions) & mask == e_flags(o) & mask)
+            && (!wants_op || f.variant.starts_with("callops"))
+            && filter.fixture.as_ref().is_none_or(|v| f.variant == v)
+    })
+}
+
+/// `e_flags` of an ELF64 object; the linker checks the rest.
+fn e_flags(object: &[u8]) -> u32 {
+    object.get(48..52).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }

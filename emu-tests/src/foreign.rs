@@ -14,9 +14,9 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::marks::extent;
 use crate::raw::{Dump, wrap};
 use crate::report::Clause;
-use crate::run::extent;
 use crate::suite::{BY_THE_BACKEND, Deviation, Suite};
 
 /// What trampolines that others wrote promise. See docs/contracts.md.

@@ -5,31 +5,44 @@
 //! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::machine::Machine`].
 
 mod case;
+mod cases;
+mod check;
+mod compare;
 mod copy;
 mod cpu;
 mod disasm;
 mod draft;
+mod explain;
 mod filter;
 mod fixture;
 mod flow;
 mod foreign;
+mod marks;
+mod measure;
 mod raw;
 mod report;
+mod retire;
+mod rig;
 mod rng;
-mod run;
 mod site;
+mod size;
+mod spent;
 mod suite;
+mod tally;
 mod trace;
 mod unwind;
+mod verdict;
 
+pub use check::{Progress, check, situations};
 pub use cpu::engine_version;
 pub use disasm::disassemble;
 pub use draft::{Draft, draft};
 pub use filter::Filter;
 pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
+pub use measure::{ScenarioCost, measure};
 pub use raw::Dump;
 pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
-pub use run::{Progress, ScenarioCost, Spent, check, measure, situations, spent};
+pub use spent::{Spent, spent};
 pub use suite::{BY_THE_BACKEND, Deviation, Poker, Suite};
 pub use unwind::described;

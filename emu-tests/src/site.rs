@@ -11,7 +11,8 @@ use crate::case::{Case, Outcome};
 use crate::cpu::{EXIT, write_code};
 use crate::disasm::decode;
 use crate::report::Clause;
-use crate::run::{Bench, Part};
+use crate::rig::Rig;
+use crate::tally::Tally;
 use crate::trace::Finding;
 
 /// The bytes of all functions, in their order.
@@ -38,7 +39,7 @@ pub(crate) struct Layout {
     lands: Option<u64>,
 }
 
-impl Bench<'_> {
+impl Rig<'_> {
     /// Every function with its site; `None` for those that have none.
     pub(crate) fn layouts(&self) -> Result<Vec<Option<Layout>>> {
         self.functions.iter().map(|f| self.layout(&f.name)).collect()
@@ -85,7 +86,7 @@ impl Bench<'_> {
         layouts: &[Option<Layout>],
         [before, during]: [&Code; 2],
         only: Option<usize>,
-        part: &mut Part,
+        tally: &mut Tally,
     ) -> Result<()> {
         let mut plain = cases.iter().zip(expected).filter(|(c, _)| c.is_plain());
         let Some((case, expected)) = plain.next() else { return Ok(()) };
@@ -93,11 +94,11 @@ impl Bench<'_> {
         for (function, layout) in layouts.iter().enumerate() {
             if let Some(layout) = layout {
                 let bytes = [before, during, &after].map(|code| &code[function][..]);
-                self.judge_bytes(case, layout, bytes, only.is_none_or(|only| function == only), part);
+                self.judge_bytes(case, layout, bytes, only.is_none_or(|only| function == only), tally);
             }
         }
         match layouts.get(case.function) {
-            Some(Some(layout)) => self.judge_pokes(case, layout, expected, part),
+            Some(Some(layout)) => self.judge_pokes(case, layout, expected, tally),
             _ => Ok(()),
         }
     }
@@ -109,7 +110,7 @@ impl Bench<'_> {
         layout: &Layout,
         [before, during, after]: [&[u8]; 3],
         traced: bool,
-        part: &mut Part,
+        tally: &mut Tally,
     ) {
         let Layout { site, body, window, ends, lands } = layout;
         let differs = |bytes: &[u8], free: &Range<u64>| {
@@ -128,12 +129,12 @@ impl Bench<'_> {
         ];
         for (what, expected, found) in checks {
             let place = format!("{}: {what}", site.function);
-            part.judged(case, finding(case, Clause::P17, place, (expected, found), body.start), self);
+            tally.judged(case, finding(case, Clause::P17, place, (expected, found), body.start), self);
         }
     }
 
     /// P18: switch the site of this case's function on and off; at each step, for a CPU at each instruction of the site.
-    fn judge_pokes(&mut self, case: &Arc<Case>, layout: &Layout, expected: &Outcome, part: &mut Part) -> Result<()> {
+    fn judge_pokes(&mut self, case: &Arc<Case>, layout: &Layout, expected: &Outcome, tally: &mut Tally) -> Result<()> {
         let Layout { site, window, .. } = layout;
         let on = self.on(case.attach);
         self.prepare(case)?;
@@ -158,7 +159,7 @@ impl Bench<'_> {
                 for done in seen.max(1)..=steps.len() {
                     for &at in &inside {
                         let moment = Moment { site, switch, steps: &steps, seen, done, at };
-                        self.judge_moment(case, [expected, &traced], &moment, part)?;
+                        self.judge_moment(case, [expected, &traced], &moment, tally)?;
                     }
                 }
             }
@@ -186,7 +187,13 @@ impl Bench<'_> {
     }
 
     /// It must mean the one or the other.
-    fn judge_moment(&mut self, case: &Arc<Case>, means: [&Outcome; 2], moment: &Moment, part: &mut Part) -> Result<()> {
+    fn judge_moment(
+        &mut self,
+        case: &Arc<Case>,
+        means: [&Outcome; 2],
+        moment: &Moment,
+        tally: &mut Tally,
+    ) -> Result<()> {
         let &Moment { site, switch, steps, seen, done, at } = moment;
         self.stand(site, switch, steps, seen)?;
         self.set_out(case, &case.initial.registers, false);
@@ -231,7 +238,7 @@ impl Bench<'_> {
             wrong.map_or("the breakpoint", |f| &f.place)
         );
         let pair = wrong.map_or((1, u64::from(trapped)), |f| (f.expected, f.found));
-        part.judged(case, finding(case, Clause::P18, place, pair, at), self);
+        tally.judged(case, finding(case, Clause::P18, place, pair, at), self);
         Ok(())
     }
 }

@@ -3,10 +3,22 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use codegen::error::{Error, Result};
 use codegen::machine::Branch;
+use codegen::patch::SiteState;
+use codegen::spec::Kind;
+use unicorn_engine::{HookType, uc_error};
 
-use super::*;
+use crate::case::Case;
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Uc};
+use crate::disasm::decode;
+use crate::filter::Filter;
+use crate::fixture::{fixtures, functions};
+use crate::rig::Rig;
+use crate::suite::Suite;
+use crate::tally::Tally;
 
 /// One way through a trampoline. What it calls is not counted.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -104,11 +116,11 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let (Some(attach), Some(fixture)) = (attach, fixture) else {
         return Ok((0, Vec::new()));
     };
-    let mut bench = Bench::with_hooks(suite, fixture, &functions, 1, true)?;
-    let cases = bench.cases(attach, &suite.contracts[attach], &Filter::default());
+    let mut rig = Rig::with_hooks(suite, fixture, &functions, 1, true)?;
+    let cases = rig.cases(attach, &suite.contracts[attach], &Filter::default());
     let count = Rc::new(Cell::new(Count::default()));
     let returns = Rc::new(RefCell::new(Returns::default()));
-    bench.count_into(this, &count, &returns)?;
+    rig.count_into(this, &count, &returns)?;
     let mut all: Vec<Spent> = Vec::new();
     for case in &cases {
         let situation = case.situation.name();
@@ -118,14 +130,14 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
             continue;
         }
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
-        bench.patch_all(SiteState::Disabled, None)?;
-        let expected = bench.reference(case)?;
+        rig.patch_all(SiteState::Disabled, None)?;
+        let expected = rig.reference(case)?;
         let only = contract.kind.for_one_function().then_some(case.function);
-        bench.aim(attach, case.function)?;
-        bench.patch_all(bench.on(attach), only)?;
+        rig.aim(attach, case.function)?;
+        rig.patch_all(rig.on(attach), only)?;
         count.set(Count::default());
         returns.borrow_mut().begin();
-        bench.enabled(case, &expected, &mut Part::new(suite))?;
+        rig.enabled(case, &expected, &mut Tally::new(suite))?;
         let mut returns = returns.borrow_mut();
         returns.arrived(EXIT);
         let Count { executed, loads, stores, entry, lowest, .. } = count.get();
@@ -139,10 +151,10 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
             imbalance: returns.stack.len() as i32 - returns.below,
         });
     }
-    Ok((bench.ranges[this].1, all))
+    Ok((rig.ranges[this].1, all))
 }
 
-impl Bench<'_> {
+impl Rig<'_> {
     /// Count what one trampoline does from now on, and how calls and returns fit.
     fn count_into(&mut self, trampoline: usize, count: &Rc<Cell<Count>>, returns: &Rc<RefCell<Returns>>) -> Result<()> {
         let (start, size) = self.ranges[trampoline];

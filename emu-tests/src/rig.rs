@@ -1,0 +1,496 @@
+//! A linked image on an engine: loaded, patched and run.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use codegen::error::{Error, Result};
+use codegen::link::{Image, Input, Options, link};
+use codegen::patch::{SiteState, Write};
+use codegen::spec::Kind;
+use unicorn_engine::{Context, HookType, uc_error};
+
+use crate::case::{Case, Handler, Initial, Outcome, Situation};
+use crate::copy::put_copies;
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
+use crate::disasm::{Decoded, decode};
+use crate::fixture::{Fixture, Function, LIVEPATCH};
+use crate::marks::{callees, extent, fragments};
+use crate::rng::Rng;
+use crate::suite::Suite;
+use crate::tally::Tally;
+use crate::trace::{self, CALLBACK, Cell, Cells, ENTRY, FUNCTION, Finding, SITE, TRAMPOLINE, Trace};
+use crate::unwind::Table;
+
+/// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
+/// carried along shows.
+const BASE: u64 = 0x7f_ffff_f000;
+/// Bytes below SP that hold garbage.
+const BELOW: u64 = 4096;
+/// Bytes for a result returned in memory.
+pub(crate) const RESULT: u64 = 64;
+
+/// A linked image on an engine.
+pub(crate) struct Rig<'s> {
+    pub(crate) suite: &'s Suite,
+    pub(crate) fixture: &'static Fixture,
+    pub(crate) functions: &'s [Function],
+    pub(crate) seed: u64,
+    /// The trampolines, and all that they refer to.
+    pub(crate) image: Image,
+    /// The traced functions, if they are elsewhere.
+    pub(crate) away: Option<Away<'s>>,
+    pub(crate) registers: Registers,
+    pub(crate) uc: Uc<'static>,
+    /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
+    pub(crate) fresh: Context,
+    /// The last run may have left more behind than the next one sets.
+    pub(crate) dirty: bool,
+    /// The callback in the call slots and in `op`, and the direct trampoline in `op`.
+    pub(crate) prepared: Option<(u64, u64)>,
+    /// Registers of the fresh CPU, and garbage for the stack.
+    pub(crate) clean: Snapshot,
+    pub(crate) garbage: Vec<u8>,
+    pub(crate) places: trace::Places,
+    pub(crate) scratch: u64,
+    pub(crate) callback: u64,
+    pub(crate) slots: Vec<u64>,
+    pub(crate) op_cell: (u64, u64),
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+/// The same image once more, with the functions that are traced.
+pub(crate) struct Away<'s> {
+    pub(crate) functions: Image,
+    /// From there to the trampolines, in bytes.
+    pub(crate) distance: i64,
+    /// The entry trampolines are copies, as the kernel makes them for an `ftrace_ops`.
+    pub(crate) copied: bool,
+    /// What came out beside the trampolines.
+    pub(crate) beside: &'s Tally,
+}
+
+/// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
+/// for begins at `body`.
+fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Image> {
+    let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
+    let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
+    let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
+    let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
+    let ours = ours.map(|(name, bytes)| Input { name, bytes });
+    // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
+    // code and data must not have the same offset in their pages.
+    let inputs: Vec<Input> =
+        if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
+    let stub = suite.stubs.then_some(suite.backend.machine().ret);
+    let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
+    let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
+    link(suite.backend, &inputs, &Options { base, define, first: suite.first(), stub, ..Options::default() })
+}
+
+impl<'s> Rig<'s> {
+    pub(crate) fn new(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+    ) -> Result<Rig<'s>> {
+        Rig::with_hooks(suite, fixture, functions, seed, true)
+    }
+
+    pub(crate) fn with_hooks(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+        hooks: bool,
+    ) -> Result<Rig<'s>> {
+        // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
+        let low = Options::default().base;
+        let linked = link_at(suite, fixture, BASE, BASE).or_else(|_| link_at(suite, fixture, low, low))?;
+        Rig::around(suite, fixture, functions, seed, linked, None, hooks)
+    }
+
+    /// A rig with the functions where those of `beside` are, and everything else so many bytes away; `None` if the
+    /// objects cannot be linked there.
+    pub(crate) fn moved(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+        away: Away<'s>,
+    ) -> Result<Option<Rig<'s>>> {
+        let base = away.functions.segments.first().map_or(BASE, |s| s.address);
+        let there = base.checked_add_signed(away.distance).filter(|at| *at > 0);
+        let Some(Ok(mut linked)) = there.map(|base| link_at(suite, fixture, base, base)) else { return Ok(None) };
+        if away.copied && !put_copies(suite, &mut linked) {
+            return Ok(None);
+        }
+        Rig::around(suite, fixture, functions, seed, linked, Some(away), true).map(Some)
+    }
+
+    fn around(
+        suite: &'s Suite,
+        fixture: &'static Fixture,
+        functions: &'s [Function],
+        seed: u64,
+        linked: Image,
+        away: Option<Away<'s>>,
+        hooks: bool,
+    ) -> Result<Rig<'s>> {
+        let mut image = Image::from_elf(&linked.to_elf()?)?;
+        let first = suite.first();
+        let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
+        // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
+        image.sites.retain(|site| !judged(site.start));
+        let mut called = Vec::new();
+        for contract in &suite.contracts {
+            called.push(callees(&image, contract)?);
+            for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
+                // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
+                image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
+            }
+        }
+        for (variable, function) in &suite.pointers {
+            let [at, to] = [variable, function].map(|name| image.symbol(name).map(|s| s.address));
+            let (Some(at), Some(to)) = (at, to) else {
+                return Err(Error::new(format!(
+                    "{function} is called through {variable}, says the contract; the objects must refer to both"
+                )));
+            };
+            image.write(&Write { at, bytes: to.to_le_bytes().to_vec() })?;
+        }
+        let address = |symbol: &str| {
+            let found = image.symbol(symbol).map(|s| s.address);
+            found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
+        };
+        let registers = Registers { machine: suite.backend.machine(), abi: &suite.backend.facts().abi };
+
+        let images = || away.iter().map(|a| &a.functions).chain([&image]);
+        let extents: Vec<(u64, u64)> = images()
+            .map(|image| {
+                let memory = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
+                memory.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)))
+            })
+            .collect();
+        let mut cells = Cells::default();
+        extents.iter().for_each(|&(base, end)| cells.add(base, (end - base) as usize));
+        // An object may say of a symbol what it likes.
+        let mut each = |name: &str, from: u64, len: u64, change: &dyn Fn(&mut Cell)| {
+            let place = cells.range_mut(from, len).ok_or_else(|| {
+                let fixture = fixture.variant;
+                Error::new(format!("{fixture}: {name} at {from:#x}, with {len} bytes, is not inside the linked image"))
+            })?;
+            place.iter_mut().for_each(change);
+            Ok(())
+        };
+        for f in functions {
+            let symbol = away.as_ref().map_or(&image, |a| &a.functions).symbol(&f.name);
+            let symbol = symbol.ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
+            each(&f.name, symbol.address, symbol.size, &|c| c.region = FUNCTION)?;
+        }
+        let mut ranges = Vec::new();
+        for (i, contract) in suite.contracts.iter().enumerate() {
+            let symbol = image
+                .symbol(&contract.name)
+                .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
+            let size = extent(&image, symbol);
+            each(&contract.name, symbol.address, size, &|c| c.region = TRAMPOLINE + i as u8)?;
+            ranges.push((symbol.address, size));
+        }
+        let mut instructions = Vec::new();
+        for (contract, (start, size)) in suite.contracts.iter().zip(&ranges) {
+            each(&contract.name, *start, 1, &|c| c.marks |= ENTRY)?;
+            for insn in decode(registers.machine, image.bytes(*start, *size as usize).unwrap_or_default(), *start)? {
+                each(&contract.name, insn.at, 1, &|c| c.branch = insn.branch.map(|b| (b, insn.size)))?;
+                instructions.push(insn.at);
+            }
+        }
+        // Returns are paired through what stands in for functions or returns, and through parts of the code in sections of
+        // their own.
+        let thunk = image.symbol(registers.machine.return_thunk).map(|s| (s.address, s.size));
+        for (start, size) in fragments(&linked, if suite.stubs { first } else { usize::MAX }).into_iter().chain(thunk) {
+            for insn in decode(registers.machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
+                // What is no branch is told too: otherwise the next place would seem to be one where C returned to.
+                each("code", insn.at, 1, &|c| c.branch = Some((insn.branch.unwrap_or_default(), insn.size)))?;
+            }
+        }
+        let table = Table::read(&image, registers.abi, instructions.into_iter());
+        each("callback", address("callback")?, 1, &|c| c.marks |= CALLBACK)?;
+        for (contract, called) in suite.contracts.iter().zip(&called) {
+            for &(at, mark) in called.iter().filter(|(at, _)| *at != 0) {
+                each(&contract.callee, at, 1, &|c| c.marks |= mark)?;
+            }
+        }
+        let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
+        let op = address("ops")?;
+        let places = trace::Places { op, ..Default::default() };
+        let mut rng = Rng::new(seed, 2);
+        let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let trace = Trace {
+            registers: Some(registers),
+            site: Some(&suite.backend.facts().site),
+            contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
+            callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
+            cells,
+            garbage: garbage.clone(),
+            table: Some(Rc::new(table)),
+            ..Trace::default()
+        };
+        let mut uc = load(suite.backend, images(), trace)?;
+        let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
+        if hooks {
+            for (base, end) in extents {
+                uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
+            }
+            let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
+            uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
+                trace::accessed(uc, at, size, true)
+            })
+            .map_err(hook)?;
+            uc.add_mem_hook(HookType::MEM_READ, stack.0, stack.1, |uc, _, at, size, _| {
+                trace::accessed(uc, at, size, false)
+            })
+            .map_err(hook)?;
+        }
+        for i in 0..registers.machine.vectors.len() {
+            registers.set_vector(&mut uc, i, &rng.vector());
+        }
+        let fresh = uc.context_init().map_err(hook)?;
+        Ok(Rig {
+            suite,
+            fixture,
+            functions,
+            seed,
+            callback: address("callback")?,
+            scratch: address("scratch")?,
+            op_cell: (op.wrapping_add(suite.op_offsets.0), op.wrapping_add(suite.op_offsets.1)),
+            image,
+            away,
+            registers,
+            clean: registers.snapshot(&uc),
+            fresh,
+            garbage,
+            dirty: true,
+            prepared: None,
+            uc,
+            places,
+            slots,
+            ranges,
+        })
+    }
+
+    pub(crate) fn trace(&mut self) -> &mut Trace {
+        self.uc.get_data_mut().get_or_insert_default()
+    }
+
+    pub(crate) fn address(&self, symbol: &str) -> u64 {
+        self.image.symbol(symbol).map_or(0, |s| s.address)
+    }
+
+    /// The image with the functions that are traced.
+    pub(crate) fn traced(&self) -> &Image {
+        self.away.as_ref().map_or(&self.image, |a| &a.functions)
+    }
+
+    /// Are the entry trampolines copies?
+    pub(crate) fn copied(&self) -> bool {
+        self.away.as_ref().is_some_and(|a| a.copied)
+    }
+
+    /// The address of a traced function.
+    pub(crate) fn function(&self, name: &str) -> u64 {
+        self.traced().symbol(name).map_or(0, |s| s.address)
+    }
+
+    /// The state of a site that goes to a trampoline.
+    pub(crate) fn on(&self, attach: usize) -> SiteState {
+        let jump = self.suite.contracts[attach].kind.jumped_to();
+        SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op, jump }
+    }
+
+    /// Make a paired trampoline one for this function: it is linked again, with another address of the body.
+    pub(crate) fn aim(&mut self, attach: usize, function: usize) -> Result<()> {
+        if self.suite.contracts[attach].traced.is_none() {
+            return Ok(());
+        }
+        let start = self.function(&self.functions[function].name);
+        let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
+        let body = site.wrapping_add_signed(self.suite.backend.facts().site.ip_offset.into());
+        let base = self.image.segments.first().map_or(0, |s| s.address);
+        let linked = link_at(self.suite, self.fixture, base, body)?;
+        let (at, size) = self.ranges[attach];
+        let write = Write { at, bytes: linked.bytes(at, size as usize).unwrap_or_default().to_vec() };
+        self.image.write(&write)?;
+        write_code(&mut self.uc, &[write])
+    }
+
+    /// The trampoline that a hooked return goes to.
+    pub(crate) fn exit(&self, situation: Situation) -> Option<usize> {
+        self.suite.contracts.iter().position(|c| c.kind == Kind::Return && c.rethook == situation.rethook)
+    }
+
+    /// The trampoline that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the
+    /// one that keeps all arguments.
+    pub(crate) fn direct_target(&self) -> Option<u64> {
+        let most = self.registers.abi.args.len();
+        let find = |wanted: &dyn Fn(Kind) -> bool| self.suite.contracts.iter().position(|c| wanted(c.kind));
+        let direct = find(&|kind| matches!(kind, Kind::Direct(d) if d.args as usize == most && !d.ip));
+        direct.or_else(|| find(&|kind| kind == Kind::StubDirect)).map(|i| self.ranges[i].0)
+    }
+
+    pub(crate) fn go(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
+        self.set_out(case, initial, enabled);
+        let ended = self.uc.emu_start(start, EXIT, 0, 0);
+        self.come_back(case, ended)
+    }
+
+    /// Memory and registers as they are when the function is called.
+    pub(crate) fn set_out(&mut self, case: &Arc<Case>, initial: &Snapshot, enabled: bool) {
+        let Initial { sp, above, .. } = &case.initial;
+        let places = self.places.clone();
+        let trace = self.trace();
+        trace.places = places;
+        trace.begin(case, enabled);
+        if self.dirty {
+            let _ = self.uc.context_restore(&self.fresh);
+        }
+        self.registers.load(&mut self.uc, initial);
+        let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
+        let _ = self.uc.mem_write(*sp, above);
+        let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
+    }
+
+    /// What the run left, and whether it reached the exit.
+    pub(crate) fn come_back(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
+        let Initial { sp, above, .. } = &case.initial;
+        let pc = self.uc.pc_read().unwrap_or(0);
+        let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
+        match ended {
+            Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
+            Ok(()) => trace.stopped(pc, "stopped before the exit"),
+            Err(uc_error::FETCH_UNMAPPED) => trace.astray(pc),
+            Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => {
+                trace.stopped(
+                    pc,
+                    "an access to memory that no object has: give the object; data per CPU or thread is none",
+                );
+            }
+            Err(e) => trace.stopped(pc, &format!("emulator: {e:?}")),
+        }
+        // Besides general registers and flags, which each run sets, only such a handler or a fault changes any.
+        self.dirty = case.handler == Handler::Any || !trace.findings.is_empty();
+        *self.uc.get_data_mut() = Some(trace);
+        let mut outcome = Outcome {
+            registers: self.registers.general(&self.uc),
+            above: vec![0; above.len()],
+            result: vec![0; RESULT as usize],
+        };
+        let _ = self.uc.mem_read(*sp, &mut outcome.above);
+        let _ = self.uc.mem_read(self.scratch, &mut outcome.result);
+        outcome
+    }
+
+    /// Load the image again, as it was linked, with all sites disabled.
+    pub(crate) fn reload(&mut self) -> Result<()> {
+        let whole = |s: &codegen::link::Segment| {
+            let mut bytes = s.bytes.clone();
+            bytes.resize(s.mem_size as usize, 0);
+            Write { at: s.address, bytes }
+        };
+        let away = self.away.iter().flat_map(|a| &a.functions.segments);
+        let writes: Vec<Write> = self.image.segments.iter().chain(away).map(whole).collect();
+        write_code(&mut self.uc, &writes)?;
+        self.prepared = None;
+        self.patch_all(SiteState::Disabled, None)
+    }
+
+    /// Where the run of a case begins.
+    pub(crate) fn start(&self, case: &Case) -> u64 {
+        match self.suite.contracts[case.attach].sled {
+            true => self.ranges[case.attach].0,
+            false => self.function(&self.functions[case.function].name),
+        }
+    }
+
+    /// The deviation that the contract expects here.
+    pub(crate) fn known(&self, finding: &Finding) -> Option<usize> {
+        let at = self.symbolic(finding.pc);
+        self.suite.deviations.iter().position(|d| d.covers(finding, &at))
+    }
+
+    /// Set what is patched or stored before this case runs.
+    pub(crate) fn prepare(&mut self, case: &Case) -> Result<()> {
+        let f = &self.functions[case.function];
+        self.places.direct = self.direct_target().unwrap_or(0);
+        self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
+        self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.function(name));
+        let func = match case.situation.stub {
+            Some(kind) => self.address(kind.symbol()),
+            None => self.callback,
+        };
+        self.retire(case)?;
+        let early = if case.situation.early { self.places.direct } else { 0 };
+        if self.prepared == Some((func, early)) {
+            return Ok(());
+        }
+        if self.suite.contracts.iter().any(|c| c.early_direct) {
+            put_word(&mut self.uc, self.op_cell.0, func);
+            put_word(&mut self.uc, self.op_cell.1, early);
+        }
+        for &slot in &self.slots {
+            let mut call = self.suite.backend.patch_call(slot, func)?;
+            if case.situation.stub == Some(Kind::Stub) && !self.copied() {
+                // As it was linked, before the kernel wrote to it. To a copy the kernel writes at once.
+                call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
+            }
+            write_code(&mut self.uc, &[call])?;
+        }
+        self.prepared = Some((func, early));
+        Ok(())
+    }
+
+    /// Patch the site of one function, or all.
+    pub(crate) fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
+        let start = only.map(|i| self.function(&self.functions[i].name));
+        let mut writes = Vec::new();
+        let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
+        let trace = self.uc.get_data_mut().get_or_insert_default();
+        // Functions that others are redirected to stay untraced.
+        let wanted = |s: &&codegen::link::SiteEntry| match start {
+            Some(start) => s.start == start,
+            None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
+        };
+        for site in sites.iter().filter(wanted) {
+            writes.extend(self.suite.writes(site, state)?);
+            if let Some(cell) = trace.cells.get_mut(site.ip) {
+                cell.marks = if state == SiteState::Disabled { cell.marks & !SITE } else { cell.marks | SITE };
+            }
+        }
+        write_code(&mut self.uc, &writes)
+    }
+
+    pub(crate) fn decode(&self, i: usize) -> Result<Vec<Decoded>> {
+        let (start, size) = self.ranges[i];
+        let code = self.image.bytes(start, size as usize).unwrap_or_default();
+        let mut lines = decode(self.registers.machine, code, start)?;
+        for line in &mut lines {
+            // A call or jump to a function reads better by its name.
+            let (Some(address), Some((rest, _))) = (line.target(), line.text.rsplit_once("0x")) else { continue };
+            if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {
+                line.text = format!("{}{}", rest.trim_end_matches('#'), target.name);
+            }
+        }
+        Ok(lines)
+    }
+
+    pub(crate) fn symbolic(&self, pc: u64) -> String {
+        let inside = |s: &&codegen::link::Symbol| pc.wrapping_sub(s.address) < s.size;
+        if pc == EXIT {
+            return "the caller".into();
+        }
+        match self.image.symbols.iter().chain(&self.traced().symbols).find(inside) {
+            Some(s) => format!("{}+{:#x}", s.name, pc.wrapping_sub(s.address)),
+            None => format!("{pc:#x}"),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What was found and counted in the runs of a suite.
+
+use std::sync::Arc;
+
+use crate::case::Case;
+use crate::report::{Clause, Failure};
+use crate::rig::Rig;
+use crate::suite::Suite;
+use crate::trace::Finding;
+
+/// What was found and counted, per trampoline.
+pub(crate) struct Tally {
+    pub(crate) findings: Vec<(Finding, Arc<Case>, String, &'static str)>,
+    pub(crate) checks: Vec<[u64; Clause::ALL.len()]>,
+    pub(crate) fates: Vec<[(u64, u64); 32]>,
+    pub(crate) vectors_lost: Vec<u64>,
+    pub(crate) vector_runs: Vec<u64>,
+    /// Offsets of instructions never executed, by trampoline; `None` until something ran.
+    pub(crate) missed: Vec<Option<Vec<u64>>>,
+    pub(crate) instructions: Vec<usize>,
+    /// An instruction that may change vector state that the engine does not have, by trampoline.
+    pub(crate) wide: Vec<Option<String>>,
+    /// Bytes, by trampoline.
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) failed: Vec<[u64; Clause::ALL.len()]>,
+    pub(crate) failures: Vec<Vec<Failure>>,
+    /// How often each expected deviation was found.
+    pub(crate) deviated: Vec<u64>,
+    /// Functions that stand in for what the objects leave undefined.
+    pub(crate) stubs: Vec<String>,
+    pub(crate) scenarios: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(suite: &Suite) -> Tally {
+        let n = suite.contracts.len();
+        Tally {
+            deviated: vec![0; suite.deviations.len()],
+            stubs: Vec::new(),
+            findings: Vec::new(),
+            checks: vec![[0; Clause::ALL.len()]; n],
+            fates: vec![[(0, 0); 32]; n],
+            vectors_lost: vec![0; n],
+            vector_runs: vec![0; n],
+            missed: vec![None; n],
+            instructions: vec![0; n],
+            wide: vec![None; n],
+            sizes: Vec::new(),
+            failed: vec![[0; Clause::ALL.len()]; n],
+            failures: vec![Vec::new(); n],
+            scenarios: 0,
+        }
+    }
+
+    /// Count a check that was made outside of a run; it failed if what was expected was not found.
+    pub(crate) fn judged(&mut self, case: &Arc<Case>, finding: Finding, rig: &Rig) {
+        if let Some(checks) = self.checks.get_mut(finding.trampoline) {
+            checks[finding.clause as usize] += 1;
+        }
+        if finding.expected != finding.found {
+            let function = rig.functions[case.function].name.clone();
+            self.findings.push((finding, case.clone(), function, rig.fixture.variant));
+        }
+    }
+
+    /// What was found far away is one clause here.
+    pub(crate) fn absorb_moved(&mut self, there: Tally) {
+        const P16: usize = Clause::P16 as usize;
+        for i in 0..self.checks.len() {
+            self.checks[i][P16] += there.checks[i].iter().sum::<u64>();
+            self.failed[i][P16] += there.failed[i][P16];
+            self.failures[i].extend_from_slice(&there.failures[i]);
+        }
+    }
+
+    /// Does a clause fail?
+    pub(crate) fn fails(&self) -> bool {
+        self.failed.as_flattened().iter().any(|n| *n > 0)
+    }
+
+    pub(crate) fn absorb(&mut self, other: Tally) {
+        for i in 0..self.checks.len() {
+            for c in 0..Clause::ALL.len() {
+                self.checks[i][c] += other.checks[i][c];
+                self.failed[i][c] += other.failed[i][c];
+            }
+            for r in 0..32 {
+                self.fates[i][r].0 += other.fates[i][r].0;
+                self.fates[i][r].1 += other.fates[i][r].1;
+            }
+            self.vectors_lost[i] += other.vectors_lost[i];
+            self.vector_runs[i] += other.vector_runs[i];
+            self.instructions[i] = self.instructions[i].max(other.instructions[i]);
+            if self.wide[i].is_none() {
+                self.wide[i].clone_from(&other.wide[i]);
+            }
+            for failure in &other.failures[i] {
+                let same = |f: &Failure| (f.clause, &f.place, &f.at) == (failure.clause, &failure.place, &failure.at);
+                if !self.failures[i].iter().any(same) {
+                    self.failures[i].push(failure.clone());
+                }
+            }
+            self.missed[i] = match (self.missed[i].take(), &other.missed[i]) {
+                (Some(a), Some(b)) => Some(a.into_iter().filter(|o| b.contains(o)).collect()),
+                (a, b) => a.or_else(|| b.clone()),
+            };
+        }
+        self.deviated.iter_mut().zip(&other.deviated).for_each(|(n, m)| *n += m);
+        self.scenarios += other.scenarios;
+        self.stubs = other.stubs;
+    }
+}
