@@ -1,0 +1,291 @@
+//! `gen`: files, trampolines for one function, prototypes and handlers.
+
+use std::fs;
+
+use object::{Object, ObjectSection, ObjectSymbol};
+use serde_json::Value;
+
+use crate::common::Bench;
+use crate::inputs::ARCHES;
+
+#[test]
+fn gen_writes_what_was_asked_for() {
+    for (arch, _) in ARCHES {
+        let b = Bench::new();
+        b.ok(&["gen", "--all", "--arch", arch, "--emit", "asm,obj,bin,json", "-o", "out"]);
+        let names = ["S", "bin", "json", "o"].map(|ext| format!("{arch}.{ext}"));
+        let read = |name: &str| fs::read(b.path("out").join(name)).unwrap();
+        let mut found: Vec<String> =
+            fs::read_dir(b.path("out")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        found.sort();
+        assert_eq!(found, names);
+
+        // Another run, to another place: the same bytes.
+        b.ok(&["gen", "--all", "--arch", arch, "--emit", "json,bin,obj,asm", "-o", ".", "--stem", arch]);
+        for name in &names {
+            assert_eq!(fs::read(b.path(name)).unwrap(), read(name), "{name}");
+        }
+
+        let object = read(&format!("{arch}.o"));
+        let object = object::File::parse(&*object).unwrap();
+        let text = object.section_by_name(".text").unwrap();
+        assert_eq!(text.data().unwrap(), read(&format!("{arch}.bin")), "{arch}");
+
+        let manifest: Value = serde_json::from_slice(&read(&format!("{arch}.json"))).unwrap();
+        assert_eq!(manifest["arch"], arch);
+        assert_eq!(manifest["profile"], "linux-6.12");
+        let list = |key: &str| manifest[key].as_array().unwrap().clone();
+        for key in ["symbols", "labels"] {
+            for entry in list(key).iter().filter(|e| e["global"] != false) {
+                let name = entry["name"].as_str().unwrap();
+                let symbol = object.symbols().find(|s| s.name() == Ok(name)).unwrap();
+                assert_eq!(entry["offset"], symbol.address(), "{name}");
+                assert_eq!(entry["size"].as_u64().unwrap_or(0), symbol.size(), "{name}");
+            }
+        }
+        assert_eq!(list("symbols").len(), 6);
+        assert!(list("labels").iter().any(|l| l["name"] == "ftrace_regs_call"));
+        let relocations = list("relocations");
+        assert_eq!(relocations.len(), text.relocations().count());
+        for (ours, (at, r)) in relocations.iter().zip(text.relocations()) {
+            let object::RelocationFlags::Elf { r_type } = r.flags() else { panic!("not ELF") };
+            assert_eq!((&ours["offset"], &ours["type"]), (&at.into(), &r_type.0.into()));
+            assert_eq!(ours["addend"], r.addend());
+            assert!(ours["name"].as_str().unwrap().starts_with("R_"), "{ours}");
+            assert!(!ours["symbol"].as_str().unwrap().is_empty(), "{ours}");
+        }
+        for trampoline in list("trampolines") {
+            assert!(trampoline["contract"]["kept"].is_array(), "{trampoline}");
+            assert!(trampoline["contract"]["frame"].is_array(), "{trampoline}");
+            assert!(trampoline["contract"]["not_filled"].is_array(), "{trampoline}");
+            assert!(trampoline["cost"]["bytes"].as_u64() > Some(0), "{trampoline}");
+        }
+    }
+}
+
+#[test]
+fn gen_to_stdout_and_to_stems() {
+    let b = Bench::new();
+    let asm = b.ok(&["gen", "ftrace_caller", "--arch", "arm64"]);
+    assert!(asm.contains(".globl\tftrace_caller"));
+    assert_eq!(b.files(), [""; 0]);
+    let object = b.run(&["gen", "ftrace_caller", "--arch", "arm64", "--emit", "obj", "-o", "-"]);
+    assert!(object.stdout.starts_with(b"\x7fELF"));
+    b.ok(&["gen", "ftrace_caller", "--arch", "arm64", "--emit", "obj,asm", "--stem", "mine"]);
+    assert_eq!(b.files(), ["mine.S", "mine.o"]);
+    assert_eq!(fs::read(b.path("mine.o")).unwrap(), object.stdout);
+}
+
+#[test]
+fn gen_direct() {
+    for (arch, most) in [("x86_64", 6), ("arm64", 8), ("riscv64", 8)] {
+        let b = Bench::new();
+        for args in 0..=most {
+            let n = args.to_string();
+            let asm = b.ok(&["gen", "direct", "--args", &n, "--call", "my_func", "--arch", arch]);
+            assert!(asm.contains("my_func_tramp:"), "{asm}");
+            if args < most {
+                b.ok(&["gen", "direct", "--args", &n, "--call", "f", "--name", "t", "--ip", "--arch", arch]);
+            }
+        }
+        b.ok(&["gen", "ftrace_stub", "direct", "--args", "1", "--call", "ftrace_stub", "--arch", arch]);
+        let too_many = (most + 1).to_string();
+        let most = most.to_string();
+        b.refuses(&["gen", "direct", "--args", &too_many, "--call", "f", "--arch", arch], &[arch, "0 to"]);
+        b.refuses(&["gen", "direct", "--args", "9", "--call", "f", "--arch", arch], &[arch, "9", "0 to"]);
+        b.refuses(&["gen", "direct", "--args", &most, "--call", "f", "--ip", "--arch", arch], &["--ip", "0 to"]);
+        b.refuses(&["gen", "direct", "--call", "f", "--arch", arch], &["--args", &most]);
+        b.refuses(&["gen", "direct", "--args", "1", "--arch", arch], &["--call"]);
+        for symbol in ["", "a b", "1a", ".La", "a\nb", "a;b", "ARG0", "FRAME_SIZE"] {
+            let call = format!("--call={symbol}");
+            b.refuses(&["gen", "direct", "--args", "1", &call, "--arch", arch], &["--call"]);
+        }
+        b.refuses(&["gen", "direct", "--args", "1", "--call", "f", "--name", "f", "--arch", arch], &["--name"]);
+        b.refuses(&["gen", "ftrace_caller", "--call", "f", "--arch", arch], &["--call", "direct"]);
+    }
+}
+
+/// What is refused in a prototype has its place marked below the message.
+#[test]
+fn prototypes_are_refused_with_a_mark() {
+    let b = Bench::new();
+    for (sig, message, mark) in [
+        ("int printk(const char *fmt, ...)", "variable number", "                              ^"),
+        ("void f(sk_buff_t skb)", "unknown type 'sk_buff_t'", "         ^"),
+        ("void f(int a, struct s { long a[3]; } b)", "24 bytes; valid: up to 16", "                ^"),
+        ("long double f(void)", "valid: double", "  ^"),
+    ] {
+        let out = b.run(&["gen", "direct", "--sig", sig, "--call", "f", "--arch", "x86_64"]);
+        let stderr = String::from_utf8(out.stderr).unwrap();
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert_eq!((out.status.code(), out.stdout.len(), lines.len()), (Some(2), 0, 3), "{stderr}");
+        assert!(lines[0].starts_with("tramptool: --sig: ") && lines[0].contains(message), "{stderr}");
+        assert_eq!((lines[1], lines[2]), (format!("  {sig}").as_str(), mark), "{stderr}");
+    }
+    let gen_ = ["gen", "direct", "--call", "f", "--arch", "x86_64"];
+    b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--args", "1"]].concat(), &["--args", "--sig"]);
+    b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--ip"]].concat(), &["--ip", "--sig"]);
+    b.refuses(&[&gen_[..], &["--args", "1", "--handler", "x.o"]].concat(), &["--sig"]);
+    b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--handler", "x.o"]].concat(), &["x.o", "valid"]);
+    b.refuses(&["gen", "ftrace_caller", "--sig", "void f(void)", "--arch", "arm64"], &["--sig", "direct"]);
+}
+
+/// A paired trampoline of a prototype is that of as many argument registers; what its frame or its handlers would take
+/// from the function is refused at its place.
+#[test]
+fn paired_trampolines_have_prototypes() {
+    let b = Bench::new();
+    fs::write(b.path("general.c"), "long n; void entry(long a) { n += a; } void leave(long r) { n -= r; }").unwrap();
+    fs::write(b.path("vector.c"), "double n; void entry(long a) { } void leave(long r) { n += r; }").unwrap();
+    for (arch, prefix) in ARCHES {
+        let hard: &[&str] = if arch == "riscv64" { &["--set", "abi=lp64d"] } else { &[] };
+        // Otherwise the kernel's x86-64 has a stack for general registers only.
+        let aligned: &[&str] = if arch == "x86_64" { &["--set", "stack-align=16"] } else { &[] };
+        let what = ["gen", "around", "--arch", arch, "--function", "f", "--call", "entry", "--exit", "leave"];
+        let around = [&what[..], hard].concat();
+        for name in ["general", "vector"] {
+            let (source, object) = (format!("{name}.c"), format!("{name}.o"));
+            b.tool(&format!("{prefix}gcc"), &["-O2", "-c", &source, "-o", &object]);
+        }
+        let words = ["long a", "struct { long a, b; } p", "char c"];
+        for (args, sig) in [
+            ("0", "void f(void)".to_owned()),
+            ("2", "int f(long a, void *p)".to_owned()),
+            ("4", format!("struct pair {{ 16, 8 }} f({})", words.join(", "))),
+            // Where the result's address is in an argument register, that is one.
+            (if arch == "arm64" { "1" } else { "2" }, "struct big { 40, 8 } f(int a)".to_owned()),
+        ] {
+            let typed = b.ok(&[&around[..], &["--sig", &sig]].concat());
+            assert_eq!(typed, b.ok(&[&around[..], &["--args", args]].concat()), "{arch} {sig}");
+            for form in ["fregs", "shadow"] {
+                let whole = |more: &[&str]| b.ok(&[&around[..], &["--form", form], more].concat());
+                assert_eq!(whole(&["--sig", &sig]), whole(&[]), "{arch} {sig}");
+            }
+        }
+        let most = if arch == "x86_64" { 6 } else { 8 };
+        let longs: Vec<String> = (0..=most).map(|i| format!("long a{i}")).collect();
+        let vector = "void f(long a, double x)";
+        let proven = |sig, handler| b.run(&[&around[..], &["--sig", sig, "--handler", handler]].concat());
+        assert!(proven(vector, "general.o").status.success(), "{arch}");
+        assert!(proven("double f(long a)", "general.o").status.success(), "{arch}");
+        let refused = |forms: &[&str], more: &[&str], sig: &str, parts: &[&str], marked: &str| {
+            for form in forms {
+                let out = b.run(&[&around[..], &["--form", form, "--sig", sig], more].concat());
+                let stderr = String::from_utf8(out.stderr).unwrap();
+                let lines: Vec<&str> = stderr.lines().collect();
+                assert_eq!((out.status.code(), out.stdout.len(), lines.len()), (Some(2), 0, 3), "{stderr}");
+                assert!(parts.iter().all(|part| lines[0].contains(part)) && lines[1].ends_with(sig), "{stderr}");
+                assert_eq!(lines[2].find('^'), lines[1].find(marked), "{stderr}");
+            }
+        };
+        let (all, framed, stack) =
+            (["frame", "fregs", "shadow"], ["frame", "fregs"], format!("void f({})", longs.join(", ")));
+        refused(&framed, &[], &stack, &["on the stack", "shadow", "`programs`"], &longs[most]);
+        b.ok(&[&around[..], &["--form", "shadow", "--sig", &stack]].concat());
+        refused(&all, &[], vector, &["vector register", "`programs`", "--handler"], "double");
+        refused(&all, &[], "double f(long a)", &["vector register", "--handler"], "double");
+        refused(
+            &framed,
+            &[&["--handler", "vector.o"], aligned].concat(),
+            vector,
+            &["vector register", "--handler"],
+            "double",
+        );
+        b.refuses(&[&around[..], &["--args", "1", "--handler", "general.o"]].concat(), &["around", "--sig"]);
+        b.refuses(&around, &["--args", "--sig"]);
+        b.refuses(&[&around[..], &["--args", "1", "--sig", "void f(void)"]].concat(), &["--args", "--sig"]);
+    }
+}
+
+/// Programs that gcc compiled link with their trampoline, and what cannot be is refused.
+#[test]
+fn programs_are_attached_to_one_function() {
+    let b = Bench::new();
+    let source = "typedef unsigned long u64;\n\
+        u64 before(u64 *context, u64 *cookie) { return context[0] + *cookie; }\n\
+        u64 after(u64 *context, u64 *cookie) { return context[context[-1]]; }\n\
+        int f(long a, void *p) { return a != 0; }\n";
+    fs::write(b.path("programs.c"), source).unwrap();
+    for (arch, prefix) in ARCHES {
+        let what = ["gen", "programs", "--arch", arch, "--sig", "int f(long a, void *p)"];
+        let list = ["--fentry", "before:7", "--fmod-ret", "before", "--fexit", "after,before:0x7fffffff"];
+        b.ok(&[&what[..], &list, &["--function", "f", "--emit", "obj", "--stem", "programs"]].concat());
+        let soft: &[&str] = if arch == "riscv64" { &["-mabi=lp64", "-march=rv64imac"] } else { &[] };
+        b.tool(&format!("{prefix}gcc"), &[&["-O2", "-c", "programs.c", "-o", "c.o"], soft].concat());
+        b.tool(&format!("{prefix}ld"), &["-r", "programs.o", "c.o", "-o", "linked.o"]);
+        let symbols = b.tool(&format!("{prefix}nm"), &["linked.o"]);
+        for defined in ["T before_tramp", "T before_tramp_after_call", "T before_tramp_epilogue"] {
+            assert!(symbols.contains(defined), "{symbols}");
+        }
+        assert!(!symbols.contains(" U "), "{symbols}");
+        let code = b.tool(&format!("{prefix}objdump"), &["-dr", "programs.o"]);
+        let calls: Vec<&str> = ["before", "f+0x", "after"]
+            .into_iter()
+            .flat_map(|callee| code.lines().filter(move |l| l.contains("R_") && l.contains(&format!("\t{callee}"))))
+            .collect();
+        assert!(calls.len() >= 5, "{code}");
+
+        let bad = |more: &[&str], parts: &[&str]| b.refuses(&[&what[..], more].concat(), parts);
+        bad(&[], &["there is none", "--fentry"]);
+        bad(&["--fexit", "after"], &["--function", "valid"]);
+        bad(&["--fentry", "before", "--function", "f"], &["--function", "CALL_ORIG"]);
+        bad(&["--fentry", "before:0x80000000"], &["0x80000000", "0x7fffffff"]);
+        bad(&["--fentry", "before", "--flags", "SKIP_FRAME"], &["SKIP_FRAME", "CALL_ORIG"]);
+        bad(&["--fexit", "after", "--function", "f", "--flags", "RESTORE_REGS"], &["RESTORE_REGS", "CALL_ORIG"]);
+        bad(&["--fentry", "before", "--flags", "TAIL_CALL_CTX"], &["TAIL_CALL_CTX", "BPF programs", "IP_ARG"]);
+        bad(&["--fentry", "before", "--flags", "NONSENSE"], &["NONSENSE", "IP_ARG"]);
+        bad(&["--fentry", "9", "--name", "n"], &["--fentry", "9"]);
+        let many = ["a"; 39].join(",");
+        bad(&["--fentry", &many], &["39", "38"]);
+        let typed = |sig, more: &[&str], parts: &[&str]| {
+            let out = b.run(&[&["gen", "programs", "--arch", arch, "--sig", sig][..], more].concat());
+            let stderr = String::from_utf8(out.stderr).unwrap();
+            assert_eq!(out.status.code(), Some(2), "{stderr}");
+            assert!(parts.iter().all(|part| stderr.contains(part)), "{stderr}");
+        };
+        typed("void f(int a)", &["--fmod-ret", "m", "--function", "f"], &["--fmod-ret", "void f(int a)"]);
+        typed("struct big { 40, 8 } f(int a)", &["--fentry", "e"], &["in memory", "valid"]);
+    }
+    b.refuses(&["gen", "ftrace_caller", "--fentry", "f", "--arch", "arm64"], &["--fentry", "programs"]);
+}
+
+/// A handler that is proven to touch no vector register gets none saved; any other gets those that are live.
+#[test]
+fn handlers_are_scanned() {
+    let sources = [
+        ("general", "void h(long a, double x) { static volatile long n; n += a; }", false),
+        ("vector", "void h(long a, double x) { static volatile double n; n += x; }", true),
+        ("beside", "volatile double n; void g(void) { n += 1; } void h(long a, double x) { }", true),
+        ("calls", "void other(void); void h(long a, double x) { other(); }", true),
+        ("pointer", "void (*other)(void); void h(long a, double x) { other(); }", true),
+    ];
+    for (arch, prefix, set, abi, vector) in [
+        ("x86_64", "x86_64-linux-gnu-", "stack-align=16", "-mno-avx", "movups"),
+        ("arm64", "aarch64-linux-gnu-", "call-ops=on", "-mabi=lp64", "q0"),
+        ("riscv64", "riscv64-linux-gnu-", "abi=lp64d", "-mabi=lp64d", "fsd"),
+    ] {
+        let b = Bench::new();
+        let show = |file: &str| {
+            let args = ["--sig", "void h(long a, double x)", "--call", "h", "--handler", file];
+            [&["show", "direct", "--arch", arch, "--set", set][..], &args].concat().join("\u{1f}")
+        };
+        for (name, source, saves) in sources {
+            let (c, o) = (format!("{name}.c"), format!("{name}.o"));
+            fs::write(b.path(&c), source).unwrap();
+            b.tool(&format!("{prefix}gcc"), &["-O1", "-fno-pic", "-ffreestanding", abi, "-c", &c, "-o", &o]);
+            let text = show(&o);
+            let text = b.ok(&text.split('\u{1f}').collect::<Vec<_>>());
+            assert_eq!(text.contains(vector), saves, "{arch} {name}: {text}");
+        }
+        let refused = |more: &[&str], parts: &[&str]| {
+            let all = [&["show", "direct", "--arch", arch, "--sig", "void h(long a, double x)"][..], more].concat();
+            b.refuses(&all, parts);
+        };
+        refused(&["--call", "k", "--handler", "general.o", "--set", set], &["unknown handler", "'k'", "h"]);
+        match arch {
+            "x86_64" => refused(&["--call", "h", "--handler", "vector.o"], &["vector.o", ".text+0x", "stack-align=16"]),
+            "riscv64" => refused(&["--call", "h", "--handler", "general.o"], &["float ABI", "valid"]),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The command line as its users have it: the built binary, its exit codes, its messages and its files.
+
+mod commands;
+#[path = "../common/mod.rs"]
+mod common;
+mod generate;
+mod inputs;
+mod link;

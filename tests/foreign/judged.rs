@@ -1,0 +1,212 @@
+//! A direct-call trampoline, judged: what holds, what does not, and what its contract expects.
+
+use crate::case::{Case, TRAMPOLINE};
+use crate::common::CONTRACT;
+use crate::returns::RETHOOK;
+
+#[test]
+fn a_sound_trampoline_passes() {
+    let (code, out, err) = Case::new(TRAMPOLINE, CONTRACT).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("stands in for other_helper"), "{out}");
+}
+
+#[test]
+fn a_lost_register_is_found_and_named() {
+    let broken = TRAMPOLINE.replace("    pop     %rsi\n", "    add     $8, %rsp\n");
+    let (code, out, _) = Case::new(&broken, CONTRACT).check();
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL P1 of x86_64 my_tramp") && out.contains("\n  rsi: expected"), "{out}");
+}
+
+#[test]
+fn an_expected_deviation_is_told_and_one_that_is_gone_fails() {
+    let expecting = format!("{CONTRACT}deviation = [{{ clause = \"P1\", place = \"rsi\", reason = \"known\" }}]\n");
+    let broken = TRAMPOLINE.replace("    pop     %rsi\n", "    add     $8, %rsp\n");
+    // What was lost shows again after the function, against the unpatched run: the same register, clause P5.
+    let (_, out, _) = Case::new(&broken, &expecting).check();
+    assert!(out.contains("P1   my_tramp: rsi: known"), "{out}");
+    assert!(!out.contains("FAIL P1"), "{out}");
+    let (code, out, _) = Case::new(TRAMPOLINE, &expecting).check();
+    assert_eq!(code, Some(1));
+    assert!(out.contains("rsi was expected to deviate and does not: known"), "{out}");
+}
+
+/// What objtool says of [`TRAMPOLINE`]: the CFA and the slot of rbp from each instruction that changes either. Numbers of
+/// registers and types are those of kernel arch/x86/include/asm/orc_types.h.
+fn orc(frame: i16) -> String {
+    // Address, CFA minus its base, slot of rbp below CFA, base and how rbp is found, type.
+    let frame = frame.to_string();
+    let entries = [
+        ("my_tramp", "8", "0", "0x05", "2"),
+        ("my_tramp + 1", "16", "-16", "0x15", "2"),
+        ("my_tramp + 4", &frame, "-16", "0x14", "2"),
+        ("my_tramp + 0x13", "8", "0", "0x05", "2"),
+        ("my_tramp + 0x14", "0", "0", "0x00", "0"),
+    ];
+    let ips = entries.map(|(at, ..)| format!("    .long {at} - .\n")).concat();
+    let rules = entries.map(|(_, cfa, bp, base, kind)| format!("    .short {cfa}, {bp}\n    .byte {base}, {kind}\n"));
+    format!("    .section .orc_unwind_ip, \"a\"\n{ips}    .section .orc_unwind, \"a\"\n{}", rules.concat())
+}
+
+#[test]
+fn orc_is_compared_with_the_stack_at_every_instruction() {
+    let (code, out, err) = Case::new(&(TRAMPOLINE.to_owned() + &orc(16)), CONTRACT).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let row = |out: &str| out.lines().find(|l| l.trim_start().starts_with("my_tramp ")).unwrap_or_default().to_owned();
+    let (_, without, _) = Case::new(TRAMPOLINE, CONTRACT).check();
+    assert_ne!(row(&out), row(&without), "P12 was not decided");
+    let broken = Case::new(&(TRAMPOLINE.to_owned() + &orc(24)), CONTRACT);
+    let (code, out, _) = broken.check();
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL P12") && out.contains("\n  CFA by the unwind table: "), "{out}");
+    // Expected at one instruction, it is still a failure at the others.
+    let expecting = |place: &str| {
+        let known = format!("deviation = [{{ clause = \"P12\", place = \"{place}\", reason = \"known\" }}]\n");
+        broken.contract(&format!("{CONTRACT}{known}"));
+        broken.check()
+    };
+    assert_eq!(expecting("* by the unwind table").0, Some(0));
+    let (code, out, _) = expecting("* by the unwind table at my_tramp+0x4");
+    assert_eq!(code, Some(1));
+    assert!(out.contains("at my_tramp+0x5") && !out.contains("at my_tramp+0x4\n"), "{out}");
+}
+
+/// A function of the object itself, with a site and a body that cannot run here.
+const OWN_FUNCTION: &str = "
+    .globl  my_func
+    .type   my_func, @function
+my_func:
+    call    __fentry__
+    ud2
+    .size   my_func, . - my_func
+    .section __mcount_loc, \"a\", @progbits
+    .quad   my_func
+";
+
+#[test]
+fn a_function_that_the_object_brings_along_is_called_and_its_body_is_not_run() {
+    let own = TRAMPOLINE.replace("my_direct_func", "my_func") + OWN_FUNCTION;
+    let contract = CONTRACT.replace("direct_func", "my_func");
+    let (code, out, err) = Case::new(&own, &contract).check();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    // What it may overwrite, it overwrites; what it is given is looked at.
+    let (_, out, _) = Case::new(&own.replace("    pop     %rsi\n", "    add     $8, %rsp\n"), &contract).check();
+    assert!(out.contains("FAIL P1"), "{out}");
+    let (_, out, _) =
+        Case::new(&own.replace("    call    my_func\n", "    inc %rdi\n    call    my_func\n"), &contract).check();
+    assert!(out.contains("FAIL P10") && out.contains("argument in rdi"), "{out}");
+    let (_, out, _) = Case::new(&own.replace("    call    my_func\n", "    call    other\n"), &contract).check();
+    assert!(out.contains("FAIL P10") && out.contains("calls of the callback: expected 0x1, found 0x0"), "{out}");
+    let (code, _, err) = Case::new(TRAMPOLINE, &contract).check();
+    assert_eq!(code, Some(2));
+    assert!(err.contains("my_tramp calls my_func, says the contract; no object defines or calls it"), "{err}");
+}
+
+#[test]
+fn of_two_trampolines_each_is_held_to_its_own_function() {
+    let two = |second: &str| {
+        let text =
+            TRAMPOLINE.to_owned() + &TRAMPOLINE.replace("my_tramp", "my_tramp2").replace("my_direct_func", second);
+        let more =
+            CONTRACT[CONTRACT.find("[[").unwrap()..].replace("my_tramp", "my_tramp2").replace("direct_func", "other");
+        Case::new(&text, &(CONTRACT.to_owned() + &more)).check()
+    };
+    let (code, out, _) = two("other");
+    assert_eq!(code, Some(0), "{out}");
+    let (code, out, _) = two("my_direct_func\n    call other");
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL P10 of x86_64 my_tramp2") && out.contains("\n  function that it calls: "), "{out}");
+}
+
+#[test]
+fn files_that_define_the_same_symbol_are_judged_one_by_one() {
+    let more = CONTRACT[CONTRACT.find("[[").unwrap()..].replace("symbol", "object = \"u.o\"\nsymbol")
+        + "keeps = [\"rcx\", \"rdx\"]\n"
+        + "deviation = [{ clause = \"P1\", place = [\"rcx\", \"rdx\"], reason = \"not saved\" }]\n";
+    let case = Case::new(TRAMPOLINE, &(CONTRACT.replace("symbol", "object = \"t.o\"\nsymbol") + &more));
+    let text = TRAMPOLINE.replace("my_direct_func", "direct_func");
+    case.assemble("u", &text);
+    let both = ["check", "--object", "t.o", "u.o", "--contract", "t.toml"];
+    let (code, out, err) = case.tool(&both);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("over 2 sets of options") && out.contains("rcx, rdx: not saved"), "{out}");
+    let (code, out, _) = case.check();
+    assert_eq!(code, Some(0), "one of them: {out}");
+    assert!(!out.contains("not saved"), "{out}");
+    // Both places of one deviation are expected.
+    let saves = text.replace("push    %rsi", "push    %rsi\n    push    %rdx");
+    case.assemble("u", &saves.replace("pop     %rsi", "pop     %rdx\n    pop     %rsi"));
+    let (code, out, _) = case.tool(&both);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("rdx was expected to deviate and does not: not saved"), "{out}");
+    case.assemble("v", TRAMPOLINE);
+    let (code, _, err) = case.tool(&["check", "--object", "v.o", "--contract", "t.toml"]);
+    assert_eq!((code, err.as_str()), (Some(2), "tramptool: t.toml has nothing for v.o; valid: t.o, u.o\n"));
+}
+
+#[test]
+fn vector_state_that_the_engine_lacks_is_looked_for_and_named() {
+    let verbose = ["check", "--object", "t.o", "--contract", "t.toml", "-v"];
+    let (_, out, _) = Case::new(TRAMPOLINE, CONTRACT).tool(&verbose);
+    assert!(
+        out.contains("ok P2-wide  x86_64 my_tramp [t.toml]: engine lacks ymm, zmm and mask registers, but"),
+        "{out}"
+    );
+    let text = TRAMPOLINE.replace("    leave\n    ret\n", "    leave\n    ret\n    vzeroupper\n");
+    let (_, out, _) = Case::new(&text, CONTRACT).tool(&verbose);
+    let named =
+        "- P2-wide  x86_64 my_tramp [t.toml]: engine lacks ymm, zmm and mask registers, and vzeroupper at +0x14";
+    assert!(out.contains(named), "{out}");
+}
+
+#[test]
+fn what_else_may_be_live_at_an_entry_has_a_name() {
+    let keeping = |who: &str| Case::new(TRAMPOLINE, &format!("{CONTRACT}keeps = [\"{who}\"]\n")).check();
+    let (code, out, _) = keeping("static-chain");
+    assert!(
+        code == Some(1) && out.contains("FAIL P4 of x86_64 my_tramp") && out.contains("\n  r10: expected"),
+        "{out}"
+    );
+    let (code, out, _) = keeping("varargs");
+    assert!(
+        code == Some(1) && out.contains("FAIL P1 of x86_64 my_tramp") && out.contains("\n  rax: expected"),
+        "{out}"
+    );
+    let (code, _, err) = keeping("fastcc");
+    assert!(code == Some(2) && err.contains("unknown register 'fastcc'") && err.contains("static-chain"), "{err}");
+}
+
+#[test]
+fn a_first_contract_is_written_from_what_the_object_shows() {
+    let case = Case::new(TRAMPOLINE, CONTRACT);
+    let init = |symbol| case.tool(&["contract", "init", "--object", "t.o", "--symbol", symbol, "-o", "t.toml"]);
+    let written = || std::fs::read_to_string(case.dir.path().join("t.toml")).unwrap();
+    // Two arguments are saved, and the psABI's alignment is not met at both parities of the stack.
+    assert_eq!(init("my_tramp"), (Some(0), String::new(), String::new()));
+    for line in
+        ["arch = \"x86_64\"", "kind = \"direct\"", "args = 2", "calls = \"direct_func\"", "direct_func, other_helper"]
+    {
+        assert!(written().contains(line), "{line}: {}", written());
+    }
+    let (code, out, _) = case.check();
+    assert!(code == Some(1) && out.contains("FAIL P8") && !out.contains("FAIL P1"), "{out}");
+    std::fs::write(case.dir.path().join("t.toml"), written().replace("stack-align = 16", "stack-align = 8")).unwrap();
+    assert_eq!(case.check().0, Some(0));
+    let (code, _, err) = init("your_tramp");
+    assert_eq!(code, Some(2));
+    assert!(err.contains("unknown symbol 'your_tramp'; valid: my_tramp"), "{err}");
+    // An entry trampoline by its call slot, and a kretprobe's by its name.
+    case.assemble("t", RETHOOK);
+    for (symbol, lines) in [
+        ("my_entry", ["kind = \"entry\"", "slot = \"my_call\"", "# [frame.regs]"]),
+        ("my_rethook", ["kind = \"rethook\"", "calls = \"my_c\"", "kind entry or regs, to be added"]),
+    ] {
+        assert_eq!(init(symbol).0, Some(0));
+        for line in lines {
+            assert!(written().contains(line), "{line}: {}", written());
+        }
+        let (code, out, err) = case.check();
+        assert!(code != Some(2), "{out}{err}");
+    }
+}

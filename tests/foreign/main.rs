@@ -1,0 +1,12 @@
+//! Trampolines that others wrote: text of our own, assembled by GNU as, and the kernel's objects where they were built.
+
+mod case;
+#[path = "../common/mod.rs"]
+mod common;
+mod dumps;
+mod files;
+mod judged;
+mod kernels;
+mod returns;
+mod sleds;
+mod unprepared;
