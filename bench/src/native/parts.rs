@@ -1,0 +1,257 @@
+//! The objects that are the same in every layout, and what of the machine goes into them.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use codegen::isa::Backend;
+use codegen::obj;
+use codegen::option::Choices;
+use codegen::proto::Prototype;
+use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Regs, Spec};
+
+use super::variants::{JMP, MOST, Needs, Variant};
+
+const DRIVER: &str = include_str!("../../native/driver.c");
+const SHAPES_S: &str = include_str!("../../native/shapes.S");
+const TRACED: &str = include_str!("../../native/traced.h");
+const SHIM: &str = include_str!("../../native/kernel.h");
+const XRAY: &str = include_str!("../../native/xray.c");
+/// The headers that `ftrace_64.S` includes; the shim stands in for all of them.
+const HEADERS: [&str; 9] = [
+    "linux/export.h",
+    "linux/cfi_types.h",
+    "linux/linkage.h",
+    "asm/asm-offsets.h",
+    "asm/ptrace.h",
+    "asm/ftrace.h",
+    "asm/nospec-branch.h",
+    "asm/unwind_hints.h",
+    "asm/frame.h",
+];
+
+/// What is here.
+pub struct Tools {
+    pub kernel: Option<PathBuf>,
+    pub clang: Option<&'static str>,
+    pub retour: Option<PathBuf>,
+}
+
+impl Tools {
+    pub fn find(dir: &Path) -> Tools {
+        let empty = dir.join("empty.c");
+        let linked = |clang: &&&str| {
+            std::fs::write(&empty, "int main(void) { return 0; }\n").is_ok()
+                && command(dir, clang, &["-fxray-instrument", "-no-pie", "empty.c", "-o", "empty"]).is_ok()
+        };
+        Tools { kernel: kernel_source(), clang: CLANGS.iter().find(linked).copied(), retour: retour(dir).ok() }
+    }
+
+    pub fn have(&self, needs: Needs) -> bool {
+        match needs {
+            Needs::Nothing => true,
+            Needs::Kernel => self.kernel.is_some(),
+            Needs::Xray => self.clang.is_some(),
+            Needs::Retour => self.retour.is_some(),
+        }
+    }
+}
+
+const CLANGS: &[&str] = &["clang", "clang-19", "clang-16", "clang-14"];
+
+/// The crate, in a library for C.
+fn retour(dir: &Path) -> Result<PathBuf, String> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (manifest, target) = (home.join("native/retour/Cargo.toml"), home.join("../target/retour"));
+    let [manifest, out] = [&manifest, &target].map(|path| path.to_string_lossy());
+    command(
+        dir,
+        "cargo",
+        &["build", "--quiet", "--locked", "--release", "--manifest-path", &manifest, "--target-dir", &out],
+    )?;
+    target.join("release/libdetour.a").canonicalize().map_err(|e| e.to_string())
+}
+
+/// Debian's source as `cargo xtask kernel-objects` unpacks it.
+fn kernel_source() -> Option<PathBuf> {
+    let file = kernel_cache::directory()?.join("linux-source-6.12/arch/x86/kernel/ftrace_64.S");
+    file.exists().then_some(file)
+}
+
+/// Objects that are the same in every layout.
+pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(), String> {
+    let file = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
+    file("driver.c", DRIVER)?;
+    file("traced.h", TRACED)?;
+    file("shapes.S", SHAPES_S)?;
+    file("kernel.h", SHIM)?;
+    let mut list = String::new();
+    let mut table = String::new();
+    for v in variants {
+        // Those of XRay are compiled by another compiler.
+        let (declared, what) = match v.needs {
+            Needs::Xray => (format!("long f_{0}(long), g_{0}(long);\n", v.name), "LOOPS"),
+            _ => (String::new(), "VARIANT"),
+        };
+        let _ = writeln!(list, "{declared}{what}({})", v.name);
+    }
+    table.push_str("#ifdef DECLARE\n");
+    for v in variants {
+        for symbol in v.goes.iter().flat_map(|(_, f, g)| [f, g]).chain(v.slot.iter().map(|(slot, _)| slot)) {
+            let _ = writeln!(table, "extern char {symbol}[];");
+        }
+        if v.many {
+            let _ = writeln!(table, "extern char many_{0}[], many_{0}_end[];\nextern void *many_{0}_to[];", v.name);
+        }
+    }
+    table.push_str("#else\n");
+    for v in variants {
+        let (opcode, f, g) = v.goes.unwrap_or((0, "0", "0"));
+        let (slot, callee) = v.slot.unwrap_or(("0", "0"));
+        let many =
+            ["", "_to", "_end"].map(|part| if v.many { format!("many_{}{part}", v.name) } else { "0".to_owned() });
+        let (name, (entries, exits), many) = (v.name, v.runs, many.join(", "));
+        let _ = writeln!(table, "GOES({name}, {opcode}, {f}, {g}, {slot}, {callee}, {entries}, {exits}, {many})");
+    }
+    table.push_str("#endif\n");
+    file("variants.h", &list)?;
+    file("variants_table.h", &table)?;
+    generated(dir)?;
+    file("many.S", &many(variants))?;
+    for part in ["shapes", "many"] {
+        command(dir, "gcc", &["-c", &format!("{part}.S"), "-o", &format!("{part}.o")])?;
+    }
+    if let Some(clang) = tools.clang {
+        file("xray.c", XRAY)?;
+        let flags = ["-O2", "-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-pie", "-w"];
+        command(dir, clang, &[&flags[..], &["-c", "xray.c", "-o", "xray.o"]].concat())?;
+    }
+    let Some(kernel) = &tools.kernel else {
+        return file("return.S", ".globl return_to_handler\nreturn_to_handler:\n.section .note.GNU-stack\n")
+            .and_then(|()| command(dir, "gcc", &["-c", "return.S", "-o", "k3.o"]).map(drop));
+    };
+    for header in HEADERS {
+        let path = dir.join("include").join(header);
+        let parent = path.parent().unwrap_or(dir);
+        std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, "")).map_err(|e| e.to_string())?;
+    }
+    let source = kernel.to_string_lossy();
+    command(dir, "gcc", &["-c", "-Iinclude", "-include", "kernel.h", &source, "-o", "k.o"])?;
+    // A trampoline has one call slot: each variant wants a copy.
+    for n in 1..=4 {
+        let copy = format!("k{n}.o");
+        command(dir, "objcopy", &[&format!("--prefix-symbols=k{n}_"), "k.o", &copy])?;
+        let back = |symbol: &str| format!("--redefine-sym=k{n}_{symbol}={symbol}");
+        let mut shared = vec![back("function_trace_op"), back("ftrace_return_to_handler")];
+        if n == 3 {
+            shared.push(back("return_to_handler"));
+        }
+        let shared: Vec<&str> = shared.iter().map(String::as_str).chain([copy.as_str()]).collect();
+        command(dir, "objcopy", &shared)?;
+    }
+    Ok(())
+}
+
+/// Many functions for each variant that wants them: what gcc makes of the leaf, the calls of all of them in turn, and where
+/// their sites go to.
+fn many(variants: &[&Variant]) -> String {
+    let mut text = String::from("\t.section .note.GNU-stack, \"\", @progbits\n");
+    for v in variants.iter().filter(|v| v.many) {
+        let name = v.name;
+        let _ = writeln!(
+            text,
+            "\t.text\n\t.balign 64\n\t.globl many_{name}, many_{name}_end, many_{name}_to\nmany_{name}:"
+        );
+        for i in 0..MOST {
+            let function = of_many(name, i);
+            let _ = writeln!(text, "\t.balign 16\n\t.globl {function}\n{function}: nopl 0(%rax,%rax,1)");
+            text.push_str("\tlea 1(%rdi), %rax\n\tret\n");
+        }
+        for i in 0..MOST {
+            let _ = writeln!(text, "\tcall {}\n\tmov %rax, %rdi", of_many(name, i));
+        }
+        let _ = writeln!(text, "many_{name}_end: ret\n\t.data\nmany_{name}_to:");
+        for i in 0..MOST {
+            let _ = match v.goes {
+                Some((JMP, ..)) => writeln!(text, "\t.quad {}_tramp", of_many(name, i)),
+                Some((_, to, _)) => writeln!(text, "\t.quad {to}"),
+                None => writeln!(text, "\t.quad 0"),
+            };
+        }
+    }
+    text
+}
+
+fn of_many(variant: &str, i: usize) -> String {
+    format!("{variant}_{i}")
+}
+
+/// The trampolines of this project.
+fn generated(dir: &Path) -> Result<(), String> {
+    let backend: &dyn Backend = &arch_x86_64::X86_64;
+    let options = backend.facts().options;
+    let write = |name: &str, settings: &[(&str, &str)], specs: &[Spec]| -> Result<(), String> {
+        let mut choices = Choices::default();
+        // The kernel's code has no landing pads here either.
+        for (option, value) in settings.iter().chain(&[("endbr", "off")]) {
+            choices.set("x86_64", options, option, value).map_err(|e| e.to_string())?;
+        }
+        let target = backend.target(choices);
+        let assembly = backend.assemble(specs, &target).map_err(|e| e.to_string())?;
+        let object = obj::write(&assembly, &target).map_err(|e| e.to_string())?;
+        std::fs::write(dir.join(name), object).map_err(|e| e.to_string())
+    };
+    let entry = |name, regs| Spec { name, ..Spec::named(Kind::Entry(regs)) };
+    let direct = |name, args| Spec::direct(name, Direct { args, ..Direct::default() }, "on_entry");
+    let proto =
+        Prototype::parse("long f(long a, long b, long c, long d, long e, long f)").map_err(|e| e.to_string())?;
+    let shown = backend
+        .place(&backend.target(Choices::default()), &proto)
+        .and_then(|placement| placement.programs(&proto, backend.facts(), backend.machine(), false));
+    let fexit = Programs { call_orig: true, ..shown.map_err(|e| e.to_string())? };
+    let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
+    let fexit_skip = Kind::Programs(Programs { skip_frame: true, ..fexit });
+    let fexit = Kind::Programs(fexit);
+    let [frame, fregs] = [Form::Frame, Form::Fregs].map(|form| Kind::Around(Around { form, args: 6 }));
+    fn on<'a>(name: &'a str, function: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
+        let body = Body { function, resume: 5, exit: "on_exit_" };
+        Spec { name, callee: "on_entry", body, programs, ..Spec::named(kind) }
+    }
+    write(
+        "plain.o",
+        &[],
+        &[
+            entry("args", Regs::Args),
+            entry("regs", Regs::All),
+            direct("direct_1", 1),
+            direct("direct_of_kernel", 1),
+            direct("direct_of_ours", 1),
+            on("graph_f", "f_graph", fregs, &program),
+            on("graph_g", "g_graph", fregs, &program),
+            on("fexit_f", "f_fexit", fexit, &program),
+            on("fexit_g", "g_fexit", fexit, &program),
+            on("fexit_skip_f", "f_fexit_skip", fexit_skip, &program),
+            on("fexit_skip_g", "g_fexit_skip", fexit_skip, &program),
+            on("around_frame_f", "f_around_frame", frame, &program),
+            on("around_frame_g", "g_around_frame", frame, &program),
+        ],
+    )?;
+    for (variant, kind) in [("graph", fregs), ("fexit", fexit), ("around_frame", frame)] {
+        let functions: Vec<String> = (0..MOST).map(|i| of_many(variant, i)).collect();
+        let names: Vec<String> = functions.iter().map(|f| format!("{f}_tramp")).collect();
+        let specs: Vec<Spec> = functions.iter().zip(&names).map(|(f, name)| on(name, f, kind, &program)).collect();
+        write(&format!("many_{variant}.o"), &[], &specs)?;
+    }
+    write("noflags.o", &[("restore-flags", "off")], &[entry("regs_noflags", Regs::All)])?;
+    write("jump.o", &[("direct-way", "jmp")], &[entry("ops_direct", Regs::Args)])
+}
+
+pub fn command(dir: &Path, program: &str, args: &[&str]) -> Result<String, String> {
+    let out = Command::new(program).args(args).current_dir(dir).output().map_err(|e| format!("{program}: {e}"))?;
+    if !out.status.success() {
+        let text = String::from_utf8_lossy(&out.stderr);
+        return Err(format!("{program} {}: {}\n{text}", args.join(" "), out.status));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}

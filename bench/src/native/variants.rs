@@ -1,0 +1,161 @@
+//! Ways to trace a call: who does it, through which symbols, and what is claimed of them.
+
+/// Programs, which differ in where their code lies.
+pub const LAYOUTS: usize = 16;
+/// Runs of each layout, of which the least disturbed counts.
+pub const TRIES: usize = 4;
+/// The loops over one function, then over so many.
+pub const SHAPES: [&str; 5] = ["flat", "recursion", "nested", "work", "stores"];
+pub const MANY: [&str; 4] = ["16", "256", "4096", "16384"];
+pub const MOST: usize = 16384;
+
+/// One way to trace.
+pub struct Variant {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Opcode at the site and where it goes, for the leaf and for the recursion; or nothing.
+    pub goes: Option<(u8, &'static str, &'static str)>,
+    /// A call slot, and what it calls.
+    pub slot: Option<(&'static str, &'static str)>,
+    /// Handlers that count: at entry and at exit.
+    pub runs: (u8, u8),
+    pub needs: Needs,
+    /// Measured on many functions too, each with a trampoline of its own if the site jumps.
+    pub many: bool,
+}
+
+/// What is not everywhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    Kernel,
+    Xray,
+    Retour,
+}
+
+impl Needs {
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Needs::Nothing => "",
+            Needs::Kernel => "`cargo xtask kernel-objects` unpacks the kernel's source",
+            Needs::Xray => "apt-get install clang libclang-rt-dev",
+            Needs::Retour => "cargo cannot build it: see cargo build --manifest-path bench/native/retour/Cargo.toml",
+        }
+    }
+}
+
+pub const CALL: u8 = 0xe8;
+pub const JMP: u8 = 0xe9;
+
+const fn variant(name: &'static str, about: &'static str) -> Variant {
+    Variant { name, about, goes: None, slot: None, runs: (0, 0), needs: Needs::Nothing, many: false }
+}
+
+const fn called(name: &'static str, about: &'static str, to: &'static str) -> Variant {
+    Variant { goes: Some((CALL, to, to)), ..variant(name, about) }
+}
+
+pub const VARIANTS: &[Variant] = &[
+    Variant { many: true, ..variant("plain", "the site does nothing") },
+    Variant { many: true, ..called("call_ret", "patched call -> ret", "only_return") },
+    Variant { runs: (1, 0), ..called("call_only", "trampoline that only calls", "only_call") },
+    Variant { runs: (1, 0), many: true, ..called("tailored_1", "direct --args 1", "direct_1") },
+    Variant {
+        slot: Some(("k1_ftrace_call", "on_entry")),
+        runs: (1, 0),
+        needs: Needs::Kernel,
+        many: true,
+        ..called("kernel_args", "kernel's ftrace_caller", "k1_ftrace_caller")
+    },
+    Variant {
+        slot: Some(("args_call", "on_entry")),
+        runs: (1, 0),
+        many: true,
+        ..called("args", "ftrace_caller", "args")
+    },
+    Variant {
+        slot: Some(("k2_ftrace_regs_call", "on_entry")),
+        runs: (1, 0),
+        needs: Needs::Kernel,
+        ..called("kernel_regs", "kernel's ftrace_regs_caller", "k2_ftrace_regs_caller")
+    },
+    Variant { slot: Some(("regs_call", "on_entry")), runs: (1, 0), ..called("regs", "ftrace_regs_caller", "regs") },
+    Variant {
+        slot: Some(("regs_noflags_call", "on_entry")),
+        runs: (1, 0),
+        ..called("regs_noflags", "ftrace_regs_caller, restore-flags=off", "regs_noflags")
+    },
+    Variant {
+        slot: Some(("k4_ftrace_regs_call", "ops_of_kernel")),
+        runs: (1, 0),
+        needs: Needs::Kernel,
+        ..called("kernel_ops_direct", "kernel's ftrace_regs_caller, then a direct trampoline", "k4_ftrace_regs_caller")
+    },
+    Variant {
+        slot: Some(("ops_direct_call", "ops_of_ours")),
+        runs: (1, 0),
+        ..called("ops_direct", "ftrace_caller, direct-way=jmp, then a direct trampoline", "ops_direct")
+    },
+    Variant {
+        slot: Some(("k3_ftrace_call", "graph_entry")),
+        runs: (1, 1),
+        needs: Needs::Kernel,
+        many: true,
+        ..called("kernel_graph", "kernel's ftrace_caller + return_to_handler", "k3_ftrace_caller")
+    },
+    Variant {
+        goes: Some((JMP, "graph_f", "graph_g")),
+        runs: (1, 1),
+        many: true,
+        ..variant("graph", "around --form fregs")
+    },
+    Variant {
+        goes: Some((CALL, "fexit_6_12_f", "fexit_6_12_g")),
+        runs: (0, 1),
+        ..variant("fexit_6_12", "shape of 6.12's BPF trampoline: one fexit program, six arguments")
+    },
+    Variant {
+        goes: Some((JMP, "fexit_f", "fexit_g")),
+        runs: (0, 1),
+        many: true,
+        ..variant("fexit", "programs --fexit, six arguments")
+    },
+    Variant {
+        goes: Some((CALL, "fexit_skip_f", "fexit_skip_g")),
+        runs: (0, 1),
+        ..variant("fexit_skip", "the same with --flags SKIP_FRAME")
+    },
+    Variant {
+        goes: Some((CALL, "both_6_12_f", "both_6_12_g")),
+        runs: (1, 1),
+        ..variant("both_6_12", "shape of 6.12's BPF trampoline: an fentry and an fexit program, six arguments")
+    },
+    Variant {
+        goes: Some((JMP, "around_frame_f", "around_frame_g")),
+        runs: (1, 1),
+        many: true,
+        ..variant("around_frame", "around --form frame --args 6")
+    },
+    Variant { runs: (1, 1), needs: Needs::Xray, ..variant("xray", "LLVM XRay's sleds, and a handler that calls") },
+    Variant {
+        runs: (1, 0),
+        needs: Needs::Retour,
+        ..variant("retour", "the crate retour: a hook that calls the original")
+    },
+];
+
+/// What is claimed: row, kind of loop, of which variant, against which.
+pub const ROWS: &[(&str, &str, &str, &str)] = &[
+    ("graph-flat", "flat", "graph", "kernel_graph"),
+    ("graph-nested", "nested", "graph", "kernel_graph"),
+    ("fexit-flat", "flat", "fexit", "fexit_6_12"),
+    ("fexit-nested", "nested", "fexit", "fexit_6_12"),
+    ("fexit-skip-nested", "nested", "fexit_skip", "fexit_6_12"),
+    ("around-frame-flat", "flat", "around_frame", "both_6_12"),
+    ("around-frame-nested", "nested", "around_frame", "both_6_12"),
+    ("regs", "flat", "regs", "kernel_regs"),
+    ("regs-noflags", "flat", "regs_noflags", "kernel_regs"),
+    ("ops-direct", "flat", "ops_direct", "kernel_ops_direct"),
+    ("args-frame", "flat", "args", "kernel_args"),
+    ("tailored-1", "flat", "tailored_1", "call_only"),
+];
