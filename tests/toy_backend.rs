@@ -3,6 +3,7 @@
 use std::fmt;
 
 use codegen::abi::{Abi, Loc, Reg, RegInfo, RegSet, Site};
+use codegen::action::Action;
 use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -56,6 +57,7 @@ static FACTS: Facts = Facts {
         callee_saved: RegSet::of(&[FP]),
         caller_saved: RegSet::of(&[R0, Reg(1), Reg(2), Reg(3), PC, LINK]),
         platform: RegSet::EMPTY,
+        zero: None,
         sp: SP,
         fp: FP,
         link: Some(LINK),
@@ -242,8 +244,8 @@ impl Isa for Toy {
             Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
             Insn::Store(reg, at) => Effects::store(reg, at.value),
             Insn::Load(reg, at) => Effects::load(reg, at.value),
-            Insn::Call(_) => Effects::flow(Flow::Call),
-            Insn::Jump(_) => Effects::flow(Flow::Leave),
+            Insn::Call(sym) => Effects::flow(Flow::Call).and(Action::CallSymbol { sym }),
+            Insn::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
         }
     }
 

@@ -31,6 +31,7 @@ pub const ABI: Abi = Abi {
     callee_saved: RegSet::of(&[X19, X20, X21, X22, X23, X24, X25, X26, X27, X28, X29]),
     caller_saved: RegSet::of(&[X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13, X14, X15, X16, X17, X30]),
     platform: RegSet::of(&[X18]),
+    zero: Some(SP),
     sp: SP,
     fp: X29,
     link: Some(X30),

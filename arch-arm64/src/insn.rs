@@ -12,6 +12,7 @@
 use std::fmt;
 
 use codegen::abi::Reg;
+use codegen::action::{Action, Part};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -181,67 +182,80 @@ macro_rules! rows {
 rows! { w names out;
     // Not `bti c`: GNU as takes that only for ARMv8.5 and later, while the hint is a NOP before.
     BtiC => w.write_str("hint\t#34"),
-        { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::PLAIN;
+        { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
     Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.off(at)),
-        { let (r, d) = (src.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [sp, d]) }, Effects::store(src, at.value);
+        { let (r, d) = (x_or_zero(src)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [sp, d]) }, Effects::store(src, at.value);
     Stp { a, b, at } => write!(w, "stp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
-        { let (a, b, d) = (a.0, b.0, scaled(at.value, 504)? as i32); dynasm!(out ; .arch aarch64 ; stp X(a), X(b), [sp, d]) }, Effects::store2(a, b, at.value);
+        { let (a, b, d) = (x_or_zero(a)?, x_or_zero(b)?, scaled(at.value, 8, 504)? as i32); dynasm!(out ; .arch aarch64 ; stp X(a), X(b), [sp, d]) }, Effects::store2(a, b, at.value);
     Ldr { dst, at } => write!(w, "ldr\t{}, [sp, #{}]", name(dst), names.off(at)),
-        { let (r, d) = (dst.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [sp, d]) }, Effects::load(dst, at.value);
+        { let (r, d) = (x(dst)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [sp, d]) }, Effects::load(dst, at.value);
     Ldp { a, b, at } => write!(w, "ldp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
-        { let (a, b, d) = (a.0, b.0, scaled(at.value, 504)? as i32); dynasm!(out ; .arch aarch64 ; ldp X(a), X(b), [sp, d]) }, Effects::load2(a, b, at.value);
+        { let (a, b, d) = (x(a)?, x(b)?, scaled(at.value, 8, 504)? as i32); different(a, b)?; dynasm!(out ; .arch aarch64 ; ldp X(a), X(b), [sp, d]) }, Effects::load2(a, b, at.value);
     StrQ { src, at } => write!(w, "str\tq{src}, [sp, #{}]", names.off(at)),
-        { let d = scaled(at.value, 65520)?; dynasm!(out ; .arch aarch64 ; str Q(src), [sp, d]) }, Effects { stores: 2, ..Effects::PLAIN };
+        { let (q, d) = (q(src)?, scaled(at.value, 16, 65520)?); dynasm!(out ; .arch aarch64 ; str Q(q), [sp, d]) },
+        Effects { stores: 2, ..stores(src, None, at) };
     StpQ { a, b, at } => write!(w, "stp\tq{a}, q{b}, [sp, #{}]", names.off(at)),
-        { let d = scaled(at.value, 1008)? as i32; dynasm!(out ; .arch aarch64 ; stp Q(a), Q(b), [sp, d]) }, Effects { stores: 4, ..Effects::PLAIN };
+        { let (a, b, d) = (q(a)?, q(b)?, scaled(at.value, 16, 1008)? as i32); dynasm!(out ; .arch aarch64 ; stp Q(a), Q(b), [sp, d]) },
+        Effects { stores: 4, ..stores(a, Some(b), at) };
     LdrQ { dst, at } => write!(w, "ldr\tq{dst}, [sp, #{}]", names.off(at)),
-        { let d = scaled(at.value, 65520)?; dynasm!(out ; .arch aarch64 ; ldr Q(dst), [sp, d]) }, Effects { loads: 2, ..Effects::PLAIN };
+        { let (q, d) = (q(dst)?, scaled(at.value, 16, 65520)?); dynasm!(out ; .arch aarch64 ; ldr Q(q), [sp, d]) },
+        Effects { loads: 2, ..loads(dst, None, at) };
     LdpQ { a, b, at } => write!(w, "ldp\tq{a}, q{b}, [sp, #{}]", names.off(at)),
-        { let d = scaled(at.value, 1008)? as i32; dynasm!(out ; .arch aarch64 ; ldp Q(a), Q(b), [sp, d]) }, Effects { loads: 4, ..Effects::PLAIN };
+        { let (a, b, d) = (q(a)?, q(b)?, scaled(at.value, 16, 1008)? as i32); different(a, b)?; dynasm!(out ; .arch aarch64 ; ldp Q(a), Q(b), [sp, d]) },
+        Effects { loads: 4, ..loads(a, Some(b), at) };
     LdrReg { dst, base, at } => write!(w, "ldr\t{}, [{}, #{}]", name(dst), name(base), names.off(at)),
-        { let (r, b, d) = (dst.0, base.0, scaled(at.value, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b), d]) }, Effects { loads: 1, ..Effects::PLAIN };
+        { let (r, b, d) = (x(dst)?, x(base)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b), d]) },
+        Effects { loads: 1, ..Effects::action(Action::LoadAt { dst, base, at: at.value }) };
     LdurReg { dst, base, at } => write!(w, "ldur\t{}, [{}, #{at}]", name(dst), name(base)),
-        { let (r, b, d) = (dst.0, base.0, ranged(at, -256, 255)?); dynasm!(out ; .arch aarch64 ; ldur X(r), [XSP(b), d]) }, Effects { loads: 1, ..Effects::PLAIN };
+        { let (r, b, d) = (x(dst)?, x(base)?, ranged(at, -256, 255)?); dynasm!(out ; .arch aarch64 ; ldur X(r), [XSP(b), d]) },
+        Effects { loads: 1, ..Effects::action(Action::LoadAt { dst, base, at }) };
     Mov { dst, src } => write!(w, "mov\t{}, {}", name(dst), name(src)),
-        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::copy(dst, src);
+        { let (d, s) = (x(dst)?, x(src)?); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::copy(dst, src);
     MovFromSp { dst } => write!(w, "mov\t{}, sp", name(dst)),
-        { let d = dst.0; dynasm!(out ; .arch aarch64 ; mov XSP(d), sp) }, Effects::sp(SpEffect::CopyTo(dst, 0));
+        { let d = x(dst)?; dynasm!(out ; .arch aarch64 ; mov XSP(d), sp) }, Effects::sp(SpEffect::CopyTo(dst, 0));
     AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name_or_sp(dst), names.off(imm)),
-        { let (d, i) = (dst.0, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), sp, i) }, Effects::sp(add_sp(dst, imm.value));
+        { let (d, i) = (x_or_sp(dst)?, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), sp, i) }, Effects::sp(add_sp(dst, imm.value));
     SubSp { imm } => write!(w, "sub\tsp, sp, #{}", names.off(imm)),
         { let i = ranged(imm.value, 0, 4095)? as u32; dynasm!(out ; .arch aarch64 ; sub sp, sp, i) }, Effects::sp(SpEffect::Move(-imm.value));
     Sub { dst, src, imm } => write!(w, "sub\t{}, {}, #{imm}", name(dst), name(src)),
-        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; sub XSP(d), XSP(s), imm) }, Effects::PLAIN;
+        { let (d, s, i) = (x(dst)?, x(src)?, ranged(imm.cast_signed(), 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; sub XSP(d), XSP(s), i) },
+        Effects::action(Action::Add { dst, src, add: imm.cast_signed().wrapping_neg() });
     AlignDown { dst, src } => write!(w, "and\t{}, {}, #-8", name(dst), name(src)),
-        { let (d, s) = (dst.0, src.0); dynasm!(out ; .arch aarch64 ; and XSP(d), X(s), 0xffff_ffff_ffff_fff8) }, Effects::PLAIN;
+        { let (d, s) = (x(dst)?, x(src)?); dynasm!(out ; .arch aarch64 ; and XSP(d), X(s), 0xffff_ffff_ffff_fff8) },
+        Effects::action(Action::RoundDown { dst, src, to: 8 });
     Adrp { dst, sym } => write!(w, "adrp\t{}, {}", name(dst), names.sym(sym)),
-        { out.push_u32(ADRP | u32::from(dst.0)); out.fixup(4, reloc::ADR_PREL_PG_HI21, Ref::Symbol(sym), 0) }, Effects::PLAIN;
+        { out.push_u32(ADRP | u32::from(x(dst)?)); out.fixup(4, reloc::ADR_PREL_PG_HI21, Ref::Symbol(sym), 0) }, Effects::action(Action::High { dst, sym });
     LdrLo12 { dst, base, sym } => write!(w, "ldr\t{}, [{}, :lo12:{}]", name(dst), name(base), names.sym(sym)),
-        { let (r, b) = (dst.0, base.0); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b)]); out.fixup(4, reloc::LDST64_ABS_LO12_NC, Ref::Symbol(sym), 0) }, Effects { loads: 1, ..Effects::PLAIN };
+        { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b)]); out.fixup(4, reloc::LDST64_ABS_LO12_NC, Ref::Symbol(sym), 0) },
+        Effects { loads: 1, ..Effects::action(Action::LoadLow { dst, base, of: Part::Symbol(sym) }) };
     Movz { dst, imm } => write!(w, "movz\t{}, #{imm}", name(dst)),
-        { let (d, i) = (dst.0, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movz X(d), i) }, Effects::PLAIN;
+        { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movz X(d), i) }, Effects::action(Action::Set { dst, number: i32::from(imm) });
     MovkHigh { dst, imm } => write!(w, "movk\t{}, #{imm}, lsl #16", name(dst)),
-        { let (d, i) = (dst.0, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 16) }, Effects::PLAIN;
+        { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 16) }, Effects::action(Action::SetHigh { dst, bits: imm });
     Nop => w.write_str("nop"),
         { dynasm!(out ; .arch aarch64 ; nop) }, Effects::PLAIN;
     Cbnz { reg, to } => write!(w, "cbnz\t{}, {}", name(reg), names.local(to)),
-        { let r = reg.0; dynasm!(out ; .arch aarch64 ; cbnz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbnz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: false });
     Bl { sym } => write!(w, "bl\t{}", names.sym(sym)),
-        { dynasm!(out ; .arch aarch64 ; bl 0); out.fixup(4, reloc::CALL26, Ref::Symbol(sym), 0) }, Effects::flow(Flow::Call);
+        { dynasm!(out ; .arch aarch64 ; bl 0); out.fixup(4, reloc::CALL26, Ref::Symbol(sym), 0) }, Effects::flow(Flow::Call).and(Action::CallSymbol { sym });
     Blr { reg } => write!(w, "blr\t{}", name(reg)),
-        { let r = reg.0; dynasm!(out ; .arch aarch64 ; blr X(r)) }, Effects::flow(Flow::Call);
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; blr X(r)) }, Effects::flow(Flow::Call).and(Action::CallRegister { reg });
     Br { reg } => write!(w, "br\t{}", name(reg)),
-        { let r = reg.0; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave);
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
     Ret { reg } => if reg == X30 { w.write_str("ret") } else { write!(w, "ret\t{}", name(reg)) },
-        { let r = reg.0; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave);
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
     BtiJ => w.write_str("hint\t#36"),
         { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
-    StrW { src, at } => write!(w, "str\tw{}, [sp, #{}]", src.0, names.off(at)),
-        { let (r, d) = (src.0, scaled(at.value, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) }, Effects::store(src, at.value);
+    StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.off(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.off(at)) },
+        { let (r, d) = (x_or_zero(src)?, scaled(at.value, 4, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) },
+        Effects::store(src, at.value).and(Action::StoreHalf);
     AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
-        { let (r, b) = (dst.0, base.0); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) }, Effects::PLAIN;
+        { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) },
+        Effects::action(Action::Low { dst, base, of: Part::Symbol(sym) });
     Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
-        { let r = reg.0; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
 }
 
 /// dynasm has no relocation for ADRP, and its label form is off by a page.
@@ -270,9 +284,39 @@ fn ranged(value: i32, least: i32, most: i32) -> Result<i32> {
     Err(Error::new(format!("offset {value} does not fit its instruction; valid: {least} to {most}")))
 }
 
-fn scaled(value: i32, most: i32) -> Result<u32> {
-    if value % 8 != 0 {
-        return Err(Error::new(format!("offset {value} is not a multiple of 8")));
+fn scaled(value: i32, unit: i32, most: i32) -> Result<u32> {
+    if value % unit != 0 {
+        return Err(Error::new(format!("offset {value} is not a multiple of {unit}")));
     }
     ranged(value, 0, most).map(|v| v as u32)
+}
+
+/// A register whose number is not 31, which means one thing here and another there.
+fn x(reg: Reg) -> Result<u8> {
+    if reg.0 < 31 { Ok(reg.0) } else { Err(Error::new(format!("register {}; valid: x0 to x30", reg.0))) }
+}
+
+fn x_or_zero(reg: Reg) -> Result<u8> {
+    if reg == XZR { Ok(reg.0) } else { x(reg) }
+}
+
+fn x_or_sp(reg: Reg) -> Result<u8> {
+    if reg == SP { Ok(reg.0) } else { x(reg) }
+}
+
+fn q(number: u8) -> Result<u8> {
+    if number < 32 { Ok(number) } else { Err(Error::new(format!("q{number}; valid: q0 to q31"))) }
+}
+
+/// What two loads into one register leave there is not told by the manual.
+fn different(a: u8, b: u8) -> Result<()> {
+    if a == b { Err(Error::new(format!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
+}
+
+fn stores(first: u8, second: Option<u8>, at: Off) -> Effects {
+    Effects::action(Action::StoreVectors { first, second, at: at.value })
+}
+
+fn loads(first: u8, second: Option<u8>, at: Off) -> Effects {
+    Effects::action(Action::LoadVectors { first, second, at: at.value })
 }

@@ -31,6 +31,7 @@ pub const ABI: Abi = Abi {
     callee_saved: RegSet::of(&[S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11]),
     caller_saved: RegSet::of(&[RA, T0, T1, T2, A0, A1, A2, A3, A4, A5, A6, A7, T3, T4, T5, T6]),
     platform: RegSet::of(&[GP, TP]),
+    zero: Some(ZERO),
     sp: SP,
     fp: S0,
     link: Some(RA),

@@ -14,6 +14,7 @@
 use std::fmt;
 
 use codegen::abi::Reg;
+use codegen::action::{Action, Part};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -80,65 +81,73 @@ macro_rules! rows {
 #[rustfmt::skip]
 rows! { w names out rvc;
     Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.off(at)),
-        { let (r, d) = (src.0, simm12(at.value)?);
+        { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sd X(r), [sp, d]) } }, Effects::store(src, at.value);
     Ld { dst, at } => write!(w, "ld\t{}, {}(sp)", name(dst), names.off(at)),
-        { let (r, d) = (dst.0, simm12(at.value)?);
+        { let (r, d) = (x(dst)?, simm12(at.value)?);
           if rvc && sp_slot(d) && dst != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ldsp X(r), [sp, d as u32]) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [sp, d]) } }, Effects::load(dst, at.value);
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [sp, d]) } }, written(dst, Effects::load(dst, at.value));
     Fsd { src, at } => write!(w, "fsd\t{}, {}(sp)", float(src), names.off(at)),
-        { let d = simm12(at.value)?;
-          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fsdsp F(src), [sp, d as u32]) }
-          else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fsd F(src), [sp, d]) } }, Effects { stores: 1, ..Effects::PLAIN };
+        { let (f, d) = (f(src)?, simm12(at.value)?);
+          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fsdsp F(f), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fsd F(f), [sp, d]) } },
+        Effects { stores: 1, ..Effects::action(Action::StoreVectors { first: src, second: None, at: at.value }) };
     Fld { dst, at } => write!(w, "fld\t{}, {}(sp)", float(dst), names.off(at)),
-        { let d = simm12(at.value)?;
-          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fldsp F(dst), [sp, d as u32]) }
-          else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fld F(dst), [sp, d]) } }, Effects { loads: 1, ..Effects::PLAIN };
+        { let (f, d) = (f(dst)?, simm12(at.value)?);
+          if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fldsp F(f), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fld F(f), [sp, d]) } },
+        Effects { loads: 1, ..Effects::action(Action::LoadVectors { first: dst, second: None, at: at.value }) };
     Mv { dst, src } => write!(w, "mv\t{}, {}", name(dst), name(src)),
-        { let (d, s) = (dst.0, src.0);
+        { let (d, s) = (x(dst)?, x(src)?);
           if rvc && dst != ZERO && src != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s)) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), 0) } }, Effects { sp: mv_sp(dst, src), ..Effects::copy(dst, src) };
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), 0) } }, Effects { sp: addi_sp(dst, src, 0), ..Effects::copy(dst, src) };
     Addi { dst, src, imm } => write!(w, "addi\t{}, {}, {}", name(dst), name(src), names.off(imm)),
-        { addi(dst, src, imm.value, rvc, out)? }, Effects::sp(addi_sp(dst, src, imm.value));
+        { addi(dst, src, imm.value, rvc, out)? }, addi_effects(dst, src, imm.value);
     AuipcHi { dst, sym } => write!(w, "auipc\t{}, %pcrel_hi({})", name(dst), names.sym(sym)),
-        { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc X(r), 0);
-          out.fixup(4, reloc::PCREL_HI20, Ref::Symbol(sym), 0) }, Effects::PLAIN;
+        { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc X(r), 0);
+          out.fixup(4, reloc::PCREL_HI20, Ref::Symbol(sym), 0) }, written(dst, Effects::action(Action::High { dst, sym }));
     LdLo { dst } => write!(w, "ld\t{}, %pcrel_lo({})({})", name(dst), names.local(Local::Anchor), name(dst)),
-        { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(r), 0]);
-          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) }, Effects { loads: 1, ..Effects::PLAIN };
+        { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(r), 0]);
+          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadLow { dst, base: dst, of: Part::Anchor(Local::Anchor) }) });
     Bnez { reg, to } => if compact(reg) { write!(w, "bne\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "bnez\t{}, {}", name(reg), names.local(to)) },
-        { let [a, b] = zero_first(reg); dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(a), X(b), 0);
-          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: false });
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc ra, 0 ; jalr ra, ra, 0);
-          out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) }, Effects { executed: 2, ..Effects::flow(Flow::Call) };
+          out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) }, Effects { executed: 2, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };
     Jr { reg } => if reg == RA { w.write_str("ret") } else { write!(w, "jr\t{}", name(reg)) },
-        { let r = reg.0;
-          if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave);
+        { let r = x(reg)?;
+          if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
     // Bits 12 to 31.
     Lui { dst, imm } => write!(w, "lui\t{}, {:#x}", name(dst), imm & 0xf_ffff),
-        { let (r, i) = (dst.0, imm << 12);
-          if rvc && dst != ZERO && dst != SP && imm != 0 && (-32..32).contains(&imm) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.lui X(r), i) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; lui X(r), i) } }, Effects::PLAIN;
+        { let (r, i) = (x(dst)?, upper(imm)?);
+          if rvc && dst != ZERO && dst != SP && i != 0 && (-32..32).contains(&(i >> 12)) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.lui X(r), i) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; lui X(r), i) } }, written(dst, Effects::action(Action::Set { dst, number: imm << 12 }));
     Addiw { dst, imm } => write!(w, "addiw\t{}, {}, {imm}", name(dst), name(dst)),
-        { let (r, i) = (dst.0, simm12(imm)?);
+        { let (r, i) = (x(dst)?, simm12(imm)?);
           if rvc && dst != ZERO && (-32..32).contains(&i) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addiw X(r), i) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addiw X(r), X(r), i) } }, Effects::PLAIN;
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addiw X(r), X(r), i) } }, written(dst, Effects::action(Action::AddWord { dst, add: imm }));
     Nop => w.write_str("nop"),
         { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.nop) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) } }, Effects::PLAIN;
     Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.off(at)),
-        { let (r, d) = (src.0, simm12(at.value)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) }, Effects::store(src, at.value);
+        { let (r, d) = (x(src)?, simm12(at.value)?);
+          if rvc && (0..256).contains(&d) && d % 4 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.swsp X(r), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) } }, Effects::store(src, at.value).and(Action::StoreHalf);
     AddiLo { dst, anchor } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(anchor)),
-        { let r = dst.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
-          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) }, Effects::PLAIN;
-    Beqz { reg, to } => write!(w, "beqz\t{}, {}", name(reg), names.local(to)),
-        { let [a, b] = zero_first(reg); dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
-          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
+          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) },
+        written(dst, Effects::action(Action::Low { dst, base: dst, of: Part::Anchor(anchor) }));
+    Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
+        { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
     Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
-        { let r = reg.0; dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) }, Effects::flow(Flow::Leave);
+        { let r = x(reg)?;
+          if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: true });
 }
 
 fn name(reg: Reg) -> &'static str {
@@ -149,16 +158,42 @@ fn float(vector: u8) -> &'static str {
     VECTORS.get(vector as usize).map_or("?", |r| r.name)
 }
 
-fn mv_sp(dst: Reg, src: Reg) -> SpEffect {
-    if src == SP { SpEffect::CopyTo(dst, 0) } else { SpEffect::None }
-}
-
 fn addi_sp(dst: Reg, src: Reg, imm: i32) -> SpEffect {
     match (dst, src) {
         (SP, SP) => SpEffect::Move(imm),
         (_, SP) => SpEffect::CopyTo(dst, imm),
+        (SP, _) => SpEffect::CopyFrom(src, imm),
         _ => SpEffect::None,
     }
+}
+
+fn addi_effects(dst: Reg, src: Reg, imm: i32) -> Effects {
+    match addi_sp(dst, src, imm) {
+        SpEffect::None if src == ZERO => Effects::action(Action::Set { dst, number: imm }),
+        SpEffect::None => Effects::action(Action::Add { dst, src, add: imm }),
+        moved => Effects::sp(moved),
+    }
+}
+
+/// What `effects` are when they write this register: SP is no longer known.
+fn written(dst: Reg, effects: Effects) -> Effects {
+    if dst == SP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
+}
+
+fn x(reg: Reg) -> Result<u8> {
+    if reg.0 < 32 { Ok(reg.0) } else { Err(Error::new(format!("register {}; valid: x0 to x31", reg.0))) }
+}
+
+fn f(number: u8) -> Result<u8> {
+    if number < 32 { Ok(number) } else { Err(Error::new(format!("f{number}; valid: f0 to f31"))) }
+}
+
+/// The operand of LUI, where it goes: 20 bits, with or without a sign.
+fn upper(imm: i32) -> Result<i32> {
+    if (-0x8_0000..0x10_0000).contains(&imm) {
+        return Ok(imm << 12);
+    }
+    Err(Error::new(format!("{imm} does not fit LUI; valid: -524288 to 1048575")))
 }
 
 /// C.LDSP and C.SDSP hold multiples of 8 below 512.
@@ -173,8 +208,9 @@ fn compact(reg: Reg) -> bool {
 
 /// The operands of a comparison with zero. With a register that C.BNEZ can name, GNU as would choose that by the distance,
 /// unless zero comes first.
-fn zero_first(reg: Reg) -> [u8; 2] {
-    if compact(reg) { [ZERO.0, reg.0] } else { [reg.0, ZERO.0] }
+fn zero_first(reg: Reg) -> Result<[u8; 2]> {
+    let other = x(reg)?;
+    Ok(if compact(reg) { [ZERO.0, other] } else { [other, ZERO.0] })
 }
 
 fn simm12(value: i32) -> Result<i32> {
@@ -187,7 +223,7 @@ fn simm12(value: i32) -> Result<i32> {
 /// C.MV for nothing added, C.LI from zero, C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from
 /// SP: GNU as tries them in this order.
 fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()> {
-    let (d, s, imm) = (dst.0, src.0, simm12(imm)?);
+    let (d, s, imm) = (x(dst)?, x(src)?, simm12(imm)?);
     if rvc && imm == 0 && dst != ZERO && src != ZERO {
         dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s));
     } else if rvc && src == ZERO && dst != ZERO && (-32..32).contains(&imm) {

@@ -29,6 +29,7 @@ pub const ABI: Abi = Abi {
     callee_saved: RegSet::of(&[RBX, RBP, R12, R13, R14, R15]),
     caller_saved: RegSet::of(&[RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11]),
     platform: RegSet::EMPTY,
+    zero: None,
     sp: RSP,
     fp: RBP,
     link: None,

@@ -15,6 +15,7 @@
 use std::fmt;
 
 use codegen::abi::Reg;
+use codegen::action::Action;
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -94,7 +95,6 @@ pub enum Insn {
     AndSp {
         imm: i8,
     },
-    /// From rdi or r11.
     Sub {
         dst: Reg,
         imm: i8,
@@ -142,64 +142,6 @@ pub enum Insn {
     },
 }
 
-/// One dynasm row for each of the sixteen registers.
-macro_rules! each {
-    ($reg:expr, $out:ident, |$r:ident| $($row:tt)*) => {
-        each!(@ $reg, $out, $r, { $($row)* }
-            0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi,
-            8 r8, 9 r9, 10 r10, 11 r11, 12 r12, 13 r13, 14 r14, 15 r15)
-    };
-    (@ $reg:expr, $out:ident, $r:ident, $row:tt $($n:literal $name:ident),*) => {
-        match $reg.0 { $($n => each!(! $out, $r, $name, $row),)* _ => {} }
-    };
-    (! $out:ident, $r:ident, $name:ident, { push }) => { dynasm!($out ; .arch x64 ; push $name) };
-    (! $out:ident, $r:ident, $name:ident, { pop }) => { dynasm!($out ; .arch x64 ; pop $name) };
-    (! $out:ident, $r:ident, $name:ident, { store }) => { dynasm!($out ; .arch x64 ; mov [rsp], $name) };
-    (! $out:ident, $r:ident, $name:ident, { store8 $d:ident }) => { dynasm!($out ; .arch x64 ; mov [BYTE rsp + $d], $name) };
-    (! $out:ident, $r:ident, $name:ident, { store32 $d:ident }) => { dynasm!($out ; .arch x64 ; mov [DWORD rsp + $d], $name) };
-    (! $out:ident, $r:ident, $name:ident, { load }) => { dynasm!($out ; .arch x64 ; mov $name, [rsp]) };
-    (! $out:ident, $r:ident, $name:ident, { load8 $d:ident }) => { dynasm!($out ; .arch x64 ; mov $name, [BYTE rsp + $d]) };
-    (! $out:ident, $r:ident, $name:ident, { load32 $d:ident }) => { dynasm!($out ; .arch x64 ; mov $name, [DWORD rsp + $d]) };
-    (! $out:ident, $r:ident, $name:ident, { lea }) => { dynasm!($out ; .arch x64 ; lea $name, [rsp]) };
-    (! $out:ident, $r:ident, $name:ident, { lea8 $d:ident }) => { dynasm!($out ; .arch x64 ; lea $name, [BYTE rsp + $d]) };
-    (! $out:ident, $r:ident, $name:ident, { lea32 $d:ident }) => { dynasm!($out ; .arch x64 ; lea $name, [DWORD rsp + $d]) };
-    (! $out:ident, $r:ident, $name:ident, { mov $src:ident }) => {
-        match $src.0 {
-            0 => dynasm!($out ; .arch x64 ; mov $name, rax),
-            1 => dynasm!($out ; .arch x64 ; mov $name, rcx),
-            2 => dynasm!($out ; .arch x64 ; mov $name, rdx),
-            3 => dynasm!($out ; .arch x64 ; mov $name, rbx),
-            4 => dynasm!($out ; .arch x64 ; mov $name, rsp),
-            5 => dynasm!($out ; .arch x64 ; mov $name, rbp),
-            6 => dynasm!($out ; .arch x64 ; mov $name, rsi),
-            7 => dynasm!($out ; .arch x64 ; mov $name, rdi),
-            8 => dynasm!($out ; .arch x64 ; mov $name, r8),
-            9 => dynasm!($out ; .arch x64 ; mov $name, r9),
-            10 => dynasm!($out ; .arch x64 ; mov $name, r10),
-            11 => dynasm!($out ; .arch x64 ; mov $name, r11),
-            12 => dynasm!($out ; .arch x64 ; mov $name, r12),
-            13 => dynasm!($out ; .arch x64 ; mov $name, r13),
-            14 => dynasm!($out ; .arch x64 ; mov $name, r14),
-            15 => dynasm!($out ; .arch x64 ; mov $name, r15),
-            _ => {}
-        }
-    };
-}
-
-/// The shortest of the three forms of `disp(%rsp)`, as GNU as chooses it.
-macro_rules! by_size {
-    ($reg:expr, $out:ident, $disp:expr, $none:ident $byte:ident $dword:ident) => {{
-        let disp: i32 = $disp;
-        if disp == 0 {
-            each!($reg, $out, |r| $none)
-        } else if let Ok(disp) = i8::try_from(disp) {
-            each!($reg, $out, |r| $byte disp)
-        } else {
-            each!($reg, $out, |r| $dword disp)
-        }
-    }};
-}
-
 macro_rules! rows {
     ($w:ident $names:ident $out:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
         /// The instruction as GNU as reads it.
@@ -230,106 +172,175 @@ macro_rules! rows {
 #[rustfmt::skip]
 rows! { w names out;
     Endbr64 => w.write_str("endbr64"),
-        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfa]) }, Effects::PLAIN;
+        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfa]) }, Effects::action(Action::LandingPad);
     Pushfq => w.write_str("pushfq"),
-        { dynasm!(out ; .arch x64 ; pushfq) }, Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::PLAIN };
+        { dynasm!(out ; .arch x64 ; pushfq) }, Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::action(Action::PushFlags) };
     Popfq => w.write_str("popfq"),
-        { dynasm!(out ; .arch x64 ; popfq) }, Effects { sp: SpEffect::Move(8), loads: 1, ..Effects::PLAIN };
+        { dynasm!(out ; .arch x64 ; popfq) }, Effects { sp: SpEffect::Move(8), loads: 1, ..Effects::action(Action::PopFlags) };
     Ret => w.write_str("ret"),
-        { dynasm!(out ; .arch x64 ; ret) }, Effects { loads: 1, ..Effects::flow(Flow::Leave) };
+        { dynasm!(out ; .arch x64 ; ret) }, Effects { loads: 1, ..Effects::flow(Flow::Leave).and(Action::Return { thunk: None }) };
     JmpReturn { sym } => write!(w, "jmp\t{}", names.sym(sym)),
-        { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects::flow(Flow::Leave);
+        { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) },
+        Effects::flow(Flow::Leave).and(Action::Return { thunk: Some(sym) });
     Int3 => w.write_str("int3"),
         { dynasm!(out ; .arch x64 ; int3) }, Effects::flow(Flow::Trap);
     Push { reg } => write!(w, "push\t%{}", name(reg)),
-        { each!(reg, out, |r| push) }, Effects { sp: SpEffect::Move(-8), ..Effects::store(reg, 0) };
+        { short(out, 0x50, reg)? }, Effects { sp: SpEffect::Move(-8), ..Effects::store(reg, 0) };
     Pop { reg } => write!(w, "pop\t%{}", name(reg)),
-        { each!(reg, out, |r| pop) }, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) };
+        { short(out, 0x58, reg)? }, written(reg, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) });
     PushBp { at } => write!(w, "push\t{at}(%rbp)"),
-        { push_bp(out, at) }, Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::PLAIN };
+        { push_bp(out, at) }, Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::action(Action::PushAt { base: RBP, at }) };
     StoreVector { src, at } => write!(w, "movups\t%xmm{src}, {}(%rsp)", names.off(at)),
-        { movups(out, 0x11, src, at.value)? }, Effects { stores: 2, ..Effects::PLAIN };
+        { at_rsp(out, NARROW, &[0x0f, 0x11], vector(src)?, at.value) },
+        Effects { stores: 2, ..Effects::action(Action::StoreVectors { first: src, second: None, at: at.value }) };
     LoadVector { dst, at } => write!(w, "movups\t{}(%rsp), %xmm{dst}", names.off(at)),
-        { movups(out, 0x10, dst, at.value)? }, Effects { loads: 2, ..Effects::PLAIN };
+        { at_rsp(out, NARROW, &[0x0f, 0x10], vector(dst)?, at.value) },
+        Effects { loads: 2, ..Effects::action(Action::LoadVectors { first: dst, second: None, at: at.value }) };
     Mov { dst, src } => write!(w, "mov\t%{}, %{}", name(src), name(dst)),
-        { each!(dst, out, |r| mov src) }, Effects { sp: mov_sp(dst, src), ..Effects::copy(dst, src) };
+        { mov(out, dst, src)? }, Effects { sp: mov_sp(dst, src), ..Effects::copy(dst, src) };
     Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.off(at)),
-        { by_size!(src, out, at.value, store store8 store32) }, Effects::store(src, at.value);
+        { at_rsp(out, WIDE, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value);
     StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.off(at)),
-        { store_imm(out, at.value, imm) }, Effects { stores: 1, ..Effects::PLAIN };
+        { store_imm(out, at.value, imm) }, Effects { stores: 1, ..Effects::action(Action::StoreNumber { number: imm, at: at.value }) };
     Load { dst, at } => write!(w, "mov\t{}(%rsp), %{}", names.off(at), name(dst)),
-        { by_size!(dst, out, at.value, load load8 load32) }, Effects::load(dst, at.value);
+        { at_rsp(out, WIDE, &[0x8b], general(dst)?, at.value) }, written(dst, Effects::load(dst, at.value));
     LoadSym { dst, sym } => write!(w, "mov\t{}(%rip), %{}", names.sym(sym), name(dst)),
-        { load_sym(out, dst)?; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects { loads: 1, ..Effects::PLAIN };
+        { at_rip(out, 0x8b, dst, sym)? }, written(dst, Effects { loads: 1, ..Effects::action(Action::LoadSymbol { dst, sym }) });
     Lea { dst, at } => write!(w, "lea\t{}(%rsp), %{}", names.off(at), name(dst)),
-        { by_size!(dst, out, at.value, lea lea8 lea32) }, Effects::sp(lea_sp(dst, at.value));
+        { at_rsp(out, WIDE, &[0x8d], general(dst)?, at.value) }, Effects::sp(lea_sp(dst, at.value));
     LeaSpFromBp { at } => write!(w, "lea\t{}(%rbp), %rsp", names.off(at)),
         { lea_sp_from_bp(out, at.value) }, Effects::sp(SpEffect::CopyFrom(RBP, at.value));
     SubSp { imm } => write!(w, "sub\t${}, %rsp", names.off(imm)),
-        { arithmetic_sp(out, imm.value, Arithmetic::Sub) }, Effects::sp(SpEffect::Move(-imm.value));
+        { arithmetic_sp(out, imm.value, Arithmetic::Sub) }, Effects::sp(SpEffect::Move(-imm.value)).changing_flags();
     AddSp { imm } => write!(w, "add\t${}, %rsp", names.off(imm)),
-        { arithmetic_sp(out, imm.value, Arithmetic::Add) }, Effects::sp(SpEffect::Move(imm.value));
+        { arithmetic_sp(out, imm.value, Arithmetic::Add) }, Effects::sp(SpEffect::Move(imm.value)).changing_flags();
     AndSp { imm } => write!(w, "and\t${imm}, %rsp"),
-        { dynasm!(out ; .arch x64 ; and rsp, BYTE imm) }, Effects::sp(SpEffect::Realign);
+        { dynasm!(out ; .arch x64 ; and rsp, BYTE imm) }, Effects::sp(SpEffect::Realign).and(rounds(imm)).changing_flags();
     Sub { dst, imm } => write!(w, "sub\t${imm}, %{}", name(dst)),
-        { sub(out, dst, imm)? }, Effects::PLAIN;
+        { sub(out, dst, imm)? }, sub_effects(dst, -i32::from(imm)).changing_flags();
     TestAx => w.write_str("test\t%rax, %rax"),
-        { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::PLAIN;
+        { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::action(Action::Test { reg: RAX });
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: false });
     Nop5 => w.write_str("{disp8} nopl\t0(%rax, %rax)"),
         { dynasm!(out ; .arch x64 ; .bytes [0x0f, 0x1f, 0x44, 0, 0]) }, Effects::PLAIN;
     JnzFar { to } => write!(w, "{{disp32}} jnz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jnz DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { dynasm!(out ; .arch x64 ; jnz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: false });
     CallBody { sym } => write!(w, "call\t{}", names.sym(sym)),
-        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
+        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
+        Effects { stores: 1, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };
     LeaBody { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
-        { lea_body(out, dst)?; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
+        { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
     JmpR11 => w.write_str("jmp\t*%r11"),
-        { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave);
+        { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg: R11, links: false });
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
-        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) }, Effects { stores: 1, ..Effects::flow(Flow::Call) };
+        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) },
+        Effects { stores: 1, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };
     CallLocal { to } => write!(w, "call\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)) };
+        { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)).and(Action::PushNext) };
     Endbr32 => w.write_str("endbr32"),
         { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
-    // The 64-bit form without REX.W.
-    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", name(src), names.off(at)),
-        { let rex = out.bytes.len(); by_size!(src, out, at.value, store store8 store32); out.bytes[rex] &= !8 }, Effects::store(src, at.value);
-    // The load with the opcode of LEA.
+    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", HALVES.get(usize::from(src.0)).unwrap_or(&"?"), names.off(at)),
+        { at_rsp(out, NARROW, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value).and(Action::StoreHalf);
     LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
-        { let rex = out.bytes.len(); load_sym(out, dst)?; out.bytes[rex + 1] = 0x8d; out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) }, Effects::PLAIN;
+        { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
     Jz { to } => write!(w, "jz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, REL8, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
     JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, REL32, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to));
+        { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
 }
 
-/// A local 8-bit displacement; never leaves the assembler.
-pub const REL8: u32 = u32::MAX;
-/// A local 32-bit displacement; never leaves the assembler.
-pub const REL32: u32 = u32::MAX - 1;
+/// The lower halves of the registers.
+const HALVES: [&str; 16] = [
+    "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
+    "r15d",
+];
+
+/// REX.W: operands of 64 bits.
+const WIDE: u8 = 0x48;
+/// REX with no bit set, which is left out where it stays so.
+const NARROW: u8 = 0x40;
+
+fn general(reg: Reg) -> Result<u8> {
+    if reg.0 < 16 { Ok(reg.0) } else { Err(Error::new(format!("general register {}; valid: 0 to 15", reg.0))) }
+}
+
+fn vector(number: u8) -> Result<u8> {
+    if number < 16 { Ok(number) } else { Err(Error::new(format!("%xmm{number}; valid: %xmm0 to %xmm15"))) }
+}
+
+/// An opcode that a register's number is part of.
+fn short(out: &mut CodeBuf, opcode: u8, reg: Reg) -> Result<()> {
+    let reg = general(reg)?;
+    if reg >= 8 {
+        out.bytes.push(0x41);
+    }
+    out.bytes.push(opcode | reg & 7);
+    Ok(())
+}
+
+fn mov(out: &mut CodeBuf, dst: Reg, src: Reg) -> Result<()> {
+    let (dst, src) = (general(dst)?, general(src)?);
+    out.bytes.extend_from_slice(&[WIDE | src >> 3 << 2 | dst >> 3, 0x89, 0xc0 | (src & 7) << 3 | dst & 7]);
+    Ok(())
+}
+
+fn sub(out: &mut CodeBuf, dst: Reg, imm: i8) -> Result<()> {
+    let dst = general(dst)?;
+    out.bytes.extend_from_slice(&[WIDE | dst >> 3, 0x83, 0xe8 | dst & 7, imm.cast_unsigned()]);
+    Ok(())
+}
+
+/// A register and `at(%rsp)`, in the shortest of the three forms of the displacement, as GNU as chooses it.
+fn at_rsp(out: &mut CodeBuf, rex: u8, opcode: &[u8], reg: u8, at: i32) {
+    let rex = rex | reg >> 3 << 2;
+    if rex != NARROW {
+        out.bytes.push(rex);
+    }
+    out.bytes.extend_from_slice(opcode);
+    let (form, disp) = match i8::try_from(at) {
+        Ok(0) => (0x04, &[][..]),
+        Ok(at) => (0x44, &at.to_le_bytes()[..]),
+        Err(_) => (0x84, &at.to_le_bytes()[..]),
+    };
+    out.bytes.extend_from_slice(&[form | (reg & 7) << 3, 0x24]);
+    out.bytes.extend_from_slice(disp);
+}
+
+/// A register and `sym(%rip)`.
+fn at_rip(out: &mut CodeBuf, opcode: u8, reg: Reg, sym: Sym) -> Result<()> {
+    let reg = general(reg)?;
+    out.bytes.extend_from_slice(&[WIDE | reg >> 3 << 2, opcode, 0x05 | (reg & 7) << 3, 0, 0, 0, 0]);
+    out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4);
+    Ok(())
+}
+
+/// What `effects` are when they write this register: SP is no longer known.
+fn written(dst: Reg, effects: Effects) -> Effects {
+    if dst == RSP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
+}
+
+fn rounds(imm: i8) -> Action {
+    match imm.unsigned_abs() {
+        to if imm < 0 && to.is_power_of_two() => Action::RoundDown { dst: RSP, src: RSP, to },
+        _ => Action::None,
+    }
+}
+
+fn sub_effects(dst: Reg, add: i32) -> Effects {
+    if dst == RSP { Effects::sp(SpEffect::Move(add)) } else { Effects::action(Action::Add { dst, src: dst, add }) }
+}
 
 fn push_bp(out: &mut CodeBuf, at: i32) {
     match i8::try_from(at) {
         Ok(at) => dynasm!(out ; .arch x64 ; push QWORD [BYTE rbp + at]),
         Err(_) => dynasm!(out ; .arch x64 ; push QWORD [DWORD rbp + at]),
     }
-}
-
-/// Those of the first eight, which need no prefix; dynasm's run-time registers would have one.
-fn movups(out: &mut CodeBuf, opcode: u8, vector: u8, at: i32) -> Result<()> {
-    if vector > 7 {
-        return Err(Error::new(format!("movups of %xmm{vector}; valid: %xmm0 to %xmm7")));
-    }
-    let (form, disp) = match i8::try_from(at) {
-        Ok(0) => (0x04, &[][..]),
-        Ok(at) => (0x44, &at.to_le_bytes()[..]),
-        Err(_) => (0x84, &at.to_le_bytes()[..]),
-    };
-    out.bytes.extend_from_slice(&[0x0f, opcode, form | vector << 3, 0x24]);
-    out.bytes.extend_from_slice(disp);
-    Ok(())
 }
 
 enum Arithmetic {
@@ -376,30 +387,4 @@ fn arithmetic_sp(out: &mut CodeBuf, imm: i32, what: Arithmetic) {
         (Arithmetic::Sub, Ok(imm)) => dynasm!(out ; .arch x64 ; sub rsp, BYTE imm),
         (Arithmetic::Sub, Err(_)) => dynasm!(out ; .arch x64 ; sub rsp, DWORD imm),
     }
-}
-
-fn lea_body(out: &mut CodeBuf, dst: Reg) -> Result<()> {
-    match dst {
-        RDI => dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8d, 0x3d, 0, 0, 0, 0]),
-        R11 => dynasm!(out ; .arch x64 ; .bytes [0x4c, 0x8d, 0x1d, 0, 0, 0, 0]),
-        _ => return Err(Error::new(format!("lea sym(%rip), %{}: only %rdi and %r11 have a row", name(dst)))),
-    }
-    Ok(())
-}
-
-fn sub(out: &mut CodeBuf, dst: Reg, imm: i8) -> Result<()> {
-    match dst {
-        RDI => dynasm!(out ; .arch x64 ; sub rdi, BYTE imm),
-        R11 => dynasm!(out ; .arch x64 ; sub r11, BYTE imm),
-        _ => return Err(Error::new(format!("sub ${imm}, %{}: only %rdi and %r11 have a row", name(dst)))),
-    }
-    Ok(())
-}
-
-fn load_sym(out: &mut CodeBuf, dst: Reg) -> Result<()> {
-    match dst {
-        RDX => dynasm!(out ; .arch x64 ; .bytes [0x48, 0x8b, 0x15, 0, 0, 0, 0]),
-        _ => return Err(Error::new(format!("mov sym(%rip), %{}: only %rdx has a row", name(dst)))),
-    }
-    Ok(())
 }

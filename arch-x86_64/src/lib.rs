@@ -140,7 +140,7 @@ impl Isa for X86_64 {
     const FORMS: Forms = mutate::FORMS;
 
     fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let size = if r_type == insn::REL8 { 1 } else { 4 };
+        let size = if r_type == reloc::PC8 { 1 } else { 4 };
         let distance = target as i64 - (at + size) as i64;
         let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
         let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {

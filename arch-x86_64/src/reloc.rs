@@ -16,6 +16,8 @@ pub const PLT32: u32 = 4;
 pub const ABS32: u32 = 10;
 /// Absolute address, 32 bits, sign-extended.
 pub const ABS32S: u32 = 11;
+/// Distance, 8 bits: to a label, which no object needs a relocation for.
+pub const PC8: u32 = 15;
 /// Distance, 64 bits.
 pub const PC64: u32 = 24;
 

@@ -104,6 +104,9 @@ pub struct Abi {
     pub caller_saved: RegSet,
     /// Registers that no code here may touch (gp, tp, x18), so they hold what the platform put there.
     pub platform: RegSet,
+    /// The register that is always zero, if there is one. Where it has the number of SP, it is meant wherever registers are
+    /// moved to the stack, from it, or to each other.
+    pub zero: Option<Reg>,
     /// The stack pointer.
     pub sp: Reg,
     /// The frame pointer.

@@ -1,6 +1,7 @@
-//! What instructions do, as far as unwind tables, costs and mutants need it. Each architecture says it of its own.
+//! What instructions do, for unwind tables, costs, mutants and the symbolic checker. Each architecture says it of its own.
 
 use crate::abi::Reg;
+use crate::action::Action;
 use crate::step::Local;
 
 /// What an instruction does to SP.
@@ -71,8 +72,8 @@ pub enum Moves {
     },
 }
 
-/// What an instruction does, as far as CFI and cost need it.
-#[derive(Clone, Copy, Debug)]
+/// What an instruction does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effects {
     /// Effect on SP.
     pub sp: SpEffect,
@@ -86,12 +87,24 @@ pub struct Effects {
     pub flow: Flow,
     /// How many the CPU executes: what is one line for an assembler may be more.
     pub executed: u8,
+    /// What it does to values besides.
+    pub action: Action,
+    /// The flags may have any value afterwards.
+    pub changes_flags: bool,
 }
 
 impl Effects {
     /// An instruction that touches registers only and goes on.
-    pub const PLAIN: Effects =
-        Effects { sp: SpEffect::None, moves: Moves::None, loads: 0, stores: 0, flow: Flow::Next, executed: 1 };
+    pub const PLAIN: Effects = Effects {
+        sp: SpEffect::None,
+        moves: Moves::None,
+        loads: 0,
+        stores: 0,
+        flow: Flow::Next,
+        executed: 1,
+        action: Action::None,
+        changes_flags: false,
+    };
 
     /// The same with another flow.
     pub const fn flow(flow: Flow) -> Effects {
@@ -126,6 +139,23 @@ impl Effects {
     /// A load of two registers from adjacent slots.
     pub const fn load2(a: Reg, b: Reg, at: i32) -> Effects {
         Effects { moves: Moves::Load(Slots { first: a, second: Some(b), at }), loads: 2, ..Effects::PLAIN }
+    }
+}
+
+impl Effects {
+    /// No other effect than this action.
+    pub const fn action(action: Action) -> Effects {
+        Effects { action, ..Effects::PLAIN }
+    }
+
+    /// This action too.
+    pub const fn and(self, action: Action) -> Effects {
+        Effects { action, ..self }
+    }
+
+    /// And the flags may have any value.
+    pub const fn changing_flags(self) -> Effects {
+        Effects { changes_flags: true, ..self }
     }
 }
 

@@ -6,6 +6,7 @@
 //! and cost ([`cost`]); [`obj`] writes an object, [`link`] links objects. The [`contract`] comes from the spec alone.
 
 pub mod abi;
+pub mod action;
 pub mod assembly;
 pub mod cfi;
 pub mod code;
@@ -39,3 +40,4 @@ pub mod spec;
 pub mod step;
 pub mod target;
 pub mod text;
+pub mod touched;

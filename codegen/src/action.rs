@@ -1,0 +1,189 @@
+//! What instructions do to values, besides what [`crate::effects`] says of SP, of moved registers and of control: what
+//! whoever follows values needs. Together the two say which registers an instruction reads and writes.
+
+use crate::abi::Reg;
+use crate::step::{Local, Sym};
+
+/// The low part of an address: what it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A symbol.
+    Symbol(Sym),
+    /// What the instruction behind this label has the high part of.
+    Anchor(Local),
+}
+
+/// What an instruction does to values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Nothing besides its other effects.
+    None,
+    /// Of the register that it stores, only the lower half.
+    StoreHalf,
+    /// Nothing: an indirect call may come here.
+    LandingPad,
+    /// `dst` = `src` + `add`.
+    Add {
+        /// What is written.
+        dst: Reg,
+        /// What is added to.
+        src: Reg,
+        /// What is added.
+        add: i32,
+    },
+    /// `dst` = `src` down to a multiple of `to`.
+    RoundDown {
+        /// What is written.
+        dst: Reg,
+        /// What is rounded.
+        src: Reg,
+        /// A power of two.
+        to: u8,
+    },
+    /// `dst` = a number.
+    Set {
+        /// What is written.
+        dst: Reg,
+        /// The number.
+        number: i32,
+    },
+    /// Bits 16 to 31 of `dst`; the others stay.
+    SetHigh {
+        /// What is written.
+        dst: Reg,
+        /// The bits.
+        bits: u16,
+    },
+    /// `dst` = its low 32 bits + `add`, as a number of 32 bits with a sign.
+    AddWord {
+        /// What is written.
+        dst: Reg,
+        /// What is added.
+        add: i32,
+    },
+    /// `dst` = the address of a symbol.
+    Address {
+        /// What is written.
+        dst: Reg,
+        /// The symbol.
+        sym: Sym,
+    },
+    /// `dst` = the high part of a symbol's address.
+    High {
+        /// What is written.
+        dst: Reg,
+        /// The symbol.
+        sym: Sym,
+    },
+    /// `dst` = `base` + the low part of an address.
+    Low {
+        /// What is written.
+        dst: Reg,
+        /// What has the high part.
+        base: Reg,
+        /// Of which address.
+        of: Part,
+    },
+    /// `dst` = the word at a symbol.
+    LoadSymbol {
+        /// What is written.
+        dst: Reg,
+        /// The symbol.
+        sym: Sym,
+    },
+    /// `dst` = the word at `base` + the low part of an address.
+    LoadLow {
+        /// What is written.
+        dst: Reg,
+        /// What has the high part.
+        base: Reg,
+        /// Of which address.
+        of: Part,
+    },
+    /// `dst` = the word at `base` + `at`.
+    LoadAt {
+        /// What is written.
+        dst: Reg,
+        /// Where the address is computed from.
+        base: Reg,
+        /// Bytes from there.
+        at: i32,
+    },
+    /// Push the word at `base` + `at`.
+    PushAt {
+        /// Where the address is computed from.
+        base: Reg,
+        /// Bytes from there.
+        at: i32,
+    },
+    /// Store a number, as a word, so many bytes above SP.
+    StoreNumber {
+        /// The number.
+        number: i32,
+        /// Bytes above SP.
+        at: i32,
+    },
+    /// Store vector registers so many bytes above SP, one behind the other.
+    StoreVectors {
+        /// The first one.
+        first: u8,
+        /// The one behind it.
+        second: Option<u8>,
+        /// Bytes above SP.
+        at: i32,
+    },
+    /// Load vector registers from so many bytes above SP.
+    LoadVectors {
+        /// The first one.
+        first: u8,
+        /// The one behind it.
+        second: Option<u8>,
+        /// Bytes above SP.
+        at: i32,
+    },
+    /// Push the flags.
+    PushFlags,
+    /// Pop the flags.
+    PopFlags,
+    /// The flags say whether a register is zero.
+    Test {
+        /// The register.
+        reg: Reg,
+    },
+    /// Branch if a register is zero, or if it is not.
+    BranchIf {
+        /// The register.
+        reg: Reg,
+        /// If it is zero.
+        zero: bool,
+    },
+    /// Branch if the flags say that what was tested is zero, or that it is not.
+    BranchIfFlags {
+        /// If it is zero.
+        zero: bool,
+    },
+    /// Push the address of the next instruction.
+    PushNext,
+    /// Call a symbol.
+    CallSymbol {
+        /// The symbol.
+        sym: Sym,
+    },
+    /// Call what a register has the address of.
+    CallRegister {
+        /// The register.
+        reg: Reg,
+    },
+    /// Leave for the address in a register.
+    LeaveBy {
+        /// The register.
+        reg: Reg,
+        /// The address of the next instruction comes into the link register.
+        links: bool,
+    },
+    /// Leave for the address that lies at SP, which is popped; by way of a function that does so, if one is named.
+    Return {
+        /// That function.
+        thunk: Option<Sym>,
+    },
+}

@@ -1,0 +1,143 @@
+//! Which registers an instruction reads and writes: what follows from its effects.
+
+use crate::abi::{Abi, Reg, RegSet};
+use crate::action::Action;
+use crate::effects::{Effects, Flow, Moves, SpEffect};
+
+/// Registers that an instruction reads, or those that it writes.
+///
+/// SP is one of them: it is read where an address is computed from it, and read and written where an instruction moves
+/// it, a call that pushes and a return that pops included. The link register of a call is one. What the called function
+/// does is no effect of the call. The zero register and the program counter are never among them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Touched {
+    /// General registers, by their index in [`Abi::regs`].
+    pub general: RegSet,
+    /// Vector registers, by their index in the machine's table; any part of one counts.
+    pub vectors: RegSet,
+    /// The flags, as one register: any bit of them counts.
+    pub flags: bool,
+}
+
+impl Touched {
+    fn add(&mut self, reg: Reg) {
+        self.general = self.general.union(RegSet::of(&[reg]));
+    }
+
+    /// Where registers are moved, the zero register's number is never that of SP.
+    fn moved(&mut self, reg: Reg, abi: &Abi) {
+        if abi.zero != Some(reg) {
+            self.add(reg);
+        }
+    }
+
+    fn add_vectors(&mut self, first: u8, second: Option<u8>) {
+        for vector in std::iter::once(first).chain(second) {
+            self.vectors = self.vectors.union(RegSet::of(&[Reg(vector)]));
+        }
+    }
+}
+
+impl Effects {
+    /// The registers that it reads, and those that it writes.
+    pub fn touched(&self, abi: &Abi) -> (Touched, Touched) {
+        let (mut reads, mut writes) = (Touched::default(), Touched::default());
+        match self.sp {
+            SpEffect::None => {}
+            SpEffect::Move(_) | SpEffect::Realign => {
+                reads.add(abi.sp);
+                writes.add(abi.sp);
+            }
+            SpEffect::CopyTo(dst, _) => {
+                reads.add(abi.sp);
+                writes.moved(dst, abi);
+            }
+            SpEffect::CopyFrom(src, _) => {
+                reads.moved(src, abi);
+                writes.add(abi.sp);
+            }
+        }
+        match self.moves {
+            Moves::None => {}
+            Moves::Store(slots) => {
+                reads.add(abi.sp);
+                slots.iter().for_each(|(reg, _)| reads.moved(reg, abi));
+            }
+            Moves::Load(slots) => {
+                reads.add(abi.sp);
+                slots.iter().for_each(|(reg, _)| writes.moved(reg, abi));
+            }
+            Moves::Copy { dst, src } => {
+                reads.moved(src, abi);
+                writes.moved(dst, abi);
+            }
+        }
+        act(self.action, abi, &mut reads, &mut writes);
+        if self.flow == Flow::Call {
+            if abi.link.is_none() {
+                reads.add(abi.sp);
+            }
+            writes.add(abi.link.unwrap_or(abi.sp));
+        }
+        writes.flags |= self.changes_flags;
+        (reads, writes)
+    }
+}
+
+fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
+    // SP is SP here, whatever number the zero register has.
+    let zero = abi.zero.filter(|zero| *zero != abi.sp);
+    let add = |set: &mut Touched, reg: Reg| {
+        if Some(reg) != zero {
+            set.add(reg);
+        }
+    };
+    match action {
+        Action::None | Action::StoreHalf | Action::LandingPad | Action::PushNext | Action::CallSymbol { .. } => {}
+        Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } => {
+            add(reads, src);
+            add(writes, dst);
+        }
+        Action::Set { dst, .. }
+        | Action::Address { dst, .. }
+        | Action::High { dst, .. }
+        | Action::LoadSymbol { dst, .. } => add(writes, dst),
+        Action::SetHigh { dst, .. } | Action::AddWord { dst, .. } => {
+            add(reads, dst);
+            add(writes, dst);
+        }
+        Action::Low { dst, base, .. } | Action::LoadLow { dst, base, .. } | Action::LoadAt { dst, base, .. } => {
+            add(reads, base);
+            add(writes, dst);
+        }
+        Action::PushAt { base, .. } => add(reads, base),
+        Action::StoreNumber { .. } => reads.add(abi.sp),
+        Action::StoreVectors { first, second, .. } => {
+            reads.add(abi.sp);
+            reads.add_vectors(first, second);
+        }
+        Action::LoadVectors { first, second, .. } => {
+            reads.add(abi.sp);
+            writes.add_vectors(first, second);
+        }
+        Action::PushFlags => reads.flags = true,
+        Action::PopFlags => writes.flags = true,
+        Action::Test { reg } => {
+            add(reads, reg);
+            writes.flags = true;
+        }
+        Action::BranchIf { reg, .. } | Action::CallRegister { reg } => add(reads, reg),
+        Action::BranchIfFlags { .. } => reads.flags = true,
+        Action::LeaveBy { reg, links } => {
+            add(reads, reg);
+            abi.link.filter(|_| links).into_iter().for_each(|link| writes.add(link));
+        }
+        Action::Return { thunk } => {
+            // A function that returns in its place pops.
+            if thunk.is_none() {
+                reads.add(abi.sp);
+                writes.add(abi.sp);
+            }
+        }
+    }
+}
