@@ -4,9 +4,9 @@ use std::path::Path;
 
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
-use codegen::link::{Access, Image, Input, Options, STUBS, link};
 use codegen::target::Target;
 use emu_tests::disassemble;
+use link::{Access, Image, Input, Options, STUBS, link};
 
 /// Is it proven of all these functions of the object at `path` that they leave vector registers alone?
 ///
@@ -46,7 +46,7 @@ pub fn general_registers_only(backend: &dyn Backend, target: &Target, input: &In
     let stubs = image.sections.iter().find(|s| s.name == STUBS);
     let is_stub = |at: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&at));
     if image.symbol(symbol).is_none_or(|s| is_stub(s.address)) {
-        let functions = image.symbols.iter().filter(|s| s.kind == codegen::link::SymbolKind::Function);
+        let functions = image.symbols.iter().filter(|s| s.kind == link::SymbolKind::Function);
         return Err(Error::unknown(
             &format!("handler in {}", input.name),
             symbol,

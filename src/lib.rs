@@ -17,7 +17,7 @@ pub mod suite;
 
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
-use codegen::link::Input;
+use link::Input;
 
 /// The architectures. Adding one is writing its crate and its line here.
 pub static BACKENDS: &[&dyn Backend] = &[&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];
@@ -43,7 +43,7 @@ pub fn backend(name: &str) -> Result<&'static dyn Backend> {
 /// # Errors
 /// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
 pub fn backend_of(file: &Input) -> Result<&'static dyn Backend> {
-    let machine = codegen::link::machine(file)?;
+    let machine = link::machine(file)?;
     BACKENDS.iter().find(|b| b.facts().machine == machine).copied().ok_or_else(|| {
         let known = BACKENDS.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine));
         let known: Vec<String> = known.collect();

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use codegen::isa::Backend;
-use codegen::link::{Access, Image, Input, Options, link};
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::spec::{NAMED, Spec};
+use link::{Access, Image, Input, Options, link};
 use object::{Object, ObjectSection, ObjectSymbol};
 use tramptool::BACKENDS;
 
@@ -45,7 +45,7 @@ fn inputs(objects: &[(String, Vec<u8>)]) -> Vec<Input<'_>> {
 /// The same objects linked by GNU ld with every section where our image has it.
 fn gnu_ld(backend: &dyn Backend, objects: &[(String, Vec<u8>)], image: &Image) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
-    let place = |s: &codegen::link::Section| format!("{0} {1:#x} : {{ *({0}) }}\n", s.name, s.address);
+    let place = |s: &link::Section| format!("{0} {1:#x} : {{ *({0}) }}\n", s.name, s.address);
     let sections: String = image.sections.iter().map(place).collect();
     let dropped = "/DISCARD/ : { *(.note.*) *(.riscv.attributes) *(.comment) }";
     std::fs::write(dir.path().join("t.ld"), format!("SECTIONS {{\n{sections}{dropped}\n}}\n")).unwrap();
@@ -76,7 +76,7 @@ fn gnu_ld_gives_the_same_bytes() {
                 for (at, (a, b)) in (section.address..).zip(ours.iter().zip(their.data().unwrap())) {
                     let near = |ip: u64| (ip - PATCHED.0..ip + PATCHED.1).contains(&at);
                     // Between functions each linker fills as it likes.
-                    let used = |s: &codegen::link::Symbol| (s.address..s.address + s.size).contains(&at);
+                    let used = |s: &link::Symbol| (s.address..s.address + s.size).contains(&at);
                     let code = section.access == Access::Execute;
                     if !image.sites.iter().any(|s| near(s.ip)) && (!code || image.symbols.iter().any(used)) {
                         assert_eq!(a, b, "{what}: {} at {at:#x}", section.name);

@@ -60,7 +60,7 @@ fn no_mnemonic_in_a_template() {
 #[test]
 fn the_architecture_is_asked_for_in_one_place() {
     let names = ["x86_64", "arm64", "aarch64", "riscv64", "X86_64", "Arm64", "Riscv64"];
-    let dirs = ["codegen/src", "templates/src", "emu-tests/src", "src"];
+    let dirs = ["codegen/src", "link/src", "templates/src", "emu-tests/src", "src"];
     for file in dirs.iter().flat_map(|d| files(&root().join(d), ".rs")) {
         // The registry, the fixtures' table, and examples in help texts and tests name architectures as data.
         let excused = ["src/lib.rs", "emu-tests/src/fixture.rs"].iter().any(|f| file == root().join(f));
@@ -127,6 +127,7 @@ fn every_fuzz_target_is_run_without_a_fuzzer_too() {
 fn exceptions_carry_their_reason() {
     let dirs = [
         "codegen",
+        "link",
         "arch-x86_64",
         "arch-arm64",
         "arch-riscv",

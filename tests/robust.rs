@@ -6,9 +6,9 @@ mod targets;
 use std::path::Path;
 
 use codegen::isa::Backend;
-use codegen::link::{Image, Input, Options, link};
 use codegen::option::Choices;
 use emu_tests::{Filter, Foreign, Suite};
+use link::{Image, Input, Options, link};
 
 /// How many damaged inputs are tried with each target.
 const TIMES: usize = 3000;

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use codegen::isa::Backend;
-use codegen::link::{Input, Options, link};
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::proto::Prototype;
 use codegen::spec::{Attach, Body, Kind, Program, Programs, Regs, Spec};
 use codegen::target::Target;
+use link::{Input, Options, link};
 use object::elf;
 use object::write::{Object, Relocation, StandardSection, Symbol, SymbolSection};
 use object::{

@@ -206,7 +206,7 @@ impl Fields {
 
 impl Form {
     /// Stands for instructions that no form fits: all that can be done to them is to leave them out.
-    pub(crate) const UNKNOWN: Form = Form::word("", plain);
+    pub const UNKNOWN: Form = Form::word("", plain);
 
     /// A form of words.
     pub const fn word(pattern: &'static str, effects: fn(&Fields) -> Effects) -> Form {
@@ -346,18 +346,22 @@ impl Form {
 
 /// An instruction of which the form is known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub struct Found {
+    /// Its form.
     pub form: Form,
+    /// The values of the form's fields.
     pub fields: Fields,
     /// The linker fills in its immediate.
     pub relocated: bool,
 }
 
 impl Found {
+    /// What it does.
     pub fn effects(&self) -> Effects {
         self.form.effects(&self.fields)
     }
 
+    /// The instruction with other registers for those that it names.
     pub fn with_registers(self, r: &mut dyn FnMut(Reg) -> Reg) -> Found {
         let Fields { mut a, mut b, .. } = self.fields;
         if self.form.has(b"aAp") {

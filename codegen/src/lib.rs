@@ -3,7 +3,7 @@
 //! In running order: a [`spec::Spec`] (what is asked for) and a [`target::Target`] (an architecture with its options)
 //! become a [`plan::Plan`] (what happens to which slot), which an [`isa::Isa`] lowers to a [`listing::Listing`] of its
 //! own instructions. From the listing come text ([`text`]), bytes and relocations ([`code`]), unwind tables ([`cfi`])
-//! and cost ([`cost`]); [`obj`] writes an object, [`link`] links objects. The [`contract`] comes from the spec alone.
+//! and cost ([`cost`]); [`obj`] writes an object. The [`contract`] comes from the spec alone.
 
 pub mod abi;
 pub mod action;
@@ -18,9 +18,7 @@ pub mod error;
 pub mod field;
 pub mod form;
 pub mod frame;
-pub mod inplace;
 pub mod isa;
-pub mod link;
 pub mod listing;
 pub mod live;
 pub mod machine;
@@ -33,9 +31,7 @@ pub mod patch;
 pub mod place;
 pub mod plan;
 pub mod proto;
-pub mod raw;
 pub mod reloc;
-pub mod sites;
 pub mod spec;
 pub mod step;
 pub mod target;

@@ -100,7 +100,8 @@ pub enum Operand {
 }
 
 impl Operand {
-    pub(crate) fn text(self, abi: &Abi) -> String {
+    /// In a report.
+    pub fn text(self, abi: &Abi) -> String {
         match self {
             Operand::None => String::new(),
             Operand::Reg(reg) => abi.name(reg).to_owned(),
@@ -155,7 +156,7 @@ pub struct Mutant {
     /// The changed lines: `-` or `+`, the offset, the instruction.
     pub diff: Vec<String>,
     /// Of a listing: the number of the edit. [`crate::isa::Backend::assemble_mutant`] makes code of it.
-    pub(crate) number: usize,
+    pub number: usize,
     /// Of an object: other bytes, at offsets of its file.
     pub patch: Vec<(usize, Vec<u8>)>,
 }
@@ -172,10 +173,14 @@ impl fmt::Display for Mutant {
 
 /// Lines that are taken out, and instructions that are put in before a line.
 #[derive(Debug)]
-pub(crate) struct Edit<I> {
+pub struct Edit<I> {
+    /// The operator.
     pub operator: Operator,
+    /// What it is applied with.
     pub operand: Operand,
+    /// The lines that are taken out.
     pub out: Vec<usize>,
+    /// What is put in: before which line, and the instruction.
     pub put: Vec<(usize, I)>,
     /// Before this line, the unwind table goes wrong.
     pub misstate: Option<(usize, i32)>,
@@ -196,6 +201,7 @@ impl<I: Copy> Edit<I> {
         Listing { lines, symbols: listing.symbols.clone() }
     }
 
+    /// The first line that it changes.
     pub fn first(&self) -> usize {
         self.out
             .iter()
@@ -208,15 +214,22 @@ impl<I: Copy> Edit<I> {
 }
 
 /// One instruction with its line.
-pub(crate) struct At<I> {
+#[derive(Debug)]
+pub struct At<I> {
+    /// The line's number.
     pub line: usize,
+    /// The instruction.
     pub insn: I,
+    /// What it does.
     pub effects: Effects,
 }
 
 /// What is asked of instructions, besides their effects: see [`Isa::with_registers`] and [`Isa::faults`].
-pub(crate) struct Ways<I> {
+#[derive(Debug)]
+pub struct Ways<I> {
+    /// The instruction with other registers.
     pub with_registers: fn(I, &mut dyn FnMut(Reg) -> Reg) -> I,
+    /// Its faulty forms.
     pub faults: fn(I, &Facts, &mut Faults<I>),
 }
 
@@ -243,7 +256,7 @@ fn listed<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I
 }
 
 /// Every edit of a trampoline's instructions.
-pub(crate) fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Vec<Edit<I>> {
+pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Vec<Edit<I>> {
     let uses = |reg: Reg| code.iter().any(|c| ways.rename(c.insn, reg, reg).is_some());
     let call = code.iter().position(|c| c.effects.flow == Flow::Call);
     // Two registers that the contract keeps and nothing else in the trampoline keeps: one of each class.

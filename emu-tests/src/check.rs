@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codegen::error::{Error, Result};
-use codegen::link::STUBS;
 use codegen::patch::SiteState;
 use codegen::spec::Kind;
+use link::STUBS;
 use rayon::prelude::*;
 
 use crate::case::Situation;

@@ -1,9 +1,9 @@
 //! P16: entry trampolines as the copies that a kernel makes of them.
 
-use codegen::link::{Access, Image, Section, Segment};
 use codegen::patch::Parts;
 use codegen::spec::Kind;
 use codegen::step::Inner;
+use link::{Access, Image, Section, Segment};
 
 use crate::cpu::PAGE;
 use crate::suite::Suite;

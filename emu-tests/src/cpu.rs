@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use codegen::abi::{Abi, Reg};
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
-use codegen::link::Image;
 use codegen::machine::{EmuReg, Machine};
 use codegen::patch::Write;
+use link::Image;
 use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2};
 
 use crate::trace::Trace;

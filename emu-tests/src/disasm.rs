@@ -2,8 +2,8 @@
 
 use capstone::{Arch, Capstone, Endian, ExtraMode, Mode};
 use codegen::error::{Error, Result};
-use codegen::inplace::Line;
 use codegen::machine::{Branch, Machine};
+use link::object_mutants::Line;
 
 /// The instructions of a function, by their offsets in it.
 ///

@@ -2,8 +2,8 @@
 
 use codegen::error::{Error, Result};
 use codegen::isa::Backend;
-use codegen::link::{Input, SymbolKind, examine, machine, relocatable};
 use codegen::spec::{Kind, Regs};
+use link::{Input, SymbolKind, examine, machine, relocatable};
 
 use crate::disasm::decode;
 use crate::marks::extent;

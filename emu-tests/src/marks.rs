@@ -2,13 +2,13 @@
 
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
-use codegen::link::{Access, Image, STUBS, SymbolKind};
 use codegen::spec::{Form, Kind};
+use link::{Access, Image, STUBS, SymbolKind};
 
 use crate::trace::{CALLBACK, DIRECT_FUNC, EXIT_HANDLER, PROGRAM};
 
 /// The bytes of a function: what its symbol says, or up to the next symbol or the section's end.
-pub(crate) fn extent(image: &Image, symbol: &codegen::link::Symbol) -> u64 {
+pub(crate) fn extent(image: &Image, symbol: &link::Symbol) -> u64 {
     let section = image.sections.iter().find(|s| (s.address..s.address + s.size).contains(&symbol.address));
     let end = section.map_or(symbol.address, |s| s.address + s.size);
     let next = image.symbols.iter().map(|s| s.address).filter(|a| *a > symbol.address).min().unwrap_or(end);

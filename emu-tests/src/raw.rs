@@ -4,7 +4,7 @@ use codegen::error::{Error, Result};
 use codegen::form::{Constant, Fields, Forms};
 use codegen::isa::Backend;
 use codegen::patch::Relocation;
-use codegen::raw::{Call, Raw, object};
+use link::raw::{Call, Raw, object};
 
 use crate::disasm::{Decoded, decode};
 

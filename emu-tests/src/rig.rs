@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use codegen::error::{Error, Result};
-use codegen::link::{Image, Input, Options, link};
 use codegen::patch::{SiteState, Write};
 use codegen::spec::Kind;
+use link::{Image, Input, Options, link};
 use unicorn_engine::{Context, HookType, uc_error};
 
 use crate::case::{Case, Handler, Initial, Outcome, Situation};
@@ -392,7 +392,7 @@ impl<'s> Rig<'s> {
 
     /// Load the image again, as it was linked, with all sites disabled.
     pub(crate) fn reload(&mut self) -> Result<()> {
-        let whole = |s: &codegen::link::Segment| {
+        let whole = |s: &link::Segment| {
             let mut bytes = s.bytes.clone();
             bytes.resize(s.mem_size as usize, 0);
             Write { at: s.address, bytes }
@@ -456,7 +456,7 @@ impl<'s> Rig<'s> {
         let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
         let trace = self.uc.get_data_mut().get_or_insert_default();
         // Functions that others are redirected to stay untraced.
-        let wanted = |s: &&codegen::link::SiteEntry| match start {
+        let wanted = |s: &&link::SiteEntry| match start {
             Some(start) => s.start == start,
             None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
         };
@@ -484,7 +484,7 @@ impl<'s> Rig<'s> {
     }
 
     pub(crate) fn symbolic(&self, pc: u64) -> String {
-        let inside = |s: &&codegen::link::Symbol| pc.wrapping_sub(s.address) < s.size;
+        let inside = |s: &&link::Symbol| pc.wrapping_sub(s.address) < s.size;
         if pc == EXIT {
             return "the caller".into();
         }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use codegen::error::Result;
-use codegen::link::SiteEntry;
 use codegen::patch::{Poke, SiteState};
+use link::SiteEntry;
 
 use crate::case::{Case, Outcome};
 use crate::cpu::{EXIT, write_code};

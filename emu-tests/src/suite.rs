@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
-use codegen::link::SiteEntry;
 use codegen::patch::{Poke, SiteState, Write};
+use link::SiteEntry;
 use wildmatch::WildMatch;
 
 use crate::report::Clause;

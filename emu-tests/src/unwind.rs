@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use codegen::abi::{Abi, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::Content;
-use codegen::link::Image;
 use codegen::spec::Kind;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection,
 };
+use link::Image;
 
 use crate::cpu::{Registers, Snapshot, Uc, word};
 use crate::report::Clause;

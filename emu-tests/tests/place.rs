@@ -9,11 +9,11 @@ use std::process::Command;
 
 use codegen::abi::Reg;
 use codegen::isa::Backend;
-use codegen::link::{Image, Input, Options, link};
 use codegen::option::Choices;
 use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;
 use codegen::target::Target;
+use link::{Image, Input, Options, link};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};

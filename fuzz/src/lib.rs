@@ -6,13 +6,13 @@ use clap::Parser;
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::isa::Backend;
-use codegen::link::{Image, Input, Options};
 use codegen::option::Choices;
 use codegen::proto::Prototype;
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::target::Target;
 use codegen::{diff, obj};
 use emu_tests::Foreign;
+use link::{Image, Input, Options};
 use tramptool::BACKENDS;
 use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::request::{Request, trampoline};
@@ -24,18 +24,18 @@ const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];
 pub fn link(bytes: &[u8]) {
     let inputs = [Input { name: "input.o", bytes }];
     for &backend in BACKENDS {
-        let _ = codegen::sites::sites(backend, &inputs[0]);
+        let _ = link::sites::sites(backend, &inputs[0]);
         for base in BASES {
             for stub in [None, Some(backend.machine().ret)] {
                 let options = Options { base, stub, ..Options::default() };
-                let Ok(image) = codegen::link::link(backend, &inputs, &options) else { continue };
+                let Ok(image) = link::link(backend, &inputs, &options) else { continue };
                 let names = || image.symbols.iter().map(|s| s.name.clone());
                 let patched = Options {
                     patch: image.sites.iter().map(|s| s.function.clone()).zip(names()).collect(),
                     calls: names().zip(names().skip(1)).take(1).collect(),
                     ..options
                 };
-                let _ = codegen::link::link(backend, &inputs, &patched);
+                let _ = link::link(backend, &inputs, &patched);
                 if let Ok(file) = image.to_elf() {
                     assert!(Image::from_elf(&file).is_ok(), "an image that was written cannot be read");
                 }
@@ -115,6 +115,6 @@ fn generate(specs: &[Spec], backend: &dyn Backend, target: &Target) -> Result<()
     }
     let object = obj::write(&assembly?, target)?;
     let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
-    codegen::link::link(backend, &[Input { name: "generated.o", bytes: &object }], &options)?;
+    link::link(backend, &[Input { name: "generated.o", bytes: &object }], &options)?;
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use codegen::error::{Error, Result};
-use codegen::link::Input;
 use emu_tests::{Clause, Draft, Filter, Foreign};
+use link::Input;
 
 use super::exit::DONE;
 use super::output;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
-use codegen::link::{Input, Options};
+use link::{Input, Options};
 use tramptool::settings::parse_u64;
 
 use super::exit::DONE;
@@ -59,7 +59,7 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
     let backend = tramptool::backend_of(first)?;
-    let bytes = codegen::link::link(backend, &inputs, &options)?.to_elf()?;
+    let bytes = link::link(backend, &inputs, &options)?.to_elf()?;
     output::write(&[File { path: args.output.clone(), bytes, executable: true }])?;
     Ok(DONE)
 }

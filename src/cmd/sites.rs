@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
-use codegen::link::Input;
-use codegen::sites::{DROPPED, ListedSite};
+use link::Input;
+use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;
 
 use super::exit::DONE;
@@ -63,7 +63,7 @@ pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
         .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
     let input = Input { name: &name, bytes: &bytes };
     let backend = tramptool::backend_of(&input)?;
-    let sites = codegen::sites::sites(backend, &input)?;
+    let sites = link::sites::sites(backend, &input)?;
     let mut refused = BTreeMap::new();
     for why in sites.iter().filter_map(|s| s.refused) {
         *refused.entry(why).or_insert(0) += 1;

@@ -2,14 +2,14 @@
 
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
-use codegen::inplace::Function;
 use codegen::isa::Backend;
-use codegen::link::Input;
 use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::spec::Kind;
 use codegen::target::Target;
 use emu_tests::{Clause, Filter, Progress, Row, Suite, Verdict, disassemble};
+use link::Input;
+use link::object_mutants::Function;
 
 use super::bugs::Bug;
 use crate::{settings, suite};
@@ -139,7 +139,7 @@ impl MutationSubject {
             let slot = |offset| function.labels.iter().any(|(label, at)| *at == offset && slots.contains(label));
             let skip = |offset: usize| slot(offset) || missed.contains(&(offset as u64));
             let decode = |code: &[u8], offset| disassemble(backend.machine(), code, offset);
-            return Ok(vec![(i, function.mutants(*backend, &contracts[which], &decode, &skip)?)]);
+            return Ok(vec![(i, function.mutants(backend.forms(), &contracts[which], &decode, &skip)?)]);
         }
         Ok(Vec::new())
     }

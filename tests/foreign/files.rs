@@ -35,7 +35,7 @@ fn modules_and_shared_libraries_are_judged_too() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0xff;
         for bytes in [&damaged[..], &whole[..at]] {
-            let _ = codegen::link::relocatable(backend, &codegen::link::Input { name: "t.so", bytes });
+            let _ = link::relocatable(backend, &link::Input { name: "t.so", bytes });
         }
     }
 }

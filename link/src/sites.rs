@@ -10,9 +10,9 @@ use object::read::SymbolIndex;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _};
 use serde::Serialize;
 
-use crate::error::{Error, Result};
-use crate::link::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, apart, damaged, header, section_name, utf8};
-use crate::patch::{Patch, SiteForm};
+use crate::linker::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, apart, damaged, header, section_name, utf8};
+use codegen::error::{Error, Result};
+use codegen::patch::{Patch, SiteForm};
 
 /// The list of sleds that `-fxray-instrument` writes.
 const XRAY: &str = "xray_instr_map";

@@ -7,12 +7,11 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
-use crate::contract::Contract;
-use crate::error::{Error, Result};
-use crate::form::{Fields, Form, Forms, Found};
-use crate::isa::Backend;
-use crate::link::Input;
-use crate::mutate::{At, Edit, Mutant, Operator, Ways, edits};
+use crate::linker::Input;
+use codegen::contract::Contract;
+use codegen::error::{Error, Result};
+use codegen::form::{Fields, Form, Forms, Found};
+use codegen::mutate::{At, Edit, Mutant, Operator, Ways, edits};
 
 const LE: LittleEndian = LittleEndian;
 
@@ -104,7 +103,7 @@ impl Function {
     /// What the decoder refuses.
     pub fn mutants(
         &self,
-        backend: &dyn Backend,
+        forms: &Forms,
         contract: &Contract,
         decode: Decode,
         skip: &dyn Fn(usize) -> bool,
@@ -112,15 +111,14 @@ impl Function {
         let lines = decode(&self.code, 0)?;
         let mut code = Vec::new();
         for (n, line) in lines.iter().enumerate().filter(|(_, line)| !line.nop && !skip(line.offset)) {
-            let insn = self.found(backend.forms(), line);
+            let insn = self.found(forms, line);
             code.push(At { line: n, insn, effects: insn.effects() });
         }
         let ways = Ways { with_registers: Found::with_registers, faults: Found::faults };
         let (mut seen, mut mutants) = (Vec::new(), Vec::new());
         for edit in edits(&code, contract, &ways).into_iter().filter(|edit| edit.misstate.is_none()) {
             let Some(parts) = self.parts(&edit, &lines) else { continue };
-            let Some(patch) = parts.iter().map(|part| self.patch(part, backend.forms())).collect::<Option<Vec<_>>>()
-            else {
+            let Some(patch) = parts.iter().map(|part| self.patch(part, forms)).collect::<Option<Vec<_>>>() else {
                 continue;
             };
             let patch = patch.concat();
@@ -136,7 +134,7 @@ impl Function {
             seen.push(patch.clone());
             mutants.push(Mutant {
                 operator: edit.operator,
-                operand: edit.operand.text(&backend.facts().abi),
+                operand: edit.operand.text(&contract.facts.abi),
                 offset: parts.first().map_or(0, |part| part.old.start),
                 diff,
                 number: 0,

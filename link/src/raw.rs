@@ -4,7 +4,7 @@ use object::Endianness;
 use object::elf;
 use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, SinglePhaseWriter, Sym};
 
-use crate::error::{Error, Result};
+use codegen::error::{Error, Result};
 
 /// A dump.
 #[derive(Debug)]

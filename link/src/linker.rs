@@ -15,9 +15,9 @@ use object::read::{SectionIndex, SymbolIndex};
 use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, SinglePhaseWriter, Sym};
 use object::{Endianness, LittleEndian};
 
-use crate::error::{Error, Result};
-use crate::patch::{Patch, Relocation, SiteState, Write};
 use crate::raw::{self, Call, Raw};
+use codegen::error::{Error, Result};
+use codegen::patch::{Patch, Relocation, SiteState, Write};
 
 /// Segments begin on a page of their own, so that an emulator can protect them separately.
 const PAGE: u64 = 4096;
