@@ -8,6 +8,24 @@ use std::process::{Command, Output};
 /// The contract of a direct-call trampoline, `my_tramp`.
 pub const CONTRACT: &str = include_str!("../../emu-tests/tests/direct.toml");
 
+/// Compare a file that is written by the tests themselves, from the root of the repository; `cargo xtask bless` sets BLESS, and
+/// it is written instead.
+pub fn blessed(path: &str, text: &str) {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("BLESS").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+        return;
+    }
+    let was = fs::read_to_string(&file).unwrap_or_default();
+    let lines = was.lines().map(Some).chain([None]).zip(text.lines().map(Some).chain([None]));
+    if let Some((i, (was, is))) = lines.enumerate().find(|(_, (was, is))| was != is) {
+        let [was, is] = [was, is].map(|line| line.unwrap_or("the end"));
+        panic!("{path}:{}: was, and is:\n{was}\n{is}\nRun `cargo xtask bless`, and read what changed.", i + 1);
+    }
+    assert_eq!(was, text, "{path}");
+}
+
 /// A directory of its own for a test.
 pub struct Bench(tempfile::TempDir);
 

@@ -23,7 +23,11 @@ use verb::{Outcome, Verb};
 
 /// All chores.
 const VERBS: &[Verb] = &[
-    Verb { name: "bless", usage: "  write emu-tests/golden again from what is generated now", run: bless::run },
+    Verb {
+        name: "bless",
+        usage: "[golden] [matrix] [mutants]  write again what tests compare: emu-tests/golden, tests/matrix, tests/mutants.expected",
+        run: bless::run,
+    },
     Verb {
         name: "fixtures",
         usage: "[--check]  compile the objects of emu-tests/fixtures again, or only compare them",
