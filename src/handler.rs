@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::target::Target;
 use emu_tests::disassemble;
 use link::{Access, Image, Input, Options, STUBS, link};

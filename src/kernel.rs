@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::spec::{Kind, Regs, Spec};
 
 use crate::BACKENDS;

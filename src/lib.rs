@@ -15,8 +15,8 @@ pub mod settings;
 pub mod spending;
 pub mod suite;
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use link::Input;
 
 /// The architectures. Adding one is writing its crate and its line here.

@@ -1,7 +1,7 @@
 //! Options and numbers: from `name=value` to a target.
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::option::{Choices, OptionInfo};
 use codegen::target::{PROFILES, Target};
 

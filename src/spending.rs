@@ -1,7 +1,7 @@
 //! What trampolines spend while they run, ours and the kernel's own.
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::spec::{Kind, Program};
 use codegen::target::Target;
 use emu_tests::{Foreign, Spent, Suite};

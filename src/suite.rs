@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use codegen::abi::RegSet;
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
-use codegen::isa::Backend;
 use codegen::live::{Live, MOST_WORDS};
 use codegen::proto::Prototype;
 use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, NAMED, Program, Programs, Spec};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::spec::{Kind, NAMED, Spec};

@@ -5,8 +5,8 @@
 
 use std::process::Command;
 
+use codegen::backend::Backend;
 use codegen::frame::{Field, FrameLayout};
-use codegen::isa::Backend;
 use codegen::option::Choices;
 use object::{Object, ObjectSection};
 

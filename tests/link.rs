@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::spec::{NAMED, Spec};

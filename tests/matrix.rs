@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::option::Choices;
 use common::blessed;
 use emu_tests::{Clause, Filter, Report, Row, Verdict};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
-use codegen::mutate::Operator;
+use codegen::faults::Operator;
 use common::{Bench, CONTRACT, blessed};
 use serde_json::Value;
 use tramptool::mutate::subject::MutationSubject;

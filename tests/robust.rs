@@ -5,7 +5,7 @@ mod targets;
 
 use std::path::Path;
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::option::Choices;
 use emu_tests::{Filter, Foreign, Suite};
 use link::{Image, Input, Options, link};

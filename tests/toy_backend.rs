@@ -4,13 +4,15 @@ use std::fmt;
 
 use codegen::abi::{Abi, Loc, Reg, RegInfo, RegSet, Site};
 use codegen::action::Action;
+use codegen::backend::Backend;
 use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, FrameLayout, field};
-use codegen::isa::{Backend, Isa};
+use codegen::isa::Isa;
 use codegen::listing::Lower;
 use codegen::machine::Machine;
+use codegen::mutate::Mutable;
 use codegen::names::Names;
 use codegen::option::Choices;
 use codegen::patch::{Patch, Relocation, SiteState, Write};
@@ -254,6 +256,8 @@ impl Isa for Toy {
     }
 }
 
+impl Mutable for Toy {}
+
 impl Patch for Toy {
     fn facts(&self) -> &'static Facts {
         &FACTS
@@ -295,14 +299,14 @@ fn a_backend_needs_no_more_than_the_page_says() {
     assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ..Direct::default() }, "f")], &target).is_err());
 }
 
-/// Everything between backquotes that looks like a file or a function of the trait exists, and no method is missing.
+/// Everything between backquotes that looks like a file or a function of a trait exists, and no method is missing.
 #[test]
 fn the_page_names_what_exists() {
     let root = env!("CARGO_MANIFEST_DIR");
     let page = std::fs::read_to_string(format!("{root}/docs/adding-a-backend.md")).unwrap();
     let read = |file| std::fs::read_to_string(format!("{root}/codegen/src/{file}.rs")).unwrap();
     let of = |file, name| read(file).split(name).nth(1).unwrap().split("\n}").next().unwrap().to_owned();
-    let body = of("isa", "pub trait Isa:") + &of("patch", "pub trait Patch:");
+    let body = of("isa", "pub trait Isa:") + &of("patch", "pub trait Patch:") + &of("mutate", "pub trait Mutable:");
     let methods: Vec<&str> =
         body.lines().filter_map(|l| l.trim().strip_prefix("fn ")).map(|l| l.split('(').next().unwrap()).collect();
     assert!(methods.len() > 8);

@@ -2,125 +2,129 @@
 
 use codegen::abi::Reg;
 use codegen::effects::{Effects, SpEffect};
+use codegen::faults::Operator::*;
+use codegen::faults::{Faults, Operand, Operator};
 use codegen::form::{
     Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
     to_sp, write,
 };
-use codegen::mutate::Operator::*;
-use codegen::mutate::{Faults, Operand, Operator};
+use codegen::mutate::Mutable;
 use codegen::step::{Name, Off, Sym};
 
+use crate::Arm64;
 use crate::abi::ABI;
 use crate::insn::Insn;
 use crate::regs::*;
 use crate::reloc;
 
-/// The instruction with other registers.
-pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
-    match insn {
-        Insn::Str { src, at } => Insn::Str { src: r(src), at },
-        Insn::Stp { a, b, at } => Insn::Stp { a: r(a), b: r(b), at },
-        Insn::Ldr { dst, at } => Insn::Ldr { dst: r(dst), at },
-        Insn::Ldp { a, b, at } => Insn::Ldp { a: r(a), b: r(b), at },
-        Insn::LdrReg { dst, base, at } => Insn::LdrReg { dst: r(dst), base: r(base), at },
-        Insn::LdurReg { dst, base, at } => Insn::LdurReg { dst: r(dst), base: r(base), at },
-        Insn::Mov { dst, src } => Insn::Mov { dst: r(dst), src: r(src) },
-        Insn::MovFromSp { dst } => Insn::MovFromSp { dst: r(dst) },
-        Insn::AddSp { dst, imm } => Insn::AddSp { dst: r(dst), imm },
-        Insn::Sub { dst, src, imm } => Insn::Sub { dst: r(dst), src: r(src), imm },
-        Insn::AlignDown { dst, src } => Insn::AlignDown { dst: r(dst), src: r(src) },
-        Insn::Adrp { dst, sym } => Insn::Adrp { dst: r(dst), sym },
-        Insn::LdrLo12 { dst, base, sym } => Insn::LdrLo12 { dst: r(dst), base: r(base), sym },
-        Insn::Cbnz { reg, to } => Insn::Cbnz { reg: r(reg), to },
-        Insn::Blr { reg } => Insn::Blr { reg: r(reg) },
-        Insn::Br { reg } => Insn::Br { reg: r(reg) },
-        Insn::Ret { reg } => Insn::Ret { reg: r(reg) },
-        other => other,
-    }
-}
+impl Mutable for Arm64 {
+    const FORMS: Forms = FORMS;
 
-/// Faulty forms of an instruction.
-pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
-    let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
-    match insn {
-        Insn::BtiC => {
-            out.drop(Operator::DropPad);
-            out.put(Operator::PadKind, Operand::None, Insn::BtiJ);
+    fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
+        match insn {
+            Insn::Str { src, at } => Insn::Str { src: r(src), at },
+            Insn::Stp { a, b, at } => Insn::Stp { a: r(a), b: r(b), at },
+            Insn::Ldr { dst, at } => Insn::Ldr { dst: r(dst), at },
+            Insn::Ldp { a, b, at } => Insn::Ldp { a: r(a), b: r(b), at },
+            Insn::LdrReg { dst, base, at } => Insn::LdrReg { dst: r(dst), base: r(base), at },
+            Insn::LdurReg { dst, base, at } => Insn::LdurReg { dst: r(dst), base: r(base), at },
+            Insn::Mov { dst, src } => Insn::Mov { dst: r(dst), src: r(src) },
+            Insn::MovFromSp { dst } => Insn::MovFromSp { dst: r(dst) },
+            Insn::AddSp { dst, imm } => Insn::AddSp { dst: r(dst), imm },
+            Insn::Sub { dst, src, imm } => Insn::Sub { dst: r(dst), src: r(src), imm },
+            Insn::AlignDown { dst, src } => Insn::AlignDown { dst: r(dst), src: r(src) },
+            Insn::Adrp { dst, sym } => Insn::Adrp { dst: r(dst), sym },
+            Insn::LdrLo12 { dst, base, sym } => Insn::LdrLo12 { dst: r(dst), base: r(base), sym },
+            Insn::Cbnz { reg, to } => Insn::Cbnz { reg: r(reg), to },
+            Insn::Blr { reg } => Insn::Blr { reg: r(reg) },
+            Insn::Br { reg } => Insn::Br { reg: r(reg) },
+            Insn::Ret { reg } => Insn::Ret { reg: r(reg) },
+            other => other,
         }
-        Insn::Str { src, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: moved(at, by) });
-            out.put(Operator::NarrowSave, Operand::Reg(src), Insn::StrW { src, at });
-        }
-        Insn::Stp { a, b, at } => {
-            if matches!(at.name, Name::Record(_)) {
-                out.drop(Operator::FrameRecordOmit);
+    }
+
+    fn faults(insn: Insn, out: &mut Faults<Insn>) {
+        let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
+        match insn {
+            Insn::BtiC => {
+                out.drop(Operator::DropPad);
+                out.put(Operator::PadKind, Operand::None, Insn::BtiJ);
             }
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::Stp { a, b, at: moved(at, by) });
-            out.put(Operator::SwapSave, Operand::Regs(a, b), Insn::Stp { a: b, b: a, at });
-            out.put(Operator::DropSave, Operand::Reg(a), Insn::Str { src: b, at: moved(at, 8) });
-            out.put(Operator::DropSave, Operand::Reg(b), Insn::Str { src: a, at });
+            Insn::Str { src, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: moved(at, by) });
+                out.put(Operator::NarrowSave, Operand::Reg(src), Insn::StrW { src, at });
+            }
+            Insn::Stp { a, b, at } => {
+                if matches!(at.name, Name::Record(_)) {
+                    out.drop(Operator::FrameRecordOmit);
+                }
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Stp { a, b, at: moved(at, by) });
+                out.put(Operator::SwapSave, Operand::Regs(a, b), Insn::Stp { a: b, b: a, at });
+                out.put(Operator::DropSave, Operand::Reg(a), Insn::Str { src: b, at: moved(at, 8) });
+                out.put(Operator::DropSave, Operand::Reg(b), Insn::Str { src: a, at });
+            }
+            Insn::Ldr { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldr { dst, at: moved(at, by) }),
+            Insn::Ldp { a, b, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldp { a, b, at: moved(at, by) });
+                out.put(Operator::SwapRestore, Operand::Regs(a, b), Insn::Ldp { a: b, b: a, at });
+                out.put(Operator::DropRestore, Operand::Reg(a), Insn::Ldr { dst: b, at: moved(at, 8) });
+                out.put(Operator::DropRestore, Operand::Reg(b), Insn::Ldr { dst: a, at });
+            }
+            Insn::StrQ { src, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::StrQ { src, at: moved(at, by) }),
+            Insn::LdrQ { dst, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::LdrQ { dst, at: moved(at, by) }),
+            Insn::StpQ { a, b, at } => {
+                out.off_by(Operator::SlotOffset, 16, |by| Insn::StpQ { a, b, at: moved(at, by) });
+                out.put(Operator::SwapSave, Operand::None, Insn::StpQ { a: b, b: a, at });
+            }
+            Insn::LdpQ { a, b, at } => {
+                out.off_by(Operator::SlotOffset, 16, |by| Insn::LdpQ { a, b, at: moved(at, by) });
+                out.put(Operator::SwapRestore, Operand::None, Insn::LdpQ { a: b, b: a, at });
+            }
+            Insn::LdrReg { dst, base, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LdrReg { dst, base, at: moved(at, by) });
+            }
+            Insn::LdurReg { dst, base, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LdurReg { dst, base, at: at + by });
+            }
+            Insn::Movz { dst, imm } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::Movz { dst, imm: imm.wrapping_add(by as u16) });
+            }
+            Insn::Mov { dst: X30, .. } => out.drop(Operator::DropLrFix),
+            Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
+            Insn::MovFromSp { dst } => {
+                out.drop(Operator::DropArg);
+                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::AddSp { dst, imm: Off::bare(by) });
+            }
+            Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
+            Insn::AddSp { dst: SP, imm } => {
+                out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { dst: SP, imm: moved(imm, by) });
+            }
+            Insn::AddSp { dst: X29, .. } => out.drop(Operator::FrameRecordOmit),
+            Insn::AddSp { dst, imm } => {
+                out.off_by(Operator::RegsSpOff, 8, |by| Insn::AddSp { dst, imm: moved(imm, by) });
+            }
+            Insn::Sub { dst, src, imm } => {
+                out.drop(Operator::DropArg);
+                out.off_by(Operator::IpOffset, 4, |by| Insn::Sub { dst, src, imm: imm.wrapping_add_signed(-by) });
+            }
+            Insn::Adrp { dst, sym } => {
+                out.drop(Operator::DropArg);
+                out.put(Operator::StalePcrel, Operand::None, Insn::Adrp { dst, sym: other(sym) });
+            }
+            Insn::LdrLo12 { dst, base, sym } => {
+                out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddLo12 { dst, base, sym });
+                out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: other(sym) });
+            }
+            Insn::Cbnz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbz { reg, to }),
+            Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: other(sym) }),
+            Insn::Blr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Br { reg }),
+            Insn::Br { reg } => out.put(Operator::JalrRa, Operand::None, Insn::Blr { reg }),
+            Insn::Ret { reg } => {
+                out.put(Operator::BrForRet, Operand::Reg(reg), Insn::Br { reg });
+                out.put(Operator::WrongLink, Operand::Reg(X30), Insn::Ret { reg: X30 });
+            }
+            _ => {}
         }
-        Insn::Ldr { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldr { dst, at: moved(at, by) }),
-        Insn::Ldp { a, b, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldp { a, b, at: moved(at, by) });
-            out.put(Operator::SwapRestore, Operand::Regs(a, b), Insn::Ldp { a: b, b: a, at });
-            out.put(Operator::DropRestore, Operand::Reg(a), Insn::Ldr { dst: b, at: moved(at, 8) });
-            out.put(Operator::DropRestore, Operand::Reg(b), Insn::Ldr { dst: a, at });
-        }
-        Insn::StrQ { src, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::StrQ { src, at: moved(at, by) }),
-        Insn::LdrQ { dst, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::LdrQ { dst, at: moved(at, by) }),
-        Insn::StpQ { a, b, at } => {
-            out.off_by(Operator::SlotOffset, 16, |by| Insn::StpQ { a, b, at: moved(at, by) });
-            out.put(Operator::SwapSave, Operand::None, Insn::StpQ { a: b, b: a, at });
-        }
-        Insn::LdpQ { a, b, at } => {
-            out.off_by(Operator::SlotOffset, 16, |by| Insn::LdpQ { a, b, at: moved(at, by) });
-            out.put(Operator::SwapRestore, Operand::None, Insn::LdpQ { a: b, b: a, at });
-        }
-        Insn::LdrReg { dst, base, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::LdrReg { dst, base, at: moved(at, by) });
-        }
-        Insn::LdurReg { dst, base, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::LdurReg { dst, base, at: at + by });
-        }
-        Insn::Movz { dst, imm } => {
-            out.off_by(Operator::WrongConst, 1, |by| Insn::Movz { dst, imm: imm.wrapping_add(by as u16) });
-        }
-        Insn::Mov { dst: X30, .. } => out.drop(Operator::DropLrFix),
-        Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
-        Insn::MovFromSp { dst } => {
-            out.drop(Operator::DropArg);
-            out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::AddSp { dst, imm: Off::bare(by) });
-        }
-        Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
-        Insn::AddSp { dst: SP, imm } => {
-            out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { dst: SP, imm: moved(imm, by) });
-        }
-        Insn::AddSp { dst: X29, .. } => out.drop(Operator::FrameRecordOmit),
-        Insn::AddSp { dst, imm } => {
-            out.off_by(Operator::RegsSpOff, 8, |by| Insn::AddSp { dst, imm: moved(imm, by) });
-        }
-        Insn::Sub { dst, src, imm } => {
-            out.drop(Operator::DropArg);
-            out.off_by(Operator::IpOffset, 4, |by| Insn::Sub { dst, src, imm: imm.wrapping_add_signed(-by) });
-        }
-        Insn::Adrp { dst, sym } => {
-            out.drop(Operator::DropArg);
-            out.put(Operator::StalePcrel, Operand::None, Insn::Adrp { dst, sym: other(sym) });
-        }
-        Insn::LdrLo12 { dst, base, sym } => {
-            out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddLo12 { dst, base, sym });
-            out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: other(sym) });
-        }
-        Insn::Cbnz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbz { reg, to }),
-        Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: other(sym) }),
-        Insn::Blr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Br { reg }),
-        Insn::Br { reg } => out.put(Operator::JalrRa, Operand::None, Insn::Blr { reg }),
-        Insn::Ret { reg } => {
-            out.put(Operator::BrForRet, Operand::Reg(reg), Insn::Br { reg });
-            out.put(Operator::WrongLink, Operand::Reg(X30), Insn::Ret { reg: X30 });
-        }
-        _ => {}
     }
 }
 
@@ -131,7 +135,7 @@ fn other(sym: Sym) -> Sym {
 
 /// Instructions of others. Arm ARM C6.2; register 31 is sp where it is the base of an address, xzr elsewhere.
 #[rustfmt::skip]
-pub const FORMS: Forms = Forms {
+const FORMS: Forms = Forms {
     nops: &[&[0x1f, 0x20, 0x03, 0xd5]],
     // MOVZ, MOVN, MOVK; ADRP, ADD.
     steps: &[

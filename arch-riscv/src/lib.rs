@@ -11,15 +11,12 @@ pub mod site;
 
 use std::fmt;
 
-use codegen::abi::Reg;
 use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
-use codegen::form::Forms;
 use codegen::isa::Isa;
 use codegen::listing::Lower;
 use codegen::machine::Machine;
-use codegen::mutate::Faults;
 use codegen::names::Names;
 use codegen::option::Choices;
 use codegen::patch::Relocation;
@@ -124,16 +121,6 @@ impl Isa for Riscv64 {
     fn effects(insn: Self::Insn) -> Effects {
         insn::effects(insn)
     }
-
-    fn with_registers(insn: Self::Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Self::Insn {
-        mutate::with_registers(insn, r)
-    }
-
-    fn faults(insn: Self::Insn, out: &mut Faults<Self::Insn>) {
-        mutate::faults(insn, out);
-    }
-
-    const FORMS: Forms = mutate::FORMS;
 
     fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
         if r_type != reloc::BRANCH {

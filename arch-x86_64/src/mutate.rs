@@ -2,96 +2,100 @@
 
 use codegen::abi::Reg;
 use codegen::effects::{Effects, SpEffect};
+use codegen::faults::Operator::*;
+use codegen::faults::{Faults, Operand, Operator};
 use codegen::form::{
     Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
     trap, write,
 };
-use codegen::mutate::Operator::*;
-use codegen::mutate::{Faults, Operand, Operator};
+use codegen::mutate::Mutable;
 use codegen::step::{Name, Off, Sym};
 
+use crate::X86_64;
 use crate::abi::ABI;
 use crate::insn::{Insn, mov_sp};
 use crate::regs::*;
 use crate::reloc;
 
-/// The instruction with other registers.
-pub fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
-    match insn {
-        Insn::Push { reg } => Insn::Push { reg: r(reg) },
-        Insn::Pop { reg } => Insn::Pop { reg: r(reg) },
-        Insn::Mov { dst, src } => Insn::Mov { dst: r(dst), src: r(src) },
-        Insn::Store { src, at } => Insn::Store { src: r(src), at },
-        Insn::Load { dst, at } => Insn::Load { dst: r(dst), at },
-        Insn::LoadSym { dst, sym } => Insn::LoadSym { dst: r(dst), sym },
-        Insn::Lea { dst, at } => Insn::Lea { dst: r(dst), at },
-        other => other,
-    }
-}
+impl Mutable for X86_64 {
+    const FORMS: Forms = FORMS;
 
-/// Faulty forms of an instruction.
-pub fn faults(insn: Insn, out: &mut Faults<Insn>) {
-    let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
-    match insn {
-        Insn::Endbr64 => {
-            out.drop(Operator::DropPad);
-            out.put(Operator::PadKind, Operand::None, Insn::Endbr32);
+    fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
+        match insn {
+            Insn::Push { reg } => Insn::Push { reg: r(reg) },
+            Insn::Pop { reg } => Insn::Pop { reg: r(reg) },
+            Insn::Mov { dst, src } => Insn::Mov { dst: r(dst), src: r(src) },
+            Insn::Store { src, at } => Insn::Store { src: r(src), at },
+            Insn::Load { dst, at } => Insn::Load { dst: r(dst), at },
+            Insn::LoadSym { dst, sym } => Insn::LoadSym { dst: r(dst), sym },
+            Insn::Lea { dst, at } => Insn::Lea { dst: r(dst), at },
+            other => other,
         }
-        Insn::Pushfq => out.drop(Operator::DropPushf),
-        Insn::Store { src, at } => {
-            if matches!(at.name, Name::Record(_)) {
+    }
+
+    fn faults(insn: Insn, out: &mut Faults<Insn>) {
+        let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
+        match insn {
+            Insn::Endbr64 => {
+                out.drop(Operator::DropPad);
+                out.put(Operator::PadKind, Operand::None, Insn::Endbr32);
+            }
+            Insn::Pushfq => out.drop(Operator::DropPushf),
+            Insn::Store { src, at } => {
+                if matches!(at.name, Name::Record(_)) {
+                    out.drop(Operator::FrameRecordOmit);
+                }
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Store { src, at: moved(at, by) });
+                out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Store32 { src, at });
+            }
+            Insn::StoreImm { imm, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: moved(at, by) });
+                out.off_by(Operator::WrongConst, 1, |by| Insn::StoreImm { imm: imm.wrapping_add(by), at });
+            }
+            Insn::Load { dst, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: moved(at, by) });
+            }
+            Insn::StoreVector { src, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreVector { src, at: moved(at, by) });
+            }
+            Insn::LoadVector { dst, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: moved(at, by) });
+            }
+            Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
+            Insn::LoadSym { dst, sym } => {
+                out.drop(Operator::DropArg);
+                out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::LeaSym { dst, sym });
+                out.put(Operator::StalePcrel, Operand::None, Insn::LoadSym { dst, sym: other(sym) });
+            }
+            Insn::Lea { dst: RSP, at } => {
+                out.put(Operator::AddForLea, Operand::None, Insn::AddSp { imm: at });
+                out.off_by(Operator::TeardownMismatch, 8, |by| Insn::Lea { dst: RSP, at: moved(at, by) });
+            }
+            Insn::Lea { dst: RBP, at } => {
                 out.drop(Operator::FrameRecordOmit);
+                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst: RBP, at: moved(at, by) });
             }
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::Store { src, at: moved(at, by) });
-            out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Store32 { src, at });
-        }
-        Insn::StoreImm { imm, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: moved(at, by) });
-            out.off_by(Operator::WrongConst, 1, |by| Insn::StoreImm { imm: imm.wrapping_add(by), at });
-        }
-        Insn::Load { dst, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: moved(at, by) });
-        }
-        Insn::StoreVector { src, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreVector { src, at: moved(at, by) });
-        }
-        Insn::LoadVector { dst, at } => {
-            out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: moved(at, by) });
-        }
-        Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
-        Insn::LoadSym { dst, sym } => {
-            out.drop(Operator::DropArg);
-            out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::LeaSym { dst, sym });
-            out.put(Operator::StalePcrel, Operand::None, Insn::LoadSym { dst, sym: other(sym) });
-        }
-        Insn::Lea { dst: RSP, at } => {
-            out.put(Operator::AddForLea, Operand::None, Insn::AddSp { imm: at });
-            out.off_by(Operator::TeardownMismatch, 8, |by| Insn::Lea { dst: RSP, at: moved(at, by) });
-        }
-        Insn::Lea { dst: RBP, at } => {
-            out.drop(Operator::FrameRecordOmit);
-            out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst: RBP, at: moved(at, by) });
-        }
-        Insn::Lea { dst, at } => out.off_by(Operator::RegsSpOff, 8, |by| Insn::Lea { dst, at: moved(at, by) }),
-        Insn::LeaSpFromBp { at } => {
-            out.off_by(Operator::TeardownMismatch, 8, |by| Insn::LeaSpFromBp { at: moved(at, by) });
-        }
-        Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
-        Insn::AddSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { imm: moved(imm, by) }),
-        Insn::Sub { dst, imm } => out.off_by(Operator::IpOffset, 1, |by| Insn::Sub { dst, imm: imm - by as i8 }),
-        Insn::Mov { dst: RBP, src: RSP } => out.drop(Operator::FrameRecordOmit),
-        Insn::Mov { dst, src } if ABI.args.contains(&dst) => {
-            out.drop(Operator::DropArg);
-            if src == RSP {
-                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst, at: Off::bare(by) });
+            Insn::Lea { dst, at } => out.off_by(Operator::RegsSpOff, 8, |by| Insn::Lea { dst, at: moved(at, by) }),
+            Insn::LeaSpFromBp { at } => {
+                out.off_by(Operator::TeardownMismatch, 8, |by| Insn::LeaSpFromBp { at: moved(at, by) });
             }
+            Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
+            Insn::AddSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { imm: moved(imm, by) }),
+            Insn::Sub { dst, imm } => out.off_by(Operator::IpOffset, 1, |by| Insn::Sub { dst, imm: imm - by as i8 }),
+            Insn::Mov { dst: RBP, src: RSP } => out.drop(Operator::FrameRecordOmit),
+            Insn::Mov { dst, src } if ABI.args.contains(&dst) => {
+                out.drop(Operator::DropArg);
+                if src == RSP {
+                    out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst, at: Off::bare(by) });
+                }
+            }
+            Insn::Call { sym } | Insn::CallBody { sym } => {
+                out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) });
+            }
+            Insn::JnzFar { to } => out.put(Operator::InvertCond, Operand::None, Insn::JzFar { to }),
+            Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
+            _ => {}
         }
-        Insn::Call { sym } | Insn::CallBody { sym } => {
-            out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) });
-        }
-        Insn::JnzFar { to } => out.put(Operator::InvertCond, Operand::None, Insn::JzFar { to }),
-        Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
-        _ => {}
     }
 }
 
@@ -102,7 +106,7 @@ fn other(sym: Sym) -> Sym {
 
 /// Instructions of others. Intel SDM volume 2; the fields of REX and ModRM are those of tables 2-4 and 2-2.
 #[rustfmt::skip]
-pub const FORMS: Forms = Forms {
+const FORMS: Forms = Forms {
     nops: &[&[0x90]],
     // MOVABS, LEA from rip.
     steps: &[

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::option::Choices;
 use codegen::spec::{Direct, Spec};
 use emu_tests::{Filter, Foreign, Suite};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::proto::Prototype;

@@ -2,7 +2,7 @@
 
 use crate::abi::Reg;
 use crate::effects::{Effects, Flow, Moves, SpEffect};
-use crate::mutate::{Faults, Operand, Operator};
+use crate::faults::{Faults, Operand, Operator};
 use crate::step::Local;
 use crate::target::Facts;
 

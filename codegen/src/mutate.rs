@@ -1,147 +1,40 @@
 //! Faults, injected into listings one at a time, to judge a checker by.
 //!
-//! An operator is an edit that has made a real trampoline wrong before. What can be told from an instruction's
+//! What can be told from an instruction's
 //! [`Effects`] is done here for every architecture; what takes an instruction of the architecture's own comes from
-//! [`Isa::faults`] and [`Isa::with_registers`].
+//! [`Mutable::faults`] and [`Mutable::with_registers`].
 
 use std::fmt;
 
-use crate::abi::{Abi, Reg, RegSet};
+use crate::abi::{Reg, RegSet};
 use crate::assembly::Assembly;
+use crate::code::CodeBuf;
 use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
-use crate::error::Result;
-use crate::isa::{Isa, generate};
+use crate::error::{Error, Result};
+use crate::faults::{Faults, Operand, Operator};
+use crate::form::Forms;
+use crate::generate::generate;
+use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::spec::Spec;
 use crate::target::{Facts, Target};
 
-macro_rules! operators {
-    ($($variant:ident $name:literal $about:literal;)*) => {
-        /// A kind of fault.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Operator { $(#[doc = $about] $variant),* }
-
-        impl Operator {
-            /// All of them, in the order of reports.
-            pub const ALL: &[Operator] = &[$(Operator::$variant),*];
-
-            /// The name in reports and on the command line.
-            pub fn name(self) -> &'static str {
-                match self { $(Operator::$variant => $name),* }
-            }
-
-            /// What it does to a trampoline.
-            pub fn about(self) -> &'static str {
-                match self { $(Operator::$variant => $about),* }
-            }
-        }
-    };
-}
-
-operators! {
-    DropSave "DROP_SAVE" "a register is not saved";
-    DropRestore "DROP_RESTORE" "a register is not restored";
-    RestoreOnePathOnly "RESTORE_ONE_PATH_ONLY" "a register is restored on the other way out only";
-    SkipSave "SKIP_SAVE" "a register is neither saved nor restored";
-    SwapSave "SWAP_SAVE" "two registers are saved to each other's slots";
-    SwapRestore "SWAP_RESTORE" "two registers are restored from each other's slots";
-    NarrowSave "NARROW_SAVE" "half of a register is saved";
-    StoreAfterCall "STORE_AFTER_CALL" "a register is saved after the callback";
-    ScratchIs "SCRATCH_IS" "a live register is used as scratch";
-    SlotOffset "SLOT_OFFSET" "one access to a slot is 8 bytes off";
-    FrameSize "FRAME_SIZE" "the frame has the wrong size";
-    DropAlloc "DROP_ALLOC" "the frame is not allocated";
-    TeardownMissing "TEARDOWN_MISSING" "the frame is not released";
-    TeardownMismatch "TEARDOWN_MISMATCH" "what is released is not what was allocated";
-    DropAlign "DROP_ALIGN" "the stack is not aligned";
-    FrameRecordOmit "FRAME_RECORD_OMIT" "a frame record is not stored or not linked";
-    DropArg "DROP_ARG" "an argument of the callback is not set up";
-    ArgPtrOffset "ARG_PTR_OFFSET" "the pointer to the frame is 8 bytes off";
-    RegsSpOff "REGS_SP_OFF" "the stack pointer in the frame is 8 bytes off";
-    WrongConst "WRONG_CONST" "a constant is off by one";
-    IpOffset "IP_OFFSET" "ip is not the address of the site";
-    AddrForValue "ADDR_FOR_VALUE" "op is the address of the variable that holds it";
-    StalePcrel "STALE_PCREL" "a PC-relative operand refers to another symbol";
-    DropLrFix "DROP_LR_FIX" "the link register is not what the next function returns to";
-    WrongLink "WRONG_LINK" "the way out goes through the other link register";
-    JalrRa "JALR_RA" "the way out links";
-    CallAsJmp "CALL_AS_JMP" "a call does not link";
-    BrForRet "BR_FOR_RET" "a return is an indirect jump";
-    InvertCond "INVERT_COND" "a condition is inverted";
-    DropCond "DROP_COND" "a branch is never taken";
-    DropCall "DROP_CALL" "the callback is not called";
-    DropJump "DROP_JUMP" "a jump is not taken";
-    DropLeave "DROP_LEAVE" "a way out runs on into what follows";
-    DropPushf "DROP_PUSHF" "the flags are not pushed";
-    AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
-    DropPad "DROP_PAD" "a landing pad is missing";
-    PadKind "PAD_KIND" "a landing pad is of the wrong kind";
-    CfiOffby "CFI_OFFBY" "the unwind table is 8 bytes off from here until SP moves";
-    DropInt3 "DROP_INT3" "what stops speculation is missing";
-    Drop "DROP" "any other instruction is missing";
-    Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";
-    Swap "SWAP" "two neighbours with effects on SP are in the wrong order";
-}
-
-/// What an operator is applied with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operand {
-    /// Nothing.
-    None,
-    /// A register.
-    Reg(Reg),
-    /// Two registers.
-    Regs(Reg, Reg),
-    /// A difference.
-    By(i32),
-}
-
-impl Operand {
-    /// In a report.
-    pub fn text(self, abi: &Abi) -> String {
-        match self {
-            Operand::None => String::new(),
-            Operand::Reg(reg) => abi.name(reg).to_owned(),
-            Operand::Regs(a, b) => format!("{},{}", abi.name(a), abi.name(b)),
-            Operand::By(by) => format!("{by:+}"),
-        }
-    }
-}
-
-/// A faulty form of an instruction.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault<I> {
-    /// The operator.
-    pub operator: Operator,
-    /// What it is applied with.
-    pub operand: Operand,
-    /// What stands in the instruction's place; `None` if nothing does.
-    pub insn: Option<I>,
-}
-
-/// Where [`Isa::faults`] puts the faulty forms of an instruction.
-pub struct Faults<'o, I>(&'o mut dyn FnMut(Fault<I>));
-
-impl<I> Faults<'_, I> {
-    /// The instruction is missing, and that has a name of its own.
-    pub fn drop(&mut self, operator: Operator) {
-        (self.0)(Fault { operator, operand: Operand::None, insn: None });
+/// An instruction set whose trampolines can be made wrong. What it does not say cannot be wrong: then instructions are
+/// dropped, doubled and moved only.
+pub trait Mutable: Isa {
+    /// The instruction with other registers for those that it names.
+    fn with_registers(insn: Self::Insn, _r: &mut dyn FnMut(Reg) -> Reg) -> Self::Insn {
+        insn
     }
 
-    /// `insn` stands in its place.
-    pub fn put(&mut self, operator: Operator, operand: Operand, insn: I) {
-        (self.0)(Fault { operator, operand, insn: Some(insn) });
-    }
+    /// Faulty forms of the instruction, besides those that its effects tell.
+    fn faults(_insn: Self::Insn, _out: &mut Faults<Self::Insn>) {}
 
-    /// What `form` makes of a difference stands in its place, upwards and downwards.
-    pub fn off_by(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> I) {
-        for by in [by, -by] {
-            self.put(operator, Operand::By(by), form(by));
-        }
-    }
+    /// Instructions of trampolines that others wrote.
+    const FORMS: Forms = Forms::NONE;
 }
 
 /// A trampoline with one fault, described.
@@ -155,7 +48,7 @@ pub struct Mutant {
     pub offset: usize,
     /// The changed lines: `-` or `+`, the offset, the instruction.
     pub diff: Vec<String>,
-    /// Of a listing: the number of the edit. [`crate::isa::Backend::assemble_mutant`] makes code of it.
+    /// Of a listing: the number of the edit, of which the backend makes code again.
     pub number: usize,
     /// Of an object: other bytes, at offsets of its file.
     pub patch: Vec<(usize, Vec<u8>)>,
@@ -224,7 +117,7 @@ pub struct At<I> {
     pub effects: Effects,
 }
 
-/// What is asked of instructions, besides their effects: see [`Isa::with_registers`] and [`Isa::faults`].
+/// What is asked of instructions, besides their effects: see [`Mutable::with_registers`] and [`Mutable::faults`].
 #[derive(Debug)]
 pub struct Ways<I> {
     /// The instruction with other registers.
@@ -246,7 +139,7 @@ impl<I: Copy> Ways<I> {
 }
 
 /// Every edit of a listing. Some cannot be encoded, and some change nothing.
-fn listed<I: Isa>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I::Insn>> {
+fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I::Insn>> {
     let insn = |(line, l): (usize, &Line<I::Insn>)| match *l {
         Line::Insn(insn, _) => Some(At { line, insn, effects: I::effects(insn) }),
         _ => None,
@@ -420,7 +313,7 @@ fn code<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Res
 }
 
 /// All mutants of a trampoline: edits that can be encoded, each with code that none before it has.
-pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
+pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
     let frame = target.frame(spec.kind)?;
     let (mut plan, mut listing) = (Plan::default(), Listing::default());
     generate::<I>(spec, target, &mut plan, &mut listing)?;
@@ -470,7 +363,7 @@ pub(crate) fn mutants<I: Isa>(spec: &Spec, target: &Target) -> Result<Vec<Mutant
 
 /// The offset of every line, and of the end.
 fn offsets<I: Isa>(listing: &Listing<I::Insn>, target: &Target) -> Result<Vec<usize>> {
-    let mut buffer = crate::code::CodeBuf::default();
+    let mut buffer = CodeBuf::default();
     let mut offsets = vec![0];
     for line in &listing.lines {
         if let Line::Insn(insn, _) = *line {
@@ -482,15 +375,15 @@ fn offsets<I: Isa>(listing: &Listing<I::Insn>, target: &Target) -> Result<Vec<us
 }
 
 /// The listing with a mutant's fault.
-pub(crate) fn faulty<'a, I: Isa>(
+pub(crate) fn faulty<'a, I: Mutable>(
     mutant: &Mutant,
     spec: &Spec<'a>,
     target: &Target,
     listing: &Listing<'a, I::Insn>,
 ) -> Result<Listing<'a, I::Insn>> {
     let all = listed::<I>(listing, &Contract::of(spec, target)?);
-    let edit = all.get(mutant.number).ok_or_else(|| {
-        crate::error::Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name))
-    })?;
+    let edit = all
+        .get(mutant.number)
+        .ok_or_else(|| Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name)))?;
     Ok(edit.apply(listing))
 }

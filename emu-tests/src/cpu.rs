@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use codegen::abi::{Abi, Reg};
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::machine::{EmuReg, Machine};
 use codegen::patch::Write;
 use link::Image;

@@ -1,7 +1,7 @@
 //! A first contract for a trampoline, from what its object shows.
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::spec::{Kind, Regs};
 use link::{Input, SymbolKind, examine, machine, relocatable};
 

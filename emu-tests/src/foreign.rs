@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use codegen::abi::RegSet;
+use codegen::backend::Backend;
 use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, Field, FrameLayout, Record};
-use codegen::isa::Backend;
 use codegen::spec::{Direct, Kind, Regs};
 use codegen::target::Facts;
 use link::{Input, examine, relocatable};

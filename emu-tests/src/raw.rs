@@ -1,8 +1,8 @@
 //! A dump of memory as an object: its calls to the outside become calls of symbols that are named by their address.
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::form::{Constant, Fields, Forms};
-use codegen::isa::Backend;
 use codegen::patch::Relocation;
 use link::raw::{Call, Raw, object};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
-use codegen::isa::Backend;
 use codegen::patch::{Poke, SiteState, Write};
 use link::SiteEntry;
 use wildmatch::WildMatch;

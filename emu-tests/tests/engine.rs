@@ -1,6 +1,6 @@
 //! The engine that runs is the bundled, pinned one, and our register numbers are its own.
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use unicorn_engine::{RegisterARM64, RegisterRISCV, RegisterX86};
 
 #[test]

@@ -1,10 +1,10 @@
 //! The forms of other people's instructions: Capstone must read what our tables write.
 
 use codegen::abi::Reg;
+use codegen::backend::Backend;
 use codegen::effects::{Flow, Moves, SpEffect};
+use codegen::faults::Operator;
 use codegen::form::{Fields, Form};
-use codegen::isa::Backend;
-use codegen::mutate::Operator;
 use emu_tests::disassemble;
 
 const BACKENDS: [&dyn Backend; 3] = [&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];

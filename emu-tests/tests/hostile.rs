@@ -1,7 +1,7 @@
 //! Objects and contracts of others may say anything: the judge answers with a report or an error.
 
+use codegen::backend::Backend;
 use codegen::error::Result;
-use codegen::isa::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::spec::{Direct, Spec};

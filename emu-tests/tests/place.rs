@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use codegen::abi::Reg;
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::option::Choices;
 use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;

@@ -1,7 +1,7 @@
 //! Sites that are patched wrongly must be noticed.
 
+use codegen::backend::Backend;
 use codegen::error::Result;
-use codegen::isa::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::patch::{Poke, SiteState};

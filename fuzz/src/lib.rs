@@ -3,9 +3,9 @@
 //! `tests/robust.rs` of the root package does the same with damaged seeds, without a nightly compiler.
 
 use clap::Parser;
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
-use codegen::isa::Backend;
 use codegen::option::Choices;
 use codegen::proto::Prototype;
 use codegen::spec::{Direct, Kind, Spec};

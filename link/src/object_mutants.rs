@@ -10,8 +10,9 @@ use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _
 use crate::linker::Input;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::faults::Operator;
 use codegen::form::{Fields, Form, Forms, Found};
-use codegen::mutate::{At, Edit, Mutant, Operator, Ways, edits};
+use codegen::mutate::{At, Edit, Mutant, Ways, edits};
 
 const LE: LittleEndian = LittleEndian;
 

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use codegen::abi::Loc;
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::cost::{Bound, Cost, PathCost};
 use codegen::error::Result;
 use codegen::frame::Content;
-use codegen::isa::Backend;
 use codegen::machine::Machine;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use codegen::assembly::Assembly;
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::proto::{Prototype, Type};

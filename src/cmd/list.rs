@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use clap::Args;
+use codegen::backend::Backend;
 use codegen::error::Result;
-use codegen::isa::Backend;
 use codegen::option::{Choices, OptionInfo};
 use codegen::spec::{Around, Direct, Form, Kind, NAMED};
 use codegen::step::Inner;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
-use codegen::mutate::Operator;
+use codegen::faults::Operator;
 use emu_tests::Suite;
 use tramptool::mutate::bugs::{self, BUG, named};
 use tramptool::mutate::report::{Outcome, Report};

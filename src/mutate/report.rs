@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codegen::error::{Error, Result};
-use codegen::mutate::Operator;
+use codegen::faults::Operator;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

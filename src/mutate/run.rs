@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codegen::error::Result;
-use codegen::mutate::Operator;
+use codegen::faults::Operator;
 use codegen::spec::Kind;
 use emu_tests::{Clause, Filter, Progress, Verdict};
 use rayon::prelude::*;

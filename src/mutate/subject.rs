@@ -1,8 +1,8 @@
 //! Trampolines into which faults are put, and the mutants that there are of them.
 
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
-use codegen::isa::Backend;
 use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::spec::Kind;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codegen::isa::Backend;
+use codegen::backend::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::proto::Prototype;

@@ -1,0 +1,127 @@
+//! An architecture as the rest of the world sees it: [`Backend`] follows from [`Mutable`], object safe.
+
+use crate::assembly::Assembly;
+use crate::cost::{self, Cost};
+use crate::error::Result;
+use crate::form::Forms;
+use crate::generate::generate;
+use crate::isa::Isa;
+use crate::listing::Listing;
+use crate::machine::Machine;
+use crate::mutate::{self, Mutable, Mutant};
+use crate::option::Choices;
+use crate::patch::Patch;
+use crate::place::Placement;
+use crate::plan::Plan;
+use crate::proto::Prototype;
+use crate::spec::Spec;
+use crate::target::Target;
+use crate::text::{self, TextListing};
+
+/// An architecture as the rest of the world sees it. Nobody implements it by hand.
+pub trait Backend: Patch {
+    /// What an emulator must know.
+    fn machine(&self) -> &'static Machine;
+    /// Resolve options into a target.
+    fn target(&self, choices: Choices) -> Target;
+    /// See [`Isa::place`].
+    ///
+    /// # Errors
+    /// As there.
+    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement>;
+    /// Generate trampolines, one after the other, into one assembly.
+    ///
+    /// # Errors
+    /// What planning and encoding refuse; the message names the trampoline.
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
+    /// The faults that can be put into one trampoline.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn mutants(&self, spec: &Spec, target: &Target) -> Result<Vec<Mutant>>;
+    /// As [`Backend::assemble`], with this fault in trampoline number `which`.
+    ///
+    /// # Errors
+    /// As there, and a mutant of another target.
+    fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly>;
+    /// See [`Mutable::FORMS`].
+    fn forms(&self) -> &'static Forms;
+    /// Generate one trampoline as text with offsets and bytes.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing>;
+    /// What one trampoline costs.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost>;
+}
+
+/// Generate `specs` one after the other; `change` sees each listing before it becomes code.
+fn assemble<'a, I: Isa>(
+    specs: &[Spec<'a>],
+    target: &Target,
+    change: impl Fn(usize, &Spec<'a>, &mut Listing<'a, I::Insn>) -> Result<()>,
+) -> Result<Assembly> {
+    let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
+    for (i, spec) in specs.iter().enumerate() {
+        generate::<I>(spec, target, &mut plan, &mut listing)
+            .and_then(|()| change(i, spec, &mut listing))
+            .and_then(|()| assembly.add::<I>(spec, target, &listing))
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
+        if i == 0 {
+            assembly.reserve(specs.len());
+        }
+    }
+    assembly.finish(target);
+    Ok(assembly)
+}
+
+impl<I: Mutable> Backend for I {
+    fn machine(&self) -> &'static Machine {
+        I::MACHINE
+    }
+
+    fn target(&self, choices: Choices) -> Target {
+        I::target(choices)
+    }
+
+    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement> {
+        I::place(target, proto)
+    }
+
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
+        assemble::<I>(specs, target, |_, _, _| Ok(()))
+    }
+
+    fn mutants(&self, spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
+        mutate::mutants::<I>(spec, target).map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+
+    fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
+        assemble::<I>(specs, target, |i, spec, listing| {
+            if i == which {
+                *listing = mutate::faulty::<I>(mutant, spec, target, listing)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn forms(&self) -> &'static Forms {
+        &I::FORMS
+    }
+
+    fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing> {
+        let (mut plan, mut listing) = (Plan::default(), Listing::default());
+        generate::<I>(spec, target, &mut plan, &mut listing)?;
+        text::render::<I>(spec, target, &plan, &listing)
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+
+    fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost> {
+        let (mut plan, mut listing) = (Plan::default(), Listing::default());
+        generate::<I>(spec, target, &mut plan, &mut listing)?;
+        cost::cost::<I>(spec, target, &listing).map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+}

@@ -1,0 +1,131 @@
+//! The vocabulary of mutants: operators, what they are applied with, and the faulty forms of an instruction.
+//!
+//! An operator is an edit that has made a real trampoline wrong before.
+
+use crate::abi::{Abi, Reg};
+
+macro_rules! operators {
+    ($($variant:ident $name:literal $about:literal;)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Operator { $(#[doc = $about] $variant),* }
+
+        impl Operator {
+            /// All of them, in the order of reports.
+            pub const ALL: &[Operator] = &[$(Operator::$variant),*];
+
+            /// The name in reports and on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Operator::$variant => $name),* }
+            }
+
+            /// What it does to a trampoline.
+            pub fn about(self) -> &'static str {
+                match self { $(Operator::$variant => $about),* }
+            }
+        }
+    };
+}
+
+operators! {
+    DropSave "DROP_SAVE" "a register is not saved";
+    DropRestore "DROP_RESTORE" "a register is not restored";
+    RestoreOnePathOnly "RESTORE_ONE_PATH_ONLY" "a register is restored on the other way out only";
+    SkipSave "SKIP_SAVE" "a register is neither saved nor restored";
+    SwapSave "SWAP_SAVE" "two registers are saved to each other's slots";
+    SwapRestore "SWAP_RESTORE" "two registers are restored from each other's slots";
+    NarrowSave "NARROW_SAVE" "half of a register is saved";
+    StoreAfterCall "STORE_AFTER_CALL" "a register is saved after the callback";
+    ScratchIs "SCRATCH_IS" "a live register is used as scratch";
+    SlotOffset "SLOT_OFFSET" "one access to a slot is 8 bytes off";
+    FrameSize "FRAME_SIZE" "the frame has the wrong size";
+    DropAlloc "DROP_ALLOC" "the frame is not allocated";
+    TeardownMissing "TEARDOWN_MISSING" "the frame is not released";
+    TeardownMismatch "TEARDOWN_MISMATCH" "what is released is not what was allocated";
+    DropAlign "DROP_ALIGN" "the stack is not aligned";
+    FrameRecordOmit "FRAME_RECORD_OMIT" "a frame record is not stored or not linked";
+    DropArg "DROP_ARG" "an argument of the callback is not set up";
+    ArgPtrOffset "ARG_PTR_OFFSET" "the pointer to the frame is 8 bytes off";
+    RegsSpOff "REGS_SP_OFF" "the stack pointer in the frame is 8 bytes off";
+    WrongConst "WRONG_CONST" "a constant is off by one";
+    IpOffset "IP_OFFSET" "ip is not the address of the site";
+    AddrForValue "ADDR_FOR_VALUE" "op is the address of the variable that holds it";
+    StalePcrel "STALE_PCREL" "a PC-relative operand refers to another symbol";
+    DropLrFix "DROP_LR_FIX" "the link register is not what the next function returns to";
+    WrongLink "WRONG_LINK" "the way out goes through the other link register";
+    JalrRa "JALR_RA" "the way out links";
+    CallAsJmp "CALL_AS_JMP" "a call does not link";
+    BrForRet "BR_FOR_RET" "a return is an indirect jump";
+    InvertCond "INVERT_COND" "a condition is inverted";
+    DropCond "DROP_COND" "a branch is never taken";
+    DropCall "DROP_CALL" "the callback is not called";
+    DropJump "DROP_JUMP" "a jump is not taken";
+    DropLeave "DROP_LEAVE" "a way out runs on into what follows";
+    DropPushf "DROP_PUSHF" "the flags are not pushed";
+    AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
+    DropPad "DROP_PAD" "a landing pad is missing";
+    PadKind "PAD_KIND" "a landing pad is of the wrong kind";
+    CfiOffby "CFI_OFFBY" "the unwind table is 8 bytes off from here until SP moves";
+    DropInt3 "DROP_INT3" "what stops speculation is missing";
+    Drop "DROP" "any other instruction is missing";
+    Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";
+    Swap "SWAP" "two neighbours with effects on SP are in the wrong order";
+}
+
+/// What an operator is applied with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// Nothing.
+    None,
+    /// A register.
+    Reg(Reg),
+    /// Two registers.
+    Regs(Reg, Reg),
+    /// A difference.
+    By(i32),
+}
+
+impl Operand {
+    /// In a report.
+    pub fn text(self, abi: &Abi) -> String {
+        match self {
+            Operand::None => String::new(),
+            Operand::Reg(reg) => abi.name(reg).to_owned(),
+            Operand::Regs(a, b) => format!("{},{}", abi.name(a), abi.name(b)),
+            Operand::By(by) => format!("{by:+}"),
+        }
+    }
+}
+
+/// A faulty form of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault<I> {
+    /// The operator.
+    pub operator: Operator,
+    /// What it is applied with.
+    pub operand: Operand,
+    /// What stands in the instruction's place; `None` if nothing does.
+    pub insn: Option<I>,
+}
+
+/// Where an architecture puts the faulty forms of an instruction.
+pub struct Faults<'o, I>(pub(crate) &'o mut dyn FnMut(Fault<I>));
+
+impl<I> Faults<'_, I> {
+    /// The instruction is missing, and that has a name of its own.
+    pub fn drop(&mut self, operator: Operator) {
+        (self.0)(Fault { operator, operand: Operand::None, insn: None });
+    }
+
+    /// `insn` stands in its place.
+    pub fn put(&mut self, operator: Operator, operand: Operand, insn: I) {
+        (self.0)(Fault { operator, operand, insn: Some(insn) });
+    }
+
+    /// What `form` makes of a difference stands in its place, upwards and downwards.
+    pub fn off_by(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> I) {
+        for by in [by, -by] {
+            self.put(operator, Operand::By(by), form(by));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Spec to listing: the plan's steps, lowered one after the other.
+
+use crate::error::Result;
+use crate::isa::Isa;
+use crate::listing::{Line, Listing, Lower};
+use crate::plan::Plan;
+use crate::spec::Spec;
+use crate::step::{Local, Step};
+use crate::target::Target;
+
+/// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
+pub(crate) fn generate<'a, I: Isa>(
+    spec: &Spec<'a>,
+    target: &Target,
+    plan: &mut Plan,
+    listing: &mut Listing<'a, I::Insn>,
+) -> Result<()> {
+    plan.make(spec, target)?;
+    listing.lines.clear();
+    listing.symbols.clear();
+    let frame = target.frame(spec.kind)?;
+    let mut cx = Lower { target, spec, frame: &frame, listing, depth: 0, anchor: None, pc_loaded: false };
+    for &step in &plan.steps {
+        match step {
+            Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),
+            Step::Inner(inner) => cx.inner(inner),
+            Step::Path(way) => cx.local(Local::Path(way)),
+            Step::FreeWithReturn => {
+                I::lower(step, &mut cx);
+                cx.listing.lines.push(Line::ReturnLost);
+                cx.depth = 0;
+            }
+            _ => I::lower(step, &mut cx),
+        }
+    }
+    Ok(())
+}
