@@ -4,7 +4,7 @@ use codegen::contract::Contract;
 use codegen::spec::Kind;
 
 use crate::case::Situation;
-use crate::report::Clause;
+use crate::report::{Clause, Of};
 
 /// Failures that are kept per row, if not all are.
 const KEPT_FAILURES: usize = 3;
@@ -32,7 +32,7 @@ pub struct Filter {
 impl Filter {
     /// Is this clause judged at all?
     pub fn judges(&self, clause: Clause) -> bool {
-        !self.first_failure || clause < Clause::P16
+        !self.first_failure || clause.of() == Of::Trampoline
     }
 
     pub(crate) fn kept_failures(&self) -> usize {

@@ -42,7 +42,7 @@ pub use fixture::{Fixture, Function, functions};
 pub use foreign::{Foreign, contract_schema, suites as foreign_suites};
 pub use measure::{ScenarioCost, measure};
 pub use raw::Dump;
-pub use report::{Clause, Failure, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
+pub use report::{Clause, Failure, Of, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use spent::{Spent, spent};
 pub use suite::{BY_THE_BACKEND, Deviation, Poker, Suite};
 pub use unwind::described;

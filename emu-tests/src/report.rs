@@ -5,119 +5,96 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A property of `bug-corpus.md`, section 6, as far as it is checked here.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs, reason = "each variant's meaning is in `about`")]
-pub enum Clause {
-    P1,
-    P2,
-    #[serde(rename = "P2-wide")]
-    Wide,
-    P3,
-    P4,
-    P5,
-    P6,
-    P7,
-    P8,
-    P9,
-    P10,
-    P11,
-    P12,
-    P13,
-    P14,
-    P15,
-    P16,
-    P17,
-    P18,
-    P19,
-    #[serde(rename = "coverage")]
-    Coverage,
+/// What a clause is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    /// The trampoline's code. Mutants of a trampoline are judged by these clauses alone.
+    Trampoline,
+    /// The site that goes to it.
+    Site,
+    /// Where its code lies, and how much of it there is.
+    Place,
+    /// The cases that were run.
+    Cases,
+}
+
+/// One row per clause: its name in reports, what it is about, what it demands; and why nothing was there to check, where
+/// the reason is always the same.
+macro_rules! clauses {
+    ($($clause:ident $name:literal, of: $of:ident, $about:literal $(, unchecked: $unchecked:literal)?;)*) => {
+        /// A property of `bug-corpus.md`, section 6, as far as it is checked here.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
+        #[allow(missing_docs, reason = "each variant's meaning is in `about`")]
+        pub enum Clause {
+            $(#[serde(rename = $name)] $clause,)*
+        }
+
+        impl Clause {
+            /// All of them.
+            pub const ALL: [Clause; [$($name),*].len()] = [$(Clause::$clause),*];
+
+            /// The name in reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Clause::$clause => $name,)*
+                }
+            }
+
+            /// What it is about.
+            pub fn of(self) -> Of {
+                match self {
+                    $(Clause::$clause => Of::$of,)*
+                }
+            }
+
+            /// What it demands.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Clause::$clause => $about,)*
+                }
+            }
+
+            /// Why it was not checked, for trampolines of most kinds.
+            pub(crate) fn unchecked(self) -> &'static str {
+                match self {
+                    $(Clause::$clause => [$($unchecked,)? "nothing of this kind in the cases run"][0],)*
+                }
+            }
+        }
+    };
+}
+
+clauses! {
+    P1 "P1", of: Trampoline, "argument registers when the traced function goes on";
+    P2 "P2", of: Trampoline, "vector registers when the traced function goes on";
+    Wide "P2-wide", of: Trampoline, "vector state that the engine does not have";
+    P3 "P3", of: Trampoline, "result registers when the parent goes on";
+    P4 "P4", of: Trampoline, "scratch registers, where the contract keeps every register",
+        unchecked: "its contract lets scratch registers go";
+    P5 "P5", of: Trampoline, "callee-saved and platform registers on every way out";
+    P6 "P6", of: Trampoline, "flags where promised, control words always";
+    P7 "P7", of: Trampoline, "stack pointer, and memory outside the frame";
+    P8 "P8", of: Trampoline, "stack alignment at each call";
+    P9 "P9", of: Trampoline, "return address and next hop on every way out";
+    P10 "P10", of: Trampoline, "what the callback is given";
+    P11 "P11", of: Trampoline, "what the callback decided takes effect";
+    P12 "P12", of: Trampoline, "unwind table at every instruction, frame records in callbacks",
+        unchecked: "it has no unwind table, and its contract no frame records";
+    P13 "P13", of: Trampoline, "landing pads fit the branches that reach them",
+        unchecked: "its contract asks for no landing pads";
+    P14 "P14", of: Trampoline, "calls and returns are paired";
+    P15 "P15", of: Trampoline, "traps where only speculation goes",
+        unchecked: "no return of it is predicted to go where none goes, or a trap there means nothing";
+    P16 "P16", of: Place, "the same with the trampoline far from the site";
+    P17 "P17", of: Site, "the bytes that patching changes";
+    P18 "P18", of: Site, "CPUs in a site while it is patched";
+    P19 "P19", of: Place, "as many bytes as the symbol says, at every address";
+    Coverage "coverage", of: Cases, "every instruction was executed";
 }
 
 impl std::fmt::Display for Clause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl Clause {
-    /// All of them.
-    pub const ALL: [Clause; 21] = [
-        Clause::P1,
-        Clause::P2,
-        Clause::Wide,
-        Clause::P3,
-        Clause::P4,
-        Clause::P5,
-        Clause::P6,
-        Clause::P7,
-        Clause::P8,
-        Clause::P9,
-        Clause::P10,
-        Clause::P11,
-        Clause::P12,
-        Clause::P13,
-        Clause::P14,
-        Clause::P15,
-        Clause::P16,
-        Clause::P17,
-        Clause::P18,
-        Clause::P19,
-        Clause::Coverage,
-    ];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Clause::P1 => "P1",
-            Clause::P2 => "P2",
-            Clause::Wide => "P2-wide",
-            Clause::P3 => "P3",
-            Clause::P4 => "P4",
-            Clause::P5 => "P5",
-            Clause::P6 => "P6",
-            Clause::P7 => "P7",
-            Clause::P8 => "P8",
-            Clause::P9 => "P9",
-            Clause::P10 => "P10",
-            Clause::P11 => "P11",
-            Clause::P12 => "P12",
-            Clause::P13 => "P13",
-            Clause::P14 => "P14",
-            Clause::P15 => "P15",
-            Clause::P16 => "P16",
-            Clause::P17 => "P17",
-            Clause::P18 => "P18",
-            Clause::P19 => "P19",
-            Clause::Coverage => "coverage",
-        }
-    }
-
-    /// What it demands.
-    pub fn about(self) -> &'static str {
-        match self {
-            Clause::P1 => "argument registers when the traced function goes on",
-            Clause::P2 => "vector registers when the traced function goes on",
-            Clause::Wide => "vector state that the engine does not have",
-            Clause::P3 => "result registers when the parent goes on",
-            Clause::P4 => "scratch registers, where the contract keeps every register",
-            Clause::P5 => "callee-saved and platform registers on every way out",
-            Clause::P6 => "flags where promised, control words always",
-            Clause::P7 => "stack pointer, and memory outside the frame",
-            Clause::P8 => "stack alignment at each call",
-            Clause::P9 => "return address and next hop on every way out",
-            Clause::P10 => "what the callback is given",
-            Clause::P11 => "what the callback decided takes effect",
-            Clause::P12 => "unwind table at every instruction, frame records in callbacks",
-            Clause::P13 => "landing pads fit the branches that reach them",
-            Clause::P14 => "calls and returns are paired",
-            Clause::P15 => "traps where only speculation goes",
-            Clause::P16 => "the same with the trampoline far from the site",
-            Clause::P17 => "the bytes that patching changes",
-            Clause::P18 => "CPUs in a site while it is patched",
-            Clause::P19 => "as many bytes as the symbol says, at every address",
-            Clause::Coverage => "every instruction was executed",
-        }
     }
 }
 

@@ -149,12 +149,8 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
             Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect | Kind::Programs(Programs { call_orig: false, .. }),
             Clause::P3,
         ) => "runs before the function: no results yet",
-        (_, Clause::P4) => "its contract lets scratch registers go",
-        (_, Clause::P12) => "it has no unwind table, and its contract no frame records",
-        (_, Clause::P13) => "its contract asks for no landing pads",
-        (_, Clause::P15) => "no return of it is predicted to go where none goes, or a trap there means nothing",
         (Kind::StubDirect, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
         (Kind::Direct(_), Clause::P11) => "its callee decides nothing",
-        _ => "nothing of this kind in the cases run",
+        (_, clause) => clause.unchecked(),
     }
 }

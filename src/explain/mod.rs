@@ -26,7 +26,8 @@ struct Pages {
 pub struct Page {
     /// P1 to P23, or `coverage`.
     pub name: String,
-    /// In a line.
+    /// In a line; in the text, only of what `check` does not decide.
+    #[serde(default)]
     pub title: String,
     /// What it demands.
     pub means: String,
@@ -51,7 +52,11 @@ impl Page {
 /// None: a test reads the text.
 pub fn pages() -> Result<Vec<Page>> {
     let pages: Pages = toml::from_str(TEXT).map_err(|e| Error::new(format!("clauses.toml: {e}")))?;
-    Ok(pages.clause)
+    let titled = |page: Page| match Clause::ALL.iter().find(|c| c.name() == page.name) {
+        Some(clause) => Page { title: clause.about().to_owned(), ..page },
+        None => page,
+    };
+    Ok(pages.clause.into_iter().map(titled).collect())
 }
 
 /// The page on a property, on a bug (`bug:F1`), or a list of the bugs (`bug:all`).
