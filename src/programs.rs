@@ -52,7 +52,7 @@ pub(crate) fn what_is_shown(args: &DirectArgs, attached: &[Program], target: &Ta
     let names: Vec<&str> = attached.iter().map(|p| &*p.symbol).collect();
     let general = all_general(args.handler.as_deref(), &names, target)?;
     let placement = backend.place(target, &proto);
-    let shown = placement.and_then(|p| p.programs(&proto, target.facts, backend.machine(), general));
+    let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, general));
     let mut programs = shown.map_err(|e| e.at("--sig"))?;
     let late = attached.iter().any(|p| p.attach != Attach::Fentry);
     let mut restores = false;

@@ -190,7 +190,7 @@ fn live_args(sig: &str, args: &DirectArgs, handlers: &[&str], target: &Target) -
             return Err(proto.refuse(arg, why).at("--sig"));
         }
     }
-    Ok(placement.direct(target.facts, backend.machine(), general).args)
+    Ok(placement.direct(&target.facts.abi, general).args)
 }
 
 /// So many arguments, or those of a prototype.
@@ -209,7 +209,7 @@ fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<
     let backend = crate::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
     let general = all_general(direct.handler.as_deref(), &[callee], target)?;
-    Ok(placement.direct(facts, backend.machine(), general))
+    Ok(placement.direct(&facts.abi, general))
 }
 
 /// Names that C can have, so that no assembler takes them for something else.

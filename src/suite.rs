@@ -124,13 +124,13 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     }
     for signature in SIGNATURES {
         let proto = Prototype::parse(signature)?;
-        let direct = backend.place(target, &proto)?.direct(target.facts, backend.machine(), false);
+        let direct = backend.place(target, &proto)?.direct(&target.facts.abi, false);
         all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
     }
     for (name, signature, flags, _) in PROGRAMS {
         let proto = Prototype::parse(signature)?;
         let Programs { call_orig, skip_frame, ip_arg, .. } = *flags;
-        let programs = backend.place(target, &proto)?.programs(&proto, target.facts, backend.machine(), false)?;
+        let programs = backend.place(target, &proto)?.programs(&proto, &target.facts.abi, false)?;
         all.push((format!("programs_{name}"), Kind::Programs(Programs { call_orig, skip_frame, ip_arg, ..programs })));
     }
     Ok(all)

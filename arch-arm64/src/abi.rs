@@ -13,7 +13,6 @@ use codegen::spec::{Kind, Programs, Regs};
 use codegen::target::{DirectTest, Number, Target};
 
 use crate::FACTS;
-use crate::emu::MACHINE;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
@@ -35,6 +34,10 @@ pub const ABI: Abi = Abi {
     sp: SP,
     fp: X29,
     link: Some(X30),
+    vector_bytes: 16,
+    vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
+    vector_rets: &[0, 1, 2, 3],
+    vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],
     sp_align: 16,
 };
 
@@ -178,10 +181,10 @@ fn exit_frame() -> FrameLayout {
 /// From SP up: copied stack arguments, vector registers, argument registers and the result's address, and the records of
 /// the function and of its caller, or pc and parent_ip without them.
 fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
-    const VECTOR: i32 = MACHINE.vector_bytes as i32;
+    const VECTOR: i32 = ABI.vector_bytes as i32;
     let mut at = 8 * i32::from(live.stack);
     let mut fields = Vec::new();
-    for (symbol, &vector) in VECTOR_SLOTS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+    for (symbol, &vector) in VECTOR_SLOTS.iter().zip(ABI.vector_args).take(live.saved_vectors().into()) {
         at = (at + VECTOR - 1) & -VECTOR;
         fields.push(field(symbol, "", at, Content::Vector(vector), Back::Written));
         at += VECTOR;
@@ -212,7 +215,7 @@ fn recorded(mut fields: Vec<Field>, below: i32) -> FrameLayout {
 }
 
 fn programs_frame(programs: &Programs) -> FrameLayout {
-    let (fields, below) = context(programs, &ABI, &MACHINE);
+    let (fields, below) = context(programs, &ABI);
     recorded(fields, below)
 }
 
@@ -302,13 +305,13 @@ pub fn target(choices: Choices) -> Target {
 pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
     let returned = match &proto.result {
         None => Returned::Nothing,
-        Some(t) => match in_vectors(t, &mut Places::results(&FACTS, &MACHINE)) {
+        Some(t) => match in_vectors(t, &mut Places::results(&ABI)) {
             Some(pieces) => Returned::Registers(pieces),
             None if t.size() > 16 => Returned::Memory,
-            None => Returned::Registers(Places::results(&FACTS, &MACHINE).words(t)),
+            None => Returned::Registers(Places::results(&ABI).words(t)),
         },
     };
-    let mut places = Places::args(&FACTS, &MACHINE);
+    let mut places = Places::args(&ABI);
     let args = proto.args.iter().map(|t| argument(t, &mut places)).collect();
     Ok(Placement { args, returned, stack: places.stack })
 }

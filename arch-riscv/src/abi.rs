@@ -13,7 +13,6 @@ use codegen::spec::{Around, Form, Kind, Programs, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
-use crate::emu::MACHINE;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
@@ -35,6 +34,10 @@ pub const ABI: Abi = Abi {
     sp: SP,
     fp: S0,
     link: Some(RA),
+    vector_bytes: 8,
+    vector_args: &[10, 11, 12, 13, 14, 15, 16, 17],
+    vector_rets: &[10, 11],
+    vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
     sp_align: 16,
 };
 
@@ -218,7 +221,7 @@ fn exit_frame() -> FrameLayout {
 
 /// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip, or their records.
 fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
-    let vectors = VECTOR_SLOTS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into());
+    let vectors = VECTOR_SLOTS.iter().zip(ABI.vector_args).take(live.saved_vectors().into());
     let vectors = vectors.map(|(symbol, &v)| (*symbol, Content::Vector(v)));
     let regs = ARG_SLOTS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
     let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg)));
@@ -259,7 +262,7 @@ fn around_args(args: usize) -> FrameLayout {
 }
 
 fn programs_frame(programs: &Programs) -> FrameLayout {
-    let (fields, below) = context(programs, &ABI, &MACHINE);
+    let (fields, below) = context(programs, &ABI);
     around_frame("", 0, "FRAME_SIZE", below, fields)
 }
 
@@ -378,7 +381,7 @@ pub fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
     if let Some((which, _)) = every.into_iter().find(|(_, t)| long_double(t)) {
         return Err(proto.refuse(which, "a long double is passed as two integers; valid: double"));
     }
-    let mut places = Places::args(&FACTS, &MACHINE);
+    let mut places = Places::args(&ABI);
     let returned = match &proto.result {
         None => Returned::Nothing,
         Some(t) if t.size() > 16 => {
@@ -386,7 +389,7 @@ pub fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
             Returned::Memory
         }
         // As a first argument is.
-        Some(t) => Returned::Registers(value(t, double, &mut Places::results(&FACTS, &MACHINE))),
+        Some(t) => Returned::Registers(value(t, double, &mut Places::results(&ABI))),
     };
     let args = proto.args.iter().map(|t| value(t, double, &mut places)).collect();
     Ok(Placement { args, returned, stack: places.stack })

@@ -13,7 +13,6 @@ use codegen::spec::{Kind, Programs, Regs};
 use codegen::target::{DirectTest, Target};
 
 use crate::FACTS;
-use crate::emu::MACHINE;
 use crate::regs::*;
 
 /// System V x86-64 psABI, section 3.2.
@@ -33,6 +32,10 @@ pub const ABI: Abi = Abi {
     sp: RSP,
     fp: RBP,
     link: None,
+    vector_bytes: 16,
+    vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
+    vector_rets: &[0, 1],
+    vector_callee_saved: &[],
     sp_align: 16,
 };
 
@@ -232,7 +235,7 @@ fn direct_frame(live: &Live) -> FrameLayout {
         fields.push(field(symbol, "", at, content, Back::Written));
         at += bytes;
     };
-    for (symbol, &vector) in VECTOR_SLOTS.iter().zip(MACHINE.vector_args).take(live.saved_vectors().into()) {
+    for (symbol, &vector) in VECTOR_SLOTS.iter().zip(ABI.vector_args).take(live.saved_vectors().into()) {
         slot(symbol, Content::Vector(vector), VECTOR);
     }
     for (symbol, &reg) in ARG_SLOTS.iter().zip(ABI.args).filter(|(_, reg)| live.regs.contains(**reg)) {
@@ -269,7 +272,7 @@ fn around_args(args: usize) -> FrameLayout {
 /// The record of the traced function's caller and that of the function; one of the return addresses is where a call pushed
 /// it, and rbp below it completes the record.
 fn programs_frame(programs: &Programs) -> FrameLayout {
-    let (fields, below) = context(programs, &ABI, &MACHINE);
+    let (fields, below) = context(programs, &ABI);
     if programs.call_orig && !programs.skip_frame {
         return around_frame("", 0, below, fields);
     }
@@ -305,7 +308,7 @@ fn around_fields() -> Vec<Field> {
 }
 
 /// Bytes of a vector register.
-pub const VECTOR: i32 = MACHINE.vector_bytes as i32;
+pub const VECTOR: i32 = ABI.vector_bytes as i32;
 
 /// Resolve the options.
 pub fn target(choices: Choices) -> Target {
@@ -352,7 +355,7 @@ pub fn target(choices: Choices) -> Target {
 /// # Errors
 /// A `long double`, which is not in a vector register.
 pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
-    let mut places = Places::args(&FACTS, &MACHINE);
+    let mut places = Places::args(&ABI);
     let returned = match &proto.result {
         None => Returned::Nothing,
         Some(t) if t.size() > 16 => {
@@ -361,7 +364,7 @@ pub fn place(_: &Target, proto: &Prototype) -> Result<Placement> {
         }
         Some(t) => {
             let classes = classes(t).ok_or_else(|| proto.refuse(None, LONG_DOUBLE))?;
-            Returned::Registers(in_registers(t, &classes, &mut Places::results(&FACTS, &MACHINE)).unwrap_or_default())
+            Returned::Registers(in_registers(t, &classes, &mut Places::results(&ABI)).unwrap_or_default())
         }
     };
     let mut args = Vec::with_capacity(proto.args.len());

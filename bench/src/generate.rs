@@ -166,15 +166,15 @@ type Traced = (String, Vec<Program>);
 /// From signatures and lists to a linked image in which each function's site goes to a trampoline of its own.
 fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Result<usize, String> {
     let target = backend.target(Choices::default());
-    let (facts, machine) = (backend.facts(), backend.machine());
+    let abi = &backend.facts().abi;
     let planned = |(text, programs): &Traced| {
         let proto = Prototype::parse(text)?;
         let placement = backend.place(&target, &proto)?;
         let kind = if programs.is_empty() {
-            Kind::Direct(placement.direct(facts, machine, false))
+            Kind::Direct(placement.direct(abi, false))
         } else {
             let call_orig = programs.iter().any(|p| p.attach != Attach::Fentry);
-            Kind::Programs(Programs { call_orig, ..placement.programs(&proto, facts, machine, false)? })
+            Kind::Programs(Programs { call_orig, ..placement.programs(&proto, abi, false)? })
         };
         let name = format!("{}_tramp", proto.name);
         Ok(((proto.name, name), kind))
@@ -193,7 +193,7 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
     let (jump, patch): (Vec<_>, Vec<_>) = names.into_iter().zip(kinds).partition(|(_, kind)| kind.jumped_to());
     let [jump, patch] = [jump, patch].map(|all| all.into_iter().map(|(names, _)| names).collect());
     let inputs = [Input { name: "tailored.o", bytes: &bytes }, Input { name: "functions.o", bytes: functions }];
-    let options = Options { stub: Some(machine.ret), patch, jump, ..Options::default() };
+    let options = Options { stub: Some(backend.machine().ret), patch, jump, ..Options::default() };
     let image = link(backend, &inputs, &options).map_err(|e| e.to_string())?;
     Ok(image.sites.len())
 }

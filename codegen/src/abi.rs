@@ -113,6 +113,14 @@ pub struct Abi {
     pub fp: Reg,
     /// The link register; `None` where a call pushes its return address.
     pub link: Option<Reg>,
+    /// Bytes of a vector or floating-point register.
+    pub vector_bytes: usize,
+    /// Vector registers that carry arguments, in order: indices into the machine's table.
+    pub vector_args: &'static [u8],
+    /// Vector registers that carry results, in order.
+    pub vector_rets: &'static [u8],
+    /// Vector registers that a C function must leave as it found them (arm64: their low 64 bits).
+    pub vector_callee_saved: &'static [u8],
     /// Bytes to which the psABI aligns SP at a call.
     pub sp_align: u32,
 }

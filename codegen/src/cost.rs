@@ -11,7 +11,6 @@ use crate::frame::{Back, Content, Field, FrameLayout};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
-use crate::machine::Machine;
 use crate::spec::{Attach, Kind, Programs, Spec};
 use crate::step::Local;
 use crate::target::{Facts, Target};
@@ -46,7 +45,7 @@ impl Bound {
     /// From what is promised alone: a callee may overwrite what C lets it, so what is kept, and the way back, pass
     /// through memory once; a struct that a callback reads is filled, a slot whose stores take effect is read again; a
     /// frame record takes the frame pointer and a return address.
-    pub fn of(contract: &Contract, target: &Target, machine: &Machine) -> Bound {
+    pub fn of(contract: &Contract, target: &Target) -> Bound {
         let facts = target.facts;
         let (abi, site, frame) = (&facts.abi, &facts.site, &contract.frame);
         let pushes = u32::from(abi.link.is_none());
@@ -55,7 +54,7 @@ impl Bound {
         }
         match contract.kind {
             Kind::Around(_) => return Bound::around(contract, target),
-            Kind::Programs(programs) => return Bound::programs(&programs, contract, target, machine),
+            Kind::Programs(programs) => return Bound::programs(&programs, contract, target),
             _ => {}
         }
         // A link register leads back too, if the site has not pushed the address.
@@ -82,7 +81,7 @@ impl Bound {
         let live = contract.kind.live().unwrap_or_default();
         let vector = u32::from(live.saved_vectors());
         let regs = count(contract.kept.minus(abi.callee_saved).minus(abi.platform)) + way.len() as u32;
-        let words = regs + vector * machine.vector_bytes as u32 / 8 + u32::from(live.stack);
+        let words = regs + vector * abi.vector_bytes as u32 / 8 + u32::from(live.stack);
         // The first record's frame pointer, once more in each further one.
         let frame_pointer = u32::from(records > 0);
         let stored = words + records;
@@ -98,13 +97,14 @@ impl Bound {
     /// Of one that calls programs, on the way through all of them: the context is filled once, each program has a cookie
     /// and each that may decide the result a place for it, if one reads it; what the function wants is read again, if a
     /// program was called before, and its stack arguments, which must lie below its return address, are written again.
-    fn programs(programs: &Programs, contract: &Contract, target: &Target, machine: &Machine) -> Bound {
+    fn programs(programs: &Programs, contract: &Contract, target: &Target) -> Bound {
         let pushes = u32::from(target.facts.abi.link.is_none());
         let called = contract.programs.len() as u32;
         let at = |attach| contract.programs.iter().filter(|p| p.attach == attach).count() as u32;
         let (deciding, after) = (at(Attach::FmodRet), at(Attach::Fexit) > 0);
         let before = u32::from(!programs.call_orig || at(Attach::Fentry) + deciding > 0);
-        let words = |live: &Live| count(live.regs) + u32::from(live.saved_vectors()) * machine.vector_bytes as u32 / 8;
+        let words =
+            |live: &Live| count(live.regs) + u32::from(live.saved_vectors()) * target.facts.abi.vector_bytes as u32 / 8;
         let (live, result, stack) = (words(&programs.live), words(&programs.result), u32::from(programs.live.stack));
         let body = u32::from(programs.call_orig);
         let context = live + stack + 1 + u32::from(programs.ip_arg);

@@ -5,7 +5,6 @@
 
 use crate::abi::{Abi, Reg};
 use crate::live::{Live, MOST_WORDS, Word};
-use crate::machine::Machine;
 use crate::spec::Programs;
 
 /// What a slot holds when the callback is entered.
@@ -155,7 +154,7 @@ pub const fn field(symbol: &'static str, member: &'static str, offset: i32, cont
 /// function's call, vector registers, `struct bpf_tramp_run_ctx` with the cookie in its first word, and what the context
 /// points into: ip, number of words, the words, and behind them the result (kernel arch/x86/net/bpf_jit_comp.c,
 /// arch_prepare_bpf_trampoline).
-pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>, i32) {
+pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     const WORDS: [&str; MOST_WORDS] = [
         "CTX_0", "CTX_1", "CTX_2", "CTX_3", "CTX_4", "CTX_5", "CTX_6", "CTX_7", "CTX_8", "CTX_9", "CTX_10", "CTX_11",
         "CTX_12", "CTX_13", "CTX_14", "CTX_15", "CTX_16", "CTX_17", "CTX_18", "CTX_19", "CTX_20", "CTX_21", "CTX_22",
@@ -171,15 +170,15 @@ pub fn context(programs: &Programs, abi: &Abi, machine: &Machine) -> (Vec<Field>
     // Nothing else has a result.
     let result = if call_orig { programs.result } else { Live::default() };
     let mut fields = Vec::new();
-    let vector = machine.vector_bytes as i32;
+    let vector = abi.vector_bytes as i32;
     let copied = if call_orig { 8 * i32::from(live.stack) } else { 0 };
     // They are not all needed at the same time.
     let vectors = (copied + vector - 1) / vector * vector;
     let mut at = if live.saved_vectors() + result.saved_vectors() > 0 { vectors } else { copied };
-    for (i, (symbol, &v)) in (0..live.saved_vectors()).zip(VECTOR_SLOTS.iter().zip(machine.vector_args)) {
+    for (i, (symbol, &v)) in (0..live.saved_vectors()).zip(VECTOR_SLOTS.iter().zip(abi.vector_args)) {
         fields.push(slot(symbol, vectors + vector * i32::from(i), Content::Vector(v)));
     }
-    for (i, (symbol, &v)) in (0..result.saved_vectors()).zip(VECTOR_RESULTS.iter().zip(machine.vector_rets)) {
+    for (i, (symbol, &v)) in (0..result.saved_vectors()).zip(VECTOR_RESULTS.iter().zip(abi.vector_rets)) {
         fields.push(slot(symbol, vectors + vector * i32::from(i), Content::VectorResult(v)));
     }
     at += vector * i32::from(live.saved_vectors().max(result.saved_vectors()));

@@ -64,19 +64,11 @@ pub struct Machine {
     pub control: &'static [EmuReg],
     /// Vector or floating-point registers.
     pub vectors: &'static [EmuReg],
-    /// Bytes of one of them.
-    pub vector_bytes: usize,
     /// Vector state that the engine does not have; and whether an instruction may change it, by its mnemonic and operands
     /// as Capstone has them.
     pub wide: (&'static str, fn(&str, &str) -> bool),
     /// Whether an instruction may read or change vector or floating-point registers, by its mnemonic and operands.
     pub is_vector: fn(&str, &str) -> bool,
-    /// Indices of the vector registers that carry arguments.
-    pub vector_args: &'static [u8],
-    /// Indices of the vector registers that carry results.
-    pub vector_rets: &'static [u8],
-    /// Indices of the vector registers that a C function must leave as it found them (arm64: their low 64 bits).
-    pub vector_callee_saved: &'static [u8],
     /// General registers that a test may not fill with random values, besides SP.
     pub reserved: RegSet,
     /// An instruction that stops speculation and is never executed.

@@ -1,19 +1,17 @@
 //! Where a call puts values. What decides is each psABI's own; the counting is common to them.
 
-use crate::abi::{Reg, RegSet};
+use crate::abi::{Abi, Reg, RegSet};
 use crate::error::Result;
 use crate::live::{Live, MOST_WORDS, Word};
-use crate::machine::Machine;
 use crate::proto::{Prototype, Type};
 use crate::spec::{Direct, Programs};
-use crate::target::Facts;
 
 /// Where a piece of a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In a general register.
     Reg(Reg),
-    /// In the vector register with this index in [`Machine::vectors`].
+    /// In the vector register with this index in the machine's table.
     Vector(u8),
     /// So many bytes above the first stack argument.
     Stack(u32),
@@ -56,16 +54,16 @@ impl Placement {
     /// What is live at the entry of a function of this prototype, for a callee of the same one.
     ///
     /// `general_callee` says that the callee leaves vector registers alone.
-    pub fn direct(&self, facts: &Facts, machine: &Machine, general_callee: bool) -> Direct {
-        let live = self.live(facts, machine, general_callee);
-        let last = facts.abi.args.iter().rposition(|&r| live.regs.contains(r));
+    pub fn direct(&self, abi: &Abi, general_callee: bool) -> Direct {
+        let live = self.live(abi, general_callee);
+        let last = abi.args.iter().rposition(|&r| live.regs.contains(r));
         Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live) }
     }
 
-    fn live(&self, facts: &Facts, machine: &Machine, general_callee: bool) -> Live {
-        let carried = carried(self.args.iter().flatten(), machine.vector_args);
+    fn live(&self, abi: &Abi, general_callee: bool) -> Live {
+        let carried = carried(self.args.iter().flatten(), abi.vector_args);
         let sret = match self.returned {
-            Returned::Memory => RegSet::of(&[facts.abi.sret]),
+            Returned::Memory => RegSet::of(&[abi.sret]),
             _ => RegSet::EMPTY,
         };
         Live { regs: carried.regs.union(sret), stack: (self.stack / 8) as u8, general_callee, ..carried }
@@ -76,19 +74,13 @@ impl Placement {
     ///
     /// # Errors
     /// A result in memory: neither BPF nor this shows programs one.
-    pub fn programs(
-        &self,
-        proto: &Prototype,
-        facts: &Facts,
-        machine: &Machine,
-        general_callee: bool,
-    ) -> Result<Programs> {
+    pub fn programs(&self, proto: &Prototype, abi: &Abi, general_callee: bool) -> Result<Programs> {
         let result = match &self.returned {
             Returned::Memory => {
                 return Err(proto.refuse(None, "a result in memory cannot be shown to programs; valid: up to 16 bytes"));
             }
             Returned::Nothing => Live::default(),
-            Returned::Registers(pieces) => Live { general_callee, ..carried(pieces.iter(), machine.vector_rets) },
+            Returned::Registers(pieces) => Live { general_callee, ..carried(pieces.iter(), abi.vector_rets) },
         };
         let words = self.args.iter().flatten().flat_map(|piece| match piece.place {
             Place::Reg(reg) => vec![Word::Reg(reg)],
@@ -97,7 +89,7 @@ impl Placement {
         });
         let mut all = [None; MOST_WORDS];
         all.iter_mut().zip(words).for_each(|(slot, word)| *slot = Some(word));
-        Ok(Programs { live: self.live(facts, machine, general_callee), words: all, result, ..Programs::default() })
+        Ok(Programs { live: self.live(abi, general_callee), words: all, result, ..Programs::default() })
     }
 }
 
@@ -127,13 +119,13 @@ pub struct Places {
 
 impl Places {
     /// For arguments.
-    pub fn args(facts: &'static Facts, machine: &'static Machine) -> Places {
-        Places { regs: facts.abi.args, vectors: machine.vector_args, stack: 0 }
+    pub fn args(abi: &'static Abi) -> Places {
+        Places { regs: abi.args, vectors: abi.vector_args, stack: 0 }
     }
 
     /// For a result.
-    pub fn results(facts: &'static Facts, machine: &'static Machine) -> Places {
-        Places { regs: facts.abi.rets, vectors: machine.vector_rets, stack: 0 }
+    pub fn results(abi: &'static Abi) -> Places {
+        Places { regs: abi.rets, vectors: abi.vector_rets, stack: 0 }
     }
 
     /// How many general registers are free.

@@ -75,7 +75,7 @@ impl Registers {
 
     pub fn set_vector(&self, uc: &mut Uc, i: usize, value: &[u8; 16]) {
         let id = self.machine.vectors[i].id;
-        let _ = if self.machine.vector_bytes == 8 {
+        let _ = if self.abi.vector_bytes == 8 {
             let mut low = [0; 8];
             low.copy_from_slice(&value[..8]);
             uc.reg_write(id, u64::from_le_bytes(low))
@@ -118,7 +118,7 @@ impl Registers {
             add(reg.id, std::ptr::from_mut(slot).cast(), 8);
         }
         for (reg, slot) in vectors.iter().zip(&mut all.vectors) {
-            add(reg.id, std::ptr::from_mut(slot).cast(), self.machine.vector_bytes);
+            add(reg.id, std::ptr::from_mut(slot).cast(), self.abi.vector_bytes);
         }
         #[allow(
             unsafe_code,

@@ -251,7 +251,7 @@ impl Cpu<'_> {
         let (abi, machine) = (&self.backend.facts().abi, self.backend.machine());
         let mut bytes = match piece.place {
             Place::Reg(reg) => self.uc.reg_read(self.register(reg)).unwrap().to_le_bytes().to_vec(),
-            Place::Vector(i) if machine.vector_bytes == 8 => {
+            Place::Vector(i) if abi.vector_bytes == 8 => {
                 self.uc.reg_read(machine.vectors[i as usize].id).unwrap().to_le_bytes().to_vec()
             }
             Place::Vector(i) => self.uc.reg_read_long(machine.vectors[i as usize].id).unwrap().to_vec(),

@@ -76,7 +76,7 @@ fn prototype(text: &str) {
     for backend in BACKENDS {
         let target = backend.target(Choices::default());
         if let Ok(placement) = backend.place(&target, &proto) {
-            let kind = Kind::Direct(placement.direct(backend.facts(), backend.machine(), false));
+            let kind = Kind::Direct(placement.direct(&backend.facts().abi, false));
             let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::named(kind) }], *backend, &target);
         }
     }
@@ -108,7 +108,7 @@ fn generate(specs: &[Spec], backend: &dyn Backend, target: &Target) -> Result<()
     let listings = specs.iter().map(|s| backend.text(s, target)).collect::<Result<Vec<_>>>()?;
     templates::asm(&listings, target, "stem")?;
     for (spec, listing) in specs.iter().zip(&listings) {
-        templates::show(listing, &backend.cost(spec, target)?, target, backend.machine())?;
+        templates::show(listing, &backend.cost(spec, target)?, target)?;
         Contract::of(spec, target)?.sentences();
         let side = |listing| diff::Side { target, listing };
         let _ = (diff::roles(side(listing), side(&listings[0]), true), diff::lines(side(listing), side(&listings[0])));

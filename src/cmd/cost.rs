@@ -7,7 +7,6 @@ use codegen::contract::Contract;
 use codegen::cost::{Bound, Cost, PathCost};
 use codegen::error::Result;
 use codegen::frame::Content;
-use codegen::machine::Machine;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use emu_tests::Suite;
@@ -130,7 +129,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
 
 fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String, Suite)]) -> Result<Entry> {
     let (cost, contract) = (backend.cost(spec, target)?, Contract::of(spec, target)?);
-    let bound = Bound::of(&contract, target, backend.machine());
+    let bound = Bound::of(&contract, target);
     let same = |c: &Contract| match (c.kind, spec.kind) {
         // As many arguments; that theirs are known to be of one function makes no difference.
         (Kind::Direct(theirs), Kind::Direct(ours)) => (theirs.args, theirs.ip) == (ours.args, ours.ip) && !c.sled,
@@ -146,7 +145,7 @@ fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String,
         arch: target.facts.name,
         trampoline: spec.name.to_owned(),
         options: target.choices.describe(target.facts.options),
-        stack: stack(&cost, &contract, backend.machine()),
+        stack: stack(&cost, &contract),
         above_bound: above(&cost, &bound, &contract, target),
         ways: all_ways(spec, target, &cost)?,
         cost,
@@ -268,7 +267,7 @@ fn other_rows(others: &Others) -> String {
 }
 
 /// Where the bytes of stack go.
-fn stack(cost: &Cost, contract: &Contract, machine: &Machine) -> Vec<String> {
+fn stack(cost: &Cost, contract: &Contract) -> Vec<String> {
     let (frame, abi) = (&contract.frame, &contract.facts.abi);
     let calls = !contract.callee.is_empty() || !contract.programs.is_empty();
     // What two have, at different times, is the first one's. A record may end where the site pushed the rest of it.
@@ -290,7 +289,7 @@ fn stack(cost: &Cost, contract: &Contract, machine: &Machine) -> Vec<String> {
             Content::Pc | Content::ParentIp => "the way back",
             _ => "what else is in the context",
         };
-        parts.push((take(field.offset, field.bytes(machine.vector_bytes as i32)), what));
+        parts.push((take(field.offset, field.bytes(contract.facts.abi.vector_bytes as i32)), what));
     }
     parts.push((take(0, 8 * contract.kind.copied_words()), "stack arguments once more"));
     parts.push((if contract.flags_kept { 8 } else { 0 }, "flags"));

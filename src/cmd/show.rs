@@ -35,8 +35,7 @@ pub fn run(args: &ShowArgs, ui: &Ui) -> Result<u8> {
     args.direct.refuse_without(std::slice::from_ref(&args.trampoline))?;
     let request = trampoline(&args.trampoline, &args.direct, &target)?;
     let spec = request.spec();
-    let text =
-        templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target, backend.machine())?;
+    let text = templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target)?;
     let comment = format!(" {} ", target.facts.comment);
     let mut out = String::new();
     for (i, line) in text.lines().enumerate() {

@@ -5,7 +5,6 @@ use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content};
-use codegen::machine::Machine;
 use codegen::target::Target;
 use codegen::text::{LineKind, TextListing};
 
@@ -25,7 +24,7 @@ struct Show {
 ///
 /// # Errors
 /// The template engine's; there is no input that causes one.
-pub fn show(listing: &TextListing, cost: &Cost, target: &Target, machine: &Machine) -> Result<String> {
+pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<String> {
     let facts = target.facts;
     // Before the first instruction, which has a blank line above it anyway, there is nothing to set apart.
     let first = listing.lines.iter().position(|l| l.kind == LineKind::Insn).unwrap_or(0);
@@ -72,14 +71,14 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target, machine: &Machi
         ),
         contract: listing.contract.sentences().iter().flat_map(|s| crate::asm::wrap(s)).collect(),
         lines,
-        picture: picture(&listing.contract, target, machine),
+        picture: picture(&listing.contract, target),
         cost: text,
     };
     show.render().map_err(|e| Error::new(format!("show.txt: {e}")))
 }
 
 /// The frame, highest address first.
-fn picture(contract: &Contract, target: &Target, machine: &Machine) -> Vec<String> {
+fn picture(contract: &Contract, target: &Target) -> Vec<String> {
     let frame = &contract.frame;
     if frame.size == 0 {
         return Vec::new();
@@ -104,7 +103,7 @@ fn picture(contract: &Contract, target: &Target, machine: &Machine) -> Vec<Strin
         }
     }
     for field in frame.fields.iter().filter(|f| !f.in_record) {
-        (0..field.bytes(machine.vector_bytes as i32)).step_by(8).for_each(|word| cover(field.offset + word));
+        (0..field.bytes(target.facts.abi.vector_bytes as i32)).step_by(8).for_each(|word| cover(field.offset + word));
         let name = if field.member.is_empty() { field.symbol } else { field.member };
         let note = match (field.content, field.back) {
             (Content::Unfilled, _) => "not filled",

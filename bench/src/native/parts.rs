@@ -208,7 +208,7 @@ fn generated(dir: &Path) -> Result<(), String> {
         Prototype::parse("long f(long a, long b, long c, long d, long e, long f)").map_err(|e| e.to_string())?;
     let shown = backend
         .place(&backend.target(Choices::default()), &proto)
-        .and_then(|placement| placement.programs(&proto, backend.facts(), backend.machine(), false));
+        .and_then(|placement| placement.programs(&proto, &backend.facts().abi, false));
     let fexit = Programs { call_orig: true, ..shown.map_err(|e| e.to_string())? };
     let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
     let fexit_skip = Kind::Programs(Programs { skip_frame: true, ..fexit });

@@ -283,7 +283,7 @@ impl Trace {
             let (want, have) = (e.expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             self.check(Clause::P11, Joined("result in ", registers.abi.name(reg), ""), want, have, pc);
         }
-        let (carriers, results) = (registers.machine.vector_rets, programs.map(|p| p.result));
+        let (carriers, results) = (registers.abi.vector_rets, programs.map(|p| p.result));
         self.compare_state(&e.expect, &now, flags_kept, Clause::P3, carriers, results, pc, registers);
         self.current = None;
         self.frame_top = 0;

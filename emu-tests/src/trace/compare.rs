@@ -36,7 +36,7 @@ impl Trace {
             }
         }
         let live = self.contracts.get(t).and_then(|c| c.kind.live());
-        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.machine.vector_args, live, pc, registers);
+        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.abi.vector_args, live, pc, registers);
     }
 
     #[allow(clippy::too_many_arguments, reason = "two states and what to compare of them")]
@@ -105,7 +105,7 @@ impl Trace {
             let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
             self.check(Clause::P10, registers.abi.name(reg), want, have, pc);
         }
-        for &i in registers.machine.vector_args.iter().take(live.vectors.into()) {
+        for &i in registers.abi.vector_args.iter().take(live.vectors.into()) {
             self.check_vector(Clause::P10, i.into(), expect, &now, pc, registers);
         }
         let return_address = if registers.abi.link.is_none() { 8 } else { 0 };

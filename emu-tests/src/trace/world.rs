@@ -41,7 +41,7 @@ impl Trace {
         }
         let kind = self.kind(self.trampoline());
         let vectors = if let Some(Kind::Programs(programs)) = kind { programs.result.vectors } else { 0 };
-        for &i in registers.machine.vector_rets.iter().take(vectors.into()) {
+        for &i in registers.abi.vector_rets.iter().take(vectors.into()) {
             let value = rng.vector();
             registers.set_vector(uc, i.into(), &value);
         }
@@ -167,7 +167,7 @@ impl Trace {
         if self.case.handler == Handler::Any {
             for i in 0..registers.machine.vectors.len() {
                 let value = rng.vector();
-                if !registers.machine.vector_callee_saved.contains(&(i as u8)) {
+                if !registers.abi.vector_callee_saved.contains(&(i as u8)) {
                     registers.set_vector(uc, i, &value);
                 }
             }
