@@ -8,7 +8,7 @@ use codegen::spec::{Attach, FLAGS, Program, Programs};
 use codegen::target::Target;
 
 use crate::args::{DirectArgs, PROGRAMS, wanted};
-use crate::handler::all_general;
+use crate::handler::Proof;
 use crate::settings::parse_u64;
 
 /// Flags of the kernel that have no meaning here, and why.
@@ -44,15 +44,18 @@ pub(crate) fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
 }
 
 /// What the programs of a function are shown, and what else is done.
-pub(crate) fn what_is_shown(args: &DirectArgs, attached: &[Program], target: &Target) -> Result<Programs> {
+pub(crate) fn what_is_shown(
+    args: &DirectArgs,
+    attached: &[Program],
+    proof: Option<&Proof>,
+    target: &Target,
+) -> Result<Programs> {
     let valid = "PROTOTYPE, that of the traced function";
     let sig = wanted(PROGRAMS, "sig", args.sig.as_ref(), valid)?;
     let backend = crate::backend(target.facts.name)?;
     let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
-    let names: Vec<&str> = attached.iter().map(|p| &*p.symbol).collect();
-    let general = all_general(args.handler.as_deref(), &names, target)?;
     let placement = backend.place(target, &proto);
-    let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, general));
+    let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, Proof::holds(proof)));
     let mut programs = shown.map_err(|e| e.at("--sig"))?;
     let late = attached.iter().any(|p| p.attach != Attach::Fentry);
     let mut restores = false;

@@ -9,7 +9,7 @@ use codegen::target::Target;
 use wildmatch::WildMatch;
 
 use crate::args::{AROUND, DirectArgs, FOR_ONE, PROGRAMS, wanted};
-use crate::handler::all_general;
+use crate::handler::{Proof, all_general};
 use crate::programs::{programs, what_is_shown};
 use crate::settings::parse_u64;
 
@@ -23,9 +23,20 @@ pub struct Request {
     exit: String,
     programs: Vec<Program>,
     export: String,
+    proof: Option<Proof>,
 }
 
 impl Request {
+    /// Why vector registers are saved though an object of the handlers was given.
+    pub fn unproven(&self) -> Option<String> {
+        let result = if let Kind::Programs(programs) = self.kind { programs.result.vectors } else { 0 };
+        let live = self.kind.live().is_some_and(|live| live.vectors + result > 0);
+        match &self.proof {
+            Some(Proof::Fails(why)) if live => Some(format!("{}: vector registers are saved: {why}", self.name)),
+            _ => None,
+        }
+    }
+
     /// As the generator wants it.
     pub fn spec(&self) -> Spec<'_> {
         let body = Body { function: &self.function, resume: self.resume, exit: &self.exit };
@@ -72,7 +83,8 @@ fn named(kind: Kind) -> Request {
     let none = String::new;
     let name = kind.symbol().to_owned();
     let programs = Vec::new();
-    Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), programs, export: none() }
+    let export = none();
+    Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), programs, export, proof: None }
 }
 
 /// The trampoline called `what`; `args` are for those that are made for one function.
@@ -94,14 +106,21 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
     if args.handler.is_some() && args.sig.is_none() {
         return Err(Error::new(format!("{what}: --handler is given without a prototype; valid: with --sig")));
     }
-    let (mut function, mut resume, mut exit) = (String::new(), 0, String::new());
+    let (mut function, mut resume) = (String::new(), 0);
+    let exit = match what {
+        AROUND => wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?,
+        _ => String::new(),
+    };
+    let handlers: Vec<&str> = match what {
+        AROUND => vec![&callee, &exit],
+        PROGRAMS => programs.iter().map(|p| &*p.symbol).collect(),
+        _ => vec![&callee],
+    };
+    let proof = all_general(args.handler.as_deref(), &handlers, target)?;
     let kind = match what {
-        AROUND => {
-            exit = wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?;
-            Kind::Around(paired(args, &[&callee, &exit], target)?)
-        }
-        PROGRAMS => Kind::Programs(what_is_shown(args, &programs, target)?),
-        _ => Kind::Direct(what_is_passed(args, &callee, target)?),
+        AROUND => Kind::Around(paired(args, proof.as_ref(), target)?),
+        PROGRAMS => Kind::Programs(what_is_shown(args, &programs, proof.as_ref(), target)?),
+        _ => Kind::Direct(what_is_passed(args, proof.as_ref(), target)?),
     };
     let frame = target.frame(kind)?;
     if kind.calls_body() {
@@ -129,7 +148,7 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
             "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new() })
+    Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new(), proof })
 }
 
 /// Bytes from a function's start to behind its site.
@@ -145,10 +164,10 @@ fn behind_site(text: &str, target: &Target) -> Result<i32> {
 }
 
 /// The form of a paired trampoline, and for how many arguments.
-fn paired(args: &DirectArgs, handlers: &[&str], target: &Target) -> Result<Around> {
+fn paired(args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<Around> {
     let form = args.form.unwrap_or(Form::Frame);
     let most = target.facts.abi.args.len() as u8;
-    let live = args.sig.as_ref().map(|sig| live_args(sig, args, handlers, target)).transpose()?;
+    let live = args.sig.as_ref().map(|sig| live_args(sig, args, proof, target)).transpose()?;
     match (form, args.args.or(live)) {
         (Form::Frame, Some(args)) => Ok(Around { form, args }),
         (Form::Frame, None) => Err(Error::new(format!(
@@ -164,20 +183,25 @@ fn paired(args: &DirectArgs, handlers: &[&str], target: &Target) -> Result<Aroun
 }
 
 /// How many argument registers there are up to the last that is live, of a function that `around` can call.
-fn live_args(sig: &str, args: &DirectArgs, handlers: &[&str], target: &Target) -> Result<u8> {
+fn live_args(sig: &str, args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<u8> {
     let backend = crate::backend(target.facts.name)?;
     let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
     let placement = backend.place(target, &proto).map_err(|e| e.at("--sig"))?;
-    let general = all_general(args.handler.as_deref(), handlers, target)?;
+    let general = Proof::holds(proof);
+    let found = match proof {
+        Some(Proof::Fails(why)) => format!(" ({why})"),
+        _ => String::new(),
+    };
     let why_not = |piece: &Piece| match piece.place {
         Place::Stack(_) if args.form != Some(Form::Shadow) => Some(
             "an argument on the stack, which the frame displaces; valid: --form shadow, which leaves it in place, or \
-             `programs`, which copies it",
+             `programs`, which copies it"
+                .to_owned(),
         ),
-        Place::Vector(_) if !general => Some(
-            "a value in a vector register, which the handlers may overwrite; valid: `programs`, which keeps it, or \
-             --handler with an object of both handlers that touches no vector register",
-        ),
+        Place::Vector(_) if !general => Some(format!(
+            "a value in a vector register, which the handlers may overwrite{found}; valid: `programs`, which keeps it, or \
+             --handler with an object of both handlers that touches no vector register"
+        )),
         Place::Stack(_) | Place::Vector(_) | Place::Reg(_) => None,
     };
     let result = match &placement.returned {
@@ -187,14 +211,14 @@ fn live_args(sig: &str, args: &DirectArgs, handlers: &[&str], target: &Target) -
     let values = placement.args.iter().enumerate().map(|(n, pieces)| (Some(n), pieces.as_slice()));
     for (arg, pieces) in values.chain([(None, result)]) {
         if let Some(why) = pieces.iter().find_map(why_not) {
-            return Err(proto.refuse(arg, why).at("--sig"));
+            return Err(proto.refuse(arg, &why).at("--sig"));
         }
     }
     Ok(placement.direct(&target.facts.abi, general).args)
 }
 
 /// So many arguments, or those of a prototype.
-fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<Direct> {
+fn what_is_passed(direct: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
         let most = facts.abi.args.len() - usize::from(direct.ip);
@@ -208,8 +232,7 @@ fn what_is_passed(direct: &DirectArgs, callee: &str, target: &Target) -> Result<
     };
     let backend = crate::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
-    let general = all_general(direct.handler.as_deref(), &[callee], target)?;
-    Ok(placement.direct(&facts.abi, general))
+    Ok(placement.direct(&facts.abi, Proof::holds(proof)))
 }
 
 /// Names that C can have, so that no assembler takes them for something else.

@@ -11,7 +11,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, FrameLayout, field};
 use codegen::isa::Isa;
 use codegen::listing::Lower;
-use codegen::machine::Machine;
+use codegen::machine::{Goes, Machine};
 use codegen::mutate::Mutable;
 use codegen::names::Names;
 use codegen::option::Choices;
@@ -122,6 +122,7 @@ static MACHINE: Machine = Machine {
     disassembler: ("", "", &[]),
     calls: &[],
     branch: |_, _| None,
+    goes: |_, _| Goes::On,
     pads: &[],
     record: 0,
     e_flags_abi: 0,

@@ -1,7 +1,7 @@
 //! What an emulator must know of arm64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Lands, Machine, Pad};
+use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -29,6 +29,7 @@ pub const MACHINE: Machine = Machine {
     disassembler: ("arm64", "arm", &[]),
     calls: &[(283, 0, 0), (282, 0, 0)],
     branch,
+    goes,
     // BTI c, BTI j, BTI jc. Arm ARM D8.4.
     pads: &[
         Pad { bytes: &[0x5f, 0x24, 0x03, 0xd5], lets: &[Lands::Call, Lands::Veneer] },
@@ -51,6 +52,18 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
         _ => return None,
     };
     Some(branch)
+}
+
+/// Arm ARM C6.2.
+fn goes(mnemonic: &str, _: &str) -> Goes {
+    match mnemonic {
+        "b" | "bl" | "cbz" | "cbnz" | "tbz" | "tbnz" => Goes::To,
+        _ if ["b.", "bc."].iter().any(|start| mnemonic.starts_with(start)) => Goes::To,
+        // With pointer authentication they have letters behind.
+        _ if mnemonic.starts_with("blr") || (mnemonic.starts_with("br") && mnemonic != "brk") => Goes::Anywhere,
+        _ if ["ret", "eret"].iter().any(|start| mnemonic.starts_with(start)) => Goes::Back,
+        _ => Goes::On,
+    }
 }
 
 /// Arm ARM, C1.2.5 and B1.2.2: whatever writes a SIMD register clears the bits of its SVE register above 128. Stores are

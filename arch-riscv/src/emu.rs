@@ -1,7 +1,7 @@
 //! What an emulator must know of riscv64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Lands, Machine};
+use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine};
 
 use crate::regs::{VECTORS, ZERO};
 
@@ -28,6 +28,7 @@ pub const MACHINE: Machine = Machine {
     disassembler: ("riscv", "riscv64", &["riscvc"]),
     calls: &[(19, 0, 0), (18, 0, 0), (17, 0, 0)],
     branch,
+    goes,
     // Zicfilp is not in profile linux-6.12.
     pads: &[],
     // RISC-V psABI, "Frame Pointer Convention".
@@ -56,6 +57,19 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
     let indirect = !rs1.is_empty() && !link(rs1) && rs1 != "t2";
     let lands = if rd == "zero" { Lands::Jump } else { Lands::Call };
     Some(Branch { pushes: link(rd), pops: link(rs1) && rd != rs1, lands: indirect.then_some(lands) })
+}
+
+/// RISC-V unprivileged manual, 2.5; "C" extension, 27.4.
+fn goes(mnemonic: &str, operands: &str) -> Goes {
+    match mnemonic.trim_start_matches("c.") {
+        "ret" | "mret" | "sret" => Goes::Back,
+        "jr" if operands == "ra" => Goes::Back,
+        "jr" | "jalr" => Goes::Anywhere,
+        "j" | "jal" => Goes::To,
+        "beq" | "bne" | "blt" | "bge" | "bltu" | "bgeu" => Goes::To,
+        "beqz" | "bnez" | "blez" | "bgez" | "bltz" | "bgtz" => Goes::To,
+        _ => Goes::On,
+    }
 }
 
 /// RISC-V V extension, 5: every instruction of it, and none else, begins with a v.

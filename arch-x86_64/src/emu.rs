@@ -1,7 +1,7 @@
 //! What an emulator must know of x86-64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Lands, Machine, Pad};
+use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -33,6 +33,7 @@ pub const MACHINE: Machine = Machine {
     disassembler: ("x86", "mode64", &[]),
     calls: &[(4, 1, -4), (4, 2, -4)],
     branch,
+    goes,
     // ENDBR64. Intel SDM volume 1, 17.3.
     pads: &[Pad { bytes: &[0xf3, 0x0f, 0x1e, 0xfa], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] }],
     record: 0,
@@ -42,7 +43,7 @@ pub const MACHINE: Machine = Machine {
 
 /// Intel SDM volume 1, 6.4 and 17.3: a NOTRACK jump needs no pad.
 fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
-    let indirect = !operands.starts_with("0x");
+    let indirect = !is_number(operands);
     let branch = match mnemonic {
         "call" => Branch { pushes: true, lands: indirect.then_some(Lands::Call), ..Branch::default() },
         "jmp" if indirect => Branch { lands: Some(Lands::Jump), ..Branch::default() },
@@ -50,6 +51,26 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
         _ => return None,
     };
     Some(branch)
+}
+
+/// Intel SDM volume 2. Capstone has NOTRACK and BND before an instruction in its mnemonic.
+fn goes(mnemonic: &str, operands: &str) -> Goes {
+    let text = format!("{mnemonic} {operands}");
+    let text = text.trim_start_matches("notrack ").trim_start_matches("bnd ");
+    let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
+    let jumps = ["j", "call", "loop", "xbegin"].iter().any(|start| mnemonic.starts_with(start));
+    match mnemonic {
+        "ljmp" | "lcall" => Goes::Anywhere,
+        _ if ["ret", "iret"].iter().any(|start| mnemonic.starts_with(start)) => Goes::Back,
+        _ if jumps && is_number(operands.trim_start()) => Goes::To,
+        _ if jumps => Goes::Anywhere,
+        _ => Goes::On,
+    }
+}
+
+/// Capstone writes numbers below ten without 0x.
+fn is_number(operands: &str) -> bool {
+    operands.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Intel SDM volume 1, 14.8: what has no VEX or EVEX prefix leaves the bits above 128 as they are. XRSTOR loads them.

@@ -43,6 +43,19 @@ pub struct Pad {
     pub lets: &'static [Lands],
 }
 
+/// Where an instruction goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Goes {
+    /// To the next one, or into the system.
+    On,
+    /// Where it says itself, or its relocation: a jump, a branch or a call.
+    To,
+    /// Where a register or memory says.
+    Anywhere,
+    /// Back to the caller.
+    Back,
+}
+
 /// An architecture as an emulator sees it.
 #[derive(Debug)]
 pub struct Machine {
@@ -81,6 +94,8 @@ pub struct Machine {
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
     /// A branch that has to do with return addresses or landing pads, by its mnemonic and operands as Capstone has them.
     pub branch: fn(&str, &str) -> Option<Branch>,
+    /// Where an instruction goes, by the same.
+    pub goes: fn(&str, &str) -> Goes,
     /// Landing pads.
     pub pads: &'static [Pad],
     /// Where a frame record {frame pointer, return address} is, in bytes above the frame pointer.

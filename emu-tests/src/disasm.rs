@@ -30,8 +30,12 @@ pub(crate) struct Decoded {
 impl Decoded {
     /// The address at the end of its text: where it goes to, if it goes anywhere.
     pub fn target(&self) -> Option<u64> {
-        let (_, number) = self.text.rsplit_once("0x")?;
-        u64::from_str_radix(number, 16).ok()
+        // Capstone writes numbers below ten without 0x.
+        let number = self.text.rsplit([' ', ',', '#']).next()?;
+        match number.rsplit_once("0x") {
+            Some((_, digits)) => u64::from_str_radix(digits, 16).ok(),
+            None => number.parse().ok(),
+        }
     }
 }
 

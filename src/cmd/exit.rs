@@ -8,8 +8,13 @@ pub const DONE: u8 = 0;
 pub const TROUBLE: u8 = 2;
 
 /// Print one line to stderr. That stderr is closed is no reason for another message.
-pub fn complain(message: &str) -> u8 {
+pub fn note(message: &str) {
     let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let _ = writeln!(std::io::stderr(), "tramptool: {line}");
+}
+
+/// The message before the code of trouble.
+pub fn complain(message: &str) -> u8 {
+    note(message);
     TROUBLE
 }

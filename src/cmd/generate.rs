@@ -22,7 +22,7 @@ use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::kernel::Configured;
 use tramptool::request::{Request, all, export, trampoline};
 
-use super::exit::DONE;
+use super::exit::{DONE, note};
 use super::output::{self, File};
 use super::ui::Ui;
 
@@ -143,7 +143,8 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Kmod => files.extend(generator.module(args, kernel.as_ref())?),
         }
     }
-    kernel.iter().flat_map(|k| &k.decisions).for_each(|line| eprintln!("tramptool: {line}"));
+    kernel.iter().flat_map(|k| &k.decisions).for_each(|line| note(line));
+    requests.iter().filter_map(Request::unproven).for_each(|line| note(&line));
     if to_stdout {
         let [(_, bytes)] = <[_; 1]>::try_from(files).map_err(|files| {
             let remedy = "valid: -o - with one, or -o DIR";

@@ -5,7 +5,7 @@ use codegen::error::Result;
 use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::request::trampoline;
 
-use super::exit::DONE;
+use super::exit::{DONE, note};
 use super::ui::{Style, Ui};
 
 /// Arguments of `show`.
@@ -34,6 +34,7 @@ pub fn run(args: &ShowArgs, ui: &Ui) -> Result<u8> {
     let (backend, target, _) = args.target.resolve()?;
     args.direct.refuse_without(std::slice::from_ref(&args.trampoline))?;
     let request = trampoline(&args.trampoline, &args.direct, &target)?;
+    request.unproven().iter().for_each(|line| note(line));
     let spec = request.spec();
     let text = templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target)?;
     let comment = format!(" {} ", target.facts.comment);

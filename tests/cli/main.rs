@@ -4,5 +4,6 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod generate;
+mod handler;
 mod inputs;
 mod link;
