@@ -1,5 +1,7 @@
 //! Runs the cases of all suites, on each fixture that fits, near and far.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codegen::error::{Error, Result};
@@ -8,12 +10,18 @@ use codegen::spec::Kind;
 use link::STUBS;
 use rayon::prelude::*;
 
-use crate::case::Situation;
+use crate::case::{Case, Situation};
+use crate::cases::cases;
+use crate::compare::{disabled, enabled, reference, sled};
 use crate::cpu::PAGE;
+use crate::explain::explain;
 use crate::filter::Filter;
-use crate::fixture::{FIXTURES, Fixture, Function, fixtures, functions};
+use crate::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};
 use crate::report::{Clause, Report};
+use crate::retire::judge_gap;
 use crate::rig::{Away, Rig};
+use crate::site::{Layout, code, judge_site, layouts};
+use crate::size::{count, judge_sizes};
 use crate::suite::Suite;
 use crate::tally::Tally;
 use crate::trace::{self};
@@ -37,7 +45,11 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     let run = |i: usize, fixture: &'static Fixture| {
         // One fixture is enough to tell what distance does.
         let once = fixtures(&suites[i], filter).next().is_some_and(|first| std::ptr::eq(first, fixture));
-        judge(&suites[i], fixture, &functions, seed, filter, once && filter.judges(Clause::P16))
+        judge(
+            Setup { suite: &suites[i], fixture, functions: &functions, seed },
+            filter,
+            once && filter.judges(Clause::P16),
+        )
     };
     if filter.first_failure {
         let mut merged: Vec<Tally> = suites.iter().map(Tally::new).collect();
@@ -66,30 +78,23 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
 }
 
 /// Run a suite on the functions of a fixture; and, if it is to be `moved`, once more from as far away as its sites reach.
-fn judge(
-    suite: &Suite,
-    fixture: &'static Fixture,
-    functions: &[Function],
-    seed: u64,
-    filter: &Filter,
-    moved: bool,
-) -> Result<Tally> {
-    let rig = Rig::new(suite, fixture, functions, seed)?;
+fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
+    let rig = Rig::new(setup, true)?;
     let image = rig.image.clone();
-    let mut tally = rig.run(filter)?;
+    let mut tally = judge_image(rig, filter)?;
     let start = image.segments.first().map_or(0, |s| s.address);
     let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
     let size = (end - start).next_multiple_of(PAGE) as i64;
-    let reach = suite.backend.facts().site.reach;
+    let reach = setup.suite.backend.facts().site.reach;
     for direction in [1, -1].into_iter().filter(|_| moved) {
         // Code with addresses of 32 bits cannot be everywhere.
         for distance in [reach - 2 * size, reach / 2] {
             let distance = direction * distance;
             let away = |copied| Away { functions: image.clone(), distance, copied, beside: &tally };
-            let rigs = [false, true].map(|copied| Rig::moved(suite, fixture, functions, seed, away(copied)));
+            let rigs = [false, true].map(|copied| Rig::moved(setup, away(copied)));
             let mut found = Vec::new();
             for rig in rigs {
-                found.extend(rig?.map(|rig| rig.run(filter)).transpose()?);
+                found.extend(rig?.map(|rig| judge_image(rig, filter)).transpose()?);
             }
             let done = !found.is_empty();
             found.into_iter().for_each(|there| tally.absorb_moved(there));
@@ -99,6 +104,101 @@ fn judge(
         }
     }
     Ok(tally)
+}
+
+/// Run all cases on one image, and put what fails into words.
+fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
+    let mut tally = Tally::new(rig.suite);
+    rig.patch_all(SiteState::Disabled, None)?;
+    let mut example = None;
+    let layouts = if !filter.judges(Clause::P17) || rig.away.is_some() { Vec::new() } else { layouts(&rig)? };
+    for (attach, contract) in rig.suite.contracts.iter().enumerate() {
+        let wanted = filter.trampolines.is_empty()
+            || filter.trampolines.contains(&contract.name)
+            || matches!(contract.kind, Kind::Entry(_));
+        if !contract.kind.attaches() || !wanted {
+            continue;
+        }
+        let cases = cases(&rig, attach, filter);
+        let Some(first) = cases.first() else { continue };
+        example.get_or_insert_with(|| first.clone());
+        judge_gap(rig.suite, &rig.image, first, &mut tally)?;
+        let judged = match contract.sled {
+            true => judge_sled(&mut rig, &cases, filter, &mut tally)?,
+            false => judge_patched(&mut rig, &cases, &layouts, filter, &mut tally)?,
+        };
+        if judged.is_break() {
+            break;
+        }
+        tally.scenarios += cases.len() as u64;
+    }
+    let stubs = rig.image.sections.iter().find(|s| s.name == STUBS);
+    let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
+    tally.stubs = rig.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
+    if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
+        count(&mut rig, &mut tally)?;
+        judge_sizes(&rig, &case, &mut tally)?;
+    }
+    explain(&mut rig, &mut tally, filter)?;
+    Ok(tally)
+}
+
+/// Ends with the first failure, if no more are asked for.
+fn judge_sled(rig: &mut Rig, cases: &[Arc<Case>], filter: &Filter, tally: &mut Tally) -> Result<ControlFlow<()>> {
+    for case in cases {
+        sled(rig, case, tally)?;
+        if filter.first_failure && !tally.findings.is_empty() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The cases of one trampoline. Unpatched: what must come out. Enabled. Disabled again: as if nothing had been. Ends with
+/// the first failure, if no more are asked for.
+fn judge_patched(
+    rig: &mut Rig,
+    cases: &[Arc<Case>],
+    layouts: &[Option<Layout>],
+    filter: &Filter,
+    tally: &mut Tally,
+) -> Result<ControlFlow<()>> {
+    let Some(attach) = cases.first().map(|c| c.attach) else { return Ok(ControlFlow::Continue(())) };
+    let expected = cases.iter().map(|case| reference(rig, case)).collect::<Result<Vec<_>>>()?;
+    let one = rig.suite.contracts[attach].kind.for_one_function();
+    let before = code(rig, layouts);
+    if !one {
+        rig.patch_all(rig.on(attach), None)?;
+    }
+    let mut patched = None;
+    for (case, expected) in cases.iter().zip(&expected) {
+        if one && patched != Some(case.function) {
+            rig.patch_all(SiteState::Disabled, patched)?;
+            patched = Some(case.function);
+            rig.aim(attach, case.function)?;
+            rig.patch_all(rig.on(attach), patched)?;
+        }
+        let so_far = tally.findings.len();
+        let came_back = enabled(rig, case, expected, tally)?;
+        let mut new = tally.findings.iter().skip(so_far);
+        if filter.first_failure && new.any(|(f, _)| rig.known(f).is_none()) {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !came_back {
+            // A run that went astray may have written anywhere.
+            rig.reload()?;
+            rig.patch_all(rig.on(attach), patched)?;
+        }
+    }
+    let during = code(rig, layouts);
+    rig.patch_all(SiteState::Disabled, None)?;
+    judge_site(rig, cases, &expected, layouts, [&before, &during], patched, tally)?;
+    for (case, expected) in cases.iter().zip(&expected) {
+        if case.is_plain() {
+            disabled(rig, case, expected, tally);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {
@@ -134,88 +234,4 @@ pub fn situations(suites: &[Suite]) -> Vec<String> {
         }
     }
     known
-}
-
-impl Rig<'_> {
-    pub(crate) fn run(mut self, filter: &Filter) -> Result<Tally> {
-        let mut tally = Tally::new(self.suite);
-        self.patch_all(SiteState::Disabled, None)?;
-        let mut example = None;
-        let layouts = if !filter.judges(Clause::P17) || self.away.is_some() { Vec::new() } else { self.layouts()? };
-        'all: for attach in 0..self.suite.contracts.len() {
-            let mut contract = self.suite.contracts[attach].clone();
-            if self.copied() {
-                // Who has a copy to itself has no use for other handlers, so it has no way to a direct trampoline.
-                contract.direct = false;
-            }
-            let wanted = filter.trampolines.is_empty()
-                || filter.trampolines.contains(&contract.name)
-                || matches!(contract.kind, Kind::Entry(_));
-            if !contract.kind.attaches() || !wanted {
-                continue;
-            }
-            let cases = self.cases(attach, &contract, filter);
-            let Some(first) = cases.first() else { continue };
-            example.get_or_insert_with(|| first.clone());
-            self.judge_gap(first, attach, &mut tally)?;
-            if contract.sled {
-                for case in &cases {
-                    self.sled(case, &mut tally)?;
-                    if filter.first_failure && !tally.findings.is_empty() {
-                        break 'all;
-                    }
-                }
-                tally.scenarios += cases.len() as u64;
-                continue;
-            }
-            // Unpatched: what must come out. Enabled. Disabled again: as if nothing had been.
-            let mut expected = Vec::with_capacity(cases.len());
-            for case in &cases {
-                expected.push(self.reference(case)?);
-            }
-            let one = contract.kind.for_one_function();
-            let before = self.code(&layouts);
-            if !one {
-                self.patch_all(self.on(attach), None)?;
-            }
-            let mut patched = None;
-            for (case, expected) in cases.iter().zip(&expected) {
-                if one && patched != Some(case.function) {
-                    self.patch_all(SiteState::Disabled, patched)?;
-                    patched = Some(case.function);
-                    self.aim(attach, case.function)?;
-                    self.patch_all(self.on(attach), patched)?;
-                }
-                let before = tally.findings.len();
-                let came_back = self.enabled(case, expected, &mut tally)?;
-                let mut new = tally.findings.iter().skip(before);
-                if filter.first_failure && new.any(|(f, ..)| self.known(f).is_none()) {
-                    break 'all;
-                }
-                if !came_back {
-                    // A run that went astray may have written anywhere.
-                    self.reload()?;
-                    self.patch_all(self.on(attach), patched)?;
-                }
-            }
-            let during = self.code(&layouts);
-            self.patch_all(SiteState::Disabled, None)?;
-            self.judge_site(&cases, &expected, &layouts, [&before, &during], patched, &mut tally)?;
-            for (case, expected) in cases.iter().zip(&expected) {
-                if case.is_plain() {
-                    self.disabled(case, expected, &mut tally);
-                }
-            }
-            tally.scenarios += cases.len() as u64;
-        }
-        let stubs = self.image.sections.iter().find(|s| s.name == STUBS);
-        let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
-        tally.stubs = self.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
-        if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
-            self.count(&mut tally)?;
-            self.judge_sizes(&case, &mut tally)?;
-        }
-        self.explain(&mut tally, filter)?;
-        Ok(tally)
-    }
 }

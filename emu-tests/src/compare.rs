@@ -6,176 +6,167 @@ use codegen::abi::{Loc, RegSet};
 use codegen::error::{Error, Result};
 use codegen::spec::Kind;
 
-use crate::case::{Case, Handler, Outcome};
+use crate::case::{Case, Outcome};
 use crate::cpu::EXIT;
 use crate::report::Clause;
 use crate::rig::{RESULT, Rig};
 use crate::tally::Tally;
 use crate::trace::Finding;
 
-impl Rig<'_> {
-    /// The same function with the arguments that the callback will substitute, or the function that it redirects to.
-    pub(crate) fn reference(&mut self, case: &Arc<Case>) -> Result<Outcome> {
-        let mut initial = case.initial.registers.clone();
-        let f = &self.functions[case.function];
-        if case.situation.args {
-            for (reg, value) in case.rewritten(&self.suite.contracts[case.attach], self.registers.abi) {
-                initial.gpr[reg.0 as usize] = value;
-            }
+/// The same function with the arguments that the callback will substitute, or the function that it redirects to.
+pub(crate) fn reference(rig: &mut Rig, case: &Arc<Case>) -> Result<Outcome> {
+    let mut initial = case.initial.registers.clone();
+    let f = &rig.functions[case.function];
+    if case.situation.args {
+        for (reg, value) in case.rewritten(&rig.suite.contracts[case.attach], rig.registers.abi) {
+            initial.gpr[reg.0 as usize] = value;
         }
-        let name = match (&f.livepatch, case.situation.ip) {
-            (Some(other), true) => other,
-            _ => &f.name,
-        };
-        let start = self.function(name);
-        let mut outcome = if case.situation.skips() {
-            // Nothing runs: the call is over.
-            let sp = &mut initial.gpr[self.registers.abi.sp.0 as usize];
-            *sp = sp.wrapping_add(self.registers.abi.return_bytes());
-            let result = vec![0; RESULT as usize];
-            Outcome { registers: initial, above: case.initial.above.clone(), result }
-        } else {
-            self.go(case, start, &initial, false)
-        };
-        if let Some(finding) = self.trace().findings.pop() {
-            return Err(Error::new(format!(
-                "{}: {} does not run unpatched: {} at {:#x}",
-                self.fixture.variant, name, finding.place, finding.pc
-            )));
-        }
-        for &(reg, value) in &case.new_results {
-            outcome.registers.gpr[reg.0 as usize] = value;
-        }
-        Ok(outcome)
     }
-
-    /// Run with the site enabled and compare. Returns whether the run came back.
-    pub(crate) fn enabled(&mut self, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) -> Result<bool> {
-        self.prepare(case)?;
-        let start = self.function(&self.functions[case.function].name);
-        let outcome = self.go(case, start, &case.initial.registers, true);
-        let trace = self.trace();
-        let seen = trace.sites_seen;
-        let entered = trace.entered;
-        let mut findings = std::mem::take(&mut trace.findings);
-        // What was lost on the way shows in the results too: told once is enough.
-        let harmless = |f: &Finding| matches!(f.clause, Clause::P2 | Clause::P6 | Clause::P8 | Clause::P10);
-        if findings.iter().all(|f| harmless(f) && self.known(f).is_some()) {
-            self.agree(case, expected, &outcome, entered, &mut findings);
-        }
-        if seen == 0 {
-            findings.push(Finding {
-                clause: Clause::P9,
-                trampoline: case.attach,
-                place: "the site was never reached".into(),
-                register: None,
-                expected: 1,
-                found: 0,
-                pc: start,
-            });
-        }
-        let abi_vectors = case.handler == Handler::Any;
-        if abi_vectors && case.situation.stub.is_none() && !case.situation.early {
-            tally.vector_runs[case.attach] += 1;
-        }
-        let came_back = self.uc.pc_read().is_ok_and(|pc| pc == EXIT);
-        let function = &self.functions[case.function].name;
-        tally.findings.extend(findings.into_iter().map(|f| (f, case.clone(), function.clone(), self.fixture.variant)));
-        Ok(came_back)
+    let name = match (&f.livepatch, case.situation.ip) {
+        (Some(other), true) => other,
+        _ => &f.name,
+    };
+    let start = rig.function(name);
+    let mut outcome = if case.situation.skips() {
+        // Nothing runs: the call is over.
+        let sp = &mut initial.gpr[rig.registers.abi.sp.0 as usize];
+        *sp = sp.wrapping_add(rig.registers.abi.return_bytes());
+        let result = vec![0; RESULT as usize];
+        Outcome { registers: initial, above: case.initial.above.clone(), result }
+    } else {
+        rig.run(case, start, &initial, false)
+    };
+    if let Some(finding) = rig.trace().findings.pop() {
+        return Err(Error::new(format!(
+            "{}: {} does not run unpatched: {} at {:#x}",
+            rig.fixture.variant, name, finding.place, finding.pc
+        )));
     }
-
-    /// Run a trampoline as it is called in the middle of a function: there is nothing to patch, and nothing to compare
-    /// with but what was there before.
-    pub(crate) fn sled(&mut self, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
-        self.prepare(case)?;
-        self.go(case, self.start(case), &case.initial.registers, true);
-        let name = self.functions[case.function].name.clone();
-        let findings = std::mem::take(&mut self.trace().findings);
-        tally.findings.extend(findings.into_iter().map(|f| (f, case.clone(), name.clone(), self.fixture.variant)));
-        if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
-            self.reload()?;
-        }
-        Ok(())
+    for &(reg, value) in &case.new_results {
+        outcome.registers.gpr[reg.0 as usize] = value;
     }
+    Ok(outcome)
+}
 
-    /// Enabled against unpatched: everything but what a contract declares clobbered.
-    pub(crate) fn agree(
-        &self,
-        case: &Case,
-        expected: &Outcome,
-        found: &Outcome,
-        entered: u64,
-        findings: &mut Vec<Finding>,
-    ) {
-        let (abi, site) = (self.registers.abi, &self.suite.backend.facts().site);
-        let mut free = RegSet::EMPTY;
-        for (i, contract) in self.suite.contracts.iter().enumerate() {
-            if entered >> i & 1 == 1 {
-                free = free.union(contract.clobbered);
-                if contract.kind.calls_body() {
-                    // The exit handler was the last to run.
-                    free = free.union(abi.caller_saved);
-                }
-            }
-        }
-        for loc in [site.pc, site.parent_ip] {
-            if let Loc::Reg(reg) = loc {
-                free = free.union(RegSet::of(&[reg]));
-            }
-        }
-        // A result register that the function did not write carries no result.
-        let is_result =
-            |r: &&codegen::abi::Reg| case.initial.registers.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
-        let kept = |r: &&codegen::abi::Reg| match self.suite.contracts[case.attach].kind {
-            Kind::Programs(programs) if programs.call_orig => programs.result.regs.contains(**r),
-            _ => true,
-        };
-        let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
-        let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
-        let free = free.minus(always).union(site.lost);
-        let finding = |clause, place: String, register, expected, found| Finding {
-            clause,
+/// Run with the site enabled and compare. Returns whether the run came back.
+pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) -> Result<bool> {
+    rig.prepare(case)?;
+    let start = rig.function(&rig.functions[case.function].name);
+    let outcome = rig.run(case, start, &case.initial.registers, true);
+    let trace = rig.trace();
+    let seen = trace.sites_seen;
+    let entered = trace.entered;
+    let mut findings = std::mem::take(&mut trace.findings);
+    // What was lost on the way shows in the results too: told once is enough.
+    let harmless = |f: &Finding| matches!(f.clause, Clause::P2 | Clause::P6 | Clause::P8 | Clause::P10);
+    if findings.iter().all(|f| harmless(f) && rig.known(f).is_some()) {
+        agree(rig, case, expected, &outcome, entered, &mut findings);
+    }
+    if seen == 0 {
+        findings.push(Finding {
+            clause: Clause::P9,
             trampoline: case.attach,
-            place,
-            register,
-            expected,
-            found,
+            place: "the site was never reached".into(),
+            register: None,
+            expected: 1,
+            found: 0,
+            pc: start,
+        });
+    }
+    let came_back = rig.uc.pc_read().is_ok_and(|pc| pc == EXIT);
+    tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
+    Ok(came_back)
+}
+
+/// Run a trampoline as it is called in the middle of a function: there is nothing to patch, and nothing to compare
+/// with but what was there before.
+pub(crate) fn sled(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
+    rig.prepare(case)?;
+    rig.run(case, rig.start(case), &case.initial.registers, true);
+    let findings = std::mem::take(&mut rig.trace().findings);
+    tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
+    if rig.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
+        rig.reload()?;
+    }
+    Ok(())
+}
+
+/// Enabled against unpatched: everything but what a contract declares clobbered.
+pub(crate) fn agree(
+    rig: &Rig,
+    case: &Case,
+    expected: &Outcome,
+    found: &Outcome,
+    entered: u64,
+    findings: &mut Vec<Finding>,
+) {
+    let (abi, site) = (rig.registers.abi, &rig.suite.backend.facts().site);
+    let mut free = RegSet::EMPTY;
+    for (i, contract) in rig.suite.contracts.iter().enumerate() {
+        if entered >> i & 1 == 1 {
+            free = free.union(contract.clobbered);
+            if contract.kind.calls_body() {
+                // The exit handler was the last to run.
+                free = free.union(abi.caller_saved);
+            }
+        }
+    }
+    for loc in [site.pc, site.parent_ip] {
+        if let Loc::Reg(reg) = loc {
+            free = free.union(RegSet::of(&[reg]));
+        }
+    }
+    // A result register that the function did not write carries no result.
+    let is_result =
+        |r: &&codegen::abi::Reg| case.initial.registers.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
+    let kept = |r: &&codegen::abi::Reg| match rig.suite.contracts[case.attach].kind {
+        Kind::Programs(programs) if programs.call_orig => programs.result.regs.contains(**r),
+        _ => true,
+    };
+    let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
+    let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
+    let free = free.minus(always).union(site.lost);
+    let finding = |clause, place: String, register, expected, found| Finding {
+        clause,
+        trampoline: case.attach,
+        place,
+        register,
+        expected,
+        found,
+        pc: EXIT,
+    };
+    for reg in always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp])).iter() {
+        let (want, have) = (expected.registers.gpr[reg.0 as usize], found.registers.gpr[reg.0 as usize]);
+        if want != have {
+            let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
+            let place = format!("{} after the function, against the unpatched run", abi.name(reg));
+            findings.push(finding(clause, place, Some(reg), want, have));
+        }
+    }
+    let pairs = [(&expected.above, &found.above, "stack"), (&expected.result, &found.result, "result in memory")];
+    for (want, have, what) in pairs {
+        if want != have
+            && let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b)
+        {
+            let place = format!("{what}+{i:#x}, against the unpatched run");
+            findings.push(finding(Clause::P7, place, None, u64::from(want[i]), u64::from(have[i])));
+        }
+    }
+}
+
+pub(crate) fn disabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) {
+    let outcome = reference(rig, case);
+    if outcome.as_ref().ok() != Some(expected) {
+        let result = |o: &Outcome| o.registers.gpr[rig.registers.abi.rets[0].0 as usize];
+        let finding = Finding {
+            clause: Clause::P9,
+            trampoline: case.attach,
+            place: "disabled again, the function behaves differently".into(),
+            register: None,
+            expected: result(expected),
+            found: outcome.as_ref().map_or(0, result),
             pc: EXIT,
         };
-        for reg in always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp])).iter() {
-            let (want, have) = (expected.registers.gpr[reg.0 as usize], found.registers.gpr[reg.0 as usize]);
-            if want != have {
-                let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
-                let place = format!("{} after the function, against the unpatched run", abi.name(reg));
-                findings.push(finding(clause, place, Some(reg), want, have));
-            }
-        }
-        let pairs = [(&expected.above, &found.above, "stack"), (&expected.result, &found.result, "result in memory")];
-        for (want, have, what) in pairs {
-            if want != have
-                && let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b)
-            {
-                let place = format!("{what}+{i:#x}, against the unpatched run");
-                findings.push(finding(Clause::P7, place, None, u64::from(want[i]), u64::from(have[i])));
-            }
-        }
-    }
-
-    pub(crate) fn disabled(&mut self, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) {
-        let outcome = self.reference(case);
-        if outcome.as_ref().ok() != Some(expected) {
-            let result = |o: &Outcome| o.registers.gpr[self.registers.abi.rets[0].0 as usize];
-            let finding = Finding {
-                clause: Clause::P9,
-                trampoline: case.attach,
-                place: "disabled again, the function behaves differently".into(),
-                register: None,
-                expected: result(expected),
-                found: outcome.as_ref().map_or(0, result),
-                pc: EXIT,
-            };
-            let name = self.functions[case.function].name.clone();
-            tally.findings.push((finding, case.clone(), name, self.fixture.variant));
-        }
+        tally.findings.push((finding, case.clone()));
     }
 }

@@ -14,105 +14,102 @@ use crate::rig::Rig;
 use crate::tally::Tally;
 use crate::trace::Finding;
 
-impl Rig<'_> {
-    /// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
-    pub(crate) fn explain(&mut self, tally: &mut Tally, filter: &Filter) -> Result<()> {
-        let findings = std::mem::take(&mut tally.findings);
-        for (finding, case, function, fixture) in findings {
-            let t = finding.trampoline;
-            if let Some(known) = self.known(&finding) {
-                tally.deviated[known] += 1;
-                continue;
-            }
-            let finding = match &self.away {
-                None => finding,
-                // What fails without a distance is told there.
-                Some(away) if away.beside.failed[t][finding.clause as usize] > 0 => continue,
-                Some(away) => Finding {
-                    clause: Clause::P16,
-                    place: format!(
-                        "{}{} MiB from the site, {}: {}",
-                        if away.copied { "copy, " } else { "" },
-                        away.distance >> 20,
-                        finding.clause,
-                        finding.place
-                    ),
-                    ..finding
-                },
-            };
-            tally.failed[t][finding.clause as usize] += 1;
-            let found_at = self.symbolic(finding.pc);
-            let same = tally.failures[t].iter().filter(|f| f.clause == finding.clause);
-            if same.clone().count() >= filter.kept_failures()
-                || same.clone().any(|f| (&f.place, &f.at) == (&finding.place, &found_at))
-            {
-                continue;
-            }
-            let writer = match finding.register {
-                Some(reg) if !filter.first_failure => self.last_writer(&case, reg.0 as usize, finding.found)?,
-                _ => None,
-            };
-            let around = writer.unwrap_or(finding.pc);
-            let owner = self.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(t);
-            let lines = self.decode(owner)?;
-            let at = lines.iter().position(|d| d.at == around);
-            let text = |d: &Decoded| {
-                let offset = d.at - self.ranges[owner].0;
-                let note = self.suite.notes.get(&(self.suite.contracts[owner].name.clone(), offset));
-                let note = note.map_or(String::new(), |n| format!("  {} {n}", self.suite.backend.facts().comment));
-                let marker = if d.at == around { "=>" } else { "  " };
-                format!("{marker} {offset:4x}  {}{note}", d.text)
-            };
-            let context = match at {
-                Some(i) => lines[i.saturating_sub(3)..(i + 3).min(lines.len())].iter().map(text).collect(),
-                None => Vec::new(),
-            };
-            let last_writer = match (writer, at) {
-                (Some(pc), Some(i)) => format!("{}: {}", self.symbolic(pc), lines[i].text),
-                _ => String::new(),
-            };
-            let situation = case.situation.name();
-            let attached = &self.suite.contracts[case.attach].name;
-            // What is not at the site itself is only reported on if it is asked for.
-            let names = if case.attach == t {
-                attached.clone()
-            } else {
-                format!("{attached} {}", self.suite.contracts[t].name)
-            };
-            tally.failures[t].push(Failure {
-                clause: finding.clause,
-                place: finding.place,
-                expected: format!("{:#x}", finding.expected),
-                found: format!("{:#x}", finding.found),
-                at: found_at,
-                last_writer,
-                context,
-                replay: format!(
-                    "{} --fixture {fixture} --function {function} --situation {situation} --seed {}",
-                    self.suite.replay.replace("TRAMPOLINE", &names),
-                    self.seed
+/// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
+pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Result<()> {
+    let findings = std::mem::take(&mut tally.findings);
+    for (finding, case) in findings {
+        let t = finding.trampoline;
+        if let Some(known) = rig.known(&finding) {
+            tally.deviated[known] += 1;
+            continue;
+        }
+        let finding = match &rig.away {
+            None => finding,
+            // What fails without a distance is told there.
+            Some(away) if away.beside.failed[t][finding.clause as usize] > 0 => continue,
+            Some(away) => Finding {
+                clause: Clause::P16,
+                place: format!(
+                    "{}{} MiB from the site, {}: {}",
+                    if away.copied { "copy, " } else { "" },
+                    away.distance >> 20,
+                    finding.clause,
+                    finding.place
                 ),
-            });
+                ..finding
+            },
+        };
+        tally.failed[t][finding.clause as usize] += 1;
+        let found_at = rig.symbolic(finding.pc);
+        let same = tally.failures[t].iter().filter(|f| f.clause == finding.clause);
+        if same.clone().count() >= filter.kept_failures()
+            || same.clone().any(|f| (&f.place, &f.at) == (&finding.place, &found_at))
+        {
+            continue;
         }
-        Ok(())
+        let writer = match finding.register {
+            Some(reg) if !filter.first_failure => last_writer(rig, &case, reg.0 as usize, finding.found)?,
+            _ => None,
+        };
+        let around = writer.unwrap_or(finding.pc);
+        let owner = rig.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(t);
+        let lines = rig.decode(owner)?;
+        let at = lines.iter().position(|d| d.at == around);
+        let text = |d: &Decoded| {
+            let offset = d.at - rig.ranges[owner].0;
+            let note = rig.suite.notes.get(&(rig.suite.contracts[owner].name.clone(), offset));
+            let note = note.map_or(String::new(), |n| format!("  {} {n}", rig.suite.backend.facts().comment));
+            let marker = if d.at == around { "=>" } else { "  " };
+            format!("{marker} {offset:4x}  {}{note}", d.text)
+        };
+        let context = match at {
+            Some(i) => lines[i.saturating_sub(3)..(i + 3).min(lines.len())].iter().map(text).collect(),
+            None => Vec::new(),
+        };
+        let last_writer = match (writer, at) {
+            (Some(pc), Some(i)) => format!("{}: {}", rig.symbolic(pc), lines[i].text),
+            _ => String::new(),
+        };
+        let situation = case.situation.name();
+        let attached = &rig.suite.contracts[case.attach].name;
+        // What is not at the site itself is only reported on if it is asked for.
+        let names =
+            if case.attach == t { attached.clone() } else { format!("{attached} {}", rig.suite.contracts[t].name) };
+        tally.failures[t].push(Failure {
+            clause: finding.clause,
+            place: finding.place,
+            expected: format!("{:#x}", finding.expected),
+            found: format!("{:#x}", finding.found),
+            at: found_at,
+            last_writer,
+            context,
+            replay: format!(
+                "{} --fixture {} --function {} --situation {situation} --seed {}",
+                rig.suite.replay.replace("TRAMPOLINE", &names),
+                rig.fixture.variant,
+                rig.functions[case.function].name,
+                rig.seed
+            ),
+        });
     }
+    Ok(())
+}
 
-    /// The trampoline instruction that gave a register its final value, if one did.
-    pub(crate) fn last_writer(&mut self, case: &Arc<Case>, reg: usize, value: u64) -> Result<Option<u64>> {
-        let kind = self.suite.contracts[case.attach].kind;
-        let only = kind.for_one_function().then_some(case.function);
-        self.aim(case.attach, case.function)?;
-        self.patch_all(self.on(case.attach), only)?;
-        self.trace().recording = Some(Vec::new());
-        self.prepare(case)?;
-        self.go(case, self.start(case), &case.initial.registers, true);
-        if self.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
-            self.reload()?;
-        }
-        let recorded = self.trace().recording.take().unwrap_or_default();
-        self.trace().findings.clear();
-        self.patch_all(SiteState::Disabled, None)?;
-        let changed = recorded.windows(2).rev().find(|w| w[0].1[reg] != w[1].1[reg] && w[1].1[reg] == value);
-        Ok(changed.map(|w| w[0].0).or_else(|| recorded.last().filter(|r| r.1[reg] != value).map(|r| r.0)))
+/// The trampoline instruction that gave a register its final value, if one did.
+fn last_writer(rig: &mut Rig, case: &Arc<Case>, reg: usize, value: u64) -> Result<Option<u64>> {
+    let kind = rig.suite.contracts[case.attach].kind;
+    let only = kind.for_one_function().then_some(case.function);
+    rig.aim(case.attach, case.function)?;
+    rig.patch_all(rig.on(case.attach), only)?;
+    rig.trace().recording = Some(Vec::new());
+    rig.prepare(case)?;
+    rig.run(case, rig.start(case), &case.initial.registers, true);
+    if rig.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
+        rig.reload()?;
     }
+    let recorded = rig.trace().recording.take().unwrap_or_default();
+    rig.trace().findings.clear();
+    rig.patch_all(SiteState::Disabled, None)?;
+    let changed = recorded.windows(2).rev().find(|w| w[0].1[reg] != w[1].1[reg] && w[1].1[reg] == value);
+    Ok(changed.map(|w| w[0].0).or_else(|| recorded.last().filter(|r| r.1[reg] != value).map(|r| r.0)))
 }

@@ -50,27 +50,47 @@ pub struct Fixture {
     pub functions: &'static [u8],
     /// The callbacks.
     pub callbacks: &'static [u8],
+    /// Before the entry of each function is a word for `op`.
+    pub before_entry: bool,
+}
+
+/// A suite with what it is run on.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'s> {
+    pub(crate) suite: &'s Suite,
+    pub(crate) fixture: &'static Fixture,
+    pub(crate) functions: &'s [Function],
+    /// Of all random values.
+    pub(crate) seed: u64,
 }
 
 macro_rules! fixtures {
-    ($($arch:literal: $($variant:literal with $callbacks:literal),*;)*) => {
+    ($($arch:literal $variant:literal with $callbacks:literal, before_entry: $before_entry:literal;)*) => {
         /// All fixtures.
-        pub(crate) const FIXTURES: &[Fixture] = &[$($(Fixture {
+        pub(crate) const FIXTURES: &[Fixture] = &[$(Fixture {
             arch: $arch,
             variant: $variant,
             functions: include_bytes!(concat!("../fixtures/", $arch, "/", $variant, ".o")),
             callbacks: include_bytes!(concat!("../fixtures/", $arch, "/", $callbacks, ".o")),
-        }),*),*];
+            before_entry: $before_entry,
+        }),*];
     };
 }
 
 fixtures! {
-    "x86_64": "plain" with "callbacks", "ibt" with "callbacks", "padding" with "callbacks", "nop" with "callbacks",
-        "stack8" with "callbacks";
-    "arm64": "plain" with "callbacks", "bti" with "callbacks", "callops" with "callbacks",
-        "callops-bti" with "callbacks";
-    "riscv64": "rvc" with "callbacks", "norvc" with "callbacks", "fp" with "callbacks",
-        "rvc-lp64d" with "callbacks-lp64d";
+    "x86_64" "plain" with "callbacks", before_entry: false;
+    "x86_64" "ibt" with "callbacks", before_entry: false;
+    "x86_64" "padding" with "callbacks", before_entry: false;
+    "x86_64" "nop" with "callbacks", before_entry: false;
+    "x86_64" "stack8" with "callbacks", before_entry: false;
+    "arm64" "plain" with "callbacks", before_entry: false;
+    "arm64" "bti" with "callbacks", before_entry: false;
+    "arm64" "callops" with "callbacks", before_entry: true;
+    "arm64" "callops-bti" with "callbacks", before_entry: true;
+    "riscv64" "rvc" with "callbacks", before_entry: false;
+    "riscv64" "norvc" with "callbacks", before_entry: false;
+    "riscv64" "fp" with "callbacks", before_entry: false;
+    "riscv64" "rvc-lp64d" with "callbacks-lp64d", before_entry: false;
 }
 
 /// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
@@ -81,7 +101,7 @@ pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterato
     FIXTURES.iter().filter(move |f| {
         f.arch == suite.backend.facts().name
             && suite.objects.iter().all(|(_, o)| e_flags(f.functions) & mask == e_flags(o) & mask)
-            && (!wants_op || f.variant.starts_with("callops"))
+            && (!wants_op || f.before_entry)
             && filter.fixture.as_ref().is_none_or(|v| f.variant == v)
     })
 }

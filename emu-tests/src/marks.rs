@@ -5,7 +5,103 @@ use codegen::error::{Error, Result};
 use codegen::spec::{Form, Kind};
 use link::{Access, Image, STUBS, SymbolKind};
 
-use crate::trace::{CALLBACK, DIRECT_FUNC, EXIT_HANDLER, PROGRAM};
+use crate::disasm::decode;
+use crate::fixture::{Fixture, Setup};
+use crate::trace::{CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, PROGRAM, TRAMPOLINE};
+
+/// What each trampoline calls by name: where that begins, and what it is.
+pub(crate) type Callees = Vec<Vec<(u64, u8)>>;
+
+/// What is known of the addresses of an image, or of two, before anything runs.
+pub(crate) struct Marks {
+    pub(crate) cells: Cells,
+    /// First address and end of each image.
+    pub(crate) extents: Vec<(u64, u64)>,
+    /// First address and bytes of each trampoline.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// The instructions of all trampolines.
+    pub(crate) instructions: Vec<u64>,
+}
+
+impl Marks {
+    /// Change the cells of what has this name; an object may say of a symbol what it likes.
+    fn each(
+        &mut self,
+        fixture: &Fixture,
+        name: &str,
+        (from, len): (u64, u64),
+        change: impl Fn(&mut Cell),
+    ) -> Result<()> {
+        let place = self.cells.range_mut(from, len).ok_or_else(|| {
+            let fixture = fixture.variant;
+            Error::new(format!("{fixture}: {name} at {from:#x}, with {len} bytes, is not inside the linked image"))
+        })?;
+        place.iter_mut().for_each(change);
+        Ok(())
+    }
+}
+
+/// Tell the cells what they are: functions, those in `traced` if they are elsewhere, and trampolines with what they
+/// branch to and call.
+pub(crate) fn mark_cells(
+    setup: Setup,
+    linked: &Image,
+    image: &Image,
+    traced: Option<&Image>,
+    called: &Callees,
+) -> Result<Marks> {
+    let Setup { suite, fixture, functions, .. } = setup;
+    let machine = suite.backend.machine();
+    let memory = |image: &Image| {
+        let memory = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
+        memory.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)))
+    };
+    let extents = traced.into_iter().chain([image]).map(memory).collect();
+    let mut marks = Marks { cells: Cells::default(), extents, ranges: Vec::new(), instructions: Vec::new() };
+    marks.extents.iter().for_each(|&(base, end)| marks.cells.add(base, (end - base) as usize));
+    for f in functions {
+        let symbol = traced.unwrap_or(image).symbol(&f.name);
+        let symbol = symbol.ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
+        marks.each(fixture, &f.name, (symbol.address, symbol.size), |c| c.region = FUNCTION)?;
+    }
+    for (i, contract) in suite.contracts.iter().enumerate() {
+        let symbol = image
+            .symbol(&contract.name)
+            .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
+        let range = (symbol.address, extent(image, symbol));
+        marks.each(fixture, &contract.name, range, |c| c.region = TRAMPOLINE + i as u8)?;
+        marks.ranges.push(range);
+    }
+    for (contract, (start, size)) in suite.contracts.iter().zip(marks.ranges.clone()) {
+        marks.each(fixture, &contract.name, (start, 1), |c| c.marks |= ENTRY)?;
+        for insn in decode(machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
+            let branch = insn.branch.map(|b| (b, insn.size));
+            marks.each(fixture, &contract.name, (insn.at, 1), |c| c.branch = branch)?;
+            marks.instructions.push(insn.at);
+        }
+    }
+    // Returns are paired through what stands in for functions or returns, and through parts of the code in sections of
+    // their own.
+    let thunk = image.symbol(machine.return_thunk).map(|s| (s.address, s.size));
+    let judged = if suite.stubs { suite.first() } else { usize::MAX };
+    for (start, size) in fragments(linked, judged).into_iter().chain(thunk) {
+        for insn in decode(machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
+            // What is no branch is told too: otherwise the next place would seem to be one where C returned to.
+            let branch = (insn.branch.unwrap_or_default(), insn.size);
+            marks.each(fixture, "code", (insn.at, 1), |c| c.branch = Some(branch))?;
+        }
+    }
+    let callback = image.symbol("callback");
+    let callback =
+        callback.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol callback", fixture.variant)))?;
+    marks.each(fixture, "callback", (callback.address, 1), |c| c.marks |= CALLBACK)?;
+    for (contract, called) in suite.contracts.iter().zip(called) {
+        for &(at, mark) in called.iter().filter(|(at, _)| *at != 0) {
+            marks.each(fixture, &contract.callee, (at, 1), |c| c.marks |= mark)?;
+        }
+    }
+    Ok(marks)
+}
 
 /// The bytes of a function: what its symbol says, or up to the next symbol or the section's end.
 pub(crate) fn extent(image: &Image, symbol: &link::Symbol) -> u64 {

@@ -7,9 +7,11 @@ use codegen::error::{Error, Result};
 use codegen::patch::SiteState;
 
 use crate::case::Case;
+use crate::cases::cases;
+use crate::compare::{enabled, reference};
 use crate::cpu::{EXIT, put_word};
 use crate::filter::Filter;
-use crate::fixture::{fixtures, functions};
+use crate::fixture::{Setup, fixtures, functions};
 use crate::rig::Rig;
 use crate::suite::Suite;
 use crate::tally::Tally;
@@ -37,15 +39,15 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
         .ok_or_else(|| Error::unknown("trampoline", trampoline, suite.contracts.iter().map(|c| c.name.as_str())))?;
     let mut best = ScenarioCost { scenario: Duration::MAX, bare: Duration::MAX };
     for hooks in [true, false] {
-        let mut rig = Rig::with_hooks(suite, fixture, &functions, 1, hooks)?;
-        let cases = rig.cases(attach, &suite.contracts[attach], &filter);
+        let mut rig = Rig::new(Setup { suite, fixture, functions: &functions, seed: 1 }, hooks)?;
+        let cases = cases(&rig, attach, &filter);
         let case = cases
             .first()
             .ok_or_else(|| Error::unknown("function", function, functions.iter().map(|f| f.name.as_str())))?;
         // As all functions but the first are run.
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
         rig.patch_all(SiteState::Disabled, None)?;
-        let expected = rig.reference(case)?;
+        let expected = reference(&mut rig, case)?;
         rig.patch_all(rig.on(attach), None)?;
         rig.prepare(case)?;
         let sp = case.initial.sp;
@@ -55,7 +57,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
             let clock = Instant::now();
             for _ in 0..RUNS {
                 if hooks {
-                    rig.enabled(case, &expected, &mut tally)?;
+                    enabled(&mut rig, case, &expected, &mut tally)?;
                 } else {
                     // The least that makes the run come back: SP, and the return address where the psABI has it.
                     rig.registers.set(&mut rig.uc, rig.registers.abi.sp, sp);

@@ -13,12 +13,13 @@ use crate::case::{Case, Handler, Initial, Outcome, Situation};
 use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
-use crate::fixture::{Fixture, Function, LIVEPATCH};
-use crate::marks::{callees, extent, fragments};
+use crate::fixture::{Fixture, Function, LIVEPATCH, Setup};
+use crate::marks::{Callees, callees, mark_cells};
+use crate::retire::gap;
 use crate::rng::Rng;
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::trace::{self, CALLBACK, Cell, Cells, ENTRY, FUNCTION, Finding, SITE, TRAMPOLINE, Trace};
+use crate::trace::{self, Finding, Places, SITE, Trace};
 use crate::unwind::Table;
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
@@ -50,7 +51,7 @@ pub(crate) struct Rig<'s> {
     /// Registers of the fresh CPU, and garbage for the stack.
     pub(crate) clean: Snapshot,
     pub(crate) garbage: Vec<u8>,
-    pub(crate) places: trace::Places,
+    pub(crate) places: Places,
     pub(crate) scratch: u64,
     pub(crate) callback: u64,
     pub(crate) slots: Vec<u64>,
@@ -87,143 +88,85 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Ima
     link(suite.backend, &inputs, &Options { base, define, first: suite.first(), stub, ..Options::default() })
 }
 
-impl<'s> Rig<'s> {
-    pub(crate) fn new(
-        suite: &'s Suite,
-        fixture: &'static Fixture,
-        functions: &'s [Function],
-        seed: u64,
-    ) -> Result<Rig<'s>> {
-        Rig::with_hooks(suite, fixture, functions, seed, true)
+/// The image as a file would say it, ready to be run: pointers to functions are set, and the C functions that others wrote
+/// return at once.
+fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
+    let mut image = Image::from_elf(&linked.to_elf()?)?;
+    let first = suite.first();
+    let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
+    // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
+    image.sites.retain(|site| !judged(site.start));
+    let mut called = Vec::new();
+    for contract in &suite.contracts {
+        called.push(callees(&image, contract)?);
+        for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
+            // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
+            image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
+        }
     }
+    for (variable, function) in &suite.pointers {
+        let [at, to] = [variable, function].map(|name| image.symbol(name).map(|s| s.address));
+        let (Some(at), Some(to)) = (at, to) else {
+            return Err(Error::new(format!(
+                "{function} is called through {variable}, says the contract; the objects must refer to both"
+            )));
+        };
+        image.write(&Write { at, bytes: to.to_le_bytes().to_vec() })?;
+    }
+    Ok((image, called))
+}
 
-    pub(crate) fn with_hooks(
-        suite: &'s Suite,
-        fixture: &'static Fixture,
-        functions: &'s [Function],
-        seed: u64,
-        hooks: bool,
-    ) -> Result<Rig<'s>> {
+/// Look at every instruction in the images, and at every access to the stack.
+fn attach_hooks(uc: &mut Uc<'static>, extents: &[(u64, u64)]) -> Result<()> {
+    let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
+    for (base, end) in extents {
+        uc.add_code_hook(*base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
+    }
+    for (kind, is_write) in [(HookType::MEM_WRITE, true), (HookType::MEM_READ, false)] {
+        uc.add_mem_hook(kind, STACK_TOP - STACK_SIZE, STACK_TOP - 1, move |uc, _, at, size, _| {
+            trace::accessed(uc, at, size, is_write)
+        })
+        .map_err(hook)?;
+    }
+    Ok(())
+}
+
+impl<'s> Rig<'s> {
+    /// The functions and the trampolines in one image; without `hooks`, nothing is checked while it runs.
+    pub(crate) fn new(setup: Setup<'s>, hooks: bool) -> Result<Rig<'s>> {
         // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
         let low = Options::default().base;
+        let Setup { suite, fixture, .. } = setup;
         let linked = link_at(suite, fixture, BASE, BASE).or_else(|_| link_at(suite, fixture, low, low))?;
-        Rig::around(suite, fixture, functions, seed, linked, None, hooks)
+        Rig::around(setup, &linked, None, hooks)
     }
 
     /// A rig with the functions where those of `beside` are, and everything else so many bytes away; `None` if the
     /// objects cannot be linked there.
-    pub(crate) fn moved(
-        suite: &'s Suite,
-        fixture: &'static Fixture,
-        functions: &'s [Function],
-        seed: u64,
-        away: Away<'s>,
-    ) -> Result<Option<Rig<'s>>> {
+    pub(crate) fn moved(setup: Setup<'s>, away: Away<'s>) -> Result<Option<Rig<'s>>> {
         let base = away.functions.segments.first().map_or(BASE, |s| s.address);
         let there = base.checked_add_signed(away.distance).filter(|at| *at > 0);
-        let Some(Ok(mut linked)) = there.map(|base| link_at(suite, fixture, base, base)) else { return Ok(None) };
-        if away.copied && !put_copies(suite, &mut linked) {
+        let linked = there.map(|base| link_at(setup.suite, setup.fixture, base, base));
+        let Some(Ok(mut linked)) = linked else { return Ok(None) };
+        if away.copied && !put_copies(setup.suite, &mut linked) {
             return Ok(None);
         }
-        Rig::around(suite, fixture, functions, seed, linked, Some(away), true).map(Some)
+        Rig::around(setup, &linked, Some(away), true).map(Some)
     }
 
-    fn around(
-        suite: &'s Suite,
-        fixture: &'static Fixture,
-        functions: &'s [Function],
-        seed: u64,
-        linked: Image,
-        away: Option<Away<'s>>,
-        hooks: bool,
-    ) -> Result<Rig<'s>> {
-        let mut image = Image::from_elf(&linked.to_elf()?)?;
-        let first = suite.first();
-        let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
-        // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
-        image.sites.retain(|site| !judged(site.start));
-        let mut called = Vec::new();
-        for contract in &suite.contracts {
-            called.push(callees(&image, contract)?);
-            for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
-                // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
-                image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
-            }
-        }
-        for (variable, function) in &suite.pointers {
-            let [at, to] = [variable, function].map(|name| image.symbol(name).map(|s| s.address));
-            let (Some(at), Some(to)) = (at, to) else {
-                return Err(Error::new(format!(
-                    "{function} is called through {variable}, says the contract; the objects must refer to both"
-                )));
-            };
-            image.write(&Write { at, bytes: to.to_le_bytes().to_vec() })?;
-        }
+    fn around(setup: Setup<'s>, linked: &Image, away: Option<Away<'s>>, hooks: bool) -> Result<Rig<'s>> {
+        let Setup { suite, fixture, functions, seed } = setup;
+        let (image, called) = loadable(suite, linked)?;
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
             found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
         };
         let registers = Registers { machine: suite.backend.machine(), abi: &suite.backend.facts().abi };
-
-        let images = || away.iter().map(|a| &a.functions).chain([&image]);
-        let extents: Vec<(u64, u64)> = images()
-            .map(|image| {
-                let memory = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
-                memory.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)))
-            })
-            .collect();
-        let mut cells = Cells::default();
-        extents.iter().for_each(|&(base, end)| cells.add(base, (end - base) as usize));
-        // An object may say of a symbol what it likes.
-        let mut each = |name: &str, from: u64, len: u64, change: &dyn Fn(&mut Cell)| {
-            let place = cells.range_mut(from, len).ok_or_else(|| {
-                let fixture = fixture.variant;
-                Error::new(format!("{fixture}: {name} at {from:#x}, with {len} bytes, is not inside the linked image"))
-            })?;
-            place.iter_mut().for_each(change);
-            Ok(())
-        };
-        for f in functions {
-            let symbol = away.as_ref().map_or(&image, |a| &a.functions).symbol(&f.name);
-            let symbol = symbol.ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
-            each(&f.name, symbol.address, symbol.size, &|c| c.region = FUNCTION)?;
-        }
-        let mut ranges = Vec::new();
-        for (i, contract) in suite.contracts.iter().enumerate() {
-            let symbol = image
-                .symbol(&contract.name)
-                .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
-            let size = extent(&image, symbol);
-            each(&contract.name, symbol.address, size, &|c| c.region = TRAMPOLINE + i as u8)?;
-            ranges.push((symbol.address, size));
-        }
-        let mut instructions = Vec::new();
-        for (contract, (start, size)) in suite.contracts.iter().zip(&ranges) {
-            each(&contract.name, *start, 1, &|c| c.marks |= ENTRY)?;
-            for insn in decode(registers.machine, image.bytes(*start, *size as usize).unwrap_or_default(), *start)? {
-                each(&contract.name, insn.at, 1, &|c| c.branch = insn.branch.map(|b| (b, insn.size)))?;
-                instructions.push(insn.at);
-            }
-        }
-        // Returns are paired through what stands in for functions or returns, and through parts of the code in sections of
-        // their own.
-        let thunk = image.symbol(registers.machine.return_thunk).map(|s| (s.address, s.size));
-        for (start, size) in fragments(&linked, if suite.stubs { first } else { usize::MAX }).into_iter().chain(thunk) {
-            for insn in decode(registers.machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
-                // What is no branch is told too: otherwise the next place would seem to be one where C returned to.
-                each("code", insn.at, 1, &|c| c.branch = Some((insn.branch.unwrap_or_default(), insn.size)))?;
-            }
-        }
-        let table = Table::read(&image, registers.abi, instructions.into_iter());
-        each("callback", address("callback")?, 1, &|c| c.marks |= CALLBACK)?;
-        for (contract, called) in suite.contracts.iter().zip(&called) {
-            for &(at, mark) in called.iter().filter(|(at, _)| *at != 0) {
-                each(&contract.callee, at, 1, &|c| c.marks |= mark)?;
-            }
-        }
+        let traced = away.as_ref().map(|a| &a.functions);
+        let marks = mark_cells(setup, linked, &image, traced, &called)?;
+        let table = Table::read(&image, registers.abi, marks.instructions.into_iter());
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address("ops")?;
-        let places = trace::Places { op, ..Default::default() };
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
@@ -231,31 +174,19 @@ impl<'s> Rig<'s> {
             site: Some(&suite.backend.facts().site),
             contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
-            cells,
+            cells: marks.cells,
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
             ..Trace::default()
         };
-        let mut uc = load(suite.backend, images(), trace)?;
-        let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
+        let mut uc = load(suite.backend, traced.into_iter().chain([&image]), trace)?;
         if hooks {
-            for (base, end) in extents {
-                uc.add_code_hook(base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
-            }
-            let stack = (STACK_TOP - STACK_SIZE, STACK_TOP - 1);
-            uc.add_mem_hook(HookType::MEM_WRITE, stack.0, stack.1, |uc, _, at, size, _| {
-                trace::accessed(uc, at, size, true)
-            })
-            .map_err(hook)?;
-            uc.add_mem_hook(HookType::MEM_READ, stack.0, stack.1, |uc, _, at, size, _| {
-                trace::accessed(uc, at, size, false)
-            })
-            .map_err(hook)?;
+            attach_hooks(&mut uc, &marks.extents)?;
         }
         for i in 0..registers.machine.vectors.len() {
             registers.set_vector(&mut uc, i, &rng.vector());
         }
-        let fresh = uc.context_init().map_err(hook)?;
+        let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
         Ok(Rig {
             suite,
             fixture,
@@ -273,9 +204,9 @@ impl<'s> Rig<'s> {
             dirty: true,
             prepared: None,
             uc,
-            places,
+            places: Places { op, ..Places::default() },
             slots,
-            ranges,
+            ranges: marks.ranges,
         })
     }
 
@@ -338,14 +269,15 @@ impl<'s> Rig<'s> {
         direct.or_else(|| find(&|kind| kind == Kind::StubDirect)).map(|i| self.ranges[i].0)
     }
 
-    pub(crate) fn go(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
-        self.set_out(case, initial, enabled);
+    /// Run a case from `start`, where everything is as it is when the function is called.
+    pub(crate) fn run(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
+        self.load_case(case, initial, enabled);
         let ended = self.uc.emu_start(start, EXIT, 0, 0);
-        self.come_back(case, ended)
+        self.collect(case, ended)
     }
 
     /// Memory and registers as they are when the function is called.
-    pub(crate) fn set_out(&mut self, case: &Arc<Case>, initial: &Snapshot, enabled: bool) {
+    pub(crate) fn load_case(&mut self, case: &Arc<Case>, initial: &Snapshot, enabled: bool) {
         let Initial { sp, above, .. } = &case.initial;
         let places = self.places.clone();
         let trace = self.trace();
@@ -361,7 +293,7 @@ impl<'s> Rig<'s> {
     }
 
     /// What the run left, and whether it reached the exit.
-    pub(crate) fn come_back(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
+    pub(crate) fn collect(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
         let Initial { sp, above, .. } = &case.initial;
         let pc = self.uc.pc_read().unwrap_or(0);
         let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
@@ -428,7 +360,8 @@ impl<'s> Rig<'s> {
             Some(kind) => self.address(kind.symbol()),
             None => self.callback,
         };
-        self.retire(case)?;
+        let gap = gap(self.suite, &self.image, case)?;
+        write_code(&mut self.uc, &gap)?;
         let early = if case.situation.early { self.places.direct } else { 0 };
         if self.prepared == Some((func, early)) {
             return Ok(());

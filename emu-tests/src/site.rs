@@ -8,6 +8,7 @@ use codegen::patch::{Poke, SiteState};
 use link::SiteEntry;
 
 use crate::case::{Case, Outcome};
+use crate::compare::agree;
 use crate::cpu::{EXIT, write_code};
 use crate::disasm::decode;
 use crate::report::Clause;
@@ -39,208 +40,205 @@ pub(crate) struct Layout {
     lands: Option<u64>,
 }
 
-impl Rig<'_> {
-    /// Every function with its site; `None` for those that have none.
-    pub(crate) fn layouts(&self) -> Result<Vec<Option<Layout>>> {
-        self.functions.iter().map(|f| self.layout(&f.name)).collect()
-    }
+/// Every function with its site; `None` for those that have none.
+pub(crate) fn layouts(rig: &Rig) -> Result<Vec<Option<Layout>>> {
+    rig.functions.iter().map(|f| layout(rig, &f.name)).collect()
+}
 
-    fn layout(&self, function: &str) -> Result<Option<Layout>> {
-        let Some(symbol) = self.traced().symbol(function) else { return Ok(None) };
-        let Some(site) = self.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
-        let body = symbol.address..symbol.address + symbol.size;
-        let on = SiteState::Enabled { target: site.ip, op: 0, jump: false };
-        let writes = self.suite.writes(site, on)?;
-        // The word for `op` lies before the function.
-        let inside = || writes.iter().filter(|w| w.at >= site.start);
-        let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
-        let window = start..inside().map(|w| w.at + w.bytes.len() as u64).max().unwrap_or(site.ip);
-        let code = self.traced().bytes(body.start, symbol.size as usize).unwrap_or_default();
-        let code = decode(self.registers.machine, code, body.start)?;
-        Ok(Some(Layout {
-            site: site.clone(),
-            ends: code.iter().any(|i| i.at + u64::from(i.size) == window.end),
-            lands: code.iter().filter_map(|i| i.target()).find(|t| window.start < *t && *t < window.end),
-            body,
-            window,
-        }))
-    }
+fn layout(rig: &Rig, function: &str) -> Result<Option<Layout>> {
+    let Some(symbol) = rig.traced().symbol(function) else { return Ok(None) };
+    let Some(site) = rig.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
+    let body = symbol.address..symbol.address + symbol.size;
+    let on = SiteState::Enabled { target: site.ip, op: 0, jump: false };
+    let writes = rig.suite.writes(site, on)?;
+    // The word for `op` lies before the function.
+    let inside = || writes.iter().filter(|w| w.at >= site.start);
+    let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
+    let window = start..inside().map(|w| w.at + w.bytes.len() as u64).max().unwrap_or(site.ip);
+    let code = rig.traced().bytes(body.start, symbol.size as usize).unwrap_or_default();
+    let code = decode(rig.registers.machine, code, body.start)?;
+    Ok(Some(Layout {
+        site: site.clone(),
+        ends: code.iter().any(|i| i.at + u64::from(i.size) == window.end),
+        lands: code.iter().filter_map(|i| i.target()).find(|t| window.start < *t && *t < window.end),
+        body,
+        window,
+    }))
+}
 
-    /// The functions as they are in memory.
-    pub(crate) fn code(&self, layouts: &[Option<Layout>]) -> Code {
-        let bytes = |layout: &Option<Layout>| {
-            let body = layout.as_ref().map_or(0..0, |l| l.body.clone());
-            let mut bytes = vec![0; (body.end - body.start) as usize];
-            let _ = self.uc.mem_read(body.start, &mut bytes);
-            bytes
-        };
-        layouts.iter().map(bytes).collect()
-    }
+/// The functions as they are in memory.
+pub(crate) fn code(rig: &Rig, layouts: &[Option<Layout>]) -> Code {
+    let bytes = |layout: &Option<Layout>| {
+        let body = layout.as_ref().map_or(0..0, |l| l.body.clone());
+        let mut bytes = vec![0; (body.end - body.start) as usize];
+        let _ = rig.uc.mem_read(body.start, &mut bytes);
+        bytes
+    };
+    layouts.iter().map(bytes).collect()
+}
 
-    /// P17 and P18 of the trampoline that these cases attached. The functions were as `before`, then as `during`, with the
-    /// site of function `only` enabled, or those of all.
-    pub(crate) fn judge_site(
-        &mut self,
-        cases: &[Arc<Case>],
-        expected: &[Outcome],
-        layouts: &[Option<Layout>],
-        [before, during]: [&Code; 2],
-        only: Option<usize>,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        let mut plain = cases.iter().zip(expected).filter(|(c, _)| c.is_plain());
-        let Some((case, expected)) = plain.next() else { return Ok(()) };
-        let after = self.code(layouts);
-        for (function, layout) in layouts.iter().enumerate() {
-            if let Some(layout) = layout {
-                let bytes = [before, during, &after].map(|code| &code[function][..]);
-                self.judge_bytes(case, layout, bytes, only.is_none_or(|only| function == only), tally);
-            }
-        }
-        match layouts.get(case.function) {
-            Some(Some(layout)) => self.judge_pokes(case, layout, expected, tally),
-            _ => Ok(()),
+/// P17 and P18 of the trampoline that these cases attached. The functions were as `before`, then as `during`, with the
+/// site of function `only` enabled, or those of all.
+pub(crate) fn judge_site(
+    rig: &mut Rig,
+    cases: &[Arc<Case>],
+    expected: &[Outcome],
+    layouts: &[Option<Layout>],
+    [before, during]: [&Code; 2],
+    only: Option<usize>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let mut plain = cases.iter().zip(expected).filter(|(c, _)| c.is_plain());
+    let Some((case, expected)) = plain.next() else { return Ok(()) };
+    let after = code(rig, layouts);
+    for (function, layout) in layouts.iter().enumerate() {
+        if let Some(layout) = layout {
+            let bytes = [before, during, &after].map(|code| &code[function][..]);
+            judge_bytes(case, layout, bytes, only.is_none_or(|only| function == only), tally);
         }
     }
-
-    /// P17: what tracing does to a function's bytes; its own site was enabled if it is `traced`.
-    fn judge_bytes(
-        &self,
-        case: &Arc<Case>,
-        layout: &Layout,
-        [before, during, after]: [&[u8]; 3],
-        traced: bool,
-        tally: &mut Tally,
-    ) {
-        let Layout { site, body, window, ends, lands } = layout;
-        let differs = |bytes: &[u8], free: &Range<u64>| {
-            let mut pairs = before.iter().zip(bytes).zip(body.clone());
-            pairs.find(|((a, b), at)| a != b && !free.contains(at)).map(|(_, at)| at)
-        };
-        let free = if traced { window } else { &(0..0) };
-        let (nowhere, found) = (body.start, |at: Option<u64>| at.unwrap_or(body.start));
-        let checks = [
-            ("the site begins in the function", body.start, body.start.min(window.start)),
-            ("the site ends in the function", body.end, body.end.max(window.end)),
-            ("the site ends where an instruction does", 1, u64::from(*ends)),
-            ("a branch of the function into its site", nowhere, found(*lands)),
-            ("byte outside of an enabled site", nowhere, found(differs(during, free))),
-            ("byte after the site was disabled", nowhere, found(differs(after, &(0..0)))),
-        ];
-        for (what, expected, found) in checks {
-            let place = format!("{}: {what}", site.function);
-            tally.judged(case, finding(case, Clause::P17, place, (expected, found), body.start), self);
-        }
+    match layouts.get(case.function) {
+        Some(Some(layout)) => judge_pokes(rig, case, layout, expected, tally),
+        _ => Ok(()),
     }
+}
 
-    /// P18: switch the site of this case's function on and off; at each step, for a CPU at each instruction of the site.
-    fn judge_pokes(&mut self, case: &Arc<Case>, layout: &Layout, expected: &Outcome, tally: &mut Tally) -> Result<()> {
-        let Layout { site, window, .. } = layout;
-        let on = self.on(case.attach);
-        self.prepare(case)?;
-        self.aim(case.attach, case.function)?;
-        self.put(site, on)?;
-        self.set_out(case, &case.initial.registers, false);
-        let ended = self.uc.emu_start(self.function(&self.functions[case.function].name), EXIT, 0, 0);
-        let traced = self.come_back(case, ended);
-        if !std::mem::take(&mut self.trace().findings).is_empty() {
-            // What is wrong without a switch is told by other clauses.
-            return self.put(site, SiteState::Disabled);
-        }
-        for switch in [
-            Switch { name: "switched on", from: SiteState::Disabled, to: on },
-            Switch { name: "switched off", from: on, to: SiteState::Disabled },
-        ] {
-            let steps = (self.suite.poke)(self.suite.backend, site.ip, switch.to, site.has_op)?;
-            for seen in 0..=steps.len() {
-                self.stand(site, switch, &steps, seen)?;
-                // Who met a breakpoint is in its handler, not in the site.
-                let inside = if trapping(&steps, seen) { vec![window.start] } else { self.boundaries(window)? };
-                for done in seen.max(1)..=steps.len() {
-                    for &at in &inside {
-                        let moment = Moment { site, switch, steps: &steps, seen, done, at };
-                        self.judge_moment(case, [expected, &traced], &moment, tally)?;
-                    }
+/// P17: what tracing does to a function's bytes; its own site was enabled if it is `traced`.
+fn judge_bytes(
+    case: &Arc<Case>,
+    layout: &Layout,
+    [before, during, after]: [&[u8]; 3],
+    traced: bool,
+    tally: &mut Tally,
+) {
+    let Layout { site, body, window, ends, lands } = layout;
+    let differs = |bytes: &[u8], free: &Range<u64>| {
+        let mut pairs = before.iter().zip(bytes).zip(body.clone());
+        pairs.find(|((a, b), at)| a != b && !free.contains(at)).map(|(_, at)| at)
+    };
+    let free = if traced { window } else { &(0..0) };
+    let (nowhere, found) = (body.start, |at: Option<u64>| at.unwrap_or(body.start));
+    let checks = [
+        ("the site begins in the function", body.start, body.start.min(window.start)),
+        ("the site ends in the function", body.end, body.end.max(window.end)),
+        ("the site ends where an instruction does", 1, u64::from(*ends)),
+        ("a branch of the function into its site", nowhere, found(*lands)),
+        ("byte outside of an enabled site", nowhere, found(differs(during, free))),
+        ("byte after the site was disabled", nowhere, found(differs(after, &(0..0)))),
+    ];
+    for (what, expected, found) in checks {
+        let place = format!("{}: {what}", site.function);
+        tally.judged(case, finding(case, Clause::P17, place, (expected, found), body.start));
+    }
+}
+
+/// P18: switch the site of this case's function on and off; at each step, for a CPU at each instruction of the site.
+fn judge_pokes(rig: &mut Rig, case: &Arc<Case>, layout: &Layout, expected: &Outcome, tally: &mut Tally) -> Result<()> {
+    let Layout { site, window, .. } = layout;
+    let on = rig.on(case.attach);
+    rig.prepare(case)?;
+    rig.aim(case.attach, case.function)?;
+    put(rig, site, on)?;
+    rig.load_case(case, &case.initial.registers, false);
+    let ended = rig.uc.emu_start(rig.function(&rig.functions[case.function].name), EXIT, 0, 0);
+    let traced = rig.collect(case, ended);
+    if !std::mem::take(&mut rig.trace().findings).is_empty() {
+        // What is wrong without a switch is told by other clauses.
+        return put(rig, site, SiteState::Disabled);
+    }
+    for switch in [
+        Switch { name: "switched on", from: SiteState::Disabled, to: on },
+        Switch { name: "switched off", from: on, to: SiteState::Disabled },
+    ] {
+        let steps = (rig.suite.poke)(rig.suite.backend, site.ip, switch.to, site.has_op)?;
+        for seen in 0..=steps.len() {
+            stand(rig, site, switch, &steps, seen)?;
+            // Who met a breakpoint is in its handler, not in the site.
+            let inside = if trapping(&steps, seen) { vec![window.start] } else { boundaries(rig, window)? };
+            for done in seen.max(1)..=steps.len() {
+                for &at in &inside {
+                    let moment = Moment { site, switch, steps: &steps, seen, done, at };
+                    judge_moment(rig, case, [expected, &traced], &moment, tally)?;
                 }
             }
         }
-        self.put(site, SiteState::Disabled)
     }
+    put(rig, site, SiteState::Disabled)
+}
 
-    /// The addresses of the instructions in `window`.
-    fn boundaries(&self, window: &Range<u64>) -> Result<Vec<u64>> {
-        let mut bytes = vec![0; (window.end - window.start) as usize];
-        let _ = self.uc.mem_read(window.start, &mut bytes);
-        Ok(decode(self.registers.machine, &bytes, window.start)?.iter().map(|i| i.at).collect())
+/// The addresses of the instructions in `window`.
+fn boundaries(rig: &Rig, window: &Range<u64>) -> Result<Vec<u64>> {
+    let mut bytes = vec![0; (window.end - window.start) as usize];
+    let _ = rig.uc.mem_read(window.start, &mut bytes);
+    Ok(decode(rig.registers.machine, &bytes, window.start)?.iter().map(|i| i.at).collect())
+}
+
+fn put(rig: &mut Rig, site: &SiteEntry, state: SiteState) -> Result<()> {
+    let writes = rig.suite.writes(site, state)?;
+    write_code(&mut rig.uc, &writes)
+}
+
+/// The site after so many of the steps.
+fn stand(rig: &mut Rig, site: &SiteEntry, switch: Switch, steps: &[Poke], done: usize) -> Result<()> {
+    put(rig, site, switch.from)?;
+    let writes: Vec<_> = steps.iter().take(done).map(|s| s.write.clone()).collect();
+    write_code(&mut rig.uc, &writes)
+}
+
+/// It must mean the one or the other.
+fn judge_moment(
+    rig: &mut Rig,
+    case: &Arc<Case>,
+    means: [&Outcome; 2],
+    moment: &Moment,
+    tally: &mut Tally,
+) -> Result<()> {
+    let &Moment { site, switch, steps, seen, done, at } = moment;
+    stand(rig, site, switch, steps, seen)?;
+    rig.load_case(case, &case.initial.registers, false);
+    let start = rig.function(&rig.functions[case.function].name);
+    // Up to here, as the bytes were.
+    let mut ended = if at == start { Ok(()) } else { rig.uc.emu_start(start, at, 0, 0) };
+    let arrived = ended.is_ok();
+    stand(rig, site, switch, steps, done)?;
+    let (mut trapped, mut pc) = (true, at);
+    if arrived && trapping(steps, done) {
+        trapped = rig.uc.emu_start(at, EXIT, 0, 1).is_err();
+        // The handler does what the site will do.
+        put(rig, site, switch.to)?;
+        ended = rig.uc.emu_start(at, EXIT, 0, 1);
+        stand(rig, site, switch, steps, done)?;
+        pc = rig.uc.pc_read().unwrap_or(at);
     }
-
-    fn put(&mut self, site: &SiteEntry, state: SiteState) -> Result<()> {
-        let writes = self.suite.writes(site, state)?;
-        write_code(&mut self.uc, &writes)
+    if arrived && ended.is_ok() {
+        ended = rig.uc.emu_start(pc, EXIT, 0, 0);
     }
-
-    /// The site after so many of the steps.
-    fn stand(&mut self, site: &SiteEntry, switch: Switch, steps: &[Poke], done: usize) -> Result<()> {
-        self.put(site, switch.from)?;
-        let writes: Vec<_> = steps.iter().take(done).map(|s| s.write.clone()).collect();
-        write_code(&mut self.uc, &writes)
-    }
-
-    /// It must mean the one or the other.
-    fn judge_moment(
-        &mut self,
-        case: &Arc<Case>,
-        means: [&Outcome; 2],
-        moment: &Moment,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        let &Moment { site, switch, steps, seen, done, at } = moment;
-        self.stand(site, switch, steps, seen)?;
-        self.set_out(case, &case.initial.registers, false);
-        let start = self.function(&self.functions[case.function].name);
-        // Up to here, as the bytes were.
-        let mut ended = if at == start { Ok(()) } else { self.uc.emu_start(start, at, 0, 0) };
-        let arrived = ended.is_ok();
-        self.stand(site, switch, steps, done)?;
-        let (mut trapped, mut pc) = (true, at);
-        if arrived && trapping(steps, done) {
-            trapped = self.uc.emu_start(at, EXIT, 0, 1).is_err();
-            // The handler does what the site will do.
-            self.put(site, switch.to)?;
-            ended = self.uc.emu_start(at, EXIT, 0, 1);
-            self.stand(site, switch, steps, done)?;
-            pc = self.uc.pc_read().unwrap_or(at);
-        }
-        if arrived && ended.is_ok() {
-            ended = self.uc.emu_start(pc, EXIT, 0, 0);
-        }
-        let outcome = self.come_back(case, ended);
-        let mut findings = std::mem::take(&mut self.trace().findings);
-        if findings.is_empty() {
-            for expected in means {
-                findings.clear();
-                self.agree(case, expected, &outcome, 1 << case.attach, &mut findings);
-                if findings.is_empty() {
-                    break;
-                }
+    let outcome = rig.collect(case, ended);
+    let mut findings = std::mem::take(&mut rig.trace().findings);
+    if findings.is_empty() {
+        for expected in means {
+            findings.clear();
+            agree(rig, case, expected, &outcome, 1 << case.attach, &mut findings);
+            if findings.is_empty() {
+                break;
             }
         }
-        let wrong = findings.first();
-        let offset = at.wrapping_sub(site.ip) as i64;
-        let ip = match offset {
-            0 => "ip".to_owned(),
-            _ => format!("ip{}{:#x}", if offset < 0 { '-' } else { '+' }, offset.unsigned_abs()),
-        };
-        let place = format!(
-            "{}, step {done} of {}, CPU at {ip} since step {seen}: {}",
-            switch.name,
-            steps.len(),
-            wrong.map_or("the breakpoint", |f| &f.place)
-        );
-        let pair = wrong.map_or((1, u64::from(trapped)), |f| (f.expected, f.found));
-        tally.judged(case, finding(case, Clause::P18, place, pair, at), self);
-        Ok(())
     }
+    let wrong = findings.first();
+    let offset = at.wrapping_sub(site.ip) as i64;
+    let ip = match offset {
+        0 => "ip".to_owned(),
+        _ => format!("ip{}{:#x}", if offset < 0 { '-' } else { '+' }, offset.unsigned_abs()),
+    };
+    let place = format!(
+        "{}, step {done} of {}, CPU at {ip} since step {seen}: {}",
+        switch.name,
+        steps.len(),
+        wrong.map_or("the breakpoint", |f| &f.place)
+    );
+    let pair = wrong.map_or((1, u64::from(trapped)), |f| (f.expected, f.found));
+    tally.judged(case, finding(case, Clause::P18, place, pair, at));
+    Ok(())
 }
 
 /// After so many steps, is the site's first instruction a breakpoint?

@@ -11,66 +11,64 @@ use crate::rig::Rig;
 use crate::tally::Tally;
 use crate::trace::Finding;
 
-impl Rig<'_> {
-    /// Counters and coverage.
-    pub(crate) fn count(&mut self, tally: &mut Tally) -> Result<()> {
-        let trace = self.trace();
-        let cells = trace.cells.clone();
-        for (sum, checks) in tally.checks.iter_mut().zip(&trace.checks) {
-            sum.iter_mut().zip(checks).for_each(|(n, m)| *n += m);
-        }
-        tally.fates.clone_from(&trace.fates);
-        tally.vectors_lost.clone_from(&trace.vectors_lost);
-        let n = self.suite.contracts.len();
-        tally.fates.resize(n, [(0, 0); 32]);
-        tally.vectors_lost.resize(n, 0);
-        for i in 0..n {
-            let decoded: Vec<Decoded> = self.decode(i)?.into_iter().filter(|d| !d.filler).collect();
-            let missed: Vec<u64> = decoded
-                .iter()
-                .filter(|d| !cells.get(d.at).is_some_and(|c| c.visited))
-                .map(|d| d.at - self.ranges[i].0)
-                .collect();
-            tally.instructions[i] = decoded.len();
-            let changes = self.registers.machine.wide.1;
-            let wide = decoded.iter().find(|d| {
-                let (mnemonic, operands) = d.text.split_once(' ').unwrap_or((&d.text, ""));
-                changes(mnemonic, operands)
-            });
-            tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at - self.ranges[i].0));
-            if missed.len() < decoded.len() {
-                tally.missed[i] = Some(missed);
-            }
-        }
-        Ok(())
+/// Counters and coverage.
+pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
+    let trace = rig.trace();
+    let cells = trace.cells.clone();
+    for (sum, checks) in tally.checks.iter_mut().zip(&trace.checks) {
+        sum.iter_mut().zip(checks).for_each(|(n, m)| *n += m);
     }
+    tally.fates.clone_from(&trace.fates);
+    tally.vectors_lost.clone_from(&trace.vectors_lost);
+    let n = rig.suite.contracts.len();
+    tally.fates.resize(n, [(0, 0); 32]);
+    tally.vectors_lost.resize(n, 0);
+    for i in 0..n {
+        let decoded: Vec<Decoded> = rig.decode(i)?.into_iter().filter(|d| !d.filler).collect();
+        let missed: Vec<u64> = decoded
+            .iter()
+            .filter(|d| !cells.get(d.at).is_some_and(|c| c.visited))
+            .map(|d| d.at - rig.ranges[i].0)
+            .collect();
+        tally.instructions[i] = decoded.len();
+        let changes = rig.registers.machine.wide.1;
+        let wide = decoded.iter().find(|d| {
+            let (mnemonic, operands) = d.text.split_once(' ').unwrap_or((&d.text, ""));
+            changes(mnemonic, operands)
+        });
+        tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at - rig.ranges[i].0));
+        if missed.len() < decoded.len() {
+            tally.missed[i] = Some(missed);
+        }
+    }
+    Ok(())
+}
 
-    /// P19: a trampoline has the bytes that its symbol says, and as many wherever it is.
-    pub(crate) fn judge_sizes(&self, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
-        for (trampoline, &(start, size)) in self.ranges.iter().enumerate() {
-            tally.sizes.push(size);
-            // Not every symbol says how many.
-            let says = self.image.symbol(&self.suite.contracts[trampoline].name).is_some_and(|s| s.size > 0);
-            let end = self.decode(trampoline)?.last().map_or(start, |last| last.at + u64::from(last.size));
-            let decoded = if says { end - start } else { size };
-            let beside = self.away.as_ref().filter(|a| !a.copied).and_then(|a| a.beside.sizes.get(trampoline));
-            let checks = [
-                ("bytes by the symbol, and those of its instructions", size, decoded),
-                ("bytes, and those at another address", *beside.unwrap_or(&size), size),
-            ];
-            for (place, expected, found) in checks {
-                let finding = Finding {
-                    clause: Clause::P19,
-                    trampoline,
-                    place: place.to_owned(),
-                    register: None,
-                    expected,
-                    found,
-                    pc: start,
-                };
-                tally.judged(case, finding, self);
-            }
+/// P19: a trampoline has the bytes that its symbol says, and as many wherever it is.
+pub(crate) fn judge_sizes(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
+    for (trampoline, &(start, size)) in rig.ranges.iter().enumerate() {
+        tally.sizes.push(size);
+        // Not every symbol says how many.
+        let says = rig.image.symbol(&rig.suite.contracts[trampoline].name).is_some_and(|s| s.size > 0);
+        let end = rig.decode(trampoline)?.last().map_or(start, |last| last.at + u64::from(last.size));
+        let decoded = if says { end - start } else { size };
+        let beside = rig.away.as_ref().filter(|a| !a.copied).and_then(|a| a.beside.sizes.get(trampoline));
+        let checks = [
+            ("bytes by the symbol, and those of its instructions", size, decoded),
+            ("bytes, and those at another address", *beside.unwrap_or(&size), size),
+        ];
+        for (place, expected, found) in checks {
+            let finding = Finding {
+                clause: Clause::P19,
+                trampoline,
+                place: place.to_owned(),
+                register: None,
+                expected,
+                found,
+                pc: start,
+            };
+            tally.judged(case, finding);
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -12,10 +12,12 @@ use codegen::spec::Kind;
 use unicorn_engine::{HookType, uc_error};
 
 use crate::case::Case;
+use crate::cases::cases;
+use crate::compare::{enabled, reference};
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Uc};
 use crate::disasm::decode;
 use crate::filter::Filter;
-use crate::fixture::{fixtures, functions};
+use crate::fixture::{Setup, fixtures, functions};
 use crate::rig::Rig;
 use crate::suite::Suite;
 use crate::tally::Tally;
@@ -116,11 +118,11 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let (Some(attach), Some(fixture)) = (attach, fixture) else {
         return Ok((0, Vec::new()));
     };
-    let mut rig = Rig::with_hooks(suite, fixture, &functions, 1, true)?;
-    let cases = rig.cases(attach, &suite.contracts[attach], &Filter::default());
+    let mut rig = Rig::new(Setup { suite, fixture, functions: &functions, seed: 1 }, true)?;
+    let cases = cases(&rig, attach, &Filter::default());
     let count = Rc::new(Cell::new(Count::default()));
     let returns = Rc::new(RefCell::new(Returns::default()));
-    rig.count_into(this, &count, &returns)?;
+    count_into(&mut rig, this, &count, &returns)?;
     let mut all: Vec<Spent> = Vec::new();
     for case in &cases {
         let situation = case.situation.name();
@@ -131,13 +133,13 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         }
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
         rig.patch_all(SiteState::Disabled, None)?;
-        let expected = rig.reference(case)?;
+        let expected = reference(&mut rig, case)?;
         let only = contract.kind.for_one_function().then_some(case.function);
         rig.aim(attach, case.function)?;
         rig.patch_all(rig.on(attach), only)?;
         count.set(Count::default());
         returns.borrow_mut().begin();
-        rig.enabled(case, &expected, &mut Tally::new(suite))?;
+        enabled(&mut rig, case, &expected, &mut Tally::new(suite))?;
         let mut returns = returns.borrow_mut();
         returns.arrived(EXIT);
         let Count { executed, loads, stores, entry, lowest, .. } = count.get();
@@ -154,48 +156,46 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     Ok((rig.ranges[this].1, all))
 }
 
-impl Rig<'_> {
-    /// Count what one trampoline does from now on, and how calls and returns fit.
-    fn count_into(&mut self, trampoline: usize, count: &Rc<Cell<Count>>, returns: &Rc<RefCell<Returns>>) -> Result<()> {
-        let (start, size) = self.ranges[trampoline];
-        let registers = self.registers;
-        let hook = |e: uc_error| Error::new(format!("emulator: hook: {e:?}"));
-        let here = Rc::clone(count);
-        let returns = Rc::clone(returns);
-        self.uc
-            .add_code_hook(1, 0, move |uc, pc, bytes| {
-                returns.borrow_mut().executed(registers, uc, pc, bytes as usize);
+/// Count what one trampoline does from now on, and how calls and returns fit.
+fn count_into(rig: &mut Rig, trampoline: usize, count: &Rc<Cell<Count>>, returns: &Rc<RefCell<Returns>>) -> Result<()> {
+    let (start, size) = rig.ranges[trampoline];
+    let registers = rig.registers;
+    let hook = |e: uc_error| Error::new(format!("emulator: hook: {e:?}"));
+    let here = Rc::clone(count);
+    let returns = Rc::clone(returns);
+    rig.uc
+        .add_code_hook(1, 0, move |uc, pc, bytes| {
+            returns.borrow_mut().executed(registers, uc, pc, bytes as usize);
+            let mut c = here.get();
+            c.inside = pc.wrapping_sub(start) < size;
+            if c.inside {
+                let sp = registers.sp(uc);
+                if c.executed == 0 {
+                    (c.entry, c.lowest) = (sp, sp);
+                }
+                c.executed += 1;
+                c.lowest = c.lowest.min(sp);
+            }
+            here.set(c);
+        })
+        .map_err(hook)?;
+    let stack = STACK_TOP - STACK_SIZE..STACK_TOP;
+    for (kind, is_store) in [(HookType::MEM_READ, false), (HookType::MEM_WRITE, true)] {
+        let (here, stack) = (Rc::clone(count), stack.clone());
+        rig.uc
+            .add_mem_hook(kind, 1, 0, move |_, _, at, bytes, _| {
                 let mut c = here.get();
-                c.inside = pc.wrapping_sub(start) < size;
                 if c.inside {
-                    let sp = registers.sp(uc);
-                    if c.executed == 0 {
-                        (c.entry, c.lowest) = (sp, sp);
+                    let words = bytes.div_ceil(8) as u32;
+                    *if is_store { &mut c.stores } else { &mut c.loads } += words;
+                    if is_store && stack.contains(&at) {
+                        c.lowest = c.lowest.min(at);
                     }
-                    c.executed += 1;
-                    c.lowest = c.lowest.min(sp);
                 }
                 here.set(c);
+                true
             })
             .map_err(hook)?;
-        let stack = STACK_TOP - STACK_SIZE..STACK_TOP;
-        for (kind, is_store) in [(HookType::MEM_READ, false), (HookType::MEM_WRITE, true)] {
-            let (here, stack) = (Rc::clone(count), stack.clone());
-            self.uc
-                .add_mem_hook(kind, 1, 0, move |_, _, at, bytes, _| {
-                    let mut c = here.get();
-                    if c.inside {
-                        let words = bytes.div_ceil(8) as u32;
-                        *if is_store { &mut c.stores } else { &mut c.loads } += words;
-                        if is_store && stack.contains(&at) {
-                            c.lowest = c.lowest.min(at);
-                        }
-                    }
-                    here.set(c);
-                    true
-                })
-                .map_err(hook)?;
-        }
-        Ok(())
     }
+    Ok(())
 }

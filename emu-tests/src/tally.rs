@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use crate::case::Case;
 use crate::report::{Clause, Failure};
-use crate::rig::Rig;
 use crate::suite::Suite;
 use crate::trace::Finding;
 
 /// What was found and counted, per trampoline.
 pub(crate) struct Tally {
-    pub(crate) findings: Vec<(Finding, Arc<Case>, String, &'static str)>,
+    /// What failed, in which case, on the image that is at work.
+    pub(crate) findings: Vec<(Finding, Arc<Case>)>,
     pub(crate) checks: Vec<[u64; Clause::ALL.len()]>,
     pub(crate) fates: Vec<[(u64, u64); 32]>,
     pub(crate) vectors_lost: Vec<u64>,
-    pub(crate) vector_runs: Vec<u64>,
     /// Offsets of instructions never executed, by trampoline; `None` until something ran.
     pub(crate) missed: Vec<Option<Vec<u64>>>,
     pub(crate) instructions: Vec<usize>,
@@ -41,7 +40,6 @@ impl Tally {
             checks: vec![[0; Clause::ALL.len()]; n],
             fates: vec![[(0, 0); 32]; n],
             vectors_lost: vec![0; n],
-            vector_runs: vec![0; n],
             missed: vec![None; n],
             instructions: vec![0; n],
             wide: vec![None; n],
@@ -53,13 +51,12 @@ impl Tally {
     }
 
     /// Count a check that was made outside of a run; it failed if what was expected was not found.
-    pub(crate) fn judged(&mut self, case: &Arc<Case>, finding: Finding, rig: &Rig) {
+    pub(crate) fn judged(&mut self, case: &Arc<Case>, finding: Finding) {
         if let Some(checks) = self.checks.get_mut(finding.trampoline) {
             checks[finding.clause as usize] += 1;
         }
         if finding.expected != finding.found {
-            let function = rig.functions[case.function].name.clone();
-            self.findings.push((finding, case.clone(), function, rig.fixture.variant));
+            self.findings.push((finding, case.clone()));
         }
     }
 
@@ -89,7 +86,6 @@ impl Tally {
                 self.fates[i][r].1 += other.fates[i][r].1;
             }
             self.vectors_lost[i] += other.vectors_lost[i];
-            self.vector_runs[i] += other.vector_runs[i];
             self.instructions[i] = self.instructions[i].max(other.instructions[i]);
             if self.wide[i].is_none() {
                 self.wide[i].clone_from(&other.wide[i]);
