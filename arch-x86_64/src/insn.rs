@@ -215,7 +215,8 @@ rows! { w names out;
     AddSp { imm } => write!(w, "add\t${}, %rsp", names.off(imm)),
         { arithmetic_sp(out, imm.value, Arithmetic::Add) }, Effects::sp(SpEffect::Move(imm.value)).changing_flags();
     AndSp { imm } => write!(w, "and\t${imm}, %rsp"),
-        { dynasm!(out ; .arch x64 ; and rsp, BYTE imm) }, Effects::sp(SpEffect::Realign).and(rounds(imm)).changing_flags();
+        { multiple(imm)?; dynasm!(out ; .arch x64 ; and rsp, BYTE imm) },
+        Effects::sp(SpEffect::Realign).and(Action::RoundDown { dst: RSP, src: RSP, to: imm.unsigned_abs() }).changing_flags();
     Sub { dst, imm } => write!(w, "sub\t${imm}, %{}", name(dst)),
         { sub(out, dst, imm)? }, sub_effects(dst, -i32::from(imm)).changing_flags();
     TestAx => w.write_str("test\t%rax, %rax"),
@@ -325,11 +326,12 @@ fn written(dst: Reg, effects: Effects) -> Effects {
     if dst == RSP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
 }
 
-fn rounds(imm: i8) -> Action {
-    match imm.unsigned_abs() {
-        to if imm < 0 && to.is_power_of_two() => Action::RoundDown { dst: RSP, src: RSP, to },
-        _ => Action::None,
+/// What AND leaves is a multiple of a power of two.
+fn multiple(imm: i8) -> Result<()> {
+    if imm < 0 && imm.unsigned_abs().is_power_of_two() {
+        return Ok(());
     }
+    Err(Error::new(format!("and ${imm}, %rsp rounds to no multiple; valid: a negative power of two")))
 }
 
 fn sub_effects(dst: Reg, add: i32) -> Effects {

@@ -15,7 +15,7 @@ pub enum SpEffect {
     CopyTo(Reg, i32),
     /// SP becomes a register plus this.
     CopyFrom(Reg, i32),
-    /// SP is rounded down: no longer known relative to entry.
+    /// SP is rounded down, or becomes something else: no longer known relative to entry.
     Realign,
 }
 

@@ -44,10 +44,12 @@ impl Effects {
         let (mut reads, mut writes) = (Touched::default(), Touched::default());
         match self.sp {
             SpEffect::None => {}
-            SpEffect::Move(_) | SpEffect::Realign => {
+            SpEffect::Move(_) => {
                 reads.add(abi.sp);
                 writes.add(abi.sp);
             }
+            // Whatever it is rounded from, or loaded from, is an action.
+            SpEffect::Realign => writes.add(abi.sp),
             SpEffect::CopyTo(dst, _) => {
                 reads.add(abi.sp);
                 writes.moved(dst, abi);

@@ -1,0 +1,230 @@
+//! Every row of [`Insn`] through Capstone.
+
+#[path = "../../codegen/tests/rows/mod.rs"]
+mod rows;
+
+use arch_arm64::Arm64;
+use arch_arm64::insn::Insn;
+use arch_arm64::regs::*;
+use capstone::Capstone;
+use codegen::abi::Reg;
+use codegen::effects::SpEffect;
+use codegen::isa::Isa;
+use codegen::option::Choices;
+use codegen::step::Off;
+use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
+
+/// x0 to x30.
+fn x(rng: &mut Rng) -> Reg {
+    Reg(rng.index(31))
+}
+
+/// Those that can be stored: the zero register, number 31, too.
+fn stored(rng: &mut Rng) -> Reg {
+    Reg(rng.index(32))
+}
+
+/// An even one and an odd one, so that a pair is never one register twice.
+fn even(rng: &mut Rng) -> Reg {
+    if rng.illegal { x(rng) } else { Reg(2 * rng.index(15)) }
+}
+
+fn odd(rng: &mut Rng) -> Reg {
+    if rng.illegal { x(rng) } else { Reg(2 * rng.index(15) + 1) }
+}
+
+fn q(rng: &mut Rng) -> u8 {
+    rng.index(32)
+}
+
+fn even_q(rng: &mut Rng) -> u8 {
+    if rng.illegal { q(rng) } else { 2 * rng.index(16) }
+}
+
+fn odd_q(rng: &mut Rng) -> u8 {
+    if rng.illegal { q(rng) } else { 2 * rng.index(16) + 1 }
+}
+
+fn single(rng: &mut Rng) -> Off {
+    off(rng.number(0, 32760, 8))
+}
+
+fn pair(rng: &mut Rng) -> Off {
+    off(rng.number(0, 504, 8))
+}
+
+fn single_q(rng: &mut Rng) -> Off {
+    off(rng.number(0, 65520, 16))
+}
+
+fn pair_q(rng: &mut Rng) -> Off {
+    off(rng.number(0, 1008, 16))
+}
+
+fn half(rng: &mut Rng) -> Off {
+    off(rng.number(0, 16380, 4))
+}
+
+fn unscaled(rng: &mut Rng) -> i32 {
+    rng.number(-256, 255, 1)
+}
+
+fn added(rng: &mut Rng) -> Off {
+    off(rng.number(0, 4095, 1))
+}
+
+fn subtracted(rng: &mut Rng) -> u32 {
+    rng.number(0, 4095, 1).cast_unsigned()
+}
+
+fn bits(rng: &mut Rng) -> u16 {
+    rng.next() as u16
+}
+
+every_row! {
+    BtiC;
+    Str { src: stored, at: single };
+    Stp { a: stored, b: stored, at: pair };
+    Ldr { dst: x, at: single };
+    Ldp { a: even, b: odd, at: pair };
+    StrQ { src: q, at: single_q };
+    StpQ { a: q, b: q, at: pair_q };
+    LdrQ { dst: q, at: single_q };
+    LdpQ { a: even_q, b: odd_q, at: pair_q };
+    LdrReg { dst: x, base: x, at: single };
+    LdurReg { dst: x, base: x, at: unscaled };
+    Mov { dst: x, src: x };
+    MovFromSp { dst: x };
+    AddSp { dst: stored, imm: added };
+    SubSp { imm: added };
+    Sub { dst: x, src: x, imm: subtracted };
+    AlignDown { dst: x, src: x };
+    Adrp { dst: x, sym: Rng::sym };
+    LdrLo12 { dst: x, base: x, sym: Rng::sym };
+    Movz { dst: x, imm: bits };
+    MovkHigh { dst: x, imm: bits };
+    Nop;
+    Cbnz { reg: x, to: Rng::local };
+    Bl { sym: Rng::sym };
+    Blr { reg: x };
+    Br { reg: x };
+    Ret { reg: x };
+    AddLo12 { dst: x, base: x, sym: Rng::sym };
+    BtiJ;
+    StrW { src: stored, at: half };
+    Cbz { reg: x, to: Rng::local };
+}
+
+/// Our text: addresses in place of names, and the names that the manual prefers.
+fn spell(ours: &Ours) -> String {
+    let mut text = normal(&ours.text);
+    for target in &ours.targets {
+        let page = if text.starts_with("adrp") { target & !0xfff } else { *target };
+        text = text.replace(":lo12:symbol", &(target & 0xfff).to_string());
+        text = text.replace("symbol", &page.to_string()).replace(".lf_direct", &target.to_string());
+    }
+    alias(&text)
+}
+
+/// ARM ARM, C6.2: MOV (to or from SP) and MOV (wide immediate) are the preferred forms; BTI is a hint.
+fn alias(text: &str) -> String {
+    let text = text.replace(",0]", "]");
+    let (mnemonic, operands) = parts(&text);
+    match (mnemonic, &operands[..]) {
+        ("add", [to, "sp", "0"]) => format!("mov {to},sp"),
+        ("add", ["sp", from, "0"]) => format!("mov sp,{from}"),
+        ("movz", [to, number]) => format!("mov {to},{number}"),
+        ("movk", [to, number, "lsl16"]) => format!("movk {to},{number},lsl 16"),
+        ("hint", ["34"]) => "bti c".to_owned(),
+        ("hint", ["36"]) => "bti j".to_owned(),
+        // A logical immediate is printed without a sign.
+        ("and", [to, from, mask]) => format!("and {to},{from},{}", mask.parse::<i64>().unwrap()),
+        // Registers have one name each.
+        ("ret", ["x30"]) => "ret".to_owned(),
+        _ => text.clone(),
+    }
+}
+
+fn sp_effect(text: &str) -> SpEffect {
+    let (mnemonic, operands) = parts(text);
+    let number = || rows::numbers(operands[2])[0] as i32;
+    let reg = |at: usize| Arm64::FACTS.abi.find(operands[at]).unwrap();
+    match (mnemonic, &operands[..]) {
+        ("add", ["sp", "sp", _]) => SpEffect::Move(number()),
+        ("sub", ["sp", "sp", _]) => SpEffect::Move(-number()),
+        ("mov", ["sp", "sp"]) => SpEffect::Move(0),
+        ("add", [_, "sp", _]) => SpEffect::CopyTo(reg(0), number()),
+        ("mov", [_, "sp"]) => SpEffect::CopyTo(reg(0), 0),
+        _ => SpEffect::None,
+    }
+}
+
+fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
+    let insns = capstone.disasm_count(code, BASE, 1).unwrap();
+    let insn = &insns[0];
+    let detail = capstone.insn_detail(insn).unwrap();
+    let text = alias(&normal(&format!("{} {}", insn.mnemonic().unwrap(), insn.op_str().unwrap())));
+    let (mut reads, mut writes) = Default::default();
+    let full = |name: String| match name.as_str() {
+        "fp" => "x29".to_owned(),
+        "lr" => "x30".to_owned(),
+        half if half.starts_with('w') && half != "wzr" => half.replace('w', "x"),
+        _ => name,
+    };
+    let name = |id| full(capstone.reg_name(id).unwrap());
+    detail.regs_read().iter().for_each(|id| touch::<Arm64>(&mut reads, &name(*id)));
+    detail.regs_write().iter().for_each(|id| touch::<Arm64>(&mut writes, &name(*id)));
+    let (mnemonic, operands) = parts(&text);
+    if ["cbz", "cbnz"].contains(&mnemonic) {
+        // Capstone says that they read the flags. ARM ARM, C6.2: they compare a register, and leave the flags alone.
+        reads.flags = false;
+    }
+    if text == "ret" {
+        // Without an operand it is that of x30.
+        touch::<Arm64>(&mut reads, "x30");
+    }
+    // Words of 8 bytes in the registers before the memory operand.
+    let words: u8 =
+        operands.iter().filter(|o| !o.starts_with('[')).map(|o| if o.starts_with('q') { 2 } else { 1 }).sum();
+    let (loads, stores) = match mnemonic {
+        "ldr" | "ldur" | "ldp" => (words, 0),
+        "str" | "stp" => (0, words),
+        _ => (0, 0),
+    };
+    Seen {
+        sp: sp_effect(&text),
+        loads,
+        stores,
+        reads,
+        writes,
+        flow: match mnemonic {
+            "bl" | "blr" => Control::Call,
+            "ret" | "br" => Control::Leave,
+            "cbz" | "cbnz" => Control::Branch,
+            _ => Control::Next,
+        },
+        size: insn.len(),
+        text,
+    }
+}
+
+#[test]
+fn capstone_reads_every_row() {
+    let capstone = rows::capstone::<Arm64>();
+    let targets = [Arm64::target(Choices::default())];
+    rows::try_rows(&Arm64, ROWS, row, &targets, &|code| by_capstone(&capstone, code), &spell);
+}
+
+#[test]
+fn what_a_row_cannot_hold_is_refused() {
+    rows::refuse_rows::<Arm64>(ROWS, &[Arm64::target(Choices::default())]);
+}
+
+/// What two loads into one register leave there, the manual does not tell.
+#[test]
+fn a_pair_is_two_registers() {
+    let target = Arm64::target(Choices::default());
+    let mut buffer = codegen::code::CodeBuf::default();
+    let twice = Insn::Ldp { a: X3, b: X3, at: off(0) };
+    assert!(Arm64::encode(twice, &target, &mut buffer).is_err());
+}

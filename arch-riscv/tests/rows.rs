@@ -1,0 +1,215 @@
+//! Every row of [`Insn`] through Capstone, compressed and not.
+//!
+//! Capstone does not say which registers a RISC-V instruction reads and writes. A table from the manual says it here, by
+//! mnemonic, for the operands that Capstone prints.
+
+#[path = "../../codegen/tests/rows/mod.rs"]
+mod rows;
+
+use arch_riscv::Riscv64;
+use arch_riscv::abi::RVC;
+use arch_riscv::insn::Insn;
+use arch_riscv::regs::{SP, T0};
+use capstone::Capstone;
+use codegen::abi::Reg;
+use codegen::effects::SpEffect;
+use codegen::isa::Isa;
+use codegen::option::Choices;
+use codegen::step::{Local, Off};
+use codegen::target::Target;
+use codegen::touched::Touched;
+use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
+
+fn reg(rng: &mut Rng) -> Reg {
+    Reg(rng.index(32))
+}
+
+/// A decoder cannot tell the low part of an address that is added to SP from any other number.
+fn not_sp(rng: &mut Rng) -> Reg {
+    let reg = reg(rng);
+    if reg == SP { T0 } else { reg }
+}
+
+fn float(rng: &mut Rng) -> u8 {
+    rng.index(32)
+}
+
+fn simm12(rng: &mut Rng) -> Off {
+    off(signed(rng))
+}
+
+fn signed(rng: &mut Rng) -> i32 {
+    // Half of them are what compressed instructions hold.
+    if !rng.illegal && rng.below(2) == 0 { rng.number(-512, 1016, 8) } else { rng.number(-2048, 2047, 1) }
+}
+
+fn upper(rng: &mut Rng) -> i32 {
+    if !rng.illegal && rng.below(2) == 0 { rng.number(-33, 33, 1) } else { rng.number(-0x8_0000, 0xf_ffff, 1) }
+}
+
+fn anchor(_: &mut Rng) -> Local {
+    Local::Anchor
+}
+
+every_row! {
+    Sd { src: reg, at: simm12 };
+    Ld { dst: reg, at: simm12 };
+    Fsd { src: float, at: simm12 };
+    Fld { dst: float, at: simm12 };
+    Mv { dst: reg, src: reg };
+    Addi { dst: reg, src: reg, imm: simm12 };
+    AuipcHi { dst: reg, sym: Rng::sym };
+    LdLo { dst: reg };
+    AddiLo { dst: not_sp, anchor: anchor };
+    Bnez { reg: reg, to: Rng::local };
+    Call { sym: Rng::sym };
+    Jr { reg: reg };
+    Lui { dst: reg, imm: upper };
+    Addiw { dst: reg, imm: signed };
+    Nop;
+    Sw { src: reg, at: simm12 };
+    Beqz { reg: reg, to: Rng::local };
+    Jalr { reg: reg };
+}
+
+/// The parts of an address, by the psABI: 20 bits above, 12 with a sign below.
+fn halves(target: u64) -> (i64, i64) {
+    let distance = target.wrapping_sub(BASE).cast_signed();
+    let high = (distance + 0x800) >> 12;
+    (high & 0xf_ffff, distance - (high << 12))
+}
+
+/// Our text: parts of addresses in place of names.
+fn spell(ours: &Ours) -> String {
+    let mut text = normal(&ours.text);
+    for target in &ours.targets {
+        let (high, low) = halves(*target);
+        let distance = target.wrapping_sub(BASE).cast_signed();
+        text = text.replace("pcrel_hi(symbol)", &high.to_string());
+        text = text.replace("pcrel_lo(.lf_op)", &low.to_string());
+        text = text.replace("symbol", &target.to_string()).replace(".lf_direct", &distance.to_string());
+    }
+    plain(&text)
+}
+
+/// The instruction itself, for its compressed form or for a pseudo-instruction (RISC-V unprivileged specification,
+/// chapters "C" and "RISC-V Assembly Programmer's Handbook").
+fn plain(text: &str) -> String {
+    let (mnemonic, operands) = parts(text);
+    let upper = |n: &str| (n.parse::<i64>().unwrap() & 0xf_ffff).to_string();
+    match (mnemonic.strip_prefix("c.").unwrap_or(mnemonic), &operands[..]) {
+        ("sdsp", [r, m]) => format!("sd {r},{m}"),
+        ("ldsp", [r, m]) => format!("ld {r},{m}"),
+        ("fsdsp", [r, m]) => format!("fsd {r},{m}"),
+        ("fldsp", [r, m]) => format!("fld {r},{m}"),
+        ("swsp", [r, m]) => format!("sw {r},{m}"),
+        ("mv", [d, s]) => format!("addi {d},{s},0"),
+        ("addi16sp" | "addi", ["sp", n]) => format!("addi sp,sp,{n}"),
+        ("addi4spn", [d, "sp", n]) => format!("addi {d},sp,{n}"),
+        ("addi", [d, n]) => format!("addi {d},{d},{n}"),
+        ("li", [d, n]) => format!("addi {d},zero,{n}"),
+        ("nop", []) => "addi zero,zero,0".to_owned(),
+        ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),
+        ("sext.w", [d, s]) => format!("addiw {d},{s},0"),
+        ("lui", [d, n]) => format!("lui {d},{}", upper(n)),
+        ("auipc", [d, n]) => format!("auipc {d},{}", upper(n)),
+        ("ret", []) => "jalr zero,0(ra)".to_owned(),
+        ("jr", [s]) => format!("jalr zero,0({s})"),
+        ("jalr", [s]) if s.contains('(') => format!("jalr ra,{s}"),
+        ("jalr", [s]) => format!("jalr ra,0({s})"),
+        ("jalr", [d, s]) if !s.contains('(') => format!("jalr {d},0({s})"),
+        ("jalr", [d, s, n]) => format!("jalr {d},{n}({s})"),
+        ("beqz", [s, to]) => format!("beq {s},zero,{to}"),
+        ("bnez", [s, to]) => format!("bne {s},zero,{to}"),
+        (mnemonic, operands) => format!("{mnemonic} {}", operands.join(",")),
+    }
+}
+
+/// Chapters "RV32I", "RV64I" and "D" of the unprivileged specification: which operands are read, which are written.
+fn registers(text: &str) -> (Touched, Touched) {
+    let (mnemonic, operands) = parts(text);
+    let (mut reads, mut writes) = (Touched::default(), Touched::default());
+    let add = |set: &mut Touched, operand: &str| {
+        let name = operand.split('(').next_back().unwrap().trim_end_matches(')');
+        touch::<Riscv64>(set, name);
+    };
+    let (read, written): (&[usize], &[usize]) = match mnemonic {
+        "sd" | "sw" | "fsd" => (&[0, 1], &[]),
+        "ld" | "fld" | "addi" | "addiw" | "jalr" => (&[1], &[0]),
+        "auipc" | "lui" => (&[], &[0]),
+        "beq" | "bne" => (&[0, 1], &[]),
+        "call" => (&[], &[]),
+        other => panic!("{other}"),
+    };
+    read.iter().for_each(|&i| add(&mut reads, operands[i]));
+    written.iter().for_each(|&i| add(&mut writes, operands[i]));
+    if mnemonic == "call" {
+        add(&mut writes, "ra");
+    }
+    (reads, writes)
+}
+
+fn sp_effect(text: &str, writes_sp: bool) -> SpEffect {
+    let (mnemonic, operands) = parts(text);
+    let number = || operands[2].parse().unwrap();
+    let reg = |at: usize| Riscv64::FACTS.abi.find(operands[at]).unwrap();
+    match (mnemonic, &operands[..]) {
+        ("addi", ["sp", "sp", _]) => SpEffect::Move(number()),
+        ("addi", [_, "sp", _]) => SpEffect::CopyTo(reg(0), number()),
+        ("addi", ["sp", _, _]) => SpEffect::CopyFrom(reg(1), number()),
+        _ if writes_sp => SpEffect::Realign,
+        _ => SpEffect::None,
+    }
+}
+
+fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
+    let insns = capstone.disasm_all(code, BASE).unwrap();
+    let texts: Vec<String> =
+        insns.iter().map(|i| plain(&normal(&format!("{} {}", i.mnemonic().unwrap(), i.op_str().unwrap())))).collect();
+    let mut text = texts[0].clone();
+    if let [high, low] = &texts[..]
+        && high.starts_with("auipc ra,")
+    {
+        // The two of a call: RISC-V psABI, R_RISCV_CALL_PLT.
+        let high = high.strip_prefix("auipc ra,").unwrap().parse::<i64>().unwrap() << 44 >> 32;
+        let low = low.strip_prefix("jalr ra,").unwrap().strip_suffix("(ra)").unwrap().parse::<i64>().unwrap();
+        text = format!("call {}", BASE.wrapping_add_signed(high + low));
+    }
+    let (mnemonic, operands) = parts(&text);
+    let (loads, stores) = match mnemonic {
+        "ld" | "fld" => (1, 0),
+        "sd" | "sw" | "fsd" => (0, 1),
+        _ => (0, 0),
+    };
+    let (reads, writes) = registers(&text);
+    Seen {
+        sp: sp_effect(&text, writes.general.contains(Riscv64::FACTS.abi.sp)),
+        loads,
+        stores,
+        reads,
+        writes,
+        flow: match (mnemonic, operands.first()) {
+            ("call", _) => Control::Call,
+            ("jalr", _) => Control::Leave,
+            ("beq" | "bne", _) => Control::Branch,
+            _ => Control::Next,
+        },
+        size: insns.iter().map(|i| i.len()).sum(),
+        text,
+    }
+}
+
+fn targets() -> [Target; 2] {
+    [0, 1].map(|value| Riscv64::target(Choices::default().with(RVC, value)))
+}
+
+#[test]
+fn capstone_reads_every_row() {
+    let capstone = rows::capstone::<Riscv64>();
+    rows::try_rows(&Riscv64, ROWS, row, &targets(), &|code| by_capstone(&capstone, code), &spell);
+}
+
+#[test]
+fn what_a_row_cannot_hold_is_refused() {
+    rows::refuse_rows::<Riscv64>(ROWS, &targets());
+}

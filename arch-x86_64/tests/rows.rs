@@ -1,0 +1,298 @@
+//! Every row of [`Insn`] through iced-x86 and through Capstone.
+
+#[path = "../../codegen/tests/rows/mod.rs"]
+mod rows;
+
+use arch_x86_64::X86_64;
+use arch_x86_64::insn::Insn;
+use arch_x86_64::regs::*;
+use capstone::{Capstone, Syntax};
+use codegen::abi::Reg;
+use codegen::effects::SpEffect;
+use codegen::isa::Isa;
+use codegen::option::Choices;
+use codegen::step::Off;
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess,
+};
+use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
+
+fn reg(rng: &mut Rng) -> Reg {
+    Reg(rng.index(16))
+}
+
+fn vector(rng: &mut Rng) -> u8 {
+    rng.index(16)
+}
+
+/// Any displacement fits.
+fn disp(rng: &mut Rng) -> Off {
+    off(displacement(rng))
+}
+
+fn displacement(rng: &mut Rng) -> i32 {
+    rng.number(i32::MIN.into(), i32::MAX.into(), 1)
+}
+
+fn small(rng: &mut Rng) -> i8 {
+    if rng.illegal { 0 } else { rng.number(-128, 127, 1) as i8 }
+}
+
+fn power(rng: &mut Rng) -> i8 {
+    if rng.illegal {
+        rng.was_illegal = true;
+        return rng.pick(&[0, 16, -3, 127]);
+    }
+    (-1_i8) << rng.below(8)
+}
+
+/// What SP is moved by: never so much that it cannot be negated.
+fn moved(rng: &mut Rng) -> Off {
+    if rng.illegal { off(0) } else { off(rng.number(-i64::from(i32::MAX), i32::MAX.into(), 1)) }
+}
+
+every_row! {
+    Endbr64;
+    Pushfq;
+    Popfq;
+    Ret;
+    JmpReturn { sym: Rng::sym };
+    Int3;
+    Push { reg: reg };
+    Pop { reg: reg };
+    PushBp { at: displacement };
+    StoreVector { src: vector, at: disp };
+    LoadVector { dst: vector, at: disp };
+    Mov { dst: reg, src: reg };
+    Store { src: reg, at: disp };
+    StoreImm { imm: displacement, at: disp };
+    Load { dst: reg, at: disp };
+    LoadSym { dst: reg, sym: Rng::sym };
+    Lea { dst: reg, at: disp };
+    LeaSpFromBp { at: disp };
+    SubSp { imm: moved };
+    AddSp { imm: moved };
+    AndSp { imm: power };
+    Sub { dst: reg, imm: small };
+    TestAx;
+    Jnz { to: Rng::local };
+    Nop5;
+    JnzFar { to: Rng::local };
+    JmpR11;
+    CallBody { sym: Rng::sym };
+    LeaBody { dst: reg, sym: Rng::sym };
+    Call { sym: Rng::sym };
+    CallLocal { to: Rng::local };
+    Endbr32;
+    Store32 { src: reg, at: disp };
+    LeaSym { dst: reg, sym: Rng::sym };
+    Jz { to: Rng::local };
+    JzFar { to: Rng::local };
+}
+
+/// Our text: addresses in place of names, one name for each condition, no displacement of 0.
+fn spell(ours: &Ours) -> String {
+    let mut text = normal(&ours.text);
+    for target in &ours.targets {
+        text = text.replace("symbol", &target.to_string()).replace(".lf_direct", &target.to_string());
+    }
+    alias(&text)
+}
+
+fn alias(text: &str) -> String {
+    let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
+    let mnemonic = match mnemonic {
+        "jnz" => "jne",
+        "jz" => "je",
+        "nopl" => "nop",
+        "pushf" => "pushfq",
+        "popf" => "popfq",
+        other => other,
+    };
+    // What a size is told by already: a register, or that there is one only.
+    let suffixed = ["movq", "movl", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq"];
+    let mnemonic = if suffixed.contains(&mnemonic) { &mnemonic[..mnemonic.len() - 1] } else { mnemonic };
+    let operands = operands.strip_prefix("0(").map_or(operands.to_owned(), |rest| format!("({rest}"));
+    format!("{mnemonic} {}", operands.replace(",0(", ",(")).trim().to_owned()
+}
+
+/// What the text says of SP. Written without a number to go by, it is lost.
+fn sp_effect(text: &str, writes_sp: bool) -> SpEffect {
+    let (mnemonic, operands) = parts(text);
+    let number = |at: usize| rows::numbers(operands[at])[0] as i32;
+    let reg = |name: &str| X86_64::FACTS.abi.find(name);
+    let disp = |operand: &str| operand.split('(').next().unwrap().parse().unwrap_or(0);
+    match (mnemonic, &operands[..]) {
+        ("push" | "pushfq", _) => SpEffect::Move(-8),
+        ("popfq", _) => SpEffect::Move(8),
+        ("pop", [to]) if *to != "rsp" => SpEffect::Move(8),
+        ("add", [_, "rsp"]) => SpEffect::Move(number(0)),
+        ("sub", [_, "rsp"]) => SpEffect::Move(-number(0)),
+        ("lea", [from, "rsp"]) if from.ends_with("(rsp)") => SpEffect::Move(disp(from)),
+        ("lea", [from, to]) if from.ends_with("(rsp)") => SpEffect::CopyTo(reg(to).unwrap(), disp(from)),
+        ("lea", [from, "rsp"]) if from.ends_with("(rbp)") => SpEffect::CopyFrom(RBP, disp(from)),
+        ("mov", [from, "rsp"]) if reg(from).is_some() => SpEffect::CopyFrom(reg(from).unwrap(), 0),
+        ("mov", ["rsp", to]) if reg(to).is_some() => SpEffect::CopyTo(reg(to).unwrap(), 0),
+        // What a call pushes its return pops, and what a return pops was pushed by the call that it belongs to.
+        ("call" | "ret", _) => SpEffect::None,
+        _ if writes_sp => SpEffect::Realign,
+        _ => SpEffect::None,
+    }
+}
+
+fn by_iced(code: &[u8]) -> Seen {
+    let mut decoder = Decoder::with_ip(64, code, BASE, DecoderOptions::NONE);
+    let insn = decoder.decode();
+    let mut text = String::new();
+    let mut formatter = GasFormatter::new();
+    formatter.options_mut().set_branch_leading_zeros(false);
+    formatter.format(&insn, &mut text);
+    let mut text = alias(&normal(&text));
+    if insn.is_ip_rel_memory_operand() {
+        // It prints the address, without the register that it is relative to.
+        let address = insn.ip_rel_memory_address().to_string();
+        text = text.replacen(&address, &format!("{address}(rip)"), 1);
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(&insn);
+    let (mut reads, mut writes) = Default::default();
+    for used in info.used_registers() {
+        let name = format!("{:?}", used.register().full_register()).to_lowercase().replace("zmm", "xmm");
+        let name = name.replace("ymm", "xmm");
+        if reads_it(used.access()) {
+            touch::<X86_64>(&mut reads, &name);
+        }
+        if writes_it(used.access()) {
+            touch::<X86_64>(&mut writes, &name);
+        }
+    }
+    reads.flags = insn.rflags_read() != 0;
+    writes.flags = insn.rflags_modified() != 0;
+    let slots = |wanted: fn(OpAccess) -> bool| {
+        let used = info.used_memory().iter().filter(|m| wanted(m.access()));
+        used.map(|m| m.memory_size().size().div_ceil(8) as u8).sum()
+    };
+    Seen {
+        sp: sp_effect_of_iced(&insn, &text, writes.general.contains(RSP)),
+        loads: slots(reads_it),
+        stores: slots(writes_it),
+        reads,
+        writes,
+        flow: match insn.flow_control() {
+            FlowControl::Next => Control::Next,
+            FlowControl::ConditionalBranch => Control::Branch,
+            FlowControl::Call => Control::Call,
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => Control::Leave,
+            FlowControl::Interrupt => Control::Trap,
+            other => panic!("{other:?}"),
+        },
+        size: insn.len(),
+        text,
+    }
+}
+
+/// The text tells; what iced counts must agree.
+fn sp_effect_of_iced(insn: &Instruction, text: &str, writes_sp: bool) -> SpEffect {
+    let told = sp_effect(text, writes_sp);
+    let counted = insn.stack_pointer_increment();
+    match (told, insn.mnemonic()) {
+        (_, Mnemonic::Call) => assert_eq!(counted, -8),
+        (_, Mnemonic::Ret) => assert_eq!(counted, 8),
+        (SpEffect::Move(by), Mnemonic::Push | Mnemonic::Pop | Mnemonic::Pushfq | Mnemonic::Popfq) => {
+            assert_eq!(counted, by);
+        }
+        _ => {}
+    }
+    told
+}
+
+fn reads_it(access: OpAccess) -> bool {
+    use OpAccess::*;
+    matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
+}
+
+fn writes_it(access: OpAccess) -> bool {
+    use OpAccess::*;
+    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
+}
+
+fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
+    let insns = capstone.disasm_count(code, BASE, 1).unwrap();
+    let insn = &insns[0];
+    let detail = capstone.insn_detail(insn).unwrap();
+    let text = format!("{} {}", insn.mnemonic().unwrap(), insn.op_str().unwrap());
+    let mut text = alias(&normal(&text));
+    // It prints what the instruction has; we say where that is.
+    if let Some((before, after)) = text.split_once("(rip)") {
+        let (mnemonic, distance) = before.split_once(' ').unwrap();
+        let distance: i64 = distance.parse().unwrap();
+        let address = (BASE + insn.len() as u64).wrapping_add_signed(distance);
+        text = format!("{mnemonic} {address}(rip){after}");
+    }
+    let (mut reads, mut writes) = Default::default();
+    let full = |name: String| match name.as_str() {
+        // The halves by which 32 bits are stored.
+        "eax" | "ebx" | "ecx" | "edx" | "esi" | "edi" | "ebp" | "esp" => format!("r{}", &name[1..]),
+        half if half.ends_with('d') => half.trim_end_matches('d').to_owned(),
+        _ => name,
+    };
+    let name = |id| full(capstone.reg_name(id).unwrap());
+    detail.regs_read().iter().for_each(|id| touch::<X86_64>(&mut reads, &name(*id)));
+    detail.regs_write().iter().for_each(|id| touch::<X86_64>(&mut writes, &name(*id)));
+    let (mnemonic, operands) = parts(&text);
+    let memory = |operand: Option<&&str>| operand.is_some_and(|o| o.contains('('));
+    let words = if mnemonic == "movups" { 2 } else { 1 };
+    let (loads, stores) = match mnemonic {
+        "call" | "pushfq" => (0, 1),
+        "ret" | "popfq" | "pop" => (1, 0),
+        "push" => (u8::from(memory(operands.first())), 1),
+        "lea" | "nop" => (0, 0),
+        _ => (words * u8::from(memory(operands.first())), words * u8::from(memory(operands.get(1)))),
+    };
+    if mnemonic == "nop" {
+        // The registers of its operand are in the bytes, and nothing is done with them.
+        (reads, writes) = Default::default();
+    }
+    Seen {
+        sp: sp_effect(&text, writes.general.contains(RSP)),
+        loads,
+        stores,
+        reads,
+        writes,
+        flow: match mnemonic {
+            "call" => Control::Call,
+            "ret" | "jmp" => Control::Leave,
+            "je" | "jne" => Control::Branch,
+            "int3" => Control::Trap,
+            _ => Control::Next,
+        },
+        size: insn.len(),
+        text,
+    }
+}
+
+/// A call of the next instructions is one that no decoder can tell from others.
+fn of_label(seen: Seen, code: &[u8]) -> Seen {
+    let near = code[0] == 0xe8 && i32::from_le_bytes(code[1..5].try_into().unwrap()).abs() < 256;
+    if near { Seen { flow: Control::Jump, sp: SpEffect::Move(-8), ..seen } } else { seen }
+}
+
+#[test]
+fn iced_reads_every_row() {
+    let targets = [X86_64::target(Choices::default())];
+    rows::try_rows(&X86_64, ROWS, row, &targets, &|code| of_label(by_iced(code), code), &spell);
+}
+
+#[test]
+fn capstone_reads_every_row() {
+    let mut capstone = rows::capstone::<X86_64>();
+    capstone.set_syntax(Syntax::Att).unwrap();
+    let targets = [X86_64::target(Choices::default())];
+    rows::try_rows(&X86_64, ROWS, row, &targets, &|code| of_label(by_capstone(&capstone, code), code), &spell);
+}
+
+#[test]
+fn what_a_row_cannot_hold_is_refused() {
+    rows::refuse_rows::<X86_64>(ROWS, &[X86_64::target(Choices::default())]);
+}
