@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codegen::error::{Error, Result};
 use codegen::patch::SiteState;
 use codegen::spec::Kind;
-use link::STUBS;
+use link::{PAGE, STUBS};
 use rayon::prelude::*;
 
 use crate::case::{Case, Situation};
 use crate::cases::cases;
 use crate::compare::{disabled, enabled, reference, sled};
-use crate::cpu::PAGE;
 use crate::explain::explain;
 use crate::filter::Filter;
 use crate::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};

@@ -3,9 +3,8 @@
 use codegen::patch::Parts;
 use codegen::spec::Kind;
 use codegen::step::Inner;
-use link::{Access, Image, Section, Segment};
+use link::{Access, Image, PAGE, Section, Segment};
 
-use crate::cpu::PAGE;
 use crate::suite::Suite;
 
 /// Put copies of the entry trampolines behind the image, and let their names mean the copies. Returns whether there are

@@ -7,7 +7,7 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::machine::{EmuReg, Machine};
 use codegen::patch::Write;
-use link::Image;
+use link::{Image, PAGE};
 use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2};
 
 use crate::trace::Trace;
@@ -17,7 +17,6 @@ pub(crate) const STACK_TOP: u64 = 0x2000_0000;
 pub(crate) const STACK_SIZE: u64 = 0x1_0000;
 /// Where the function under test returns to, on a page of its own.
 pub(crate) const EXIT: u64 = 0x3000_0000;
-pub(crate) const PAGE: u64 = 0x1000;
 
 /// The version of the engine that runs, as major and minor number.
 pub fn engine_version() -> (u32, u32) {

@@ -4,6 +4,7 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::form::{Constant, Fields, Forms};
 use codegen::patch::Relocation;
+use link::PAGE;
 use link::raw::{Call, Raw, object};
 
 use crate::disasm::{Decoded, decode};
@@ -16,9 +17,6 @@ pub struct Dump {
     /// Address of the trampoline.
     pub entry: u64,
 }
-
-/// Parts of a page count for addresses that are made of pages.
-const PAGE: u64 = 0x1000;
 
 /// Make an object of `code` in which the trampoline is called `symbol`; of `labels`, those that are addresses in the
 /// dump name these.
@@ -37,6 +35,7 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
     if lines.is_empty() {
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
+    // Parts of a page count for addresses that are made of pages.
     let lead = base % PAGE;
     let mut code = [vec![0; lead as usize], code.to_vec()].concat();
     let place = |at: u64| at.wrapping_sub(base).wrapping_add(lead);

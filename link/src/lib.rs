@@ -4,12 +4,19 @@
 //! It knows no instruction set: what a relocation, a site or a call slot looks like in bytes, it asks
 //! [`codegen::patch::Patch`].
 
+mod elf;
+mod image;
+mod image_file;
 mod linker;
 pub mod object_mutants;
+mod options;
+mod patching;
 pub mod raw;
+mod shared;
 pub mod sites;
 
-pub use linker::{
-    Access, Image, Input, Options, Reference, STUBS, Section, Segment, SiteEntry, Symbol, SymbolKind, examine, link,
-    machine, relocatable,
-};
+pub use elf::{Input, machine};
+pub use image::{Access, Image, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind};
+pub use linker::{Reference, STUBS, examine, link};
+pub use options::Options;
+pub use shared::relocatable;

@@ -3,18 +3,15 @@
 
 use std::ops::Range;
 
-use object::LittleEndian;
-use object::elf;
-use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
-
-use crate::linker::Input;
 use codegen::contract::Contract;
-use codegen::error::{Error, Result};
+use codegen::error::Result;
 use codegen::faults::Operator;
 use codegen::form::{Fields, Form, Forms, Found};
 use codegen::mutate::{At, Edit, Mutant, Ways, edits};
+use object::elf;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
-const LE: LittleEndian = LittleEndian;
+use crate::elf::{Header, Input, LE, damaged};
 
 /// A function in an object's file.
 #[derive(Clone, Debug)]
@@ -51,21 +48,21 @@ impl Function {
     /// A damaged file.
     pub fn find(object: &Input, name: &str) -> Result<Option<Function>> {
         let bytes = object.bytes;
-        let fail = |e: object::read::Error| Error::new(format!("{}: {e}; the file is damaged", object.name));
-        let header = elf::FileHeader64::<LittleEndian>::parse(bytes).map_err(fail)?;
-        let sections = header.sections(LE, bytes).map_err(fail)?;
-        let table = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(fail)?;
+        let fail = damaged(object.name);
+        let header = Header::parse(bytes).map_err(&fail)?;
+        let sections = header.sections(LE, bytes).map_err(&fail)?;
+        let table = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(&fail)?;
         let mut symbols = Vec::new();
         for (index, symbol) in table.enumerate() {
-            let section = table.symbol_section(LE, symbol, index).map_err(fail)?;
-            let text = table.symbol_name(LE, symbol).map_err(fail)?;
+            let section = table.symbol_section(LE, symbol, index).map_err(&fail)?;
+            let text = table.symbol_name(LE, symbol).map_err(&fail)?;
             if let Some(section) = section.filter(|_| !text.is_empty() && !text.starts_with(b".L")) {
                 symbols.push((section, text, symbol));
             }
         }
         let found = symbols.iter().filter(|(_, text, _)| *text == name.as_bytes());
         let Some(&(section, _, symbol)) = found.min_by_key(|(.., symbol)| symbol.is_local()) else { return Ok(None) };
-        let (index, header) = (section, sections.section(section).map_err(fail)?);
+        let (index, header) = (section, sections.section(section).map_err(&fail)?);
         let start = symbol.st_value(LE);
         let mine = symbols.iter().filter(|(section, ..)| *section == index).map(|(_, text, s)| (*text, s.st_value(LE)));
         let next = mine.clone().map(|(_, value)| value).filter(|value| *value > start).min();
@@ -73,12 +70,12 @@ impl Function {
             0 => next.unwrap_or(header.sh_size(LE)),
             size => start.saturating_add(size),
         };
-        let contents = header.data(LE, bytes).map_err(fail)?;
+        let contents = header.data(LE, bytes).map_err(&fail)?;
         let code = contents.get(start as usize..end.min(contents.len() as u64) as usize).unwrap_or_default();
         let inside = |place: u64| (start..start + code.len() as u64).contains(&place);
         let mut relocations = Vec::new();
         for section in sections.iter().filter(|s| s.info_link(LE) == index) {
-            let Some((entries, _)) = section.rela(LE, bytes).map_err(fail)? else { continue };
+            let Some((entries, _)) = section.rela(LE, bytes).map_err(&fail)? else { continue };
             let first = section.sh_offset(LE);
             for (n, rela) in entries.iter().enumerate().filter(|(_, rela)| inside(rela.r_offset(LE))) {
                 // r_info is the second word of the three.

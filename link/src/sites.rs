@@ -5,14 +5,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use codegen::error::{Error, Result};
+use codegen::patch::{Patch, SiteForm};
 use object::elf;
 use object::read::SymbolIndex;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _};
 use serde::Serialize;
 
-use crate::linker::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, apart, damaged, header, section_name, utf8};
-use codegen::error::{Error, Result};
-use codegen::patch::{Patch, SiteForm};
+use crate::elf::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, damaged, header, parts_fit_file, section_name, utf8};
 
 /// The list of sleds that `-fxray-instrument` writes.
 const XRAY: &str = "xray_instr_map";
@@ -109,7 +109,7 @@ impl<'a> File<'a> {
         let header = header(input)?;
         let fail = damaged(input.name);
         let sections = header.sections(LE, input.bytes).map_err(&fail)?;
-        apart(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
+        parts_fit_file(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
         let relocatable = header.e_type(LE) == elf::ET_REL;
         let place = |section: usize, address| if relocatable { (section, address) } else { (0, address) };
         let mut contents = Vec::new();

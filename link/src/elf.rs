@@ -1,0 +1,112 @@
+//! Reading ELF files: what is refused at once, and the words for it.
+
+use codegen::error::{Error, Result};
+use object::LittleEndian;
+use object::elf;
+use object::read::elf::{FileHeader as _, SectionTable};
+
+/// No image is larger. It keeps a damaged section size from exhausting memory.
+pub(crate) const LIMIT: u64 = 256 << 20;
+
+/// No name is longer; the kernel's own tables end at half of it. Symbols may share the bytes of a name, so that without
+/// an end to names a small file could ask for any amount of memory.
+const LONGEST: usize = 1024;
+
+/// The list of patchable entries as `-mrecord-mcount` names it. An object that has it may have the other list too,
+/// which then says where to put padding, not what to trace.
+pub(crate) const MCOUNT_LOC: &str = "__mcount_loc";
+
+/// The list of patchable entries as `-fpatchable-function-entry` names it.
+pub(crate) const PATCHABLE: &str = "__patchable_function_entries";
+
+pub(crate) const LE: LittleEndian = LittleEndian;
+
+pub(crate) type Header = elf::FileHeader64<LittleEndian>;
+
+/// A file to link.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// What messages call it.
+    pub name: &'a str,
+    /// Its contents.
+    pub bytes: &'a [u8],
+}
+
+/// `e_machine` of an object, to find the backend that can link it.
+///
+/// # Errors
+/// Not a little-endian ELF64 file.
+pub fn machine(input: &Input) -> Result<u16> {
+    Ok(header(input)?.e_machine(LE).0)
+}
+
+/// The header of a little-endian ELF64 file.
+pub(crate) fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
+    let wrong = |what: &str| {
+        let name = input.name;
+        Err(Error::new(format!("{name}: {what}; valid: a little-endian ELF64 file")))
+    };
+    match *input.bytes {
+        [0x7f, b'E', b'L', b'F', 2, 1, 1, ..] => {}
+        [0x7f, b'E', b'L', b'F', 1, ..] => return wrong("ELF32"),
+        [0x7f, b'E', b'L', b'F', 2, 2, ..] => return wrong("big-endian ELF64"),
+        [b'B', b'C', 0xc0, 0xde, ..] => return wrong("LLVM bitcode; compile without -flto"),
+        [0x7f, b'E', b'L', b'F', ..] => return wrong("ELF of an unknown class, order or version"),
+        [] => return wrong("empty"),
+        _ => return wrong("not ELF"),
+    }
+    Header::parse(input.bytes).map_err(damaged(input.name))
+}
+
+/// Turn a reader's error into ours.
+pub(crate) fn damaged(name: &str) -> impl Fn(object::read::Error) -> Error {
+    move |e| Error::new(format!("{name}: {e}; the file is damaged or cut off"))
+}
+
+/// Refuse a file whose parts, of these sizes, cannot all have bytes of their own: they could be many times as large as
+/// the file.
+pub(crate) fn parts_fit_file(input: &Input, sizes: impl Iterator<Item = u64>) -> Result<()> {
+    let file = input.bytes.len() as u64;
+    let parts = sizes.fold(0, u64::saturating_add);
+    if parts <= file {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "{}: its parts have {parts} bytes together, but it has {file}; the file is damaged or cut off",
+        input.name
+    )))
+}
+
+pub(crate) fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
+    if name.len() > LONGEST {
+        return Err(Error::new(format!("the name of a {what} has {} bytes; valid: at most {LONGEST}", name.len())));
+    }
+    std::str::from_utf8(name).map_err(|_| {
+        let name = String::from_utf8_lossy(name);
+        Error::new(format!("{what} {name:?} is not UTF-8"))
+    })
+}
+
+pub(crate) fn section_name<'a>(
+    sections: &SectionTable<'a, Header>,
+    section: &elf::SectionHeader64<LittleEndian>,
+) -> Result<&'a str> {
+    let name = sections.section_name(LE, section).map_err(|e| Error::new(e.to_string()))?;
+    utf8(name, "section")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_names_are_no_larger_than_files_can_have_them() {
+        let input = Input { name: "a.o", bytes: &[0; 8] };
+        assert!(parts_fit_file(&input, [3, 5].into_iter()).is_ok());
+        let e = parts_fit_file(&input, [4, 5].into_iter()).unwrap_err();
+        assert!(e.to_string().starts_with("a.o: its parts have 9 bytes together, but it has 8"), "{e}");
+        assert!(parts_fit_file(&input, [u64::MAX, u64::MAX].into_iter()).is_err());
+        assert!(utf8(&[b'a'; LONGEST], "symbol").is_ok());
+        assert!(utf8(&[b'a'; LONGEST + 1], "symbol").is_err());
+    }
+}

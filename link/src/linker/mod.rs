@@ -1,0 +1,122 @@
+//! The linker pass: relocatable objects to an image at fixed addresses, with its function entries patched.
+//!
+//! It links our own objects and those of gcc, GNU as and clang.
+
+mod layout;
+mod objects;
+mod relocs;
+mod symbols;
+
+use codegen::error::{Error, Result};
+use codegen::patch::Patch;
+use object::elf;
+use object::read::elf::FileHeader as _;
+
+use self::layout::lay_out;
+use self::objects::Object;
+use self::relocs::{PendingReloc, pending, relocate};
+use self::symbols::{Global, add_stubs, define, undefined};
+use crate::elf::{Input, LE};
+use crate::image::Image;
+use crate::options::Options;
+use crate::patching::{find_sites, patch};
+
+pub use self::symbols::STUBS;
+
+/// Link `inputs`.
+///
+/// # Errors
+/// A damaged or foreign file, mixed machines or float ABIs, unresolved or doubly defined symbols, a relocation or a
+/// patched instruction that does not reach, a name in `options` that nothing defines.
+pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<Image> {
+    let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
+    let (machine, e_flags) = agree(backend, &objects)?;
+    let (mut segments, mut sections) = lay_out(&mut objects, options.base)?;
+    let (mut symbols, mut globals) = define(&objects, options.first)?;
+    for (name, address) in &options.define {
+        globals.entry(name).or_insert(Global { object: 0, address: *address, weak: false });
+    }
+    if let Some(stub) = options.stub {
+        let missing = undefined(&objects, &globals)?;
+        add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;
+    }
+    let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };
+    relocate(&mut image, backend, &objects, &globals, options.stub.is_some())?;
+    find_sites(&mut image, backend)?;
+    patch(&mut image, backend, options)?;
+    Ok(image)
+}
+
+/// A relocation of an object, as its image has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference {
+    /// Address of the field.
+    pub place: u64,
+    /// The ELF relocation type.
+    pub r_type: u32,
+    /// Symbol plus addend.
+    pub value: u64,
+}
+
+/// An object by itself, with functions of the bytes `stub` for all that it leaves undefined, and what its code refers to.
+///
+/// # Errors
+/// As [`link`].
+pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Result<(Image, Vec<Reference>)> {
+    let options = Options { stub: Some(stub), ..Options::default() };
+    let image = link(backend, &[*input], &options)?;
+    let mut objects = vec![Object::read(input)?];
+    lay_out(&mut objects, options.base)?;
+    let all: Vec<(&str, u64)> =
+        image.symbols.iter().filter(|s| !s.local).map(|s| (s.name.as_str(), s.address)).collect();
+    let globals = all.into_iter().map(|(name, address)| (name, Global { object: 0, address, weak: false })).collect();
+    let reference = |r: PendingReloc| Reference { place: r.place, r_type: r.r_type, value: r.value };
+    let references = pending(&objects, &globals)?.into_iter().map(reference).collect();
+    Ok((image, references))
+}
+
+/// `e_machine` and `e_flags` of the image, if the objects go together.
+fn agree(backend: &dyn Patch, objects: &[Object]) -> Result<(u16, u32)> {
+    let facts = backend.facts();
+    let [first, ..] = objects else {
+        return Err(Error::new("nothing to link; give at least one object"));
+    };
+    let mut merged = 0;
+    for object in objects {
+        let machine = object.header.e_machine(LE).0;
+        if machine != facts.machine {
+            let fits = |o: &&Object| o.header.e_machine(LE).0 == facts.machine;
+            let other = objects.iter().find(fits).map_or("this link", |o| o.name);
+            return Err(Error::new(format!(
+                "{}: for machine {machine}, but {other} is for {} (machine {}); link objects of one machine",
+                object.name, facts.name, facts.machine
+            )));
+        }
+        // Flags that say what is used add up; the others say what callers may rely on and must agree. Of the
+        // machines here only RISC-V has any.
+        let adds_up = elf::EF_RISCV_RVC.0 | elf::EF_RISCV_TSO.0;
+        let (ours, theirs) = (first.header.e_flags(LE).0, object.header.e_flags(LE).0);
+        if (ours ^ theirs) & !adds_up != 0 {
+            return Err(Error::new(format!(
+                "{} is for {}, {} for {}; compile both with the same -mabi, and set `abi` alike when generating",
+                first.name,
+                abi(ours),
+                object.name,
+                abi(theirs)
+            )));
+        }
+        merged |= theirs;
+    }
+    Ok((facts.machine, merged))
+}
+
+/// The ABI part of RISC-V's `e_flags` in words.
+fn abi(e_flags: u32) -> String {
+    let float = match elf::FileFlags(e_flags).riscv_float_abi() {
+        elf::EF_RISCV_FLOAT_ABI_SOFT => "soft",
+        elf::EF_RISCV_FLOAT_ABI_SINGLE => "single",
+        elf::EF_RISCV_FLOAT_ABI_DOUBLE => "double",
+        _ => "quad",
+    };
+    format!("the {float}-float ABI (e_flags {e_flags:#x})")
+}

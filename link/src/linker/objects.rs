@@ -1,0 +1,98 @@
+//! Relocatable objects as they are read.
+
+use codegen::error::{Error, Result};
+use object::elf;
+use object::read::elf::{FileHeader as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable};
+use object::read::{SectionIndex, SymbolIndex};
+
+use crate::elf::{Header, Input, LE, damaged, header, parts_fit_file, section_name, utf8};
+
+/// An input as ELF.
+pub(super) struct Object<'a> {
+    pub(super) name: &'a str,
+    pub(super) bytes: &'a [u8],
+    pub(super) header: &'a Header,
+    pub(super) sections: SectionTable<'a, Header>,
+    pub(super) symbols: SymbolTable<'a, Header>,
+    /// Where each section is put; `None` for those that are not.
+    pub(super) at: Vec<Option<u64>>,
+}
+
+/// A symbol of an input.
+pub(super) struct Definition<'a> {
+    pub(super) name: &'a str,
+    pub(super) st_type: elf::SymbolType,
+    pub(super) local: bool,
+    pub(super) weak: bool,
+    /// Its address, if the input defines it.
+    pub(super) address: Option<u64>,
+    pub(super) size: u64,
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn read(input: &Input<'a>) -> Result<Object<'a>> {
+        let &Input { name, bytes } = input;
+        let header = header(input)?;
+        if header.e_type(LE) != elf::ET_REL {
+            return Err(Error::new(format!(
+                "{name}: ELF type {}; valid: a relocatable object (1), as `gcc -c` and `gen --emit obj` make it",
+                header.e_type(LE).0
+            )));
+        }
+        let sections = header.sections(LE, bytes).map_err(damaged(name))?;
+        parts_fit_file(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
+        let symbols = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(damaged(name))?;
+        let at = vec![None; sections.len()];
+        Ok(Object { name, bytes, header, sections, symbols, at })
+    }
+
+    pub(super) fn section_name(&self, index: usize) -> &'a str {
+        (self.sections.section(SectionIndex(index)).ok())
+            .and_then(|s| section_name(&self.sections, s).ok())
+            .unwrap_or("?")
+    }
+
+    pub(super) fn symbol(&self, index: usize) -> Result<Definition<'a>> {
+        let fail = damaged(self.name);
+        let symbol = self.symbols.symbol(SymbolIndex(index)).map_err(&fail)?;
+        let name = self.symbols.symbol_name(LE, symbol).map_err(&fail)?;
+        let name = utf8(name, "symbol").map_err(|e| e.at(self.name))?;
+        let section = self.symbols.symbol_section(LE, symbol, SymbolIndex(index)).map_err(&fail)?;
+        let refuse = |what: &str| {
+            let name = name.escape_debug();
+            Err(Error::new(format!("{}: symbol {name} {what}", self.name)))
+        };
+        let address = match (section, symbol.st_shndx(LE)) {
+            (Some(section), _) => match self.at.get(section.0) {
+                // A section of at most LIMIT bytes may have a symbol outside; no harm is done by wrapping.
+                Some(at) => at.map(|at| at.wrapping_add(symbol.st_value(LE))),
+                None => return refuse("is in a section that does not exist; the file is damaged"),
+            },
+            (None, elf::SHN_UNDEF) => None,
+            (None, elf::SHN_ABS) => Some(symbol.st_value(LE)),
+            (None, elf::SHN_COMMON) if name == "__gnu_lto_slim" => {
+                return refuse("says that there is bytecode only; compile without -flto");
+            }
+            (None, elf::SHN_COMMON) => {
+                return refuse("is a common symbol; compile with -fno-common");
+            }
+            (None, _) => return refuse("is in a reserved section that has no meaning here"),
+        };
+        match symbol.st_type() {
+            elf::STT_TLS => return refuse("is thread-local, which an image cannot have"),
+            elf::STT_GNU_IFUNC => return refuse("is resolved at run time, which an image cannot"),
+            _ => {}
+        }
+        Ok(Definition {
+            name: match (name, section) {
+                ("", Some(section)) => self.section_name(section.0),
+                _ => name,
+            },
+            st_type: symbol.st_type(),
+            local: symbol.is_local(),
+            weak: symbol.is_weak(),
+            address,
+            size: symbol.st_size(LE),
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Relocations: what they refer to, and what they make of the image.
+
+use std::collections::{HashMap, HashSet};
+
+use codegen::error::{Error, Result};
+use codegen::patch::{Patch, Relocation};
+use object::elf;
+use object::read::SectionIndex;
+use object::read::elf::{Rela as _, SectionHeader as _};
+
+use super::objects::Object;
+use super::symbols::Global;
+use crate::elf::{LE, damaged};
+use crate::image::Image;
+
+/// A relocation with its addresses known.
+pub(super) struct PendingReloc {
+    object: usize,
+    section: usize,
+    symbol: usize,
+    pub(super) r_type: u32,
+    /// Address of the field.
+    pub(super) place: u64,
+    /// Bytes from there to the end of the section that the object has there.
+    room: usize,
+    /// Symbol plus addend.
+    pub(super) value: u64,
+}
+
+impl PendingReloc {
+    /// Where it is and what it refers to, for messages.
+    fn place(&self, objects: &[Object]) -> String {
+        let Some(object) = objects.get(self.object) else {
+            return String::new();
+        };
+        let start = object.at.get(self.section).copied().flatten();
+        let offset = self.place.wrapping_sub(start.unwrap_or(0));
+        let section = object.section_name(self.section);
+        let place = format!("{}: {section}+{offset:#x}", object.name);
+        match object.symbol(self.symbol) {
+            Ok(symbol) => format!("{place}: {}", symbol.name.escape_debug()),
+            Err(_) => place,
+        }
+    }
+}
+
+/// Apply all relocations.
+pub(super) fn relocate(
+    image: &mut Image,
+    backend: &dyn Patch,
+    objects: &[Object],
+    globals: &HashMap<&str, Global>,
+    keep_padding: bool,
+) -> Result<()> {
+    let mut all = pending(objects, globals)?;
+    all.retain(|reloc| !(keep_padding && backend.is_padding(reloc.r_type)));
+    // A low part names the instruction of its high part, not the target; the target is that instruction's.
+    let low = |reloc: &&PendingReloc| backend.refers_to_high(reloc.r_type);
+    let others = if all.iter().any(|reloc| low(&reloc)) { &all[..] } else { &[] };
+    let mut highs: Vec<&PendingReloc> = others.iter().filter(|reloc| reloc.symbol != 0 && !low(reloc)).collect();
+    highs.sort_by_key(|reloc| reloc.place);
+    let high = |place: u64| {
+        let first = highs.partition_point(|reloc| reloc.place < place);
+        highs.get(first).filter(|reloc| reloc.place == place).map(|reloc| reloc.value)
+    };
+    for reloc in &all {
+        let place = || reloc.place(objects);
+        let mut rel = Relocation { r_type: reloc.r_type, place: reloc.place, value: reloc.value, high: 0 };
+        if low(&reloc) {
+            rel.high = reloc.value;
+            rel.value = high(rel.high).ok_or_else(|| {
+                let what = "there is no high part at the label that this low part names";
+                Error::new(format!("{what}; it must be the label of the instruction with %pcrel_hi")).at(place())
+            })?;
+        }
+        let field = image
+            .bytes_mut(reloc.place, reloc.room)
+            .ok_or_else(|| Error::new("the section has no contents to relocate").at(place()))?;
+        backend.relocate(&rel, field).map_err(|e| e.at(place()))?;
+    }
+    Ok(())
+}
+
+/// All relocations of the sections that are in the image.
+pub(super) fn pending(objects: &[Object], globals: &HashMap<&str, Global>) -> Result<Vec<PendingReloc>> {
+    let mut all = Vec::new();
+    let (mut missing, mut seen) = (Vec::new(), HashSet::new());
+    for (o, object) in objects.iter().enumerate() {
+        let fail = damaged(object.name);
+        for header in object.sections.iter() {
+            let section = header.info_link(LE).0;
+            let Some(base) = object.at.get(section).copied().flatten() else {
+                continue;
+            };
+            let name = object.section_name(section);
+            if matches!(header.sh_type(LE), elf::SHT_REL | elf::SHT_CREL) {
+                return Err(Error::new(format!(
+                    "{}: relocations of {name} are not in RELA form; compile for the 64-bit ABI without -Wa,--crel",
+                    object.name
+                )));
+            }
+            let Some((relocations, _)) = header.rela(LE, object.bytes).map_err(&fail)? else {
+                continue;
+            };
+            let size = object.sections.section(SectionIndex(section));
+            let size = size.map_err(&fail)?.sh_size(LE);
+            for rela in relocations {
+                let offset = rela.r_offset(LE);
+                let Some(room) = size.checked_sub(offset) else {
+                    return Err(Error::new(format!(
+                        "{}: a relocation at {name}+{offset:#x}, but {name} has {size:#x} bytes; the file is damaged",
+                        object.name
+                    )));
+                };
+                let symbol = rela.r_sym(LE, false) as usize;
+                let address = if symbol == 0 {
+                    0
+                } else {
+                    let symbol = object.symbol(symbol)?;
+                    let global = globals.get(symbol.name).filter(|_| !symbol.local);
+                    let address = global.map(|g| g.address).or(symbol.address);
+                    match address {
+                        Some(address) => address,
+                        None if symbol.weak => 0,
+                        None => {
+                            if seen.insert((o, symbol.name)) {
+                                missing.push(format!(
+                                    "{} (used by {} at {name}+{offset:#x})",
+                                    symbol.name.escape_debug(),
+                                    object.name
+                                ));
+                            }
+                            continue;
+                        }
+                    }
+                };
+                all.push(PendingReloc {
+                    object: o,
+                    section,
+                    symbol,
+                    r_type: rela.r_type(LE, false).0,
+                    place: base.wrapping_add(offset),
+                    room: room as usize,
+                    // Addresses are modulo 2^64; whether the result fits is for the field to say.
+                    value: address.wrapping_add_signed(rela.r_addend(LE)),
+                });
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(all);
+    }
+    Err(Error::new(format!("undefined: {}; link the objects that define them", missing.join(", "))))
+}

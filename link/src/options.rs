@@ -1,0 +1,36 @@
+//! What a link is asked for.
+
+/// How to link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Address of the image.
+    pub base: u64,
+    /// Traced functions whose site goes to a trampoline: (function, trampoline). All other sites do nothing.
+    pub patch: Vec<(String, String)>,
+    /// The same by a jump, for paired trampolines.
+    pub jump: Vec<(String, String)>,
+    /// Call slots that call something else than they were assembled with: (label of the slot, function).
+    pub calls: Vec<(String, String)>,
+    /// Symbols that no input defines, with their addresses.
+    pub define: Vec<(String, u64)>,
+    /// The first so many inputs come before the others: what both define is theirs.
+    pub first: usize,
+    /// For objects that are judged as they are, not built into anything: undefined symbols name functions with these
+    /// bytes, and padding that a relaxing linker would shorten stays.
+    pub stub: Option<&'static [u8]>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let none = Vec::new;
+        Options {
+            base: 0x40_0000,
+            patch: none(),
+            jump: none(),
+            calls: none(),
+            define: Vec::new(),
+            first: 0,
+            stub: None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The function entries of an image: finding them in the compiler's list, and patching them as the kernel does.
+
+use std::collections::HashMap;
+
+use codegen::error::{Error, Result};
+use codegen::patch::{Patch, SiteState};
+
+use crate::elf::{MCOUNT_LOC, PATCHABLE};
+use crate::image::{Image, SiteEntry, Symbol};
+use crate::options::Options;
+
+/// Fill in `sites` from the compiler's list.
+pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch) -> Result<()> {
+    let has = |name| image.sections.iter().any(|s| s.name == name);
+    let list = if has(MCOUNT_LOC) { MCOUNT_LOC } else { PATCHABLE };
+    let functions = image.functions();
+    let starts = |at: u64| functions.binary_search_by_key(&at, |f| f.address).is_ok();
+    let word = |at| Some(u32::from_le_bytes(image.bytes(at, 4)?.try_into().ok()?));
+    let mut pairs = Vec::new();
+    for section in image.sections.iter().filter(|s| s.name == list) {
+        let bytes = usize::try_from(section.size)
+            .ok()
+            .and_then(|size| image.bytes(section.address, size))
+            .ok_or_else(|| Error::new(format!("section {list} has no contents")))?;
+        let (entries, rest) = bytes.as_chunks();
+        if !rest.is_empty() {
+            return Err(Error::new(format!("section {list} has {} bytes; valid: a multiple of 8", bytes.len())));
+        }
+        for entry in entries.iter().map(|e| u64::from_le_bytes(*e)) {
+            // Only before a function's start is there room for an address. Elsewhere the words at an entry
+            // are shown to nobody: a loop aligned with NOPs right after the site looks just the same.
+            let before = starts(entry.wrapping_add(8));
+            let ip = backend.site_ip(entry, &|at| if before { word(at) } else { None });
+            if entry != 0 {
+                pairs.push((entry, ip));
+            }
+        }
+    }
+    image.set_sites(&pairs);
+    Ok(())
+}
+
+/// Disable all sites, as the kernel does at boot, then enable and redirect what is asked for.
+pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -> Result<()> {
+    // Without a copy of their names: nothing looks at them until they are back.
+    let sites = std::mem::take(&mut image.sites);
+    let needed = |image: &Image, name: &str, what: &str| {
+        let symbol = image.symbol(name).map(|s| s.address);
+        symbol.ok_or_else(|| Error::new(format!("no symbol '{name}' {what}; link the object that defines it")))
+    };
+    for site in &sites {
+        put(image, backend, site, SiteState::Disabled)?;
+    }
+    if !options.patch.is_empty() || !options.jump.is_empty() {
+        let symbols = std::mem::take(&mut image.symbols);
+        let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
+        enable(image, backend, &symbols, &sites, patches)?;
+        image.symbols = symbols;
+    }
+    for (slot, callee) in &options.calls {
+        let at = needed(image, slot, "to patch")?;
+        let target = needed(image, callee, &format!("for {slot} to call"))?;
+        let patched = backend.patch_call(at, target);
+        patched.and_then(|write| image.write(&write)).map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
+    }
+    image.sites = sites;
+    Ok(())
+}
+
+/// Switch sites on: (function, trampoline), and whether by a jump. There may be as many as there are functions, so
+/// names are looked up in tables.
+fn enable<'o>(
+    image: &mut Image,
+    backend: &dyn Patch,
+    symbols: &[Symbol],
+    sites: &[SiteEntry],
+    wanted: impl Iterator<Item = (&'o (String, String), bool)>,
+) -> Result<()> {
+    // The first symbol of each name, and to each symbol the next of its name.
+    let mut first: HashMap<&str, usize> = HashMap::with_capacity(symbols.len());
+    let mut next = vec![None; symbols.len()];
+    for ((i, s), next) in symbols.iter().enumerate().zip(&mut next).rev() {
+        *next = first.insert(&s.name, i);
+    }
+    let follow = |&i: &usize| next.get(i).copied().flatten();
+    let all = |name: &str| std::iter::successors(first.get(name).copied(), follow).filter_map(|i| symbols.get(i));
+    let mut by_start: Vec<&SiteEntry> = sites.iter().collect();
+    by_start.sort_by_key(|s| s.start);
+    let starting = |start: u64| {
+        let from = by_start.partition_point(|s| s.start < start);
+        by_start.iter().skip(from).take_while(move |s| s.start == start)
+    };
+    let op = all("ops").min_by_key(|s| s.local).map_or(0, |s| s.address);
+    for ((function, trampoline), jump) in wanted {
+        let target = all(trampoline).min_by_key(|s| s.local).map(|s| s.address).ok_or_else(|| {
+            let what = format!("no symbol '{trampoline}' for {function} to go to");
+            Error::new(format!("{what}; link the object that defines it"))
+        })?;
+        let mut found = false;
+        for site in all(function).flat_map(|s| starting(s.address)) {
+            put(image, backend, site, SiteState::Enabled { target, op, jump })?;
+            found = true;
+        }
+        if !found {
+            let mut valid: Vec<&str> = sites.iter().map(|s| s.function.as_str()).collect();
+            valid.retain(|f| !f.is_empty());
+            if valid.is_empty() {
+                valid.push("none, for no input lists patchable entries");
+            }
+            return Err(Error::unknown("patchable function", function, valid));
+        }
+    }
+    Ok(())
+}
+
+/// Put one site into a state.
+fn put(image: &mut Image, backend: &dyn Patch, site: &SiteEntry, state: SiteState) -> Result<()> {
+    let writes = backend.patch_site(site.ip, state, site.has_op);
+    writes
+        .and_then(|writes| writes.iter().try_for_each(|write| image.write(write)))
+        .map_err(|e| e.at(format_args!("site {:#x} of {}", site.ip, site.function)))
+}
