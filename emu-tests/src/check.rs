@@ -23,7 +23,7 @@ use crate::site::{Layout, code, judge_site, layouts};
 use crate::size::{count, judge_sizes};
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::trace::{self};
+use crate::trace;
 use crate::verdict::report;
 
 /// Called with the number of finished and of all groups.

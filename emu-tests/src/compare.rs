@@ -8,10 +8,11 @@ use codegen::spec::Kind;
 
 use crate::case::{Case, Outcome};
 use crate::cpu::EXIT;
+use crate::place::Place;
 use crate::report::Clause;
 use crate::rig::{RESULT, Rig};
 use crate::tally::Tally;
-use crate::trace::Finding;
+use crate::trace::{At, Finding};
 
 /// The same function with the arguments that the callback will substitute, or the function that it redirects to.
 pub(crate) fn reference(rig: &mut Rig, case: &Arc<Case>) -> Result<Outcome> {
@@ -36,7 +37,7 @@ pub(crate) fn reference(rig: &mut Rig, case: &Arc<Case>) -> Result<Outcome> {
     } else {
         rig.run(case, start, &initial, false)
     };
-    if let Some(finding) = rig.trace().findings.pop() {
+    if let Some(finding) = rig.trace().checks.findings.pop() {
         return Err(Error::new(format!(
             "{}: {} does not run unpatched: {} at {:#x}",
             rig.fixture.variant, name, finding.place, finding.pc
@@ -54,24 +55,17 @@ pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally
     let start = rig.function(&rig.functions[case.function].name);
     let outcome = rig.run(case, start, &case.initial.registers, true);
     let trace = rig.trace();
-    let seen = trace.sites_seen;
-    let entered = trace.entered;
-    let mut findings = std::mem::take(&mut trace.findings);
+    let seen = trace.state.sites_seen;
+    let entered = trace.state.entered;
+    let mut findings = std::mem::take(&mut trace.checks.findings);
     // What was lost on the way shows in the results too: told once is enough.
     let harmless = |f: &Finding| matches!(f.clause, Clause::P2 | Clause::P6 | Clause::P8 | Clause::P10);
     if findings.iter().all(|f| harmless(f) && rig.known(f).is_some()) {
         agree(rig, case, expected, &outcome, entered, &mut findings);
     }
     if seen == 0 {
-        findings.push(Finding {
-            clause: Clause::P9,
-            trampoline: case.attach,
-            place: "the site was never reached".into(),
-            register: None,
-            expected: 1,
-            found: 0,
-            pc: start,
-        });
+        let at = At { clause: Clause::P9, trampoline: case.attach, pc: start };
+        findings.push(Finding::new(at, Place::SiteUnreached, 1, 0));
     }
     let came_back = rig.uc.pc_read().is_ok_and(|pc| pc == EXIT);
     tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
@@ -83,7 +77,7 @@ pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally
 pub(crate) fn sled(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     rig.prepare(case)?;
     rig.run(case, rig.start(case), &case.initial.registers, true);
-    let findings = std::mem::take(&mut rig.trace().findings);
+    let findings = std::mem::take(&mut rig.trace().checks.findings);
     tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
     if rig.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
         rig.reload()?;
@@ -126,30 +120,23 @@ pub(crate) fn agree(
     let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
     let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
     let free = free.minus(always).union(site.lost);
-    let finding = |clause, place: String, register, expected, found| Finding {
-        clause,
-        trampoline: case.attach,
-        place,
-        register,
-        expected,
-        found,
-        pc: EXIT,
-    };
+    let at = |clause| At { clause, trampoline: case.attach, pc: EXIT };
     for reg in always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp])).iter() {
         let (want, have) = (expected.registers.gpr[reg.0 as usize], found.registers.gpr[reg.0 as usize]);
         if want != have {
             let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
-            let place = format!("{} after the function, against the unpatched run", abi.name(reg));
-            findings.push(finding(clause, place, Some(reg), want, have));
+            let finding = Finding::new(at(clause), Place::After { name: abi.name(reg) }, want, have);
+            findings.push(Finding { register: Some(reg), ..finding });
         }
     }
-    let pairs = [(&expected.above, &found.above, "stack"), (&expected.result, &found.result, "result in memory")];
-    for (want, have, what) in pairs {
+    let stack: fn(usize) -> Place = |offset| Place::AfterStack { offset };
+    let result: fn(usize) -> Place = |offset| Place::AfterResult { offset };
+    let pairs = [(&expected.above, &found.above, stack), (&expected.result, &found.result, result)];
+    for (want, have, place) in pairs {
         if want != have
             && let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b)
         {
-            let place = format!("{what}+{i:#x}, against the unpatched run");
-            findings.push(finding(Clause::P7, place, None, u64::from(want[i]), u64::from(have[i])));
+            findings.push(Finding::new(at(Clause::P7), place(i), u64::from(want[i]), u64::from(have[i])));
         }
     }
 }
@@ -158,15 +145,9 @@ pub(crate) fn disabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tall
     let outcome = reference(rig, case);
     if outcome.as_ref().ok() != Some(expected) {
         let result = |o: &Outcome| o.registers.gpr[rig.registers.abi.rets[0].0 as usize];
-        let finding = Finding {
-            clause: Clause::P9,
-            trampoline: case.attach,
-            place: "disabled again, the function behaves differently".into(),
-            register: None,
-            expected: result(expected),
-            found: outcome.as_ref().map_or(0, result),
-            pc: EXIT,
-        };
+        let at = At { clause: Clause::P9, trampoline: case.attach, pc: EXIT };
+        let found = outcome.as_ref().map_or(0, result);
+        let finding = Finding::new(at, Place::AfterDisabled, result(expected), found);
         tally.findings.push((finding, case.clone()));
     }
 }

@@ -1,6 +1,7 @@
 //! The emulated CPU: registers by the architecture's tables, memory by the image's segments.
 
 use std::ffi::c_void;
+use std::ops::{Index, IndexMut};
 
 use codegen::abi::{Abi, Reg};
 use codegen::backend::Backend;
@@ -9,8 +10,6 @@ use codegen::machine::{EmuReg, Machine};
 use codegen::patch::Write;
 use link::{Image, PAGE};
 use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2};
-
-use crate::trace::Trace;
 
 /// Top of the stack area; the functions under test start a little below.
 pub(crate) const STACK_TOP: u64 = 0x2000_0000;
@@ -29,13 +28,33 @@ pub fn engine_version() -> (u32, u32) {
     (major, minor)
 }
 
+/// What a [`Snapshot`] has room for: general registers, control words, vector registers, bytes of one.
+const GENERAL: usize = 32;
+const CONTROL: usize = 2;
+const VECTORS: usize = 32;
+const VECTOR: usize = 16;
+
 /// The registers at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Snapshot {
-    pub gpr: [u64; 32],
+    pub gpr: [u64; GENERAL],
     pub flags: u64,
-    pub control: [u64; 2],
-    pub vectors: [[u8; 16]; 32],
+    pub control: [u64; CONTROL],
+    pub vectors: [[u8; VECTOR]; VECTORS],
+}
+
+impl Index<Reg> for Snapshot {
+    type Output = u64;
+
+    fn index(&self, reg: Reg) -> &u64 {
+        &self.gpr[usize::from(reg.0)]
+    }
+}
+
+impl IndexMut<Reg> for Snapshot {
+    fn index_mut(&mut self, reg: Reg) -> &mut u64 {
+        &mut self.gpr[usize::from(reg.0)]
+    }
 }
 
 /// What reading and writing registers needs.
@@ -45,34 +64,52 @@ pub(crate) struct Registers {
     pub abi: &'static Abi,
 }
 
-/// The engine with what its hooks work on. It is taken out while a check uses the engine itself.
-pub(crate) type Uc<'a> = Unicorn<'a, Option<Box<Trace>>>;
+/// The engine, with what its hooks work on.
+pub(crate) type Cpu<'a, D> = Unicorn<'a, D>;
 
 fn engine(what: &str, error: uc_error) -> Error {
     Error::new(format!("emulator: {what}: {error:?}"))
 }
 
 impl Registers {
+    /// Those of an architecture.
+    ///
+    /// # Errors
+    /// It has more, or larger ones, than a snapshot has room for.
+    pub fn of(machine: &'static Machine, abi: &'static Abi) -> Result<Registers> {
+        for (what, n, most) in [
+            ("general registers", abi.regs.len(), GENERAL),
+            ("control words", machine.control.len(), CONTROL),
+            ("vector registers", machine.vectors.len(), VECTORS),
+            ("bytes of a vector register", abi.vector_bytes, VECTOR),
+        ] {
+            if n > most {
+                return Err(Error::new(format!("emulator: {n} {what}; valid: at most {most}")));
+            }
+        }
+        Ok(Registers { machine, abi })
+    }
+
     fn id(&self, reg: Reg) -> i32 {
         self.abi.regs.get(reg.0 as usize).map_or(0, |r| r.emu)
     }
 
-    pub fn get(&self, uc: &Uc, reg: Reg) -> u64 {
+    pub fn get<D>(&self, uc: &Cpu<'_, D>, reg: Reg) -> u64 {
         uc.reg_read(self.id(reg)).unwrap_or(0)
     }
 
-    pub fn set(&self, uc: &mut Uc, reg: Reg, value: u64) {
+    pub fn set<D>(&self, uc: &mut Cpu<'_, D>, reg: Reg, value: u64) {
         if !self.machine.reserved.contains(reg) {
             // A register of the table exists: the engine's table is compared with ours in a test.
             let _ = uc.reg_write(self.id(reg), value);
         }
     }
 
-    pub fn sp(&self, uc: &Uc) -> u64 {
+    pub fn sp<D>(&self, uc: &Cpu<'_, D>) -> u64 {
         self.get(uc, self.abi.sp)
     }
 
-    pub fn set_vector(&self, uc: &mut Uc, i: usize, value: &[u8; 16]) {
+    pub fn set_vector<D>(&self, uc: &mut Cpu<'_, D>, i: usize, value: &[u8; 16]) {
         let id = self.machine.vectors[i].id;
         let _ = if self.abi.vector_bytes == 8 {
             let mut low = [0; 8];
@@ -84,22 +121,22 @@ impl Registers {
     }
 
     /// Set the bits that arithmetic sets; leave the others.
-    pub fn set_flags(&self, uc: &mut Uc, value: u64) {
+    pub fn set_flags<D>(&self, uc: &mut Cpu<'_, D>, value: u64) {
         self.put_flags(uc, value, 0);
     }
 
     /// All registers, in one call: a run takes several snapshots.
-    pub fn snapshot(&self, uc: &Uc) -> Snapshot {
+    pub fn snapshot<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
         self.read(uc, self.machine.vectors)
     }
 
     /// All but the vector registers.
-    pub fn general(&self, uc: &Uc) -> Snapshot {
+    pub fn general<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
         self.read(uc, &[])
     }
 
-    fn read(&self, uc: &Uc, vectors: &[EmuReg]) -> Snapshot {
-        const MOST: usize = 32 + 1 + 2 + 32;
+    fn read<D>(&self, uc: &Cpu<'_, D>, vectors: &[EmuReg]) -> Snapshot {
+        const MOST: usize = GENERAL + 1 + CONTROL + VECTORS;
         let mut all = Snapshot::default();
         let (mut ids, mut places, mut sizes) = ([0; MOST], [std::ptr::null_mut::<c_void>(); MOST], [0; MOST]);
         let mut count = 0;
@@ -133,14 +170,14 @@ impl Registers {
     }
 
     /// Set general registers and flags; the others are part of the engine's fresh state.
-    pub fn load(&self, uc: &mut Uc, all: &Snapshot) {
-        for i in 0..self.abi.regs.len().min(32) {
+    pub fn load<D>(&self, uc: &mut Cpu<'_, D>, all: &Snapshot) {
+        for i in 0..self.abi.regs.len().min(GENERAL) {
             self.set(uc, Reg(i as u8), all.gpr[i]);
         }
         self.put_flags(uc, all.flags, self.machine.clear_flags);
     }
 
-    fn put_flags(&self, uc: &mut Uc, value: u64, besides: u64) {
+    fn put_flags<D>(&self, uc: &mut Cpu<'_, D>, value: u64, besides: u64) {
         if let Some((reg, mask)) = self.machine.flags {
             let (old, mask) = (uc.reg_read(reg.id).unwrap_or(0), mask | besides);
             let _ = uc.reg_write(reg.id, old & !mask | value & mask);
@@ -148,14 +185,14 @@ impl Registers {
     }
 
     /// Are the flags set that are clear where C code begins?
-    pub fn unclear_flags(&self, uc: &Uc) -> u64 {
+    pub fn unclear_flags<D>(&self, uc: &Cpu<'_, D>) -> u64 {
         let flags = self.machine.flags.and_then(|(reg, _)| uc.reg_read(reg.id).ok());
         flags.unwrap_or(0) & self.machine.clear_flags
     }
 }
 
 /// Memory reads that fail are zero: the caller compares with what it expects there.
-pub(crate) fn word(uc: &Uc, at: u64) -> u64 {
+pub(crate) fn word<D>(uc: &Cpu<'_, D>, at: u64) -> u64 {
     let mut bytes = [0; 8];
     match uc.mem_read(at, &mut bytes) {
         Ok(()) => u64::from_le_bytes(bytes),
@@ -164,26 +201,26 @@ pub(crate) fn word(uc: &Uc, at: u64) -> u64 {
 }
 
 /// The words from `at` on; zero where there is no memory, as with [`word`].
-pub(crate) fn words(uc: &Uc, at: u64, bytes: usize) -> Vec<u64> {
+pub(crate) fn words<D>(uc: &Cpu<'_, D>, at: u64, bytes: usize) -> Vec<u64> {
     let mut all = vec![0; bytes];
     let _ = uc.mem_read(at, &mut all);
     all.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect()
 }
 
-pub(crate) fn put_word(uc: &mut Uc, at: u64, value: u64) -> bool {
+pub(crate) fn put_word<D>(uc: &mut Cpu<'_, D>, at: u64, value: u64) -> bool {
     uc.mem_write(at, &value.to_le_bytes()).is_ok()
 }
 
 /// Make an engine with the images and a stack in it.
-pub(crate) fn load<'i>(
+pub(crate) fn load<'i, D: 'static>(
     backend: &dyn Backend,
     images: impl Iterator<Item = &'i Image>,
-    trace: Trace,
-) -> Result<Uc<'static>> {
+    data: D,
+) -> Result<Cpu<'static, D>> {
     let machine = backend.machine();
     let arch = Arch::try_from(machine.arch as usize).map_err(|e| engine("architecture", e))?;
     let mode = Mode::try_from(machine.mode).map_err(|e| engine("mode", e))?;
-    let mut uc = Unicorn::new_with_data(arch, mode, Some(Box::new(trace))).map_err(|e| engine("open", e))?;
+    let mut uc = Unicorn::new_with_data(arch, mode, data).map_err(|e| engine("open", e))?;
     uc.ctl_set_cpu_model(machine.cpu_model).map_err(|e| engine("CPU model", e))?;
     for &(id, value) in machine.init {
         uc.reg_write(id, value).map_err(|e| engine("control register", e))?;
@@ -201,7 +238,7 @@ pub(crate) fn load<'i>(
 }
 
 /// Write code and drop what the engine translated there: it does not notice by itself.
-pub(crate) fn write_code(uc: &mut Uc, writes: &[Write]) -> Result<()> {
+pub(crate) fn write_code<D>(uc: &mut Cpu<'_, D>, writes: &[Write]) -> Result<()> {
     for write in writes {
         uc.mem_write(write.at, &write.bytes).map_err(|e| engine("patch", e))?;
         let end = write.at + write.bytes.len() as u64;

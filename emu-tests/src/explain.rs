@@ -9,10 +9,11 @@ use crate::case::Case;
 use crate::cpu::EXIT;
 use crate::disasm::Decoded;
 use crate::filter::Filter;
+use crate::place::Place;
 use crate::report::{Clause, Failure};
 use crate::rig::Rig;
 use crate::tally::Tally;
-use crate::trace::Finding;
+use crate::trace::{Finding, Value};
 
 /// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
 pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Result<()> {
@@ -29,26 +30,26 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
             Some(away) if away.beside.failed[t][finding.clause as usize] > 0 => continue,
             Some(away) => Finding {
                 clause: Clause::P16,
-                place: format!(
-                    "{}{} MiB from the site, {}: {}",
-                    if away.copied { "copy, " } else { "" },
-                    away.distance >> 20,
-                    finding.clause,
-                    finding.place
-                ),
+                place: Place::Away {
+                    copy: if away.copied { "copy, " } else { "" },
+                    mib: away.distance >> 20,
+                    clause: finding.clause,
+                    place: Box::new(finding.place),
+                },
                 ..finding
             },
         };
         tally.failed[t][finding.clause as usize] += 1;
         let found_at = rig.symbolic(finding.pc);
+        let place = finding.place.to_string();
         let same = tally.failures[t].iter().filter(|f| f.clause == finding.clause);
         if same.clone().count() >= filter.kept_failures()
-            || same.clone().any(|f| (&f.place, &f.at) == (&finding.place, &found_at))
+            || same.clone().any(|f| (&f.place, &f.at) == (&place, &found_at))
         {
             continue;
         }
-        let writer = match finding.register {
-            Some(reg) if !filter.first_failure => last_writer(rig, &case, reg.0 as usize, finding.found)?,
+        let writer = match (finding.register, finding.found) {
+            (Some(reg), Value::Word(value)) if !filter.first_failure => last_writer(rig, &case, reg.0 as usize, value)?,
             _ => None,
         };
         let around = writer.unwrap_or(finding.pc);
@@ -75,11 +76,12 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
         // What is not at the site itself is only reported on if it is asked for.
         let names =
             if case.attach == t { attached.clone() } else { format!("{attached} {}", rig.suite.contracts[t].name) };
+        let (expected, found) = finding.values();
         tally.failures[t].push(Failure {
             clause: finding.clause,
-            place: finding.place,
-            expected: format!("{:#x}", finding.expected),
-            found: format!("{:#x}", finding.found),
+            place,
+            expected,
+            found,
             at: found_at,
             last_writer,
             context,
@@ -108,7 +110,7 @@ fn last_writer(rig: &mut Rig, case: &Arc<Case>, reg: usize, value: u64) -> Resul
         rig.reload()?;
     }
     let recorded = rig.trace().recording.take().unwrap_or_default();
-    rig.trace().findings.clear();
+    rig.trace().checks.findings.clear();
     rig.patch_all(SiteState::Disabled, None)?;
     let changed = recorded.windows(2).rev().find(|w| w[0].1[reg] != w[1].1[reg] && w[1].1[reg] == value);
     Ok(changed.map(|w| w[0].0).or_else(|| recorded.last().filter(|r| r.1[reg] != value).map(|r| r.0)))

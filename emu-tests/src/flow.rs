@@ -1,12 +1,6 @@
-//! P13, P14, P15: a model of what restricted branches and return-address stacks make of the trampolines' branches. The
-//! engine enforces none of it.
+//! A model of what return-address stacks make of branches. The engine has none.
 
-use codegen::machine::{Branch, Lands};
-use codegen::spec::Kind;
-
-use crate::cpu::Uc;
-use crate::report::Clause;
-use crate::trace::{ELSEWHERE, TRAMPOLINE, Trace};
+use codegen::machine::Branch;
 
 /// A branch that was just executed.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +15,6 @@ pub(crate) struct Taken {
 pub(crate) struct ReturnStack {
     stack: Vec<u64>,
     mispredicted: u64,
-    /// Returns that found the stack empty.
     unpaired: u64,
 }
 
@@ -37,89 +30,110 @@ impl ReturnStack {
         self.stack.extend(resume);
         (self.mispredicted, self.unpaired) = (0, 0);
     }
+
+    /// A branch leads to `pc`. Returns where speculation went instead.
+    pub fn step(&mut self, pc: u64, taken: Taken) -> Option<u64> {
+        let instead = if taken.branch.pops { self.returned(pc) } else { None };
+        if taken.branch.pushes {
+            self.stack.push(taken.next);
+        }
+        instead
+    }
+
+    /// A return goes to `pc`. Returns where speculation went instead.
+    pub fn returned(&mut self, pc: u64) -> Option<u64> {
+        let Some(predicted) = self.stack.pop() else {
+            self.unpaired += 1;
+            return None;
+        };
+        self.mispredicted += u64::from(predicted != pc);
+        Some(predicted).filter(|predicted| *predicted != pc)
+    }
+
+    /// Calls that no return belonged to.
+    pub fn unreturned(&self) -> u64 {
+        self.stack.len() as u64
+    }
+
+    /// Returns that found the stack empty.
+    pub fn unpaired(&self) -> u64 {
+        self.unpaired
+    }
+
+    /// Returns that went elsewhere than behind their call.
+    pub fn mispredicted(&self) -> u64 {
+        self.mispredicted
+    }
 }
 
-impl Trace {
-    /// Control came to `pc`, by a branch of a trampoline or out of a called function.
-    pub(crate) fn arrived(&mut self, uc: &mut Uc, pc: u64, by: Option<Taken>, (came_from, region): (u8, u8)) {
-        if self.current.is_none() {
-            return;
-        }
-        let Some(Taken { branch, next }) = by else {
-            if came_from == ELSEWHERE && region >= TRAMPOLINE {
-                self.predict(uc, pc);
-            }
-            return;
-        };
-        if let Some(lands) = branch.lands.filter(|_| region != ELSEWHERE) {
-            let restricted = self.contracts.get(self.trampoline()).is_some_and(|c| c.landing_pad);
-            if restricted {
-                self.check_pad(uc, self.trampoline(), "landing pad where an indirect branch goes", lands, pc);
-            }
-        }
-        // Between C functions calls are not followed, nor are returns.
-        let cell = self.cells.get(pc);
-        let in_c = came_from == ELSEWHERE && region == ELSEWHERE && cell.is_some_and(|cell| cell.branch.is_none());
-        if branch.pops && !in_c {
-            self.predict(uc, pc);
-        }
-        if branch.pushes {
-            self.returns.stack.push(next);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESUME: u64 = 0x1005;
+
+    fn call(next: u64) -> Taken {
+        Taken { branch: Branch { pushes: true, ..Branch::default() }, next }
     }
 
-    /// A return goes to `pc`. Speculation went to what the stack had.
-    pub(crate) fn predict(&mut self, uc: &mut Uc, pc: u64) {
-        let Some(predicted) = self.returns.stack.pop() else {
-            self.returns.unpaired += 1;
-            return;
-        };
-        if predicted == pc {
-            return;
-        }
-        self.returns.mispredicted += 1;
-        let trap = self.registers.map_or(&[][..], |r| r.machine.trap);
-        if self.region(predicted) >= TRAMPOLINE && !trap.is_empty() {
-            let found = self.begins_with(uc, predicted, trap);
-            self.check(
-                Clause::P15,
-                "trap where a return is predicted to go and never goes",
-                1,
-                found.into(),
-                predicted,
-            );
-        }
+    const RET: Taken = Taken { branch: Branch { pushes: false, pops: true, lands: None }, next: 0 };
+    const JUMP: Taken = Taken { branch: Branch { pushes: false, pops: false, lands: None }, next: 0 };
+
+    fn stack() -> ReturnStack {
+        let mut stack = ReturnStack::default();
+        stack.begin(Some(RESUME));
+        stack
     }
 
-    /// Something may branch indirectly to the entry of trampoline `index`.
-    pub(crate) fn check_entry(&mut self, uc: &mut Uc, pc: u64, index: usize) {
-        if self.contracts.get(index).is_some_and(|c| c.landing_pad && c.kind != Kind::Return) {
-            self.check_pad(uc, index, "landing pad at the entry", Lands::Call, pc);
-        }
+    fn counts(stack: &ReturnStack) -> [u64; 3] {
+        [stack.unreturned(), stack.unpaired(), stack.mispredicted()]
     }
 
-    fn check_pad(&mut self, uc: &Uc, trampoline: usize, what: &'static str, lands: Lands, pc: u64) {
-        let pads = self.registers.map_or(&[][..], |r| r.machine.pads);
-        let found = pads.iter().any(|pad| pad.lets.contains(&lands) && self.begins_with(uc, pc, pad.bytes));
-        self.check_of(trampoline, Clause::P13, what, 1, found.into(), pc);
+    #[test]
+    fn calls_and_returns_that_are_paired() {
+        let mut stack = stack();
+        assert_eq!(stack.step(0x5000, call(0x2010)), None);
+        assert_eq!(stack.top(), Some(0x2010));
+        assert_eq!(stack.step(0x6000, JUMP), None);
+        assert_eq!(stack.step(0x2010, RET), None);
+        assert_eq!(stack.step(RESUME, RET), None);
+        assert_eq!(counts(&stack), [0, 0, 0]);
     }
 
-    fn begins_with(&self, uc: &Uc, at: u64, bytes: &[u8]) -> bool {
-        let mut found = vec![0; bytes.len()];
-        uc.mem_read(at, &mut found).is_ok() && found == bytes
+    #[test]
+    fn a_return_to_elsewhere_was_predicted_to_go_behind_its_call() {
+        let mut stack = stack();
+        assert_eq!(stack.step(0x3000, RET), Some(RESUME));
+        assert_eq!(counts(&stack), [0, 0, 1]);
+        // The next one has no call left.
+        assert_eq!(stack.step(0x4000, RET), None);
+        assert_eq!(counts(&stack), [0, 1, 1]);
     }
 
-    /// The traced function goes on, or its parent does.
-    pub(crate) fn check_returns(&mut self, pc: u64) {
-        self.check(Clause::P14, "calls without a return", 0, self.returns.stack.len() as u64, pc);
-        let unpaired = self.contracts.get(self.trampoline()).map_or(0, |c| c.unpaired);
-        self.check(Clause::P14, "returns without a call", unpaired.into(), self.returns.unpaired, pc);
-        // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
-        let redirected = self.exiting.is_some() && !self.calls_body();
-        if !redirected {
-            let expected = self.contracts.get(self.trampoline()).map_or(0, |c| c.mispredicted);
-            let found = self.returns.mispredicted;
-            self.check(Clause::P14, "returns that do not go behind their call", expected.into(), found, pc);
-        }
+    #[test]
+    fn a_jump_in_place_of_a_return_leaves_a_call_over() {
+        let mut stack = stack();
+        stack.step(0x5000, call(0x2010));
+        stack.step(RESUME, JUMP);
+        assert_eq!(counts(&stack), [2, 0, 0]);
+    }
+
+    /// RISC-V: JALR that links from one link register to the other pops, then pushes.
+    #[test]
+    fn a_branch_that_pops_and_pushes_pops_first() {
+        let mut stack = stack();
+        let both = Taken { branch: Branch { pushes: true, pops: true, lands: None }, next: 0x2010 };
+        assert_eq!(stack.step(0x7000, both), Some(RESUME));
+        assert_eq!((stack.top(), stack.unreturned()), (Some(0x2010), 1));
+    }
+
+    #[test]
+    fn a_new_call_forgets_the_last_one() {
+        let mut stack = stack();
+        stack.step(0x3000, RET);
+        stack.step(0x3000, RET);
+        stack.begin(None);
+        assert_eq!(counts(&stack), [0, 0, 0]);
+        assert_eq!(stack.top(), None);
     }
 }

@@ -19,6 +19,7 @@ mod flow;
 mod foreign;
 mod marks;
 mod measure;
+mod place;
 mod raw;
 mod report;
 mod retire;

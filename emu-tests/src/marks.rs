@@ -7,10 +7,10 @@ use link::{Access, Image, STUBS, SymbolKind};
 
 use crate::disasm::decode;
 use crate::fixture::{Fixture, Setup};
-use crate::trace::{CALLBACK, Cell, Cells, DIRECT_FUNC, ENTRY, EXIT_HANDLER, FUNCTION, PROGRAM, TRAMPOLINE};
+use crate::trace::{Cell, Cells, Mark, Region};
 
 /// What each trampoline calls by name: where that begins, and what it is.
-pub(crate) type Callees = Vec<Vec<(u64, u8)>>;
+pub(crate) type Callees = Vec<Vec<(u64, Mark)>>;
 
 /// What is known of the addresses of an image, or of two, before anything runs.
 pub(crate) struct Marks {
@@ -62,18 +62,18 @@ pub(crate) fn mark_cells(
     for f in functions {
         let symbol = traced.unwrap_or(image).symbol(&f.name);
         let symbol = symbol.ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
-        marks.each(fixture, &f.name, (symbol.address, symbol.size), |c| c.region = FUNCTION)?;
+        marks.each(fixture, &f.name, (symbol.address, symbol.size), |c| c.region = Region::Function)?;
     }
     for (i, contract) in suite.contracts.iter().enumerate() {
         let symbol = image
             .symbol(&contract.name)
             .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
         let range = (symbol.address, extent(image, symbol));
-        marks.each(fixture, &contract.name, range, |c| c.region = TRAMPOLINE + i as u8)?;
+        marks.each(fixture, &contract.name, range, |c| c.region = Region::Trampoline(i as u8))?;
         marks.ranges.push(range);
     }
     for (contract, (start, size)) in suite.contracts.iter().zip(marks.ranges.clone()) {
-        marks.each(fixture, &contract.name, (start, 1), |c| c.marks |= ENTRY)?;
+        marks.each(fixture, &contract.name, (start, 1), |c| c.marks.set(Mark::ENTRY, true))?;
         for insn in decode(machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
             let branch = insn.branch.map(|b| (b, insn.size));
             marks.each(fixture, &contract.name, (insn.at, 1), |c| c.branch = branch)?;
@@ -94,10 +94,10 @@ pub(crate) fn mark_cells(
     let callback = image.symbol("callback");
     let callback =
         callback.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol callback", fixture.variant)))?;
-    marks.each(fixture, "callback", (callback.address, 1), |c| c.marks |= CALLBACK)?;
+    marks.each(fixture, "callback", (callback.address, 1), |c| c.marks.set(Mark::CALLBACK, true))?;
     for (contract, called) in suite.contracts.iter().zip(called) {
         for &(at, mark) in called.iter().filter(|(at, _)| *at != 0) {
-            marks.each(fixture, &contract.callee, (at, 1), |c| c.marks |= mark)?;
+            marks.each(fixture, &contract.callee, (at, 1), |c| c.marks.set(mark, true))?;
         }
     }
     Ok(marks)
@@ -112,7 +112,7 @@ pub(crate) fn extent(image: &Image, symbol: &link::Symbol) -> u64 {
 }
 
 /// Where the C functions begin that a trampoline calls by name, and what they are; 0 if its contract leaves one open.
-pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, u8)>> {
+pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Mark)>> {
     let address = |name: &str| match image.symbol(name) {
         _ if name.is_empty() => Ok(0),
         Some(symbol) => Ok(symbol.address),
@@ -122,15 +122,17 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, u8
         ))),
     };
     let mark = match contract.kind {
-        Kind::Return => EXIT_HANDLER,
-        Kind::Direct(_) => DIRECT_FUNC,
-        Kind::Around(around) if around.form == Form::Frame => DIRECT_FUNC,
-        Kind::Around(_) => CALLBACK,
-        Kind::Programs(_) => return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, PROGRAM))).collect(),
+        Kind::Return => Mark::EXIT_HANDLER,
+        Kind::Direct(_) => Mark::DIRECT_FUNC,
+        Kind::Around(around) if around.form == Form::Frame => Mark::DIRECT_FUNC,
+        Kind::Around(_) => Mark::CALLBACK,
+        Kind::Programs(_) => {
+            return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM))).collect();
+        }
         Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Entry(_) => return Ok(Vec::new()),
     };
     let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;
-    Ok(vec![(address(&contract.callee)?, mark), (exit, EXIT_HANDLER)])
+    Ok(vec![(address(&contract.callee)?, mark), (exit, Mark::EXIT_HANDLER)])
 }
 
 /// Code that belongs to no function: each stub, and sections to which the first so many objects alone contribute.

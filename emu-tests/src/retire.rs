@@ -10,10 +10,11 @@ use link::Image;
 
 use crate::case::Case;
 use crate::disasm::decode;
+use crate::place::Place;
 use crate::report::Clause;
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::trace::Finding;
+use crate::trace::{At, Finding};
 
 /// The jump past the programs that come after the function, from the gap behind its call; nothing if the trampoline at the
 /// site has no such gap.
@@ -48,20 +49,11 @@ pub(crate) fn judge_gap(suite: &Suite, image: &Image, case: &Arc<Case>, tally: &
     let contract = &suite.contracts[trampoline];
     let writes = retirement(suite, image, trampoline)?;
     let ends = || writes.iter().map(|w| w.at + w.bytes.len() as u64);
-    let finding = |place: &str, expected, found, pc| Finding {
-        clause: Clause::P9,
-        trampoline,
-        place: place.to_owned(),
-        register: None,
-        expected,
-        found,
-        pc,
-    };
+    let at = |pc| At { clause: Clause::P9, trampoline, pc };
     let (Some(start), Some(end)) = (writes.iter().map(|w| w.at).min(), ends().max()) else {
         if matches!(contract.kind, Kind::Programs(p) if p.call_orig) {
-            let place = "labels for code that is retired: the gap behind the traced function, and the epilogue";
             let pc = image.symbol(&contract.name).map_or(0, |s| s.address);
-            tally.judged(case, finding(place, 2, 0, pc));
+            tally.judged(case, Finding::new(at(pc), Place::RetiredLabels, 2, 0));
         }
         return Ok(());
     };
@@ -69,6 +61,6 @@ pub(crate) fn judge_gap(suite: &Suite, image: &Image, case: &Arc<Case>, tally: &
     let nothing =
         code.iter().take_while(|d| d.text.split(' ').next().is_some_and(|mnemonic| mnemonic.ends_with("nop")));
     let found = nothing.map(|d| d.at + u64::from(d.size)).last().unwrap_or(start).min(end);
-    tally.judged(case, finding("end of the gap behind the traced function", end, found, start));
+    tally.judged(case, Finding::new(at(start), Place::RetiredGap, end, found));
     Ok(())
 }

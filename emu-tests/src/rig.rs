@@ -11,15 +11,16 @@ use unicorn_engine::{Context, HookType, uc_error};
 
 use crate::case::{Case, Handler, Initial, Outcome, Situation};
 use crate::copy::put_copies;
-use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, Uc, load, put_word, write_code};
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
 use crate::fixture::{Fixture, Function, LIVEPATCH, Setup};
 use crate::marks::{Callees, callees, mark_cells};
+use crate::place::Place;
 use crate::retire::gap;
 use crate::rng::Rng;
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::trace::{self, Finding, Places, SITE, Trace};
+use crate::trace::{self, Finding, Mark, Places, Trace, Uc};
 use crate::unwind::Table;
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
@@ -161,7 +162,7 @@ impl<'s> Rig<'s> {
             let found = image.symbol(symbol).map(|s| s.address);
             found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
         };
-        let registers = Registers { machine: suite.backend.machine(), abi: &suite.backend.facts().abi };
+        let registers = Registers::of(suite.backend.machine(), &suite.backend.facts().abi)?;
         let traced = away.as_ref().map(|a| &a.functions);
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
         let table = Table::read(&image, registers.abi, marks.instructions.into_iter());
@@ -172,14 +173,13 @@ impl<'s> Rig<'s> {
         let trace = Trace {
             registers: Some(registers),
             site: Some(&suite.backend.facts().site),
-            contracts: suite.contracts.iter().cloned().map(Rc::new).collect(),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
             cells: marks.cells,
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
-            ..Trace::default()
+            ..Trace::of(&suite.contracts)?
         };
-        let mut uc = load(suite.backend, traced.into_iter().chain([&image]), trace)?;
+        let mut uc = load(suite.backend, traced.into_iter().chain([&image]), Some(Box::new(trace)))?;
         if hooks {
             attach_hooks(&mut uc, &marks.extents)?;
         }
@@ -299,18 +299,13 @@ impl<'s> Rig<'s> {
         let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
         match ended {
             Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
-            Ok(()) => trace.stopped(pc, "stopped before the exit"),
+            Ok(()) => trace.stopped(pc, Place::Stopped),
             Err(uc_error::FETCH_UNMAPPED) => trace.astray(pc),
-            Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => {
-                trace.stopped(
-                    pc,
-                    "an access to memory that no object has: give the object; data per CPU or thread is none",
-                );
-            }
-            Err(e) => trace.stopped(pc, &format!("emulator: {e:?}")),
+            Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => trace.stopped(pc, Place::UnmappedAccess),
+            Err(e) => trace.stopped(pc, Place::Engine { error: format!("{e:?}") }),
         }
         // Besides general registers and flags, which each run sets, only such a handler or a fault changes any.
-        self.dirty = case.handler == Handler::Any || !trace.findings.is_empty();
+        self.dirty = case.handler == Handler::Any || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
         let mut outcome = Outcome {
             registers: self.registers.general(&self.uc),
@@ -396,7 +391,7 @@ impl<'s> Rig<'s> {
         for site in sites.iter().filter(wanted) {
             writes.extend(self.suite.writes(site, state)?);
             if let Some(cell) = trace.cells.get_mut(site.ip) {
-                cell.marks = if state == SiteState::Disabled { cell.marks & !SITE } else { cell.marks | SITE };
+                cell.marks.set(Mark::SITE, state != SiteState::Disabled);
             }
         }
         write_code(&mut self.uc, &writes)

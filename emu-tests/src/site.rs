@@ -11,10 +11,11 @@ use crate::case::{Case, Outcome};
 use crate::compare::agree;
 use crate::cpu::{EXIT, write_code};
 use crate::disasm::decode;
+use crate::place::{Place, SiteBytes, SiteOffset};
 use crate::report::Clause;
 use crate::rig::Rig;
 use crate::tally::Tally;
-use crate::trace::Finding;
+use crate::trace::{At, Finding, Value};
 
 /// The bytes of all functions, in their order.
 pub(crate) type Code = Vec<Vec<u8>>;
@@ -119,16 +120,17 @@ fn judge_bytes(
     let free = if traced { window } else { &(0..0) };
     let (nowhere, found) = (body.start, |at: Option<u64>| at.unwrap_or(body.start));
     let checks = [
-        ("the site begins in the function", body.start, body.start.min(window.start)),
-        ("the site ends in the function", body.end, body.end.max(window.end)),
-        ("the site ends where an instruction does", 1, u64::from(*ends)),
-        ("a branch of the function into its site", nowhere, found(*lands)),
-        ("byte outside of an enabled site", nowhere, found(differs(during, free))),
-        ("byte after the site was disabled", nowhere, found(differs(after, &(0..0)))),
+        (SiteBytes::Begins, body.start, body.start.min(window.start)),
+        (SiteBytes::Ends, body.end, body.end.max(window.end)),
+        (SiteBytes::EndsInstruction, 1, u64::from(*ends)),
+        (SiteBytes::Branch, nowhere, found(*lands)),
+        (SiteBytes::Outside, nowhere, found(differs(during, free))),
+        (SiteBytes::After, nowhere, found(differs(after, &(0..0)))),
     ];
     for (what, expected, found) in checks {
-        let place = format!("{}: {what}", site.function);
-        tally.judged(case, finding(case, Clause::P17, place, (expected, found), body.start));
+        let place = Place::Site { function: site.function.clone(), what };
+        let at = At { clause: Clause::P17, trampoline: case.attach, pc: body.start };
+        tally.judged(case, Finding::new(at, place, expected, found));
     }
 }
 
@@ -142,7 +144,7 @@ fn judge_pokes(rig: &mut Rig, case: &Arc<Case>, layout: &Layout, expected: &Outc
     rig.load_case(case, &case.initial.registers, false);
     let ended = rig.uc.emu_start(rig.function(&rig.functions[case.function].name), EXIT, 0, 0);
     let traced = rig.collect(case, ended);
-    if !std::mem::take(&mut rig.trace().findings).is_empty() {
+    if !std::mem::take(&mut rig.trace().checks.findings).is_empty() {
         // What is wrong without a switch is told by other clauses.
         return put(rig, site, SiteState::Disabled);
     }
@@ -214,7 +216,7 @@ fn judge_moment(
         ended = rig.uc.emu_start(pc, EXIT, 0, 0);
     }
     let outcome = rig.collect(case, ended);
-    let mut findings = std::mem::take(&mut rig.trace().findings);
+    let mut findings = std::mem::take(&mut rig.trace().checks.findings);
     if findings.is_empty() {
         for expected in means {
             findings.clear();
@@ -225,19 +227,12 @@ fn judge_moment(
         }
     }
     let wrong = findings.first();
-    let offset = at.wrapping_sub(site.ip) as i64;
-    let ip = match offset {
-        0 => "ip".to_owned(),
-        _ => format!("ip{}{:#x}", if offset < 0 { '-' } else { '+' }, offset.unsigned_abs()),
-    };
-    let place = format!(
-        "{}, step {done} of {}, CPU at {ip} since step {seen}: {}",
-        switch.name,
-        steps.len(),
-        wrong.map_or("the breakpoint", |f| &f.place)
-    );
-    let pair = wrong.map_or((1, u64::from(trapped)), |f| (f.expected, f.found));
-    tally.judged(case, finding(case, Clause::P18, place, pair, at));
+    let ip = SiteOffset(at.wrapping_sub(site.ip) as i64);
+    let pair: (Value, Value) = wrong.map_or((true.into(), trapped.into()), |f| (f.expected, f.found));
+    let wrong = Box::new(wrong.map_or(Place::Breakpoint, |f| f.place.clone()));
+    let place = Place::Cpu { switch: switch.name, done, of: steps.len(), ip, since: seen, wrong };
+    let at = At { clause: Clause::P18, trampoline: case.attach, pc: at };
+    tally.judged(case, Finding::new(at, place, pair.0, pair.1));
     Ok(())
 }
 
@@ -254,8 +249,4 @@ struct Moment<'m> {
     seen: usize,
     done: usize,
     at: u64,
-}
-
-fn finding(case: &Case, clause: Clause, place: String, (expected, found): (u64, u64), pc: u64) -> Finding {
-    Finding { clause, trampoline: case.attach, place, register: None, expected, found, pc }
 }

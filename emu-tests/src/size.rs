@@ -6,24 +6,22 @@ use codegen::error::Result;
 
 use crate::case::Case;
 use crate::disasm::Decoded;
+use crate::place::Place;
 use crate::report::Clause;
 use crate::rig::Rig;
 use crate::tally::Tally;
-use crate::trace::Finding;
+use crate::trace::{At, Finding};
 
 /// Counters and coverage.
 pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
     let trace = rig.trace();
     let cells = trace.cells.clone();
-    for (sum, checks) in tally.checks.iter_mut().zip(&trace.checks) {
+    for (sum, checks) in tally.checks.iter_mut().zip(&trace.checks.made) {
         sum.iter_mut().zip(checks).for_each(|(n, m)| *n += m);
     }
-    tally.fates.clone_from(&trace.fates);
-    tally.vectors_lost.clone_from(&trace.vectors_lost);
-    let n = rig.suite.contracts.len();
-    tally.fates.resize(n, [(0, 0); 32]);
-    tally.vectors_lost.resize(n, 0);
-    for i in 0..n {
+    tally.fates.clone_from(&trace.checks.fates);
+    tally.vectors_lost.clone_from(&trace.checks.vectors_lost);
+    for i in 0..rig.suite.contracts.len() {
         let decoded: Vec<Decoded> = rig.decode(i)?.into_iter().filter(|d| !d.filler).collect();
         let missed: Vec<u64> = decoded
             .iter()
@@ -53,21 +51,10 @@ pub(crate) fn judge_sizes(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Res
         let end = rig.decode(trampoline)?.last().map_or(start, |last| last.at + u64::from(last.size));
         let decoded = if says { end - start } else { size };
         let beside = rig.away.as_ref().filter(|a| !a.copied).and_then(|a| a.beside.sizes.get(trampoline));
-        let checks = [
-            ("bytes by the symbol, and those of its instructions", size, decoded),
-            ("bytes, and those at another address", *beside.unwrap_or(&size), size),
-        ];
+        let checks = [(Place::SizeOfSymbol, size, decoded), (Place::SizeElsewhere, *beside.unwrap_or(&size), size)];
         for (place, expected, found) in checks {
-            let finding = Finding {
-                clause: Clause::P19,
-                trampoline,
-                place: place.to_owned(),
-                register: None,
-                expected,
-                found,
-                pc: start,
-            };
-            tally.judged(case, finding);
+            let at = At { clause: Clause::P19, trampoline, pc: start };
+            tally.judged(case, Finding::new(at, place, expected, found));
         }
     }
     Ok(())

@@ -14,13 +14,14 @@ use unicorn_engine::{HookType, uc_error};
 use crate::case::Case;
 use crate::cases::cases;
 use crate::compare::{enabled, reference};
-use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Uc};
+use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP};
 use crate::disasm::decode;
 use crate::filter::Filter;
 use crate::fixture::{Setup, fixtures, functions};
 use crate::rig::Rig;
 use crate::suite::Suite;
 use crate::tally::Tally;
+use crate::trace::Uc;
 
 /// One way through a trampoline. What it calls is not counted.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]

@@ -93,7 +93,8 @@ impl Deviation {
 
     pub(crate) fn covers(&self, finding: &Finding, at: &str) -> bool {
         let place = WildMatch::new(&self.place);
+        let said = finding.place.to_string();
         (self.trampoline, self.clause) == (finding.trampoline, finding.clause)
-            && (place.matches(&finding.place) || place.matches(&format!("{} at {at}", finding.place)))
+            && (place.matches(&said) || place.matches(&format!("{said} at {at}")))
     }
 }

@@ -1,27 +1,19 @@
-//! P12: at every instruction, what the unwind table says against what the CPU holds; and the walk of frame records that
-//! an unwinder makes from a callback.
+//! What an image's unwind table says of each instruction.
 //!
 //! gimli reads the linked `.eh_frame`; where there is none, ORC is read. Nothing here knows how they were made.
 
 use std::collections::HashMap;
 
 use codegen::abi::{Abi, Reg, RegSet};
-use codegen::contract::Contract;
-use codegen::frame::Content;
-use codegen::spec::Kind;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection,
 };
 use link::Image;
 
-use crate::cpu::{Registers, Snapshot, Uc, word};
-use crate::report::Clause;
-use crate::trace::{Joined, Trace};
-
 /// Where a column's value is. Bytes are relative to CFA.
 #[derive(Clone, Copy, Debug)]
-enum Rule {
+pub(crate) enum Rule {
     /// In memory.
     At(i64),
     /// In a register.
@@ -32,16 +24,39 @@ enum Rule {
 
 /// What the table says of one instruction.
 #[derive(Debug)]
-struct Row {
+pub(crate) struct Row {
     /// CFA is this register plus so many bytes.
     cfa: (Reg, i64),
     /// The return address; a register without a rule has its value still.
-    returns: Option<Rule>,
+    pub returns: Option<Rule>,
     /// The return address is in the link register's own column.
-    in_link: bool,
+    pub in_link: bool,
     rules: Vec<(Reg, Rule)>,
     /// The registers of which it says where they are: by a rule, or that they have their value still.
-    tells: RegSet,
+    pub tells: RegSet,
+}
+
+impl Rule {
+    /// The value, on a CPU with these registers.
+    pub fn value(self, cfa: u64, gpr: &[u64], memory: impl Fn(u64) -> u64) -> u64 {
+        match self {
+            Rule::At(offset) => memory(cfa.wrapping_add_signed(offset)),
+            Rule::In(reg) => gpr.get(usize::from(reg.0)).copied().unwrap_or(0),
+            Rule::Is(offset) => cfa.wrapping_add_signed(offset),
+        }
+    }
+}
+
+impl Row {
+    /// CFA, on a CPU with these registers.
+    pub fn cfa(&self, gpr: &[u64]) -> u64 {
+        Rule::In(self.cfa.0).value(0, gpr, |_| 0).wrapping_add_signed(self.cfa.1)
+    }
+
+    /// Where a register's value is: without a rule, where it was.
+    pub fn rule(&self, reg: Reg) -> Rule {
+        self.rules.iter().find(|(r, _)| *r == reg).map_or(Rule::In(reg), |(_, rule)| *rule)
+    }
 }
 
 /// The unwind table of the trampolines, by address. What it says in DWARF expressions is left out.
@@ -65,6 +80,11 @@ impl Table {
             found.or_else(|| orc.row(abi, pc))
         };
         Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect())
+    }
+
+    /// What it says of an instruction.
+    pub fn row(&self, pc: u64) -> Option<&Row> {
+        self.0.get(&pc)
     }
 }
 
@@ -165,87 +185,4 @@ fn row(
         found.returns = column(returns_in).map(Rule::In);
     }
     Some(found)
-}
-
-impl Trace {
-    /// Before each instruction of the trampoline that is at work.
-    pub(crate) fn unwind(&mut self, uc: &mut Uc, pc: u64) {
-        let (Some(registers), Some(table)) = (self.registers, self.table.clone()) else { return };
-        let Some(row) = table.0.get(&pc) else { return };
-        let now = registers.general(uc);
-        let cfa = now.gpr[row.cfa.0.0 as usize].wrapping_add_signed(row.cfa.1);
-        let value = |rule: Rule| match rule {
-            Rule::At(offset) => word(uc, cfa.wrapping_add_signed(offset)),
-            Rule::In(reg) => now.gpr[reg.0 as usize],
-            Rule::Is(offset) => cfa.wrapping_add_signed(offset),
-        };
-        let kept = |at: &Snapshot, reg: Reg| {
-            let rule = row.rules.iter().find(|(r, _)| *r == reg).map_or(Rule::In(reg), |(_, rule)| *rule);
-            (reg, at.gpr[reg.0 as usize], value(rule))
-        };
-        let calls_body = self.calls_body();
-        let mut columns = Vec::new();
-        let saved = || row.tells.iter().filter(|&r| Some(r) != registers.abi.link);
-        let sp = match (&self.exiting, self.activations.last()) {
-            (Some(e), _) => {
-                columns.extend(saved().map(|r| kept(&e.expect, r)));
-                e.sp
-            }
-            (None, Some(a)) => {
-                columns.extend(saved().map(|r| kept(&a.expect, r)));
-                // Where the site did not call, its function's return address lies between SP and CFA.
-                a.sp.wrapping_add(if calls_body { registers.abi.return_bytes() } else { 0 })
-            }
-            (None, None) => return,
-        };
-        let mut returns = Vec::new();
-        let parent = self.exiting.as_ref().map(|e| e.parent).or(self.activations.last().map(|a| a.parent));
-        if let (true, Some(parent), Some(rule)) = (calls_body, parent, row.returns) {
-            returns.push(("return address by the unwind table", parent, parent, value(rule)));
-        } else if let (None, Some(a)) = (&self.exiting, self.activations.last()) {
-            if let Some(rule) = row.returns {
-                returns.push(("return address by the unwind table", a.resume, a.pc, value(rule)));
-            }
-            if let Some(link) = registers.abi.link.filter(|_| !row.in_link) {
-                let (_, _, found) = kept(&a.expect, link);
-                returns.push(("link register by the unwind table", a.returns_to, a.parent, found));
-            }
-        }
-        self.check(Clause::P12, "CFA by the unwind table", sp, cfa, pc);
-        for (reg, want, found) in columns {
-            self.check(Clause::P12, Joined("", registers.abi.name(reg), " by the unwind table"), want, found, pc);
-        }
-        // What a callback changed is changed in its slot, and not in a record beside it.
-        for (what, changed, first, found) in returns {
-            self.check(Clause::P12, what, if found == first { first } else { changed }, found, pc);
-        }
-    }
-
-    /// In a callback: the records that lie between it and the traced function's caller.
-    pub(crate) fn check_records(&mut self, uc: &mut Uc, registers: Registers, contract: &Contract, pc: u64) {
-        let (at, resume, parent) = match (&self.exiting, self.activations.last()) {
-            (Some(e), _) => (&e.expect, e.resume, e.parent),
-            // What a callback changed on the way here counts for the records that are made after it.
-            (None, Some(a)) => (&a.expect, a.resume, a.returns_to),
-            (None, None) => return,
-        };
-        let (abi, before) = (registers.abi, at.gpr[registers.abi.fp.0 as usize]);
-        let mut fp = registers.get(uc, abi.fp);
-        if contract.marks_regs && matches!(contract.kind, Kind::Entry(_)) {
-            let fregs = registers.get(uc, abi.args[3]);
-            self.check(Clause::P12, "frame pointer: address of pt_regs with bit 0 set", fregs | 1, fp, pc);
-            return;
-        }
-        if contract.frame.records.is_empty() {
-            return;
-        }
-        for (n, record) in contract.frame.records.iter().rev().enumerate() {
-            let place = fp.wrapping_add_signed(registers.machine.record);
-            let want = if record.ret == Content::Pc { resume } else { parent };
-            let found = word(uc, place.wrapping_add(8));
-            self.check(Clause::P12, format!("return address in frame record {n}"), want, found, pc);
-            fp = word(uc, place);
-        }
-        self.check(Clause::P12, "frame pointer behind the records", before, fp, pc);
-    }
 }

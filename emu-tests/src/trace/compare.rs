@@ -3,115 +3,95 @@
 use codegen::abi::RegSet;
 use codegen::live::Live;
 
-use super::Trace;
+use super::finding::At;
+use super::{Here, Trace};
 use crate::case::Handler;
-use crate::cpu::{Registers, Snapshot, Uc, words};
+use crate::cpu::Snapshot;
+use crate::place::Place;
 use crate::report::Clause;
+
+/// What must be the same of flags, control words and vector registers.
+pub(super) struct Kept<'k> {
+    pub flags: bool,
+    /// The clause about vector registers.
+    pub clause: Clause,
+    /// The vector registers that carry arguments, or results.
+    pub carriers: &'k [u8],
+    /// Those that do here, where the prototype is known.
+    pub live: Option<Live>,
+}
 
 impl Trace {
     /// Registers now, against those at the site with the callback's changes.
-    pub(super) fn compare_registers(&mut self, uc: &mut Uc, pc: u64, registers: Registers) {
-        let now = registers.snapshot(uc);
-        let Some(a) = self.activations.last() else { return };
-        let (expect, kept, flags_kept) = (a.expect.clone(), a.kept, a.flags_kept);
-        let args = RegSet::of(registers.abi.args).union(registers.abi.hidden);
-        let c_keeps = registers.abi.callee_saved.union(registers.abi.platform);
-        let t = self.trampoline();
-        for reg in registers.abi.callee_saved.union(registers.abi.caller_saved).union(registers.abi.platform).iter() {
-            let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
-            if let Some(fates) = self.fates.get_mut(t) {
-                let fate = &mut fates[reg.0 as usize];
-                if want == have { fate.0 += 1 } else { fate.1 += 1 }
-            }
+    pub(super) fn compare_registers(&mut self, here: &Here) {
+        let now = here.snapshot();
+        let Some(a) = self.state.activations.last() else { return };
+        let (expect, kept, flags) = (a.expect.clone(), a.kept, a.flags_kept);
+        let (abi, t) = (here.registers.abi, self.trampoline());
+        let args = RegSet::of(abi.args).union(abi.hidden);
+        let c_keeps = abi.callee_saved.union(abi.platform);
+        for reg in c_keeps.union(abi.caller_saved).iter() {
+            let (want, have) = (expect[reg], now[reg]);
+            self.checks.fate(t, reg, want == have);
             if kept.contains(reg) {
                 let clause = match (args.contains(reg), c_keeps.contains(reg)) {
                     (true, _) => Clause::P1,
                     (false, true) => Clause::P5,
                     (false, false) => Clause::P4,
                 };
-                self.checks[t][clause as usize] += 1;
-                if want != have {
-                    self.fail(clause, registers.abi.name(reg), Some(reg), (want, have), pc);
-                }
+                let at = self.at(clause, here.pc);
+                self.checks.check_register(at, (reg, abi.name(reg)), want, have);
             }
         }
         let live = self.contracts.get(t).and_then(|c| c.kind.live());
-        self.compare_state(&expect, &now, flags_kept, Clause::P2, registers.abi.vector_args, live, pc, registers);
+        let carriers = here.registers.abi.vector_args;
+        self.compare_state(here, &expect, &now, &Kept { flags, clause: Clause::P2, carriers, live });
     }
 
-    #[allow(clippy::too_many_arguments, reason = "two states and what to compare of them")]
-    pub(super) fn compare_state(
-        &mut self,
-        expect: &Snapshot,
-        now: &Snapshot,
-        flags_kept: bool,
-        clause: Clause,
-        carriers: &[u8],
-        live: Option<Live>,
-        pc: u64,
-        registers: Registers,
-    ) {
-        if let Some((reg, mask)) = registers.machine.flags.filter(|_| flags_kept) {
-            let mask = mask | registers.machine.clear_flags;
-            self.check(Clause::P6, reg.name, expect.flags & mask, now.flags & mask, pc);
+    /// All but the general registers.
+    pub(super) fn compare_state(&mut self, here: &Here, expect: &Snapshot, now: &Snapshot, kept: &Kept) {
+        let machine = here.registers.machine;
+        let p6 = self.at(Clause::P6, here.pc);
+        if let Some((reg, mask)) = machine.flags.filter(|_| kept.flags) {
+            let mask = mask | machine.clear_flags;
+            self.check(p6, Place::Reg { name: reg.name }, expect.flags & mask, now.flags & mask);
         }
-        for (i, reg) in registers.machine.control.iter().enumerate() {
-            self.check(Clause::P6, reg.name, expect.control[i], now.control[i], pc);
+        for (reg, (want, have)) in machine.control.iter().zip(expect.control.into_iter().zip(now.control)) {
+            self.check(p6, Place::Reg { name: reg.name }, want, have);
         }
         // Where the prototype is known, so is what must survive any handler, and what nobody waits for.
-        let most = carriers.len();
-        let (saved, live) = live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
-        let (saved, open) = carriers.split_at(most.min(saved));
-        let every: Vec<u8> = (0..registers.machine.vectors.len() as u8).collect();
+        let most = kept.carriers.len();
+        let (saved, live) = kept.live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
+        let (saved, open) = kept.carriers.split_at(most.min(saved));
+        let every: Vec<u8> = (0..machine.vectors.len() as u8).collect();
         for &i in if self.case.handler == Handler::General { &every } else { saved } {
-            self.check_vector(clause, i.into(), expect, now, pc, registers);
+            self.check_vector(here, p6.of(kept.clause), i.into(), expect, now);
         }
         let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
         if self.case.handler == Handler::Any && lost.any(|i| expect.vectors[i] != now.vectors[i]) {
-            let t = self.trampoline();
-            if let Some(n) = self.vectors_lost.get_mut(t) {
-                *n += 1;
-            }
+            self.checks.lost_vectors(self.trampoline());
         }
     }
 
-    pub(super) fn check_vector(
-        &mut self,
-        clause: Clause,
-        i: usize,
-        expect: &Snapshot,
-        now: &Snapshot,
-        pc: u64,
-        registers: Registers,
-    ) {
-        let (want, have) = (expect.vectors[i], now.vectors[i]);
-        let low = |v: &[u8; 16]| u64::from_le_bytes(v[..8].try_into().unwrap_or_default());
-        let found = if want == have { low(&want) } else { low(&have) ^ u64::from(low(&want) == low(&have)) };
-        self.check(clause, registers.machine.vectors[i].name, low(&want), found, pc);
+    fn check_vector(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
+        let name = here.registers.machine.vectors[i].name;
+        self.check(at, Place::Reg { name }, expect.vectors[i], now.vectors[i]);
     }
 
     /// A callee of the traced function's own prototype finds all that the function finds.
-    pub(super) fn check_passed(
-        &mut self,
-        uc: &Uc,
-        registers: Registers,
-        live: Live,
-        expect: &Snapshot,
-        site_sp: u64,
-        pc: u64,
-    ) {
-        let now = registers.snapshot(uc);
-        for reg in live.regs.minus(RegSet::of(registers.abi.args)).iter() {
-            let (want, have) = (expect.gpr[reg.0 as usize], now.gpr[reg.0 as usize]);
-            self.check(Clause::P10, registers.abi.name(reg), want, have, pc);
+    pub(super) fn check_passed(&mut self, here: &Here, live: Live, expect: &Snapshot, site_sp: u64) {
+        let (abi, now) = (here.registers.abi, here.snapshot());
+        let p10 = self.at(Clause::P10, here.pc);
+        for reg in live.regs.minus(RegSet::of(abi.args)).iter() {
+            self.check(p10, Place::Reg { name: abi.name(reg) }, expect[reg], now[reg]);
         }
-        for &i in registers.abi.vector_args.iter().take(live.vectors.into()) {
-            self.check_vector(Clause::P10, i.into(), expect, &now, pc, registers);
+        for &i in here.registers.abi.vector_args.iter().take(live.vectors.into()) {
+            self.check_vector(here, p10, i.into(), expect, &now);
         }
-        let return_address = if registers.abi.link.is_none() { 8 } else { 0 };
-        let stack = |sp: u64| words(uc, sp.wrapping_add(return_address), 8 * usize::from(live.stack));
-        for (want, have) in stack(site_sp).into_iter().zip(stack(registers.sp(uc))) {
-            self.check(Clause::P10, "argument on the stack", want, have, pc);
+        let return_address = if abi.link.is_none() { 8 } else { 0 };
+        let stack = |sp: u64| here.words(sp.wrapping_add(return_address), 8 * usize::from(live.stack));
+        for (want, have) in stack(site_sp).into_iter().zip(stack(here.sp())) {
+            self.check(p10, Place::StackArgument, want, have);
         }
     }
 }

@@ -1,19 +1,63 @@
-//! Checks, and those that failed.
+//! Checks: how many were made, and which failed.
+
+use std::fmt;
 
 use codegen::abi::Reg;
 
 use super::Trace;
+use crate::place::Place;
 use crate::report::Clause;
 
 /// Failures that are kept of one run: one that went astray can fail with every instruction.
 const FAILURES: usize = 100;
 
-/// A name in parts, put together only if a check fails.
-pub(crate) struct Joined<'n>(pub &'static str, pub &'n str, pub &'static str);
+/// What is checked: a clause, of a trampoline, at an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct At {
+    pub clause: Clause,
+    pub trampoline: usize,
+    pub pc: u64,
+}
 
-impl From<Joined<'_>> for String {
-    fn from(j: Joined) -> String {
-        [j.0, j.1, j.2].concat()
+impl At {
+    /// Another clause at the same place.
+    pub fn of(self, clause: Clause) -> At {
+        At { clause, ..self }
+    }
+}
+
+/// What a register or a word of memory holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    Word(u64),
+    /// A vector register, lowest byte first.
+    Vector([u8; 16]),
+}
+
+impl From<u64> for Value {
+    fn from(word: u64) -> Value {
+        Value::Word(word)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(holds: bool) -> Value {
+        Value::Word(holds.into())
+    }
+}
+
+impl From<[u8; 16]> for Value {
+    fn from(bytes: [u8; 16]) -> Value {
+        Value::Vector(bytes)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Word(word) => write!(f, "{word:#x}"),
+            Value::Vector(bytes) => write!(f, "{:#x}", u128::from_le_bytes(*bytes)),
+        }
     }
 }
 
@@ -22,58 +66,196 @@ impl From<Joined<'_>> for String {
 pub(crate) struct Finding {
     pub clause: Clause,
     pub trampoline: usize,
-    pub place: String,
+    pub place: Place,
     pub register: Option<Reg>,
-    pub expected: u64,
-    pub found: u64,
+    pub expected: Value,
+    pub found: Value,
     pub pc: u64,
 }
 
-impl Trace {
-    pub(super) fn fail(
-        &mut self,
-        clause: Clause,
-        place: impl Into<String>,
-        register: Option<Reg>,
-        pair: (u64, u64),
-        pc: u64,
-    ) {
-        self.fail_of(self.trampoline(), clause, place, register, pair, pc);
+impl Finding {
+    pub fn new(at: At, place: impl Into<Place>, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
+        let At { clause, trampoline, pc } = at;
+        let (place, expected, found) = (place.into(), expected.into(), found.into());
+        Finding { clause, trampoline, place, register: None, expected, found, pc }
     }
 
-    pub(super) fn fail_of(
-        &mut self,
-        trampoline: usize,
-        clause: Clause,
-        place: impl Into<String>,
-        register: Option<Reg>,
-        (expected, found): (u64, u64),
-        pc: u64,
-    ) {
+    /// What was expected and what was found, as a report shows them: of a vector register, the half that differs.
+    pub fn values(&self) -> (String, String) {
+        let (Value::Vector(want), Value::Vector(have)) = (self.expected, self.found) else {
+            return (self.expected.to_string(), self.found.to_string());
+        };
+        let [want, have] = [want, have].map(u128::from_le_bytes);
+        let low = |value: u128| format!("{:#x}", value as u64);
+        let high = |value: u128| format!("{:#x} in bits 64 to 127", (value >> 64) as u64);
+        match (want as u64 == have as u64, want >> 64 == have >> 64) {
+            (true, false) => (high(want), high(have)),
+            (false, true) => (low(want), low(have)),
+            _ => (format!("{want:#x}"), format!("{have:#x}")),
+        }
+    }
+}
+
+/// What was checked, by trampoline.
+#[derive(Default, Debug)]
+pub(crate) struct Checks {
+    /// How often, by clause.
+    pub made: Vec<[u64; Clause::ALL.len()]>,
+    /// How often each register had its value again, and another one.
+    pub fates: Vec<[(u64, u64); 32]>,
+    /// How often vector registers were lost to a handler that may use them.
+    pub vectors_lost: Vec<u64>,
+    /// What failed in the last run.
+    pub findings: Vec<Finding>,
+}
+
+impl Checks {
+    /// Of so many trampolines.
+    pub fn of(trampolines: usize) -> Checks {
+        Checks {
+            made: vec![[0; Clause::ALL.len()]; trampolines],
+            fates: vec![[(0, 0); 32]; trampolines],
+            vectors_lost: vec![0; trampolines],
+            findings: Vec::new(),
+        }
+    }
+
+    /// Count a check, which failed if there is a finding.
+    fn count(&mut self, at: At, failed: impl FnOnce() -> Option<Finding>) {
+        if let Some(made) = self.made.get_mut(at.trampoline) {
+            made[at.clause as usize] += 1;
+        }
+        if let Some(finding) = failed() {
+            self.fail(finding);
+        }
+    }
+
+    /// Count a check, which fails if what was expected was not found.
+    pub fn check(&mut self, at: At, place: impl Into<Place>, expected: impl Into<Value>, found: impl Into<Value>) {
+        let (expected, found) = (expected.into(), found.into());
+        self.count(at, || (expected != found).then(|| Finding::new(at, place, expected, found)));
+    }
+
+    /// The same, of a general register: who wrote it can be asked later.
+    pub fn check_register(&mut self, at: At, (reg, name): (Reg, &'static str), expected: u64, found: u64) {
+        let failed = || Finding { register: Some(reg), ..Finding::new(at, Place::Reg { name }, expected, found) };
+        self.count(at, || (expected != found).then(failed));
+    }
+
+    /// Count a check that fails in one of several ways, or in none.
+    pub fn check_none(&mut self, at: At, wrong: Option<(Place, u64, u64)>) {
+        self.count(at, || wrong.map(|(place, expected, found)| Finding::new(at, place, expected, found)));
+    }
+
+    /// A failure of what is not counted: it is only looked at when it happens.
+    pub fn fail(&mut self, finding: Finding) {
         if self.findings.len() < FAILURES {
-            self.findings.push(Finding { clause, trampoline, place: place.into(), register, expected, found, pc });
+            self.findings.push(finding);
         }
     }
 
-    pub(crate) fn check(&mut self, clause: Clause, place: impl Into<String>, expected: u64, found: u64, pc: u64) {
-        self.check_of(self.trampoline(), clause, place, expected, found, pc);
+    /// A register had its value again, or had not.
+    pub fn fate(&mut self, trampoline: usize, reg: Reg, kept: bool) {
+        if let Some(fate) = self.fates.get_mut(trampoline).and_then(|of| of.get_mut(usize::from(reg.0))) {
+            if kept { fate.0 += 1 } else { fate.1 += 1 }
+        }
     }
 
-    /// A check of another trampoline than the one at work.
-    pub(crate) fn check_of(
+    /// Vector registers were lost.
+    pub fn lost_vectors(&mut self, trampoline: usize) {
+        if let Some(lost) = self.vectors_lost.get_mut(trampoline) {
+            *lost += 1;
+        }
+    }
+}
+
+impl Trace {
+    /// A clause of the trampoline at work.
+    pub(super) fn at(&self, clause: Clause, pc: u64) -> At {
+        At { clause, trampoline: self.trampoline(), pc }
+    }
+
+    /// Fail without a check that is counted.
+    pub(super) fn fail(&mut self, at: At, place: impl Into<Place>, expected: u64, found: u64) {
+        self.checks.fail(Finding::new(at, place, expected, found));
+    }
+
+    pub(super) fn check(
         &mut self,
-        trampoline: usize,
-        clause: Clause,
-        place: impl Into<String>,
-        expected: u64,
-        found: u64,
-        pc: u64,
+        at: At,
+        place: impl Into<Place>,
+        expected: impl Into<Value>,
+        found: impl Into<Value>,
     ) {
-        if let Some(counts) = self.checks.get_mut(trampoline) {
-            counts[clause as usize] += 1;
+        self.checks.check(at, place, expected, found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: At = At { clause: Clause::P2, trampoline: 1, pc: 0x1000 };
+
+    fn made(checks: &Checks) -> u64 {
+        checks.made.iter().flatten().sum()
+    }
+
+    #[test]
+    fn what_holds_is_counted_and_what_fails_is_kept_too() {
+        let mut checks = Checks::of(2);
+        checks.check(AT, Place::Pc, 7, 7);
+        checks.check(AT.of(Clause::P9), Place::Sp, 7, 8);
+        checks.check_register(AT.of(Clause::P1), (Reg(3), "rbx"), 7, 9);
+        checks.check_none(AT, None);
+        checks.check_none(AT, Some((Place::StoreBelow, 1, 2)));
+        assert_eq!(checks.made[1][Clause::P2 as usize], 3);
+        assert_eq!((checks.made[1][Clause::P9 as usize], checks.made[1][Clause::P1 as usize]), (1, 1));
+        assert_eq!(made(&checks), 5);
+        let places: Vec<String> = checks.findings.iter().map(|f| format!("{} {}", f.clause, f.place.id())).collect();
+        assert_eq!(places, ["P9 sp", "P1 rbx", "P2 store:below-sp"]);
+        assert_eq!(checks.findings[1].register, Some(Reg(3)));
+    }
+
+    #[test]
+    fn a_trampoline_that_is_none_is_not_counted_but_its_failure_is_kept() {
+        let mut checks = Checks::of(1);
+        checks.check(AT, Place::Pc, 7, 8);
+        checks.fate(1, Reg(0), true);
+        checks.lost_vectors(1);
+        assert_eq!((made(&checks), checks.findings.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_run_that_fails_everywhere_keeps_some_failures_and_counts_all_checks() {
+        let mut checks = Checks::of(2);
+        for n in 0..2 * FAILURES as u64 {
+            checks.check(AT, Place::Pc, n, n + 1);
         }
-        if expected != found {
-            self.fail_of(trampoline, clause, place, None, (expected, found), pc);
+        assert_eq!((made(&checks), checks.findings.len()), (2 * FAILURES as u64, FAILURES));
+    }
+
+    #[test]
+    fn fates_are_told_register_by_register() {
+        let mut checks = Checks::of(1);
+        for (reg, kept) in [(0, true), (0, false), (31, true), (40, true)] {
+            checks.fate(0, Reg(reg), kept);
         }
+        assert_eq!((checks.fates[0][0], checks.fates[0][31]), ((1, 1), (1, 0)));
+    }
+
+    #[test]
+    fn of_a_vector_register_the_half_is_told_that_differs() {
+        let value = |low: u64, high: u64| (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        let told = |found: [u8; 16]| {
+            let mut checks = Checks::of(2);
+            checks.check(AT, Place::Reg { name: "xmm0" }, value(0x11, 0x22), found);
+            checks.findings.first().map(Finding::values)
+        };
+        let pair = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+        assert_eq!(told(value(0x11, 0x22)), None);
+        assert_eq!(told(value(0x33, 0x22)), pair("0x11", "0x33"));
+        assert_eq!(told(value(0x11, 0x33)), pair("0x22 in bits 64 to 127", "0x33 in bits 64 to 127"));
+        assert_eq!(told(value(0, 0)), pair("0x220000000000000011", "0x0"));
     }
 }

@@ -1,49 +1,109 @@
 //! P7: what a trampoline reads and writes on the stack.
 
-use super::{Joined, TRAMPOLINE, Trace};
-use crate::cpu::{STACK_SIZE, STACK_TOP, Uc};
+use super::{Trace, Uc};
+use crate::cpu::{STACK_SIZE, STACK_TOP};
+use crate::place::{Place, SlotWritten};
 use crate::report::Clause;
+
+/// The stack: which of its slots were written since the last site, and where the trampoline's part ends.
+#[derive(Default, Debug)]
+pub(crate) struct Stack {
+    /// The end of what the trampoline at work may write; 0 if none is.
+    pub top: u64,
+    /// In which frame each slot was written.
+    written: Vec<u32>,
+    /// Which frame it is.
+    pub epoch: u32,
+    epochs: u32,
+    /// The lowest store of the last instruction.
+    pub lowest: Option<u64>,
+}
+
+impl Stack {
+    /// Forget the last run. Its epochs do not come again: what it wrote counts as not written.
+    pub fn clear(&mut self) {
+        (self.lowest, self.top) = (None, 0);
+        self.written.resize((STACK_SIZE / 8) as usize, 0);
+    }
+
+    /// A frame begins below `top`: nothing in it is written.
+    pub fn begin(&mut self, top: u64) {
+        self.epochs += 1;
+        self.epoch = self.epochs;
+        self.top = top;
+    }
+
+    /// An earlier frame goes on.
+    pub fn resume(&mut self, epoch: u32, top: u64) {
+        (self.epoch, self.top) = (epoch, top);
+    }
+
+    /// No trampoline has a frame.
+    pub fn leave(&mut self) {
+        self.top = 0;
+    }
+
+    /// The number of the slot at an address.
+    fn slot(at: u64) -> Option<usize> {
+        at.checked_sub(STACK_TOP - STACK_SIZE).map(|d| (d / 8) as usize)
+    }
+
+    /// So many bytes are stored.
+    pub fn write(&mut self, at: u64, size: usize) {
+        let Some(slot) = Stack::slot(at) else { return };
+        for written in self.written.iter_mut().skip(slot).take(size.div_ceil(8)) {
+            *written = self.epoch;
+        }
+    }
+
+    /// Was the slot written since the frame began?
+    pub fn is_written(&self, at: u64) -> bool {
+        Stack::slot(at).and_then(|slot| self.written.get(slot)).is_some_and(|written| *written == self.epoch)
+    }
+
+    /// Nothing between these addresses is what was written there.
+    pub fn forget(&mut self, from: u64, to: u64) {
+        if let (Some(from), Some(to)) = (Stack::slot(from), Stack::slot(to))
+            && let Some(gone) = self.written.get_mut(from..to)
+        {
+            gone.fill(0);
+        }
+    }
+}
 
 impl Trace {
     /// A memory access by an instruction, before it takes effect.
     fn access(&mut self, at: u64, size: usize, is_write: bool) {
-        let Some(i) = at.checked_sub(STACK_TOP - STACK_SIZE).map(|d| (d / 8) as usize) else { return };
-        let slots = i..i + size.div_ceil(8);
+        let stack = &mut self.state.stack;
+        let was_written = stack.is_written(at);
         if is_write {
-            for slot in slots {
-                if let Some(w) = self.written.get_mut(slot) {
-                    *w = self.epoch;
-                }
-            }
+            stack.write(at, size);
         }
-        if self.current_region < TRAMPOLINE || self.frame_top == 0 {
+        if stack.top == 0 || self.state.region.trampoline().is_none() {
             return;
         }
-        let trampoline = self.trampoline();
-        if let Some(counts) = self.checks.get_mut(trampoline) {
-            counts[Clause::P7 as usize] += 1;
-        }
-        if is_write {
-            if at + size as u64 > self.frame_top {
-                self.fail(Clause::P7, "store above sp at the site", None, (self.frame_top, at), 0);
-            }
-            self.lowest_store = Some(self.lowest_store.map_or(at, |l| l.min(at)));
-        } else if at < self.frame_top && self.written.get(i).is_some_and(|w| *w != self.epoch) {
-            self.fail(
-                Clause::P7,
-                format!("load of a slot never written, {} bytes below sp at the site", self.frame_top - at),
-                None,
-                (0, at),
-                0,
-            );
-        }
+        let top = stack.top;
+        let wrong = if is_write {
+            stack.lowest = Some(stack.lowest.map_or(at, |l| l.min(at)));
+            (at + size as u64 > top).then_some((Place::StoreAbove, top, at))
+        } else {
+            let below = top.wrapping_sub(at);
+            (at < top && !was_written).then_some((Place::NeverWritten { below }, 0, at))
+        };
+        self.checks.check_none(self.at(Clause::P7, 0), wrong);
     }
 
     /// A field that a handler may read was written by this activation.
-    pub(super) fn check_written(&mut self, place: u64, member: &'static str, pc: u64) {
-        let slot = place.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
-        let written = self.written.get(slot as usize).is_some_and(|w| *w == self.epoch);
-        self.check(Clause::P10, Joined("fregs->", member, " was written"), 1, u64::from(written), pc);
+    pub(super) fn check_written(&mut self, place: u64, member: &str, pc: u64) {
+        let written = self.state.stack.is_written(place);
+        self.check(self.at(Clause::P10, pc), SlotWritten(member), true, written);
+    }
+
+    /// A store is judged at the next instruction, when SP is what the storing one made it.
+    pub(super) fn check_store(&mut self, lowest: u64, sp: u64, pc: u64) {
+        if lowest < sp {
+            self.fail(self.at(Clause::P7, pc), Place::StoreBelow, sp, lowest);
+        }
     }
 }
 
@@ -53,4 +113,49 @@ pub(crate) fn accessed(uc: &mut Uc, at: u64, size: usize, is_write: bool) -> boo
         trace.access(at, size, is_write);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = STACK_TOP - STACK_SIZE;
+
+    fn stack() -> Stack {
+        let mut stack = Stack::default();
+        stack.clear();
+        stack.begin(STACK_TOP - 64);
+        stack
+    }
+
+    #[test]
+    fn a_slot_is_written_until_the_next_frame() {
+        let mut stack = stack();
+        assert!(!stack.is_written(BASE + 16));
+        stack.write(BASE + 16, 16);
+        let written = |stack: &Stack| [8, 16, 24, 32].map(|d| stack.is_written(BASE + d));
+        assert_eq!(written(&stack), [false, true, true, false]);
+        let outer = stack.epoch;
+        stack.begin(STACK_TOP - 128);
+        assert_eq!(written(&stack), [false; 4]);
+        stack.resume(outer, STACK_TOP - 64);
+        assert_eq!(written(&stack), [false, true, true, false], "a frame that goes on has its slots again");
+    }
+
+    #[test]
+    fn what_an_interrupt_overwrites_is_not_written() {
+        let mut stack = stack();
+        stack.write(BASE, 64);
+        stack.forget(BASE + 8, BASE + 24);
+        assert_eq!([0, 8, 16, 24].map(|d| stack.is_written(BASE + d)), [true, false, false, true]);
+    }
+
+    #[test]
+    fn outside_of_the_stack_nothing_is_written() {
+        let mut stack = stack();
+        for at in [0, BASE - 8, STACK_TOP, u64::MAX] {
+            stack.write(at, 16);
+            assert!(!stack.is_written(at), "{at:#x}");
+        }
+    }
 }

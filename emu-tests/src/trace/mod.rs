@@ -4,37 +4,45 @@
 //! instruction, T3 the resumption, T4 the traced function's return, T5 the exit callback, T6 the parent.
 
 mod boundaries;
+mod branching;
 mod cells;
 mod compare;
 mod finding;
+mod given;
 mod memory;
 mod state;
+mod unwinding;
 mod world;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
+use codegen::abi::{Reg, Site};
 use codegen::contract::Contract;
+use codegen::error::{Error, Result};
 use codegen::spec::Kind;
 
-pub(crate) use cells::{
-    CALLBACK, Cell, Cells, DIRECT_FUNC, ELSEWHERE, ENTRY, EXIT_HANDLER, FUNCTION, PROGRAM, SITE, TRAMPOLINE,
-};
-pub(crate) use finding::{Finding, Joined};
+pub(crate) use cells::{Cell, Cells, Mark, Region};
+use finding::Checks;
+pub(crate) use finding::{At, Finding, Value};
 pub(crate) use memory::accessed;
-use state::{Activation, Exiting, Hooked, Pending};
+use state::State;
 
 use crate::case::Case;
-use crate::cpu::{EXIT, Registers, STACK_SIZE, Uc};
-use crate::flow::{ReturnStack, Taken};
+use crate::cpu::{Cpu, EXIT, Registers, Snapshot, put_word, word, words};
+use crate::flow::Taken;
+use crate::place::Place;
 use crate::report::Clause;
 use crate::unwind::Table;
 
 /// Instructions after which a run is called a loop.
 const BUDGET: u64 = 200_000;
 
-/// Trampolines that can be told apart in one image: one bit each in [`Trace::entered`].
+/// Trampolines that can be told apart in one image: one bit each of those that were entered.
 pub(crate) const MOST: usize = u64::BITS as usize;
+
+/// The engine with what its hooks work on. It is taken out while a check uses the engine itself.
+pub(crate) type Uc<'a> = Cpu<'a, Option<Box<Trace>>>;
 
 /// Addresses that the checks need.
 #[derive(Clone, Default, Debug)]
@@ -52,7 +60,7 @@ pub(crate) struct Places {
 #[derive(Default)]
 pub(crate) struct Trace {
     pub registers: Option<Registers>,
-    pub site: Option<&'static codegen::abi::Site>,
+    pub site: Option<&'static Site>,
     pub contracts: Vec<Rc<Contract>>,
     /// Where the functions begin that each trampoline calls by name; 0 if its contract names none.
     pub callees: Vec<Vec<u64>>,
@@ -62,173 +70,258 @@ pub(crate) struct Trace {
     pub case: Arc<Case>,
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
-    pub enabled: bool,
-    /// Handlers keep the parent of the function.
-    pub(crate) shadow: bool,
-    pub(crate) parents: Vec<u64>,
-
-    pub(crate) budget: u64,
-    pub(crate) current: Option<usize>,
-    pub(crate) current_region: u8,
-    pub(crate) activations: Vec<Activation>,
-    pub(crate) hooked: Vec<Hooked>,
-    pub(crate) pending: Vec<Pending>,
-    pub(crate) exiting: Option<Exiting>,
-    pub(crate) callbacks: u32,
-    pub(crate) frame_top: u64,
-    pub(crate) written: Vec<u32>,
-    pub(crate) epoch: u32,
-    pub(crate) epochs: u32,
-    pub(crate) lowest_store: Option<u64>,
-    /// Trampolines entered, as bits.
-    pub entered: u64,
-    pub sites_seen: u32,
-    pub checks: Vec<[u64; Clause::ALL.len()]>,
-    pub fates: Vec<[(u64, u64); 32]>,
-    pub vectors_lost: Vec<u64>,
-    pub findings: Vec<Finding>,
     /// What the unwind table says.
     pub table: Option<Rc<Table>>,
-    pub(crate) returns: ReturnStack,
-    pub(crate) taken: Option<Taken>,
+    pub enabled: bool,
+    /// Handlers keep the parent of the function.
+    pub shadow: bool,
+    pub state: State,
+    pub checks: Checks,
     /// Set for a diagnosis: every instruction in a trampoline with the registers before it.
     pub recording: Option<Vec<(u64, [u64; 32])>>,
 }
 
+/// How control came to an instruction.
+struct Arrival {
+    /// By this branch of a trampoline.
+    by: Option<Taken>,
+    from: Region,
+    to: Region,
+    /// What the instruction is, besides.
+    marks: Mark,
+}
+
+/// The CPU before an instruction.
+struct Here<'h, 'u> {
+    uc: &'h mut Uc<'u>,
+    registers: Registers,
+    site: &'static Site,
+    pc: u64,
+}
+
+impl Here<'_, '_> {
+    fn get(&self, reg: Reg) -> u64 {
+        self.registers.get(self.uc, reg)
+    }
+
+    fn set(&mut self, reg: Reg, value: u64) {
+        self.registers.set(self.uc, reg, value);
+    }
+
+    fn sp(&self) -> u64 {
+        self.registers.sp(self.uc)
+    }
+
+    /// An argument of the function that begins here.
+    fn arg(&self, i: usize) -> u64 {
+        self.get(self.registers.abi.args[i])
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        word(self.uc, at)
+    }
+
+    fn words(&self, at: u64, bytes: usize) -> Vec<u64> {
+        words(self.uc, at, bytes)
+    }
+
+    fn put_word(&mut self, at: u64, value: u64) -> bool {
+        put_word(self.uc, at, value)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.registers.snapshot(self.uc)
+    }
+
+    /// The ip that handlers are told, of a function that goes on at `resume`.
+    fn ip(&self, resume: u64) -> u64 {
+        resume.wrapping_sub(self.site.ip_offset as u64)
+    }
+
+    /// Where the function that begins here, or goes on with this SP, returns to.
+    fn parent(&self, sp: u64) -> u64 {
+        match self.registers.abi.link {
+            Some(link) => self.get(link),
+            None => self.word(sp),
+        }
+    }
+}
+
 impl Trace {
+    /// For an image with these trampolines.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn of(contracts: &[Contract]) -> Result<Trace> {
+        if contracts.len() > MOST {
+            return Err(Error::new(format!("{} trampolines; valid: at most {MOST}", contracts.len())));
+        }
+        let checks = Checks::of(contracts.len());
+        Ok(Trace { contracts: contracts.iter().cloned().map(Rc::new).collect(), checks, ..Trace::default() })
+    }
+
     /// Forget the last run, keep what was counted.
     pub fn begin(&mut self, case: &Arc<Case>, enabled: bool) {
         self.case = Arc::clone(case);
         self.enabled = enabled;
         self.shadow = self.kind(case.attach).is_some_and(Kind::is_shadow);
-        self.parents.clear();
-        self.budget = BUDGET;
-        self.current = None;
-        self.current_region = ELSEWHERE;
-        self.activations.clear();
-        self.hooked.clear();
-        self.pending.clear();
-        self.exiting = None;
-        self.callbacks = 0;
-        self.lowest_store = None;
-        self.entered = 0;
-        self.sites_seen = 0;
-        self.taken = None;
-        self.written.resize((STACK_SIZE / 8) as usize, 0);
-        let contracts = self.contracts.len();
-        self.checks.resize(contracts, [0; Clause::ALL.len()]);
-        self.fates.resize(contracts, [(0, 0); 32]);
-        self.vectors_lost.resize(contracts, 0);
+        let last = std::mem::take(&mut self.state);
+        self.state = State { budget: BUDGET, stack: last.stack, ..State::default() };
+        self.state.stack.clear();
     }
 
-    pub(crate) fn trampoline(&self) -> usize {
-        self.current.unwrap_or(self.case.attach)
+    /// The trampoline at work, or else the one that the case is about.
+    fn trampoline(&self) -> usize {
+        self.state.trampoline().unwrap_or(self.case.attach)
     }
 
-    /// The region of an address.
-    pub(crate) fn region(&self, at: u64) -> u8 {
-        self.cells.get(at).map_or(ELSEWHERE, |c| c.region)
+    /// Its contract.
+    fn contract(&self) -> Option<Rc<Contract>> {
+        self.contracts.get(self.trampoline()).cloned()
+    }
+
+    /// What a trampoline does.
+    fn kind(&self, index: usize) -> Option<Kind> {
+        self.contracts.get(index).map(|c| c.kind)
+    }
+
+    /// Does the trampoline at work call the traced function?
+    fn calls_body(&self) -> bool {
+        self.kind(self.trampoline()).is_some_and(Kind::calls_body)
+    }
+
+    /// Does the site jump to the trampoline at work?
+    fn jumped_to(&self) -> bool {
+        self.kind(self.trampoline()).is_some_and(Kind::jumped_to)
     }
 
     /// The run ended without reaching the exit.
-    pub fn stopped(&mut self, pc: u64, why: &str) {
-        self.fail(Clause::P9, why.to_owned(), None, (EXIT, pc), pc);
+    pub fn stopped(&mut self, pc: u64, why: Place) {
+        self.fail(self.at(Clause::P9, pc), why, EXIT, pc);
     }
 
     /// The run went where no code is.
     pub fn astray(&mut self, to: u64) {
-        let behind = self.taken.map_or(to, |branch| branch.next);
-        let place =
-            "the jump or call before this place goes where no code is; give the object, or the dump, that has it";
-        self.fail(Clause::P9, place, None, (EXIT, to), behind);
+        let behind = self.state.taken.map_or(to, |branch| branch.next);
+        self.fail(self.at(Clause::P9, behind), Place::UnmappedBranch, EXIT, to);
+    }
+
+    /// The run reached the exit page.
+    pub fn finished(&mut self, uc: &mut Uc) {
+        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        if !self.enabled {
+            return;
+        }
+        if self.state.trampoline().is_some() {
+            let here = &mut Here { uc, registers, site, pc: EXIT };
+            let (by, from) = (self.state.taken.take(), self.state.region);
+            self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
+            self.resumed(here);
+        }
+        let State { activations, hooked, pending, .. } = &self.state;
+        let (entered, untold) = (activations.len() as u64, (hooked.len() + pending.len()) as u64);
+        self.check(self.at(Clause::P9, EXIT), Place::SitesEntered, 0, entered);
+        self.check(self.at(Clause::P9, EXIT), Place::ReturnsUntold, 0, untold);
     }
 }
 
 /// The hook on every instruction of the image.
 pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let Some(t) = uc.get_data_mut() else { return };
-    t.budget = t.budget.saturating_sub(1);
-    if t.budget == 0 {
-        t.stopped(pc, "loop: instruction budget used up");
+    let state = &mut t.state;
+    state.budget = state.budget.saturating_sub(1);
+    if state.budget == 0 {
+        t.stopped(pc, Place::Loop);
         let _ = uc.emu_stop();
         return;
     }
     let mut outside = Cell::default();
     let cell = t.cells.get_mut(pc).unwrap_or(&mut outside);
     cell.visited = true;
-    let (region, mark) = (cell.region, cell.marks);
+    let (to, marks) = (cell.region, cell.marks);
     let taken = cell.branch.map(|(branch, size)| Taken { branch, next: pc + u64::from(size) });
-    let by = std::mem::replace(&mut t.taken, taken);
-    let event = (t.current.is_some() && region == FUNCTION)
+    let by = std::mem::replace(&mut state.taken, taken);
+    let from = std::mem::replace(&mut state.region, to);
+    let inside = to.trampoline().is_some();
+    let event = (state.trampoline().is_some() && to == Region::Function)
         || (t.enabled && by.is_some())
-        || ((t.enabled || t.shadow) && mark != 0)
-        || (region >= TRAMPOLINE && (region != t.current_region || t.case.closely || t.recording.is_some()));
-    let came_from = std::mem::replace(&mut t.current_region, region);
-    // A store is judged at the next instruction, when SP is what the storing one made it.
-    if let (Some(low), Some(registers)) = (t.lowest_store.take(), t.registers) {
+        || ((t.enabled || t.shadow) && marks != Mark::NONE)
+        || (inside && (to != from || t.case.closely || t.recording.is_some()));
+    if let (Some(lowest), Some(registers)) = (state.stack.lowest.take(), t.registers) {
         let sp = registers.sp(uc);
-        if low < sp
-            && let Some(t) = uc.get_data_mut()
-        {
-            t.fail(Clause::P7, "store below sp", None, (sp, low), pc);
+        if let Some(t) = uc.get_data_mut() {
+            t.check_store(lowest, sp, pc);
         }
     }
     if event && let Some(mut trace) = uc.get_data_mut().take() {
-        trace.event(uc, pc, by, (came_from, region), mark);
+        if let (Some(registers), Some(site)) = (trace.registers, trace.site) {
+            trace.event(&mut Here { uc, registers, site, pc }, &Arrival { by, from, to, marks });
+        }
         *uc.get_data_mut() = Some(trace);
     }
 }
 
 impl Trace {
-    fn event(&mut self, uc: &mut Uc, pc: u64, by: Option<Taken>, (came_from, region): (u8, u8), mark: u8) {
-        let Some(registers) = self.registers else { return };
-        if self.recording.is_some() && region >= TRAMPOLINE {
-            let gpr = registers.snapshot(uc).gpr;
-            self.recording.get_or_insert_default().push((pc, gpr));
+    fn event(&mut self, here: &mut Here, arrival: &Arrival) {
+        let &Arrival { from, to, marks, .. } = arrival;
+        if to.trampoline().is_some()
+            && let Some(recording) = &mut self.recording
+        {
+            recording.push((here.pc, here.snapshot().gpr));
         }
-        if self.enabled {
-            self.arrived(uc, pc, by, (came_from, region));
+        if !self.enabled {
+            if self.shadow {
+                self.keep_parent(here, marks);
+            }
+            return;
         }
-        if self.enabled && region == FUNCTION && came_from != FUNCTION && self.current.is_some() {
-            self.resumed(uc, pc);
+        self.arrived(here, arrival);
+        if to == Region::Function && from != Region::Function && self.state.trampoline().is_some() {
+            self.resumed(here);
         }
-        if self.enabled && mark & SITE != 0 && region == FUNCTION {
-            self.at_site(uc, pc);
+        if to == Region::Function && marks.has(Mark::SITE) {
+            self.at_site(here);
         }
-        if self.enabled && region >= TRAMPOLINE {
-            let index = (region - TRAMPOLINE) as usize;
-            if self.exiting.is_some() && pc == self.places.exit {
-                // A tail call was hooked too: its parent is the exit trampoline once more.
-                self.parent_resumed(uc, pc);
-                self.enter(uc, pc, index, mark);
-            } else if region != came_from && self.current != Some(index) {
-                self.enter(uc, pc, index, mark);
-            }
-            if region != came_from && mark & ENTRY != 0 {
-                self.check_entry(uc, pc, index);
-            }
-            if self.case.closely && self.current.is_some() {
-                self.interrupt(uc, registers, pc);
-            }
-            if self.case.closely && self.current == Some(index) {
-                self.unwind(uc, pc);
-            }
+        if let Some(index) = to.trampoline() {
+            self.in_trampoline(here, arrival, index);
         }
-        if self.shadow && !self.enabled {
-            self.keep_parent(uc, registers, mark);
+        if self.state.trampoline().is_some() {
+            self.called(here, marks);
         }
-        let kind = self.kind(self.trampoline());
-        if self.enabled && self.current.is_some() {
-            if let (Some(Kind::Programs(programs)), true) = (kind, mark & PROGRAM != 0) {
-                self.program(uc, pc, &programs);
-                return;
-            }
-            match mark & (CALLBACK | EXIT_HANDLER | DIRECT_FUNC) {
-                CALLBACK => self.callback(uc, pc),
-                EXIT_HANDLER => self.exit_handler(uc, pc),
-                DIRECT_FUNC => self.direct_func(uc, pc),
-                _ => {}
-            }
+    }
+
+    /// At an instruction of a trampoline.
+    fn in_trampoline(&mut self, here: &mut Here, arrival: &Arrival, index: usize) {
+        let moved = arrival.to != arrival.from;
+        if self.state.exiting().is_some() && here.pc == self.places.exit {
+            // A tail call was hooked too: its parent is the exit trampoline once more.
+            self.parent_resumed(here);
+            self.enter(here, index, arrival.marks);
+        } else if moved && self.state.trampoline() != Some(index) {
+            self.enter(here, index, arrival.marks);
+        }
+        if moved && arrival.marks.has(Mark::ENTRY) {
+            self.check_entry(here, index);
+        }
+        if self.case.closely && self.state.trampoline().is_some() {
+            self.interrupt(here);
+        }
+        if self.case.closely && self.state.trampoline() == Some(index) {
+            self.check_unwind(here);
+        }
+    }
+
+    /// A trampoline called what begins here.
+    fn called(&mut self, here: &mut Here, marks: Mark) {
+        if let (Some(Kind::Programs(programs)), true) = (self.kind(self.trampoline()), marks.has(Mark::PROGRAM)) {
+            self.program(here, &programs);
+            return;
+        }
+        match marks.only(Mark::CALLED) {
+            Mark::CALLBACK => self.callback(here),
+            Mark::EXIT_HANDLER => self.exit_handler(here),
+            Mark::DIRECT_FUNC => self.direct_func(here),
+            _ => {}
         }
     }
 }

@@ -1,11 +1,24 @@
 //! Where in a traced call a run is.
 
 use codegen::abi::RegSet;
-use codegen::spec::Kind;
 
 use super::Trace;
-use crate::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
-use crate::flow::ReturnStack;
+use super::cells::Region;
+use super::memory::Stack;
+use crate::cpu::Snapshot;
+use crate::flow::{ReturnStack, Taken};
+
+/// Which part of a traced call runs.
+#[derive(Default, Debug)]
+pub(crate) enum Moment {
+    /// No trampoline is at work: a traced function runs, or C around it.
+    #[default]
+    Body,
+    /// From the site to the function: its site, this trampoline, or C that it called.
+    Entry(usize),
+    /// From the function's end to its parent: this trampoline, or C that it called.
+    Exit(usize, Box<Exiting>),
+}
 
 /// Between a site and the resumption.
 #[derive(Debug)]
@@ -18,38 +31,38 @@ pub(crate) struct Activation {
     /// Where the function must go on, and with which return address.
     pub resume: u64,
     pub returns_to: u64,
-    pub(super) kept: RegSet,
-    pub(super) flags_kept: bool,
-    pub(super) redirected: bool,
+    pub kept: RegSet,
+    pub flags_kept: bool,
+    pub redirected: bool,
     /// A direct trampoline was entered on the way.
-    pub(super) dispatched: bool,
+    pub dispatched: bool,
     /// Callbacks and functions of direct trampolines that were called.
-    pub(super) calls: u64,
+    pub calls: u64,
 }
 
 /// A return address that a callback replaced.
 #[derive(Debug)]
 pub(crate) struct Hooked {
-    pub(super) parent: u64,
-    pub(super) sp: u64,
+    pub parent: u64,
+    pub sp: u64,
 }
 
 /// A paired trampoline while the function that it called runs.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(super) index: usize,
-    pub(super) parent: u64,
-    pub(super) resume: u64,
+    pub index: usize,
+    pub parent: u64,
+    pub resume: u64,
     /// SP and frame pointer at the site.
-    pub(super) sp: u64,
-    pub(super) fp: u64,
+    pub sp: u64,
+    pub fp: u64,
     /// Where the function returns to, and SP then.
-    pub(super) back: u64,
-    pub(super) back_sp: u64,
-    pub(super) epoch: u32,
-    pub(super) returns: ReturnStack,
+    pub back: u64,
+    pub back_sp: u64,
+    pub epoch: u32,
+    pub returns: ReturnStack,
     /// The arguments, as programs are shown them.
-    pub(super) words: Vec<u64>,
+    pub words: Vec<u64>,
 }
 
 /// Between the end of the traced function, where a trampoline is told of it, and the parent.
@@ -61,61 +74,146 @@ pub(crate) struct Exiting {
     pub resume: u64,
     /// SP in the parent.
     pub sp: u64,
-    pub(super) calls: u64,
+    pub calls: u64,
     /// The arguments, as programs are shown them.
-    pub(super) words: Vec<u64>,
+    pub words: Vec<u64>,
+}
+
+/// One run, so far.
+#[derive(Default, Debug)]
+pub(crate) struct State {
+    pub moment: Moment,
+    /// Where the last instruction was.
+    pub region: Region,
+    /// The branch that was executed last.
+    pub taken: Option<Taken>,
+    /// Sites that were reached, and whose functions did not go on yet: the innermost last.
+    pub activations: Vec<Activation>,
+    pub hooked: Vec<Hooked>,
+    pub pending: Vec<Pending>,
+    /// Handlers keep the parent of the function.
+    pub parents: Vec<u64>,
+    pub callbacks: u32,
+    pub stack: Stack,
+    pub returns: ReturnStack,
+    /// Instructions that are left until the run is called a loop.
+    pub budget: u64,
+    /// Trampolines entered, as bits.
+    pub entered: u64,
+    pub sites_seen: u32,
+}
+
+impl State {
+    /// The trampoline at work.
+    pub fn trampoline(&self) -> Option<usize> {
+        match self.moment {
+            Moment::Body => None,
+            Moment::Entry(index) | Moment::Exit(index, _) => Some(index),
+        }
+    }
+
+    /// From now on this trampoline is at work, on the same part of the way.
+    pub fn work(&mut self, index: usize) {
+        self.moment = match std::mem::take(&mut self.moment) {
+            Moment::Body | Moment::Entry(_) => Moment::Entry(index),
+            Moment::Exit(_, exiting) => Moment::Exit(index, exiting),
+        };
+    }
+
+    /// The traced function, or its parent, goes on: no trampoline is at work.
+    pub fn go_on(&mut self) {
+        self.moment = Moment::Body;
+        self.stack.leave();
+    }
+
+    pub fn exiting(&self) -> Option<&Exiting> {
+        match &self.moment {
+            Moment::Exit(_, exiting) => Some(exiting),
+            Moment::Body | Moment::Entry(_) => None,
+        }
+    }
+
+    /// The traced function has ended: this trampoline is told of it.
+    pub fn end(&mut self, index: usize, exiting: Exiting) {
+        self.moment = Moment::Exit(index, Box::new(exiting));
+    }
+
+    /// What the exit expects, when its end is judged. The trampoline is still at work.
+    pub fn take_exiting(&mut self) -> Option<Box<Exiting>> {
+        match std::mem::take(&mut self.moment) {
+            Moment::Exit(index, exiting) => {
+                self.moment = Moment::Entry(index);
+                Some(exiting)
+            }
+            other => {
+                self.moment = other;
+                None
+            }
+        }
+    }
+
+    pub fn exiting_mut(&mut self) -> Option<&mut Exiting> {
+        match &mut self.moment {
+            Moment::Exit(_, exiting) => Some(exiting),
+            Moment::Body | Moment::Entry(_) => None,
+        }
+    }
 }
 
 impl Trace {
     pub(super) fn begin_activation(&mut self, expect: Snapshot, sp: u64, resume: u64, parent: u64, index: usize) {
-        self.sites_seen += 1;
-        self.next_epoch();
-        self.frame_top = sp;
-        if let (Some(registers), true) = (self.registers, self.kind(index).is_some_and(Kind::is_shadow)) {
+        let contract = self.contracts.get(index);
+        let is_shadow = contract.is_some_and(|c| c.kind.is_shadow());
+        let (kept, flags_kept) = contract.map_or((RegSet::EMPTY, true), |c| (c.kept, c.flags_kept));
+        let state = &mut self.state;
+        state.sites_seen += 1;
+        state.stack.begin(sp);
+        if let (Some(registers), true) = (self.registers, is_shadow) {
             // It has the return address to itself, which a call may have written there.
-            self.frame_top = sp.wrapping_add(registers.abi.return_bytes());
-            let slot = sp.wrapping_sub(STACK_TOP - STACK_SIZE) / 8;
-            self.written.get_mut(slot as usize).into_iter().for_each(|written| *written = self.epoch);
+            state.stack.top = sp.wrapping_add(registers.abi.return_bytes());
+            state.stack.write(sp, 8);
         }
-        self.activations.push(Activation {
+        state.activations.push(Activation {
             expect,
             sp,
             pc: resume,
             parent,
             resume,
             returns_to: parent,
-            kept: RegSet::EMPTY,
-            flags_kept: true,
+            kept,
+            flags_kept,
             redirected: false,
             dispatched: false,
             calls: 0,
         });
-        self.current = Some(index);
+        state.work(index);
+        state.entered |= 1 << index;
         // The last call was that at the site, or, if the site jumped, that of the function.
-        self.returns.begin(Some(if self.jumped_to() { parent } else { resume }));
-        self.entered |= 1 << index;
-        if let (Some(a), Some(c)) = (self.activations.last_mut(), self.contracts.get(index)) {
-            (a.kept, a.flags_kept) = (c.kept, c.flags_kept);
-        }
+        let first = if self.jumped_to() { parent } else { resume };
+        self.state.returns.begin(Some(first));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exiting() -> Exiting {
+        Exiting { expect: Snapshot::default(), parent: 7, resume: 0, sp: 0, calls: 0, words: Vec::new() }
     }
 
-    pub(super) fn next_epoch(&mut self) {
-        self.epochs += 1;
-        self.epoch = self.epochs;
-    }
-
-    /// What this trampoline does.
-    pub(super) fn kind(&self, index: usize) -> Option<Kind> {
-        self.contracts.get(index).map(|c| c.kind)
-    }
-
-    /// Does the trampoline at work call the traced function?
-    pub(crate) fn calls_body(&self) -> bool {
-        self.kind(self.trampoline()).is_some_and(Kind::calls_body)
-    }
-
-    /// Does the site jump to the trampoline at work?
-    pub(crate) fn jumped_to(&self) -> bool {
-        self.kind(self.trampoline()).is_some_and(Kind::jumped_to)
+    #[test]
+    fn another_trampoline_at_work_does_not_change_the_part_of_the_way() {
+        let mut state = State::default();
+        assert_eq!(state.trampoline(), None);
+        state.work(3);
+        assert_eq!((state.trampoline(), state.exiting().is_some()), (Some(3), false));
+        state.work(4);
+        assert_eq!((state.trampoline(), state.exiting().is_some()), (Some(4), false));
+        state.end(4, exiting());
+        state.work(5);
+        assert_eq!((state.trampoline(), state.exiting().map(|e| e.parent)), (Some(5), Some(7)));
+        state.go_on();
+        assert_eq!((state.trampoline(), state.exiting().is_some()), (None, false));
     }
 }

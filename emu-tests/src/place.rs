@@ -1,0 +1,231 @@
+//! Places: what a check is about. Each has a name for files, which stays, and a sentence for people, which may get better.
+
+use std::fmt;
+
+use crate::report::Clause;
+
+/// One row per place: its variant, its id, its sentence. Ids have no spaces. `docs/contracts.md` lists them.
+macro_rules! places {
+    ($($(#[$doc:meta])* $name:ident $({ $($field:ident: $type:ty),* })? => $id:literal, $text:literal;)*) => {
+        /// What a check is about. Displayed it is a sentence; with `{:#}` it is its id.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub(crate) enum Place {
+            $($(#[$doc])* $name $({ $($field: $type),* })?,)*
+        }
+
+        impl fmt::Display for Place {
+            #[allow(unused_variables, reason = "an id need not say all that the sentence says")]
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Place::$name $({ $($field),* })? => if f.alternate() { write!(f, $id) } else { write!(f, $text) },)*
+                }
+            }
+        }
+    };
+}
+
+places! {
+    /// A general register, a vector register, the flags or a control word.
+    Reg { name: &'static str } => "{name}", "{name}";
+    Pc => "pc", "pc";
+    Sp => "sp", "sp";
+    ReturnAddress => "return-address", "return address";
+
+    // How a run ends.
+    Loop => "loop", "loop: instruction budget used up";
+    Stopped => "stopped", "stopped before the exit";
+    UnmappedAccess => "unmapped-access",
+        "an access to memory that no object has: give the object; data per CPU or thread is none";
+    UnmappedBranch => "unmapped-branch",
+        "the jump or call before this place goes where no code is; give the object, or the dump, that has it";
+    Engine { error: String } => "emulator", "emulator: {error}";
+    SitesEntered => "sites-entered", "sites entered and not left";
+    ReturnsUntold => "returns-untold", "returns of which no trampoline was told";
+    SiteUnreached => "site-unreached", "the site was never reached";
+
+    // The stack.
+    StoreAbove => "store:above-frame", "store above sp at the site";
+    StoreBelow => "store:below-sp", "store below sp";
+    NeverWritten { below: u64 } => "load:never-written-{below}",
+        "load of a slot never written, {below} bytes below sp at the site";
+    SpModulo => "sp-align", "sp modulo the promised alignment, at the call";
+    SpOfHooked => "sp:hooked-return", "sp when the hooked return arrived";
+    SpOfBody => "sp:function", "sp of the function, where its stack arguments are";
+    SpModuloOfBody => "sp-align:function",
+        "sp of the function against its caller's, modulo the psABI's alignment";
+    SpReturned => "sp:function-returns", "sp when the function returns";
+
+    // The way on.
+    Unsent => "entry:unsent", "a trampoline that nothing sent it to";
+    DirectTrampoline => "direct", "direct trampoline";
+    DirectPc => "direct:pc", "pc for the direct trampoline";
+    DirectParentIp => "direct:parent_ip", "parent_ip for the direct trampoline";
+    DirectEntered => "direct:entered", "direct trampoline entered";
+    WayOn => "way-on", "way on";
+    ReturnsToTrampoline => "function:returns-to-trampoline", "the function returns to the trampoline";
+    BodyReturns => "function:returns-to", "where the function returns to";
+    BodyPaired => "function:call", "return address of the function, and its call";
+    ParentPc => "parent:pc", "pc in the parent";
+    ParentLink => "parent:link", "link register in the parent";
+    StoreFregs => "store:fregs", "store through fregs";
+    StoreContext => "store:context", "store to the context";
+    RetiredLabels => "retired:labels",
+        "labels for code that is retired: the gap behind the traced function, and the epilogue";
+    RetiredGap => "retired:gap", "end of the gap behind the traced function";
+
+    // What is called, how often, and with what.
+    Calls => "calls", "calls of the callback";
+    CallsBefore => "calls:before", "calls before the function";
+    CallsAfter => "calls:after", "calls after the function";
+    Programs => "calls:programs", "programs that are called here";
+    Callee => "callee", "function that it calls";
+    Program => "program", "program that it calls";
+    ClearFlags => "clear-flags", "flags that are clear where C code begins";
+    Ip => "ip", "ip";
+    ParentIp => "parent_ip", "parent_ip";
+    Op => "op", "op";
+    FregsInFrame => "fregs", "fregs lies in the frame";
+    Slot { member: String } => "slot:{member}", "fregs->{member}";
+    SlotWritten { member: String } => "slot:{member}:written", "fregs->{member} was written";
+    Argument { name: &'static str } => "argument:{name}", "argument in {name}";
+    StackArgument => "argument:stack", "argument on the stack";
+    ResultTold { name: &'static str } => "result:{name}:told", "result in {name}, for the exit handler";
+    Result { name: &'static str } => "result:{name}", "result in {name}";
+    Cookie => "cookie", "cookie";
+    ContextCount => "context:count", "context[-1]: number of words";
+    ContextIp => "context:ip", "context[-2]: ip";
+    ContextWord => "context:word", "word of the context";
+    ContextResult => "context:result", "result in the context";
+
+    // Unwinding.
+    Cfa => "unwind:cfa", "CFA by the unwind table";
+    Column { name: &'static str } => "unwind:{name}", "{name} by the unwind table";
+    UnwindReturn => "unwind:return-address", "return address by the unwind table";
+    UnwindLink => "unwind:link", "link register by the unwind table";
+    FrameRecord { n: usize } => "frame-record:{n}", "return address in frame record {n}";
+    BehindRecords => "frame-record:end", "frame pointer behind the records";
+    MarkedRegs => "frame-record:regs", "frame pointer: address of pt_regs with bit 0 set";
+
+    // Branches.
+    PadAtEntry => "landing-pad:entry", "landing pad at the entry";
+    PadAtTarget => "landing-pad:target", "landing pad where an indirect branch goes";
+    CallsWithoutReturn => "return-stack:calls", "calls without a return";
+    ReturnsWithoutCall => "return-stack:returns", "returns without a call";
+    Mispredicted => "return-stack:mispredicted", "returns that do not go behind their call";
+    SpeculationTrap => "speculation-trap", "trap where a return is predicted to go and never goes";
+
+    // The run, against the unpatched one.
+    After { name: &'static str } => "after:{name}", "{name} after the function, against the unpatched run";
+    AfterStack { offset: usize } => "after:stack+{offset:#x}", "stack+{offset:#x}, against the unpatched run";
+    AfterResult { offset: usize } => "after:result+{offset:#x}",
+        "result in memory+{offset:#x}, against the unpatched run";
+    AfterDisabled => "after:disabled", "disabled again, the function behaves differently";
+
+    // The site, the symbol, the distance.
+    Site { function: String, what: SiteBytes } => "site:{what:#}:{function}", "{function}: {what}";
+    Cpu { switch: &'static str, done: usize, of: usize, ip: SiteOffset, since: usize, wrong: Box<Place> }
+        => "cpu:{ip}:{wrong:#}", "{switch}, step {done} of {of}, CPU at {ip} since step {since}: {wrong}";
+    Breakpoint => "breakpoint", "the breakpoint";
+    SizeOfSymbol => "size:symbol", "bytes by the symbol, and those of its instructions";
+    SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
+    Away { copy: &'static str, mib: i64, clause: Clause, place: Box<Place> } => "away:{clause}:{place:#}",
+        "{copy}{mib} MiB from the site, {clause}: {place}";
+}
+
+impl Place {
+    /// The name by which contracts and reports know this place.
+    pub fn id(&self) -> String {
+        format!("{self:#}")
+    }
+}
+
+/// A member of the structure that a callback is given, as long as no check of it failed.
+pub(crate) struct Slot<'m>(pub &'m str);
+
+impl From<Slot<'_>> for Place {
+    fn from(Slot(member): Slot) -> Place {
+        Place::Slot { member: member.to_owned() }
+    }
+}
+
+/// The same, when it is asked whether anything was stored there.
+pub(crate) struct SlotWritten<'m>(pub &'m str);
+
+impl From<SlotWritten<'_>> for Place {
+    fn from(SlotWritten(member): SlotWritten) -> Place {
+        Place::SlotWritten { member: member.to_owned() }
+    }
+}
+
+/// What is asked of the bytes of a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SiteBytes {
+    Begins,
+    Ends,
+    EndsInstruction,
+    Branch,
+    Outside,
+    After,
+}
+
+impl fmt::Display for SiteBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, text) = match self {
+            SiteBytes::Begins => ("begins", "the site begins in the function"),
+            SiteBytes::Ends => ("ends", "the site ends in the function"),
+            SiteBytes::EndsInstruction => ("ends-instruction", "the site ends where an instruction does"),
+            SiteBytes::Branch => ("branch", "a branch of the function into its site"),
+            SiteBytes::Outside => ("outside", "byte outside of an enabled site"),
+            SiteBytes::After => ("after", "byte after the site was disabled"),
+        };
+        f.write_str(if f.alternate() { id } else { text })
+    }
+}
+
+/// An address in a site, in bytes from the site's ip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SiteOffset(pub i64);
+
+impl fmt::Display for SiteOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => write!(f, "ip"),
+            offset => write!(f, "ip{}{:#x}", if offset < 0 { '-' } else { '+' }, offset.unsigned_abs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(place: Place) -> (String, String) {
+        (place.id(), place.to_string())
+    }
+
+    #[test]
+    fn a_place_has_an_id_and_a_sentence() {
+        let pair = |id: &str, text: &str| (id.to_owned(), text.to_owned());
+        assert_eq!(both(Place::Reg { name: "rsi" }), pair("rsi", "rsi"));
+        assert_eq!(both(Slot("lr").into()), pair("slot:lr", "fregs->lr"));
+        assert_eq!(both(SlotWritten("lr").into()), pair("slot:lr:written", "fregs->lr was written"));
+        let site = Place::Site { function: "f1".to_owned(), what: SiteBytes::Branch };
+        assert_eq!(both(site), pair("site:branch:f1", "f1: a branch of the function into its site"));
+    }
+
+    #[test]
+    fn a_place_in_a_place_keeps_its_own_id() {
+        let away = |place| Place::Away { copy: "copy, ", mib: -2046, clause: Clause::P10, place: Box::new(place) };
+        let (id, text) = both(away(Place::SpModulo));
+        assert_eq!(id, "away:P10:sp-align");
+        assert_eq!(text, "copy, -2046 MiB from the site, P10: sp modulo the promised alignment, at the call");
+        let cpu = |ip| {
+            let wrong = Box::new(Place::UnmappedBranch);
+            Place::Cpu { switch: "switched on", done: 1, of: 2, ip: SiteOffset(ip), since: 0, wrong }.id()
+        };
+        assert_eq!(
+            [0, 4, -4].map(cpu),
+            ["cpu:ip", "cpu:ip+0x4", "cpu:ip-0x4"].map(|ip| format!("{ip}:unmapped-branch"))
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! P13, P14, P15: what restricted branches and return-address stacks make of the trampolines' branches. The engine
+//! enforces none of it.
+
+use codegen::machine::{Branch, Lands, Pad};
+use codegen::spec::Kind;
+
+use super::cells::Region;
+use super::finding::At;
+use super::{Arrival, Here, Trace};
+use crate::flow::Taken;
+use crate::place::Place;
+use crate::report::Clause;
+
+impl Trace {
+    /// Control came here, by a branch of a trampoline or out of a called function.
+    pub(super) fn arrived(&mut self, here: &mut Here, arrival: &Arrival) {
+        let &Arrival { by, from, to, .. } = arrival;
+        if self.state.trampoline().is_none() {
+            return;
+        }
+        let instead = match by {
+            None if from == Region::Elsewhere && to.trampoline().is_some() => self.state.returns.returned(here.pc),
+            None => None,
+            Some(taken) => {
+                if let Some(lands) = taken.branch.lands.filter(|_| to != Region::Elsewhere)
+                    && self.contract().is_some_and(|c| c.landing_pad)
+                {
+                    self.check_pad(here, self.at(Clause::P13, here.pc), Place::PadAtTarget, lands);
+                }
+                // Between C functions calls are not followed, nor are returns.
+                let unknown = self.cells.get(here.pc).is_some_and(|cell| cell.branch.is_none());
+                let in_c = from == Region::Elsewhere && to == Region::Elsewhere && unknown;
+                let branch = Branch { pops: taken.branch.pops && !in_c, ..taken.branch };
+                self.state.returns.step(here.pc, Taken { branch, ..taken })
+            }
+        };
+        self.check_speculation(here, instead);
+    }
+
+    /// The traced function returned to the trampoline.
+    pub(super) fn predict(&mut self, here: &Here) {
+        let instead = self.state.returns.returned(here.pc);
+        self.check_speculation(here, instead);
+    }
+
+    /// Where speculation goes and nothing else, there is a trap.
+    fn check_speculation(&mut self, here: &Here, instead: Option<u64>) {
+        let trap = here.registers.machine.trap;
+        let inside = instead.filter(|at| self.cells.region(*at).trampoline().is_some());
+        if let Some(pc) = inside.filter(|_| !trap.is_empty()) {
+            self.check(self.at(Clause::P15, pc), Place::SpeculationTrap, true, begins_with(here, pc, trap));
+        }
+    }
+
+    /// Something may branch indirectly to the entry of trampoline `index`.
+    pub(super) fn check_entry(&mut self, here: &Here, index: usize) {
+        if self.contracts.get(index).is_some_and(|c| c.landing_pad && c.kind != Kind::Return) {
+            let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
+            self.check_pad(here, at, Place::PadAtEntry, Lands::Call);
+        }
+    }
+
+    fn check_pad(&mut self, here: &Here, at: At, place: Place, lands: Lands) {
+        let fits = |pad: &Pad| pad.lets.contains(&lands) && begins_with(here, here.pc, pad.bytes);
+        self.check(at, place, true, here.registers.machine.pads.iter().any(fits));
+    }
+
+    /// The traced function goes on, or its parent does.
+    pub(super) fn check_returns(&mut self, pc: u64) {
+        let p14 = self.at(Clause::P14, pc);
+        let (mispredicted, unpaired) = self.contract().map_or((0, 0), |c| (c.mispredicted, c.unpaired));
+        let returns = &self.state.returns;
+        let [left, alone, astray] = [returns.unreturned(), returns.unpaired(), returns.mispredicted()];
+        self.check(p14, Place::CallsWithoutReturn, 0, left);
+        self.check(p14, Place::ReturnsWithoutCall, u64::from(unpaired), alone);
+        // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
+        let redirected = self.state.exiting().is_some() && !self.calls_body();
+        if !redirected {
+            self.check(p14, Place::Mispredicted, u64::from(mispredicted), astray);
+        }
+    }
+}
+
+fn begins_with(here: &Here, at: u64, bytes: &[u8]) -> bool {
+    let mut found = vec![0; bytes.len()];
+    here.uc.mem_read(at, &mut found).is_ok() && found == bytes
+}

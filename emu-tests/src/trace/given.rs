@@ -1,0 +1,188 @@
+//! P8, P10: what a function is given that a trampoline calls.
+
+use codegen::contract::Contract;
+use codegen::frame::Content;
+use codegen::live::Word;
+use codegen::spec::{Around, Attach, Direct, Form, Kind, Programs};
+
+use super::{Here, Trace};
+use crate::cpu::Snapshot;
+use crate::place::{Place, Slot};
+use crate::report::Clause;
+
+/// A call of a program, and what its context must hold.
+pub(super) struct ProgramCall<'c> {
+    pub contract: &'c Contract,
+    /// The number of the call, from 1: before the function, or after it.
+    pub calls: u64,
+    /// The function's arguments.
+    pub words: &'c [u64],
+    /// Where the function goes on.
+    pub resume: u64,
+    /// The results so far.
+    pub results: &'c [u64],
+}
+
+impl Trace {
+    /// Flags and SP at the first instruction of a called C function.
+    pub(super) fn check_call(&mut self, here: &Here) {
+        let registers = here.registers;
+        if registers.machine.clear_flags != 0 {
+            let found = registers.unclear_flags(here.uc);
+            self.check(self.at(Clause::P6, here.pc), Place::ClearFlags, 0, found);
+        }
+        let Some(contract) = self.contract() else { return };
+        let (sp, align) = (here.sp(), u64::from(contract.stack_align));
+        let at_call = if registers.abi.link.is_none() { sp.wrapping_add(8) } else { sp };
+        self.check(self.at(Clause::P8, here.pc), Place::SpModulo, 0, at_call % align);
+    }
+
+    /// A callback: ip, parent_ip, op, and the frame.
+    pub(super) fn check_callback(&mut self, here: &Here, contract: &Contract) {
+        let Some(a) = self.state.activations.last() else { return };
+        let (parent, resume, site_sp, at) = (a.parent, a.pc, a.sp, a.expect.clone());
+        let p10 = self.at(Clause::P10, here.pc);
+        self.check(p10, Place::Ip, here.ip(resume), here.arg(0));
+        self.check(p10, Place::ParentIp, parent, here.arg(1));
+        self.check(p10, Place::Op, self.places.op, here.arg(2));
+        let fregs = here.arg(3);
+        if contract.frame.c_size > 0 {
+            let inside = fregs >= here.sp() && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
+            self.check(p10, Place::FregsInFrame, true, inside);
+        }
+        let frame = here.words(fregs, contract.frame.c_size as usize);
+        let held = |offset: i32| frame.get(offset as usize / 8).copied().unwrap_or(0);
+        for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
+            let want = match field.content {
+                Content::Reg(r) => at[r],
+                Content::Pc => resume,
+                Content::ParentIp => parent,
+                Content::SiteSp => site_sp,
+                Content::Flags => at.flags,
+                Content::Const(n) => n as u64,
+                Content::Direct => 0,
+                Content::Result(_) | Content::ExitSp | Content::Unfilled => continue,
+                // Of no struct.
+                Content::Vector(_)
+                | Content::VectorResult(_)
+                | Content::StackWord(_)
+                | Content::Cookie
+                | Content::Ip => continue,
+            };
+            self.check(p10, Slot(field.member), want, held(field.offset));
+            self.check_written(fregs.wrapping_add(field.offset as u64), field.member, here.pc);
+        }
+    }
+
+    /// A function of a direct trampoline: the arguments, behind ip where it wants that.
+    pub(super) fn check_direct_func(&mut self, here: &Here, contract: &Contract) {
+        let direct = match contract.kind {
+            Kind::Direct(direct) => direct,
+            Kind::Around(Around { form: Form::Frame, args }) => Direct { args, ..Direct::default() },
+            _ => return,
+        };
+        let p10 = self.at(Clause::P10, here.pc);
+        let callee = self.callees.get(self.trampoline()).and_then(|all| all.first()).copied().unwrap_or(0);
+        self.check(p10, Place::Callee, callee, here.pc);
+        let Some(a) = self.state.activations.last() else { return };
+        let (expect, resume, site_sp) = (a.expect.clone(), a.resume, a.sp);
+        if direct.ip {
+            self.check(p10, Place::Ip, here.ip(resume), here.arg(0));
+        }
+        let abi = here.registers.abi;
+        for (i, &reg) in abi.args.iter().take(direct.args.into()).enumerate() {
+            let found = here.arg(i + usize::from(direct.ip));
+            self.check(p10, Place::Argument { name: abi.name(reg) }, expect[reg], found);
+        }
+        if let Some(live) = direct.live {
+            self.check_passed(here, live, &expect, site_sp);
+        }
+    }
+
+    /// A program: the cookie, and the words of its context. Returns its number in the contract, unless it is one too many.
+    pub(super) fn check_program(&mut self, here: &Here, programs: &Programs, call: &ProgramCall) -> Option<usize> {
+        let &ProgramCall { contract, calls, words, .. } = call;
+        let p10 = self.at(Clause::P10, here.pc);
+        // Those before the function in the order of their kinds, then those after it.
+        let of = |attach| contract.programs.iter().enumerate().filter(move |(_, p)| p.attach == attach);
+        let mut due: Box<dyn Iterator<Item = _>> = match self.state.exiting() {
+            Some(_) => Box::new(of(Attach::Fexit)),
+            None => Box::new(of(Attach::Fentry).chain(of(Attach::FmodRet))),
+        };
+        let Some((n, program)) = due.nth(calls as usize - 1) else {
+            self.check(p10, Place::Programs, calls - 1, calls);
+            return None;
+        };
+        let expected = self.callees.get(self.trampoline()).and_then(|all| all.get(n)).copied().unwrap_or(0);
+        self.check(p10, Place::Program, expected, here.pc);
+        let (context, cookie) = (here.arg(0), here.arg(1));
+        self.check(p10, Place::Cookie, program.cookie as u64, here.word(cookie));
+        self.check_written(cookie, "cookie", here.pc);
+        let word = |n: i64| here.word(context.wrapping_add_signed(8 * n));
+        self.check(p10, Place::ContextCount, words.len() as u64, word(-1));
+        if programs.ip_arg {
+            self.check(p10, Place::ContextIp, here.ip(call.resume), word(-2));
+        }
+        for (n, want) in (0..).zip(words) {
+            self.check(p10, Place::ContextWord, *want, word(n));
+        }
+        // Before the function there is a result only for those who may decide it.
+        if program.attach != Attach::Fentry {
+            for (n, want) in (words.len() as i64..).zip(call.results) {
+                self.check(p10, Place::ContextResult, *want, word(n));
+            }
+        }
+        Some(n)
+    }
+
+    /// An exit handler: the results, and what else its frame says.
+    pub(super) fn check_exit_handler(&mut self, here: &Here, contract: &Contract) {
+        let Some(e) = self.state.exiting() else { return };
+        let (exit_sp, at) = (e.sp, e.expect.clone());
+        let (abi, p10) = (here.registers.abi, self.at(Clause::P10, here.pc));
+        let fregs = here.arg(0);
+        let around = contract.kind.jumped_to();
+        if around && contract.frame.c_struct.is_empty() {
+            for (&arg, &ret) in abi.args.iter().zip(abi.rets) {
+                self.check(p10, Place::ResultTold { name: abi.name(ret) }, at[ret], here.get(arg));
+            }
+        }
+        // What was there before the function went with the frame.
+        let told = |f: &&codegen::frame::Field| {
+            !f.member.is_empty() && (!contract.kind.is_shadow() || matches!(f.content, Content::Result(_)))
+        };
+        for field in contract.frame.fields.iter().filter(told) {
+            let place = fregs.wrapping_add(field.offset as u64);
+            let want = match field.content {
+                // A paired trampoline still has there what it saved before.
+                Content::Reg(_) if around => None,
+                Content::Reg(r) | Content::Result(r) => Some(at[r]),
+                Content::ExitSp => Some(exit_sp),
+                Content::Flags => Some(at.flags),
+                Content::Const(n) => Some(n as u64),
+                Content::Unfilled => continue,
+                Content::Vector(_)
+                | Content::VectorResult(_)
+                | Content::StackWord(_)
+                | Content::Cookie
+                | Content::Ip => continue,
+                // No two kernels agree on what these are after the function's end; that something is there is asked.
+                Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
+            };
+            if let Some(want) = want {
+                self.check(p10, Slot(field.member), want, here.word(place));
+            }
+            self.check_written(place, field.member, here.pc);
+        }
+    }
+}
+
+/// The arguments of a function, as its programs are shown them.
+pub(super) fn shown(here: &Here, programs: &Programs, at: &Snapshot, site_sp: u64) -> Vec<u64> {
+    let stack = site_sp.wrapping_add(here.registers.abi.return_bytes());
+    let word = |w: &Word| match *w {
+        Word::Reg(reg) => at[reg],
+        Word::Stack(n) => here.word(stack.wrapping_add(8 * u64::from(n))),
+    };
+    programs.words.iter().flatten().map(word).collect()
+}

@@ -1,0 +1,86 @@
+//! P12: at every instruction, what the unwind table says against what the CPU holds; and the walk of frame records that
+//! an unwinder makes from a callback.
+
+use codegen::abi::Reg;
+use codegen::contract::Contract;
+use codegen::frame::Content;
+use codegen::spec::Kind;
+
+use super::{Here, Trace};
+use crate::cpu::Snapshot;
+use crate::place::Place;
+use crate::report::Clause;
+use crate::unwind::Rule;
+
+impl Trace {
+    /// Before each instruction of the trampoline that is at work.
+    pub(super) fn check_unwind(&mut self, here: &Here) {
+        let Some(table) = self.table.clone() else { return };
+        let Some(row) = table.row(here.pc) else { return };
+        let abi = here.registers.abi;
+        let now = here.registers.general(here.uc);
+        let cfa = row.cfa(&now.gpr);
+        let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| here.word(at));
+        let calls_body = self.calls_body();
+        let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
+        let (expect, sp, parent): (&Snapshot, _, _) = match (exiting, entering) {
+            (Some(e), _) => (&e.expect, e.sp, e.parent),
+            // Where the site did not call, its function's return address lies between SP and CFA.
+            (None, Some(a)) => {
+                let pushed = if calls_body { abi.return_bytes() } else { 0 };
+                (&a.expect, a.sp.wrapping_add(pushed), a.parent)
+            }
+            (None, None) => return,
+        };
+        let saved = row.tells.iter().filter(|&r| Some(r) != abi.link);
+        let columns: Vec<(Reg, u64, u64)> = saved.map(|r| (r, expect[r], value(row.rule(r)))).collect();
+        let mut returns = Vec::new();
+        if let (true, Some(rule)) = (calls_body, row.returns) {
+            returns.push((Place::UnwindReturn, parent, parent, value(rule)));
+        } else if let (None, Some(a)) = (exiting, entering) {
+            if let Some(rule) = row.returns {
+                returns.push((Place::UnwindReturn, a.resume, a.pc, value(rule)));
+            }
+            if let Some(link) = abi.link.filter(|_| !row.in_link) {
+                returns.push((Place::UnwindLink, a.returns_to, a.parent, value(row.rule(link))));
+            }
+        }
+        let p12 = self.at(Clause::P12, here.pc);
+        self.check(p12, Place::Cfa, sp, cfa);
+        for (reg, want, found) in columns {
+            self.check(p12, Place::Column { name: abi.name(reg) }, want, found);
+        }
+        // What a callback changed is changed in its slot, and not in a record beside it.
+        for (place, changed, first, found) in returns {
+            self.check(p12, place, if found == first { first } else { changed }, found);
+        }
+    }
+
+    /// In a callback: the records that lie between it and the traced function's caller.
+    pub(super) fn check_records(&mut self, here: &Here, contract: &Contract) {
+        let (at, resume, parent) = match (self.state.exiting(), self.state.activations.last()) {
+            (Some(e), _) => (&e.expect, e.resume, e.parent),
+            // What a callback changed on the way here counts for the records that are made after it.
+            (None, Some(a)) => (&a.expect, a.resume, a.returns_to),
+            (None, None) => return,
+        };
+        let p12 = self.at(Clause::P12, here.pc);
+        let (abi, before) = (here.registers.abi, at[here.registers.abi.fp]);
+        let mut fp = here.get(abi.fp);
+        if contract.marks_regs && matches!(contract.kind, Kind::Entry(_)) {
+            self.check(p12, Place::MarkedRegs, here.arg(3) | 1, fp);
+            return;
+        }
+        if contract.frame.records.is_empty() {
+            return;
+        }
+        for (n, record) in contract.frame.records.iter().rev().enumerate() {
+            let place = fp.wrapping_add_signed(here.registers.machine.record);
+            let want = if record.ret == Content::Pc { resume } else { parent };
+            let found = here.word(place.wrapping_add(8));
+            self.check(p12, Place::FrameRecord { n }, want, found);
+            fp = here.word(place);
+        }
+        self.check(p12, Place::BehindRecords, before, fp);
+    }
+}
