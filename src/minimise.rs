@@ -23,7 +23,7 @@ impl Way {
         Way {
             trampoline: trampoline.to_owned(),
             clause: failure.clause,
-            place: failure.place.clone(),
+            place: failure.place_id.clone(),
             at: Some(&failure.at).filter(inside).cloned(),
         }
     }

@@ -12,6 +12,7 @@ use crate::filter::Filter;
 use crate::place::Place;
 use crate::report::{Clause, Failure};
 use crate::rig::Rig;
+use crate::suite::Naming;
 use crate::tally::Tally;
 use crate::trace::{Finding, Value};
 
@@ -22,6 +23,10 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
         let t = finding.trampoline;
         if let Some(known) = rig.known(&finding) {
             tally.deviated[known] += 1;
+            let at = rig.symbolic(finding.pc);
+            if let Some(Naming::BySentence { id }) = rig.suite.deviations[known].names(&finding, &at) {
+                tally.renamed[known].insert(id);
+            }
             continue;
         }
         let finding = match &rig.away {
@@ -80,6 +85,7 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
         tally.failures[t].push(Failure {
             clause: finding.clause,
             place,
+            place_id: finding.place.id(),
             expected,
             found,
             at: found_at,

@@ -119,6 +119,9 @@ pub struct Failure {
     pub clause: Clause,
     /// The register, slot or place.
     pub place: String,
+    /// Its name in contracts and expectations, which stays when `place` gets better words.
+    #[serde(default)]
+    pub place_id: String,
     /// What should have been there.
     pub expected: String,
     /// What was there.
@@ -226,6 +229,9 @@ pub struct Report {
     /// Places in judged trampolines that have alternatives, which the kernel patches in when it boots. They were not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<String>,
+    /// What was understood, and should be written in another way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// One row per arch, trampoline, options and clause.
     pub results: Vec<Row>,
     /// Register by register, over all options.
@@ -252,6 +258,7 @@ impl Report {
             registers: Vec::new(),
             stubs: Vec::new(),
             alternatives: Vec::new(),
+            warnings: Vec::new(),
             undecided: UNDECIDED
                 .map(|(clause, reason)| Undecided { clause: clause.to_owned(), reason: reason.to_owned() })
                 .into(),

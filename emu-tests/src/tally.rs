@@ -1,5 +1,6 @@
 //! What was found and counted in the runs of a suite.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::case::Case;
@@ -25,6 +26,8 @@ pub(crate) struct Tally {
     pub(crate) failures: Vec<Vec<Failure>>,
     /// How often each expected deviation was found.
     pub(crate) deviated: Vec<u64>,
+    /// The ids by which each should name its places, if it names them by sentences.
+    pub(crate) renamed: Vec<BTreeSet<String>>,
     /// Functions that stand in for what the objects leave undefined.
     pub(crate) stubs: Vec<String>,
     pub(crate) scenarios: u64,
@@ -35,6 +38,7 @@ impl Tally {
         let n = suite.contracts.len();
         Tally {
             deviated: vec![0; suite.deviations.len()],
+            renamed: vec![BTreeSet::new(); suite.deviations.len()],
             stubs: Vec::new(),
             findings: Vec::new(),
             checks: vec![[0; Clause::ALL.len()]; n],
@@ -102,6 +106,7 @@ impl Tally {
             };
         }
         self.deviated.iter_mut().zip(&other.deviated).for_each(|(n, m)| *n += m);
+        self.renamed.iter_mut().zip(other.renamed).for_each(|(all, ids)| all.extend(ids));
         self.scenarios += other.scenarios;
         self.stubs = other.stubs;
     }

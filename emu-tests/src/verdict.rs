@@ -44,6 +44,10 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
     let mut report = Report {
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
+        warnings: {
+            let all = suites.iter().zip(parts).flat_map(|(suite, tally)| warnings(suite, tally));
+            all.collect::<BTreeSet<_>>().into_iter().collect()
+        },
         alternatives: suites.iter().flat_map(|s| s.alternatives.iter().cloned()).collect(),
         results,
         registers,
@@ -51,6 +55,17 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
     };
     report.recount();
     report
+}
+
+/// Deviations that name a place by its sentence, which the next release does not understand.
+fn warnings(suite: &Suite, tally: &Tally) -> Vec<String> {
+    let renamed = suite.deviations.iter().zip(&tally.renamed).filter(|(_, ids)| !ids.is_empty());
+    let told = renamed.map(|(deviation, ids)| {
+        let ids = ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(", ");
+        let (of, clause, place) = (&suite.options, deviation.clause, &deviation.place);
+        format!("{of}: {clause}: place = \"{place}\" is a sentence, which the next release will not know; write {ids}")
+    });
+    told.collect()
 }
 
 fn row(suite: &Suite, tally: &Tally, contract: &Contract, i: usize, clause: Clause, filter: &Filter) -> Row {

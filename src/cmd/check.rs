@@ -90,7 +90,8 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
     args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.
         let expectations = args.expect.as_deref().map(expectations).transpose()?;
-        let mut document = examine(args)?;
+        let all_failures = expectations.as_ref().is_some_and(Expectations::name_places);
+        let mut document = examine(args, all_failures)?;
         if let Some(expectations) = expectations {
             expectations.apply(&mut document.report);
         }
@@ -102,7 +103,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
     Expectations::parse(&path.display().to_string(), &super::output::read(path)?)
 }
 
-fn examine(args: &CheckArgs) -> Result<Document> {
+fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     let suites = match args.foreign.suites(&args.arch)? {
         Some(suites) => suites,
         None => generated(args)?,
@@ -115,6 +116,7 @@ fn examine(args: &CheckArgs) -> Result<Document> {
         function: args.function.clone(),
         situation: args.situation.clone(),
         fixture: args.fixture.clone(),
+        all_failures,
         ..Filter::default()
     };
     let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition };

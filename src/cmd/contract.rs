@@ -71,7 +71,7 @@ fn holds(draft: &Draft, args: &InitArgs, name: &str, bytes: &[u8], n: usize) -> 
     let report = suites.and_then(|suites| emu_tests::check(&suites, &Filter::default(), 1, &|_, _| ()));
     report.is_ok_and(|report| {
         let mut failures = report.results.iter().flat_map(|row| &row.failures);
-        !failures.any(|f| f.clause == Clause::P9 || draft.args.iter().take(n).any(|arg| f.place == *arg))
+        !failures.any(|f| f.clause == Clause::P9 || draft.args.iter().take(n).any(|arg| f.place_id == *arg))
     })
 }
 

@@ -61,6 +61,9 @@ impl ReportArgs {
         if self.strict {
             refuse_skips(&mut document.report);
         }
+        for warning in &document.report.warnings {
+            eprintln!("tramptool: warning: {warning}");
+        }
         let palette = Palette { colour: self.output.is_none() && ui.colour() };
         let text = render(&document, self.format, Style { palette, verbose: self.verbose })?;
         output::report(text, self.output.as_deref(), ui)?;

@@ -127,6 +127,7 @@ impl Document {
             }
             whole.report.scenarios = whole.report.scenarios.saturating_add(theirs.scenarios);
             whole.report.alternatives.extend(part.report.alternatives);
+            whole.report.warnings.extend(part.report.warnings);
             for stub in part.report.stubs {
                 if !whole.report.stubs.contains(&stub) {
                     whole.report.stubs.push(stub);
@@ -139,6 +140,8 @@ impl Document {
             return Err(Error::new(format!("no report has {suite}; valid: the reports of all partitions together")));
         }
         whole.scope.partition = None;
+        whole.report.warnings.sort();
+        whole.report.warnings.dedup();
         whole.order();
         whole.report.recount();
         Ok(whole)

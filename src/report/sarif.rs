@@ -29,7 +29,11 @@ pub fn document(report: &Report, verbose: bool) -> sarif::Sarif {
                 location.physical_location = Some(physical(source, place(failure), &mut artifacts));
             }
             let text: Vec<String> = explain(failure).collect();
-            results.push(result(row, &text.join("\n"), location));
+            let mut result = result(row, &text.join("\n"), location);
+            if let Some(properties) = &mut result.properties {
+                properties.additional_properties.insert("place".to_owned(), json!(failure.place_id));
+            }
+            results.push(result);
         }
     }
     let driver = sarif::ToolComponent::builder()
