@@ -58,26 +58,6 @@ fn no_mnemonic_in_a_template() {
 }
 
 #[test]
-fn the_architecture_is_asked_for_in_one_place() {
-    let names = ["x86_64", "arm64", "aarch64", "riscv64", "X86_64", "Arm64", "Riscv64"];
-    let dirs = ["codegen/src", "link/src", "templates/src", "emu-tests/src", "src"];
-    for file in dirs.iter().flat_map(|d| files(&root().join(d), ".rs")) {
-        // The registry, the fixtures' table, and examples in help texts and tests name architectures as data.
-        let excused = ["src/lib.rs", "emu-tests/src/fixture.rs"].iter().any(|f| file == root().join(f));
-        if excused {
-            continue;
-        }
-        let text = fs::read_to_string(&file).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap();
-        for (i, line) in code.lines().enumerate() {
-            let decides = ["match ", "if ", "=> ", "=="].iter().any(|k| line.contains(k));
-            let named = names.iter().any(|n| line.contains(&format!("\"{n}\"")) || line.contains(&format!("::{n}")));
-            assert!(!(decides && named), "{}:{}: {line}", file.display(), i + 1);
-        }
-    }
-}
-
-#[test]
 fn every_backend_has_the_same_files() {
     let names = |arch: &str| -> BTreeSet<String> {
         let all = files(&root().join(arch).join("src"), ".rs");
@@ -124,7 +104,7 @@ fn every_fuzz_target_is_run_without_a_fuzzer_too() {
 }
 
 #[test]
-fn exceptions_carry_their_reason() {
+fn unsafe_code_is_named_in_the_design() {
     let dirs = [
         "codegen",
         "link",
@@ -141,13 +121,6 @@ fn exceptions_carry_their_reason() {
     let design = fs::read_to_string(root().join("DESIGN.md")).unwrap();
     for file in dirs.iter().flat_map(|d| files(&root().join(d), ".rs")) {
         let text = fs::read_to_string(&file).unwrap();
-        for exception in text.split("#[allow(").skip(1).chain(text.split("#![allow(").skip(1)) {
-            assert!(
-                exception.split(")]").next().unwrap().contains("reason"),
-                "{}: allow without reason",
-                file.display()
-            );
-        }
         let inside = file.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
         if text.contains("unsafe {") {
             assert!(design.contains(&inside), "{inside} has unsafe code that DESIGN.md does not name");

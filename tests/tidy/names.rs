@@ -1,0 +1,136 @@
+//! No architecture by name where all are served alike: what differs is data of their crates.
+//!
+//! Looked at are names in the code, and strings without a blank: those with one are text for people, which has examples.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use crate::excuses::{Excuses, judge};
+use crate::sources::{root, rust_files, shown};
+
+/// The crates, and parts of crates, that serve all architectures alike.
+const SHARED: [&str; 8] =
+    ["codegen/src", "link/src", "templates/src", "emu-tests/src", "src", "kernel-cache/src", "fuzz/src", "bench/src"];
+
+/// What is in names that say which architecture is meant.
+const ARCHITECTURES: [&str; 5] = ["x86", "amd64", "arm64", "aarch64", "riscv"];
+
+/// Files in which one is named.
+const FILES: &Excuses = &[
+    ("bench/src/check.rs", "rewrites a contract of one architecture"),
+    (
+        "bench/src/generate.rs",
+        "a list of its own: the other links the emulator; and the object crate's names of machines",
+    ),
+    ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
+    ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
+    ("emu-tests/src/fixture.rs", "the list of fixtures: an architecture is a row of it"),
+    ("emu-tests/src/unwind.rs", "reads the kernel's ORC table, whose registers have numbers of their own"),
+    ("link/src/linker/mod.rs", "not data yet"),
+    ("link/src/linker/symbols.rs", "not data yet"),
+    ("src/cmd/table.rs", "docs/cost.md compares with the kernel's own objects, which are of one architecture each"),
+    ("src/contracts.rs", "the list of contracts, which are of one architecture each"),
+    ("src/lib.rs", "the list of architectures"),
+];
+
+/// A word in the code of a file, with its line.
+struct Word {
+    text: String,
+    line: usize,
+    /// It is a string, not a name.
+    string: bool,
+}
+
+/// The names and strings of a file, but for comments and for what exists in tests only.
+fn words(tokens: TokenStream, found: &mut Vec<Word>) {
+    let mut skip = false;
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let line = token.span().start().line;
+        match token {
+            TokenTree::Punct(p) if p.as_char() == '#' => {
+                if matches!(tokens.peek(), Some(TokenTree::Punct(p)) if p.as_char() == '!') {
+                    tokens.next();
+                }
+                if let Some(TokenTree::Group(attribute)) = tokens.next() {
+                    let text = attribute.stream().to_string().replace(' ', "");
+                    skip |= text == "cfg(test)";
+                    if !text.starts_with("doc=") {
+                        words(attribute.stream(), found);
+                    }
+                }
+            }
+            // What the attribute is of ends with its body, or without one.
+            TokenTree::Group(group) if skip => skip = group.delimiter() != proc_macro2::Delimiter::Brace,
+            TokenTree::Punct(p) if skip => skip = p.as_char() != ';',
+            _ if skip => {}
+            TokenTree::Group(group) => words(group.stream(), found),
+            TokenTree::Ident(ident) => found.push(Word { text: ident.to_string(), line, string: false }),
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                if let Some(text) = text.strip_suffix('"').and_then(|t| t.split_once('"')).map(|(_, t)| t) {
+                    found.push(Word { text: text.to_owned(), line, string: true });
+                }
+            }
+            TokenTree::Punct(_) => {}
+        }
+    }
+}
+
+fn words_of(text: &str) -> Vec<Word> {
+    let mut found = Vec::new();
+    words(TokenStream::from_str(text).unwrap_or_default(), &mut found);
+    found
+}
+
+/// The names of registers that only one architecture has.
+fn registers() -> BTreeSet<&'static str> {
+    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    for backend in tramptool::BACKENDS {
+        backend.facts().abi.regs.iter().for_each(|r| *owners.entry(r.name).or_default() += 1);
+    }
+    owners.into_iter().filter(|(_, of)| *of == 1).map(|(name, _)| name).collect()
+}
+
+/// Does this word say which architecture is meant?
+fn names_one(word: &Word, registers: &BTreeSet<&str>) -> bool {
+    let text = word.text.to_lowercase();
+    let named = ARCHITECTURES.iter().any(|name| text.contains(name));
+    match word.string {
+        false => named,
+        true if text.contains(char::is_whitespace) => false,
+        true => named || registers.contains(&*word.text) || word.text == "$x",
+    }
+}
+
+#[test]
+fn no_architecture_is_named_where_all_are_served() {
+    let registers = registers();
+    assert!(["rdi", "x8", "a0"].iter().all(|name| registers.contains(name)), "{registers:?}");
+    let files = SHARED.iter().flat_map(|dir| rust_files(&root().join(dir)));
+    let wrong = files.flat_map(|path| {
+        let file = shown(&path);
+        let found = words_of(&std::fs::read_to_string(&path).unwrap());
+        assert!(!found.is_empty(), "{file}: nothing in it");
+        let found: Vec<Word> = found.into_iter().filter(|word| names_one(word, &registers)).collect();
+        found.into_iter().map(move |w| (file.clone(), format!("{file}:{}: {}", w.line, w.text)))
+    });
+    judge("architectures by name", wrong.collect(), FILES);
+}
+
+#[test]
+fn names_are_seen_in_code_only() {
+    let registers = registers();
+    let found = |text: &str| words_of(text).into_iter().filter(|w| names_one(w, &registers)).count();
+    let seen =
+        ["f(\"arm64\")", "if arch == \"rdx\" {}", "use arch_x86_64::X;", "#[cfg(target_arch = \"riscv64\")] fn f() {}"];
+    for text in seen.iter().chain(&["const E: u32 = EF_RISCV_RVC;", "name == \"$x\"", "assert!(x == b\"aarch64\")"]) {
+        assert_ne!(found(text), 0, "{text}");
+    }
+    let hidden = ["// arm64", "/// As on arm64.\nfn f() {}", "\"an example: --arch arm64\"", "\"sp\"", "let rdi = 1;"];
+    for text in hidden.iter().chain(&["#[cfg(test)]\nmod tests { const A: &str = \"arm64\"; }"]) {
+        assert_eq!(found(text), 0, "{text}");
+    }
+}
