@@ -9,7 +9,7 @@ use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::frame::{Back, Content, FrameLayout, field};
-use codegen::isa::Isa;
+use codegen::isa::{self, Architecture, Encode, Labels};
 use codegen::listing::Lower;
 use codegen::machine::{Goes, Machine};
 use codegen::mutate::Mutable;
@@ -138,8 +138,7 @@ enum Insn {
     Jump(Reg),
 }
 
-impl Isa for Toy {
-    type Insn = Insn;
+impl Architecture for Toy {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &MACHINE;
 
@@ -189,7 +188,9 @@ impl Isa for Toy {
     fn cfi_entry(_kind: Kind) -> CfiEntry {
         CfiEntry { column: 5, cfa_offset: 0, moved: &[], undefined: false }
     }
+}
 
+impl isa::Lower for Toy {
     fn lower(step: Step, cx: &mut Lower<Insn>) {
         let source = |content| match content {
             Content::Reg(reg) => Some(reg),
@@ -216,6 +217,10 @@ impl Isa for Toy {
             _ => {}
         }
     }
+}
+
+impl Encode for Toy {
+    type Insn = Insn;
 
     fn encode(insn: Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
         let bytes = match insn {
@@ -251,7 +256,9 @@ impl Isa for Toy {
             Insn::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
         }
     }
+}
 
+impl Labels for Toy {
     fn patch_local(_: u32, _: &mut [u8], _: usize, _: usize) -> Result<bool> {
         Err(Error::new("toy: no branches"))
     }
@@ -307,7 +314,15 @@ fn the_page_names_what_exists() {
     let page = std::fs::read_to_string(format!("{root}/docs/adding-a-backend.md")).unwrap();
     let read = |file| std::fs::read_to_string(format!("{root}/codegen/src/{file}.rs")).unwrap();
     let of = |file, name| read(file).split(name).nth(1).unwrap().split("\n}").next().unwrap().to_owned();
-    let body = of("isa", "pub trait Isa:") + &of("patch", "pub trait Patch:") + &of("mutate", "pub trait Mutable:");
+    let traits = [
+        ("isa", "pub trait Architecture"),
+        ("isa", "pub trait Encode"),
+        ("isa", "pub trait Labels"),
+        ("isa", "pub trait Lower"),
+        ("patch", "pub trait Patch"),
+        ("mutate", "pub trait Mutable"),
+    ];
+    let body = traits.map(|(file, name)| of(file, name)).concat();
     let methods: Vec<&str> =
         body.lines().filter_map(|l| l.trim().strip_prefix("fn ")).map(|l| l.split('(').next().unwrap()).collect();
     assert!(methods.len() > 8);

@@ -10,9 +10,8 @@ use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
 use codegen::spec::{Kind, Programs, Regs};
-use codegen::target::{DirectTest, Number, Target};
+use codegen::target::{DirectTest, Facts, Number, Target};
 
-use crate::FACTS;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
@@ -258,11 +257,11 @@ fn frame(c_struct: &'static str, c_size: i32, size: i32, fields: Vec<Field>, rec
 }
 
 /// Resolve the options.
-pub fn target(choices: Choices) -> Target {
+pub fn target(facts: &'static Facts, choices: Choices) -> Target {
     let call_ops = choices.get(CALL_OPS) == 0;
     let frame_records = choices.get(FRAME_RECORDS) == 0;
     Target {
-        facts: &FACTS,
+        facts,
         choices,
         profile: codegen::target::PROFILES[0],
         prologue: Vec::new(),

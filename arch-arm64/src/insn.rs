@@ -9,18 +9,17 @@
     reason = "what the dynasm macro expands to"
 )]
 
-use std::fmt;
-
 use codegen::abi::Reg;
 use codegen::action::{Action, Part};
-use codegen::code::{CodeBuf, Ref};
+use codegen::code::Ref;
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::names::Names;
+use codegen::isa::Labels;
 use codegen::step::{Local, Off, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
+use crate::Arm64;
 use crate::regs::*;
 use crate::reloc;
 
@@ -151,35 +150,9 @@ pub enum Insn {
     },
 }
 
-macro_rules! rows {
-    ($w:ident $names:ident $out:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
-        /// The instruction as GNU as reads it.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn text(insn: Insn, $names: &Names, $w: &mut dyn fmt::Write) -> fmt::Result {
-            use Insn::*;
-            match insn { $($pattern => $text,)* }
-        }
-
-        /// The instruction's bytes.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn encode(insn: Insn, $out: &mut CodeBuf) -> Result<()> {
-            use Insn::*;
-            match insn { $($pattern => $encode,)* }
-            Ok(())
-        }
-
-        /// What the instruction does.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn effects(insn: Insn) -> Effects {
-            use Insn::*;
-            match insn { $($pattern => $effects,)* }
-        }
-    };
-}
-
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-rows! { w names out;
+codegen::rows! { Arm64: Insn, w names out target;
     // Not `bti c`: GNU as takes that only for ARMv8.5 and later, while the hint is a NOP before.
     BtiC => w.write_str("hint\t#34"),
         { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
@@ -319,4 +292,17 @@ fn stores(first: u8, second: Option<u8>, at: Off) -> Effects {
 
 fn loads(first: u8, second: Option<u8>, at: Off) -> Effects {
     Effects::action(Action::LoadVectors { first, second, at: at.value })
+}
+
+impl Labels for Arm64 {
+    fn patch_local(_r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let words = (target as i64 - at as i64) / 4;
+        let Some(field) = code.get_mut(at..at + 4).filter(|_| (-(1 << 18)..1 << 18).contains(&words)) else {
+            return Err(Error::new(format!("CBNZ reaches 1 MiB either way, its label is {} bytes away", words * 4)));
+        };
+        let imm19 = (words as u32 & 0x7_ffff) << 5;
+        let word = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
+        field.copy_from_slice(&(word | imm19).to_le_bytes());
+        Ok(false)
+    }
 }

@@ -9,20 +9,15 @@ pub mod regs;
 pub mod reloc;
 pub mod site;
 
-use std::fmt;
-
-use codegen::code::CodeBuf;
-use codegen::effects::{CfiEntry, Effects};
-use codegen::error::{Error, Result};
-use codegen::isa::Isa;
-use codegen::listing::Lower;
+use codegen::effects::CfiEntry;
+use codegen::error::Result;
+use codegen::isa::Architecture;
 use codegen::machine::Machine;
-use codegen::names::Names;
 use codegen::option::Choices;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
-use codegen::step::{Inner, Step};
+use codegen::step::Inner;
 use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// arm64.
@@ -82,13 +77,12 @@ pub const FACTS: Facts = Facts {
 const LINK: u16 = 30;
 const PC: u16 = 32;
 
-impl Isa for Arm64 {
-    type Insn = insn::Insn;
+impl Architecture for Arm64 {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &emu::MACHINE;
 
     fn target(choices: Choices) -> Target {
-        abi::target(choices)
+        abi::target(&FACTS, choices)
     }
 
     fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
@@ -107,32 +101,5 @@ impl Isa for Arm64 {
             // The site moved the function's x30 to x9 and put its own return address into x30.
             _ => CfiEntry { column: PC, cfa_offset: 0, moved: &[(PC, regs::X30), (LINK, regs::X9)], undefined: false },
         }
-    }
-
-    fn lower(step: Step, cx: &mut Lower<Self::Insn>) {
-        lower::lower(step, cx);
-    }
-
-    fn encode(insn: Self::Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
-        insn::encode(insn, out)
-    }
-
-    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
-        insn::text(insn, names, out)
-    }
-
-    fn effects(insn: Self::Insn) -> Effects {
-        insn::effects(insn)
-    }
-
-    fn patch_local(_r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let words = (target as i64 - at as i64) / 4;
-        let Some(field) = code.get_mut(at..at + 4).filter(|_| (-(1 << 18)..1 << 18).contains(&words)) else {
-            return Err(Error::new(format!("CBNZ reaches 1 MiB either way, its label is {} bytes away", words * 4)));
-        };
-        let imm19 = (words as u32 & 0x7_ffff) << 5;
-        let word = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
-        field.copy_from_slice(&(word | imm19).to_le_bytes());
-        Ok(false)
     }
 }

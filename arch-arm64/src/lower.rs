@@ -2,10 +2,12 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
+use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
 use codegen::step::{Callee, Local, Name, Off, Step, Value, Way};
 
+use crate::Arm64;
 use crate::abi::{ABI, SITE};
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
@@ -25,60 +27,61 @@ const OP: Reg = X11;
 /// A direct trampoline: BTI c accepts BR through x16 or x17 only.
 const DIRECT: Reg = X17;
 
-/// Append the instructions of `step`.
-pub fn lower(step: Step, cx: &mut Lower<Insn>) {
-    match step {
-        Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
-        Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
-        Step::LoadOp => {
-            cx.insn(Insn::AlignDown { dst: OP, src: PC });
-            cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
+impl isa::Lower for Arm64 {
+    fn lower(step: Step, cx: &mut Lower<Insn>) {
+        match step {
+            Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+            Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
+            Step::LoadOp => {
+                cx.insn(Insn::AlignDown { dst: OP, src: PC });
+                cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
+            }
+            Step::BranchIfEarlyDirect => {
+                let at = cx.number("FTRACE_OPS_DIRECT_CALL");
+                cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
+                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::EarlyDirect) });
+            }
+            Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {}
+            Step::Alloc => {
+                cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
+                cx.depth += cx.frame.size;
+            }
+            Step::LoadBody => load_body(cx),
+            Step::Record(n) => record(n as usize, cx),
+            Step::Save => save(cx),
+            Step::Arg(n, value) => argument(n as usize, value, cx),
+            Step::StackArgs => stack_args(cx),
+            Step::Call(callee) => call(callee, cx),
+            Step::TakeResult => cx.noted(Insn::Mov { dst: LINK, src: X0 }, "where the function returns to"),
+            Step::RestoreSite(way) => restore_site(way, cx),
+            Step::Restore => {
+                pairs(vector, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
+                let written = |field: &codegen::frame::Field| match (field.content, field.back) {
+                    (Content::Reg(reg), Back::Written) if !field.in_record => Some(reg),
+                    _ => None,
+                };
+                pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
+            }
+            Step::SaveResults => {
+                pairs(vector_result, cx, |a, b, at| Insn::StpQ { a, b, at }, |src, at| Insn::StrQ { src, at });
+                pairs(result, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
+            }
+            Step::RestoreResults => {
+                pairs(vector_result, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
+                pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
+            }
+            Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0)) }),
+            Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie), "cookie", cx),
+            Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(Way::Skipped) }),
+            Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
+            Step::BranchIfDirect => {
+                load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
+                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
+            }
+            Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(0) }),
+            Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
+            Step::Leave(way) => leave(way, cx),
         }
-        Step::BranchIfEarlyDirect => {
-            let at = cx.number("FTRACE_OPS_DIRECT_CALL");
-            cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
-            cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::EarlyDirect) });
-        }
-        Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {}
-        Step::Alloc => {
-            cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
-            cx.depth += cx.frame.size;
-        }
-        Step::LoadBody => load_body(cx),
-        Step::Record(n) => record(n as usize, cx),
-        Step::Save => save(cx),
-        Step::Arg(n, value) => argument(n as usize, value, cx),
-        Step::StackArgs => stack_args(cx),
-        Step::Call(callee) => call(callee, cx),
-        Step::TakeResult => cx.noted(Insn::Mov { dst: LINK, src: X0 }, "where the function returns to"),
-        Step::RestoreSite(way) => restore_site(way, cx),
-        Step::Restore => {
-            pairs(vector, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
-            let written = |field: &codegen::frame::Field| match (field.content, field.back) {
-                (Content::Reg(reg), Back::Written) if !field.in_record => Some(reg),
-                _ => None,
-            };
-            pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
-        }
-        Step::SaveResults => {
-            pairs(vector_result, cx, |a, b, at| Insn::StpQ { a, b, at }, |src, at| Insn::StrQ { src, at });
-            pairs(result, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
-        }
-        Step::RestoreResults => {
-            pairs(vector_result, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
-            pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
-        }
-        Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0)) }),
-        Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie), "cookie", cx),
-        Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(Way::Skipped) }),
-        Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
-        Step::BranchIfDirect => {
-            load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
-            cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
-        }
-        Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(0) }),
-        Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
-        Step::Leave(way) => leave(way, cx),
     }
 }
 

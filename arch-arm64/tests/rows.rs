@@ -9,7 +9,7 @@ use arch_arm64::regs::*;
 use capstone::Capstone;
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
-use codegen::isa::Isa;
+use codegen::isa::{Architecture, Encode};
 use codegen::option::Choices;
 use codegen::step::Off;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};

@@ -10,9 +10,8 @@ use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::{Around, Form, Kind, Programs, Regs};
-use codegen::target::{DirectTest, Target};
+use codegen::target::{DirectTest, Facts, Target};
 
-use crate::FACTS;
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
@@ -309,7 +308,7 @@ fn attributes(arch: &str) -> Vec<u8> {
 }
 
 /// Resolve the options.
-pub fn target(choices: Choices) -> Target {
+pub fn target(facts: &'static Facts, choices: Choices) -> Target {
     let fp_test = choices.get(FP_TEST) == 1;
     let rvc = choices.get(RVC) == 0;
     let double = choices.get(FLOAT_ABI) == 1;
@@ -326,7 +325,7 @@ pub fn target(choices: Choices) -> Target {
     }
     let option = if rvc { "rvc" } else { "norvc" };
     Target {
-        facts: &FACTS,
+        facts,
         choices,
         profile: codegen::target::PROFILES[0],
         prologue: vec![

@@ -11,18 +11,19 @@
     reason = "what the dynasm macro expands to"
 )]
 
-use std::fmt;
-
 use codegen::abi::Reg;
 use codegen::action::{Action, Part};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::names::Names;
+use codegen::isa::Labels;
+use codegen::patch::Relocation;
 use codegen::step::{Local, Off, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
+use crate::Riscv64;
+use crate::abi::RVC;
 use crate::regs::*;
 use crate::reloc;
 
@@ -51,35 +52,9 @@ pub enum Insn {
     Jalr { reg: Reg },
 }
 
-macro_rules! rows {
-    ($w:ident $names:ident $out:ident $rvc:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
-        /// The instruction as GNU as reads it.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn text(insn: Insn, $names: &Names, $w: &mut dyn fmt::Write) -> fmt::Result {
-            use Insn::*;
-            match insn { $($pattern => $text,)* }
-        }
-
-        /// The instruction's bytes.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn encode(insn: Insn, $rvc: bool, $out: &mut CodeBuf) -> Result<()> {
-            use Insn::*;
-            match insn { $($pattern => $encode,)* }
-            Ok(())
-        }
-
-        /// What the instruction does.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn effects(insn: Insn) -> Effects {
-            use Insn::*;
-            match insn { $($pattern => $effects,)* }
-        }
-    };
-}
-
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-rows! { w names out rvc;
+codegen::rows! { Riscv64: Insn, w names out target rvc = target.choices.get(RVC) == 0;
     Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.off(at)),
         { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
@@ -238,4 +213,23 @@ fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()
         dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), imm);
     }
     Ok(())
+}
+
+impl Labels for Riscv64 {
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        if r_type != reloc::BRANCH {
+            return Ok(true);
+        }
+        let distance = target as i64 - at as i64;
+        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
+        let Some(field) = code.get_mut(at..at + 4) else {
+            return Err(Error::new(format!("a branch lies outside the code, {distance} bytes from its label")));
+        };
+        reloc::relocate(&rel, field)?;
+        Ok(true)
+    }
+
+    fn opaque_after(r_type: u32) -> bool {
+        matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20 | reloc::CALL_PLT)
+    }
 }

@@ -9,21 +9,15 @@ pub mod regs;
 pub mod reloc;
 pub mod site;
 
-use std::fmt;
-
-use codegen::code::CodeBuf;
-use codegen::effects::{CfiEntry, Effects};
-use codegen::error::{Error, Result};
-use codegen::isa::Isa;
-use codegen::listing::Lower;
+use codegen::effects::CfiEntry;
+use codegen::error::Result;
+use codegen::isa::Architecture;
 use codegen::machine::Machine;
-use codegen::names::Names;
 use codegen::option::Choices;
-use codegen::patch::Relocation;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
-use codegen::step::{Inner, Step};
+use codegen::step::Inner;
 use codegen::target::{Cie, Facts, Kernel, LengthRelocs, Target};
 
 /// riscv64.
@@ -87,13 +81,12 @@ pub const FACTS: Facts = Facts {
 const LINK: u16 = 1;
 const T0: u16 = 5;
 
-impl Isa for Riscv64 {
-    type Insn = insn::Insn;
+impl Architecture for Riscv64 {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &emu::MACHINE;
 
     fn target(choices: Choices) -> Target {
-        abi::target(choices)
+        abi::target(&FACTS, choices)
     }
 
     fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
@@ -104,38 +97,5 @@ impl Isa for Riscv64 {
         let column =
             if kind.calls_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
         CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind == Kind::Return }
-    }
-
-    fn lower(step: Step, cx: &mut Lower<Self::Insn>) {
-        lower::lower(step, cx);
-    }
-
-    fn encode(insn: Self::Insn, target: &Target, out: &mut CodeBuf) -> Result<()> {
-        insn::encode(insn, target.choices.get(abi::RVC) == 0, out)
-    }
-
-    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
-        insn::text(insn, names, out)
-    }
-
-    fn effects(insn: Self::Insn) -> Effects {
-        insn::effects(insn)
-    }
-
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        if r_type != reloc::BRANCH {
-            return Ok(true);
-        }
-        let distance = target as i64 - at as i64;
-        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
-        let Some(field) = code.get_mut(at..at + 4) else {
-            return Err(Error::new(format!("a branch lies outside the code, {distance} bytes from its label")));
-        };
-        reloc::relocate(&rel, field)?;
-        Ok(true)
-    }
-
-    fn opaque_after(r_type: u32) -> bool {
-        matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20 | reloc::CALL_PLT)
     }
 }

@@ -2,9 +2,11 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
+use codegen::isa;
 use codegen::listing::Lower;
 use codegen::step::{Callee, Local, Off, Step, Value, Way};
 
+use crate::Riscv64;
 use crate::abi::{ABI, RVC, SITE};
 use crate::insn::Insn;
 use crate::regs::*;
@@ -20,99 +22,100 @@ const DIRECT: Reg = T1;
 /// Zicfilp wants no landing pad.
 const PARENT_JUMP: Reg = T2;
 
-/// Append the instructions of `step`.
-pub fn lower(step: Step, cx: &mut Lower<Insn>) {
-    match step {
-        Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
-        Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
-        Step::MarkRegs | Step::Realign | Step::Unalign => {}
-        Step::LoadBody => load_body(cx),
-        Step::Record(n) => {
-            let (ret, note) = match cx.frame.records[n as usize].ret {
-                Content::ParentIp => (PARENT, "parent_ip"),
-                _ => (PC, "pc"),
-            };
-            cx.noted(Insn::Sd { src: ret, at: cx.record(n as usize, 8) }, note);
-            cx.insn(Insn::Sd { src: S0, at: cx.record(n as usize, 0) });
-            cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n as usize, 16) });
-        }
-        Step::Alloc => {
-            let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
-            cx.insn(Insn::Addi { dst: SP, src: SP, imm });
-            cx.depth += cx.frame.size;
-        }
-        Step::Save => save(cx),
-        Step::Arg(n, value) => argument(n as usize, value, cx),
-        Step::StackArgs => {
-            // They lie above the frame, and are wanted at its bottom.
-            for word in 0..cx.spec.kind.live().map_or(0, |live| i32::from(live.stack)) {
-                cx.insn(Insn::Ld { dst: TEMP, at: cx.frame_size(8 * word) });
-                cx.insn(Insn::Sd { src: TEMP, at: Off::bare(8 * word) });
+impl isa::Lower for Riscv64 {
+    fn lower(step: Step, cx: &mut Lower<Insn>) {
+        match step {
+            Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+            Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
+            Step::MarkRegs | Step::Realign | Step::Unalign => {}
+            Step::LoadBody => load_body(cx),
+            Step::Record(n) => {
+                let (ret, note) = match cx.frame.records[n as usize].ret {
+                    Content::ParentIp => (PARENT, "parent_ip"),
+                    _ => (PC, "pc"),
+                };
+                cx.noted(Insn::Sd { src: ret, at: cx.record(n as usize, 8) }, note);
+                cx.insn(Insn::Sd { src: S0, at: cx.record(n as usize, 0) });
+                cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n as usize, 16) });
             }
-        }
-        Step::Call(callee) => {
-            let sym = cx.callee(callee);
-            let patched = matches!(callee, Callee::Patchable | Callee::OpFunc);
-            cx.noted(Insn::Call { sym }, if patched { "func: these 8 bytes are patched at run time" } else { "" });
-        }
-        Step::TakeResult if cx.spec.kind.is_shadow() => {
-            cx.noted(Insn::Mv { dst: RA, src: A0 }, "where the function returns to");
-        }
-        Step::TakeResult => {
-            cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
-            cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
-        }
-        Step::SaveResults => cx.results(|src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
-        Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
-        Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0)) }),
-        Step::Cookie(cookie) => {
-            let src = constant(cookie, cx);
-            cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie) }, "cookie");
-        }
-        Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(Way::Skipped) }),
-        Step::Gap => {
-            // Eight bytes, as AUIPC and JALR have.
-            cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
-            let more = if cx.target.choices.get(RVC) == 0 { 3 } else { 1 };
-            (0..more).for_each(|_| cx.insn(Insn::Nop));
-        }
-        Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
-            if way == Way::Function {
-                cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
+            Step::Alloc => {
+                let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
+                cx.insn(Insn::Addi { dst: SP, src: SP, imm });
+                cx.depth += cx.frame.size;
             }
-            cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, "parent_ip");
-            cx.insn(Insn::Ld { dst: S0, at: cx.record(0, 0) });
-        }
-        Step::RestoreSite(_) => {
-            load(Content::Pc, PC, "pc", cx);
-            load(Content::ParentIp, PARENT, "parent_ip", cx);
-            load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
-        }
-        Step::Restore => {
-            for i in 0..cx.frame.fields.len() {
-                let field = cx.frame.fields[i];
-                match (field.content, field.back) {
-                    (Content::Reg(dst), Back::Written) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
-                    (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
-                    _ => {}
+            Step::Save => save(cx),
+            Step::Arg(n, value) => argument(n as usize, value, cx),
+            Step::StackArgs => {
+                // They lie above the frame, and are wanted at its bottom.
+                for word in 0..cx.spec.kind.live().map_or(0, |live| i32::from(live.stack)) {
+                    cx.insn(Insn::Ld { dst: TEMP, at: cx.frame_size(8 * word) });
+                    cx.insn(Insn::Sd { src: TEMP, at: Off::bare(8 * word) });
                 }
             }
-        }
-        Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(Way::Direct) }),
-        Step::AllocWithReturn => {
-            let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
-            cx.insn(Insn::Addi { dst: SP, src: SP, imm });
-        }
-        Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
-        Step::Leave(way) => {
-            let (reg, note) = match way {
-                Way::Function => (PC, "into the traced function"),
-                Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
-                Way::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
-                Way::Parent => (PARENT_JUMP, "to the parent"),
-                Way::Caller | Way::Skipped => (RA, ""),
-            };
-            cx.noted(Insn::Jr { reg }, note);
+            Step::Call(callee) => {
+                let sym = cx.callee(callee);
+                let patched = matches!(callee, Callee::Patchable | Callee::OpFunc);
+                cx.noted(Insn::Call { sym }, if patched { "func: these 8 bytes are patched at run time" } else { "" });
+            }
+            Step::TakeResult if cx.spec.kind.is_shadow() => {
+                cx.noted(Insn::Mv { dst: RA, src: A0 }, "where the function returns to");
+            }
+            Step::TakeResult => {
+                cx.noted(Insn::Mv { dst: PARENT_JUMP, src: A0 }, "where the function returns to");
+                cx.noted(Insn::Mv { dst: RA, src: A0 }, "as after an ordinary return");
+            }
+            Step::SaveResults => cx.results(|src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
+            Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
+            Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0)) }),
+            Step::Cookie(cookie) => {
+                let src = constant(cookie, cx);
+                cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie) }, "cookie");
+            }
+            Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(Way::Skipped) }),
+            Step::Gap => {
+                // Eight bytes, as AUIPC and JALR have.
+                cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
+                let more = if cx.target.choices.get(RVC) == 0 { 3 } else { 1 };
+                (0..more).for_each(|_| cx.insn(Insn::Nop));
+            }
+            Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
+                if way == Way::Function {
+                    cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
+                }
+                cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, "parent_ip");
+                cx.insn(Insn::Ld { dst: S0, at: cx.record(0, 0) });
+            }
+            Step::RestoreSite(_) => {
+                load(Content::Pc, PC, "pc", cx);
+                load(Content::ParentIp, PARENT, "parent_ip", cx);
+                load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
+            }
+            Step::Restore => {
+                for i in 0..cx.frame.fields.len() {
+                    let field = cx.frame.fields[i];
+                    match (field.content, field.back) {
+                        (Content::Reg(dst), Back::Written) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
+                        (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
+                        _ => {}
+                    }
+                }
+            }
+            Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(Way::Direct) }),
+            Step::AllocWithReturn => {
+                let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
+                cx.insn(Insn::Addi { dst: SP, src: SP, imm });
+            }
+            Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
+            Step::Leave(way) => {
+                let (reg, note) = match way {
+                    Way::Function => (PC, "into the traced function"),
+                    Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
+                    Way::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
+                    Way::Parent => (PARENT_JUMP, "to the parent"),
+                    Way::Caller | Way::Skipped => (RA, ""),
+                };
+                cx.noted(Insn::Jr { reg }, note);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use arch_riscv::regs::{SP, T0};
 use capstone::Capstone;
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
-use codegen::isa::Isa;
+use codegen::isa::Architecture;
 use codegen::option::Choices;
 use codegen::step::{Local, Off};
 use codegen::target::Target;

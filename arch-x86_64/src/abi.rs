@@ -10,9 +10,8 @@ use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Prototype, Type};
 use codegen::spec::{Kind, Programs, Regs};
-use codegen::target::{DirectTest, Target};
+use codegen::target::{DirectTest, Facts, Target};
 
-use crate::FACTS;
 use crate::regs::*;
 
 /// System V x86-64 psABI, section 3.2.
@@ -311,13 +310,13 @@ fn around_fields() -> Vec<Field> {
 pub const VECTOR: i32 = ABI.vector_bytes as i32;
 
 /// Resolve the options.
-pub fn target(choices: Choices) -> Target {
+pub fn target(facts: &'static Facts, choices: Choices) -> Target {
     let frame_pointer = choices.get(UNWINDER) == 1;
     let align16 = choices.get(STACK_ALIGN) == 1;
     let restores_flags = choices.get(RESTORE_FLAGS) == 0;
     let jump = choices.get(DIRECT_WAY) == 1;
     Target {
-        facts: &FACTS,
+        facts,
         choices,
         profile: codegen::target::PROFILES[0],
         prologue: Vec::new(),

@@ -12,18 +12,17 @@
     reason = "what the dynasm macro expands to"
 )]
 
-use std::fmt;
-
 use codegen::abi::Reg;
 use codegen::action::Action;
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::names::Names;
+use codegen::isa::Labels;
 use codegen::step::{Local, Off, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
+use crate::X86_64;
 use crate::regs::*;
 use crate::reloc;
 
@@ -142,35 +141,9 @@ pub enum Insn {
     },
 }
 
-macro_rules! rows {
-    ($w:ident $names:ident $out:ident; $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*) => {
-        /// The instruction as GNU as reads it.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn text(insn: Insn, $names: &Names, $w: &mut dyn fmt::Write) -> fmt::Result {
-            use Insn::*;
-            match insn { $($pattern => $text,)* }
-        }
-
-        /// The instruction's bytes.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn encode(insn: Insn, $out: &mut CodeBuf) -> Result<()> {
-            use Insn::*;
-            match insn { $($pattern => $encode,)* }
-            Ok(())
-        }
-
-        /// What the instruction does.
-        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        pub fn effects(insn: Insn) -> Effects {
-            use Insn::*;
-            match insn { $($pattern => $effects,)* }
-        }
-    };
-}
-
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-rows! { w names out;
+codegen::rows! { X86_64: Insn, w names out target;
     Endbr64 => w.write_str("endbr64"),
         { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfa]) }, Effects::action(Action::LandingPad);
     Pushfq => w.write_str("pushfq"),
@@ -388,5 +361,18 @@ fn arithmetic_sp(out: &mut CodeBuf, imm: i32, what: Arithmetic) {
         (Arithmetic::Add, Err(_)) => dynasm!(out ; .arch x64 ; add rsp, DWORD imm),
         (Arithmetic::Sub, Ok(imm)) => dynasm!(out ; .arch x64 ; sub rsp, BYTE imm),
         (Arithmetic::Sub, Err(_)) => dynasm!(out ; .arch x64 ; sub rsp, DWORD imm),
+    }
+}
+
+impl Labels for X86_64 {
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let size = if r_type == reloc::PC8 { 1 } else { 4 };
+        let distance = target as i64 - (at + size) as i64;
+        let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
+        let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
+            return Err(Error::new(format!("a branch reaches {reach} bytes forward, its label is {distance} away")));
+        };
+        field.copy_from_slice(&distance.to_le_bytes()[..size]);
+        Ok(false)
     }
 }

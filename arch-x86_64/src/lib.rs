@@ -9,20 +9,15 @@ pub mod regs;
 pub mod reloc;
 pub mod site;
 
-use std::fmt;
-
-use codegen::code::CodeBuf;
-use codegen::effects::{CfiEntry, Effects};
-use codegen::error::{Error, Result};
-use codegen::isa::Isa;
-use codegen::listing::Lower;
+use codegen::effects::CfiEntry;
+use codegen::error::Result;
+use codegen::isa::Architecture;
 use codegen::machine::Machine;
-use codegen::names::Names;
 use codegen::option::Choices;
 use codegen::place::Placement;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
-use codegen::step::{Inner, Step};
+use codegen::step::Inner;
 use codegen::target::{Cie, Facts, Kernel, Target};
 
 /// x86-64.
@@ -89,13 +84,12 @@ pub const FACTS: Facts = Facts {
 /// The DWARF column of the return address (psABI, figure 3.36).
 const RETURN_ADDRESS: u16 = 16;
 
-impl Isa for X86_64 {
-    type Insn = insn::Insn;
+impl Architecture for X86_64 {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &emu::MACHINE;
 
     fn target(choices: Choices) -> Target {
-        abi::target(choices)
+        abi::target(&FACTS, choices)
     }
 
     fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
@@ -108,32 +102,5 @@ impl Isa for X86_64 {
         let dropped = if kind.calls_body() && !kind.jumped_to() { 8 } else { 0 };
         let cfa_offset = if undefined { 0 } else { 8 + dropped };
         CfiEntry { column: RETURN_ADDRESS, cfa_offset, moved: &[], undefined }
-    }
-
-    fn lower(step: Step, cx: &mut Lower<Self::Insn>) {
-        lower::lower(step, cx);
-    }
-
-    fn encode(insn: Self::Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
-        insn::encode(insn, out)
-    }
-
-    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
-        insn::text(insn, names, out)
-    }
-
-    fn effects(insn: Self::Insn) -> Effects {
-        insn::effects(insn)
-    }
-
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let size = if r_type == reloc::PC8 { 1 } else { 4 };
-        let distance = target as i64 - (at + size) as i64;
-        let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
-        let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
-            return Err(Error::new(format!("a branch reaches {reach} bytes forward, its label is {distance} away")));
-        };
-        field.copy_from_slice(&distance.to_le_bytes()[..size]);
-        Ok(false)
     }
 }

@@ -2,10 +2,12 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
+use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
 use codegen::step::{Callee, Inner, Local, Name, Off, Step, Value, Way};
 
+use crate::X86_64;
 use crate::abi::{ABI, RETURN, SITE, THUNK, TRAPPED, VECTOR};
 use crate::emu::MACHINE;
 use crate::insn::Insn;
@@ -21,93 +23,94 @@ const BODY: Reg = R11;
 /// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
 const AFTER: Reg = RAX;
 
-/// Append the instructions of `step`.
-pub fn lower(step: Step, cx: &mut Lower<Insn>) {
-    match step {
-        Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
-        Step::LandingPad => cx.insn(Insn::Endbr64),
-        Step::LoadOp | Step::BranchIfEarlyDirect => {}
-        Step::PushFlags => {
-            cx.insn(Insn::Pushfq);
-            cx.depth += 8;
-        }
-        Step::Alloc => {
-            if !cx.frame.pushed {
-                cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
-                cx.depth += cx.frame.size;
+impl isa::Lower for X86_64 {
+    fn lower(step: Step, cx: &mut Lower<Insn>) {
+        match step {
+            Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+            Step::LandingPad => cx.insn(Insn::Endbr64),
+            Step::LoadOp | Step::BranchIfEarlyDirect => {}
+            Step::PushFlags => {
+                cx.insn(Insn::Pushfq);
+                cx.depth += 8;
             }
-        }
-        Step::LoadBody => load_body(cx),
-        Step::Record(n) => record(n as usize, cx),
-        Step::Save => save(cx),
-        Step::MarkRegs => {
-            cx.noted(Insn::Lea { dst: RBP, at: Off::bare(1) }, "marks the frame as pt_regs");
-            cx.anchor = Some(Off::bare(1));
-        }
-        Step::Arg(n, value) => argument(n as usize, value, cx),
-        Step::Realign => {
-            if cx.anchor.is_none() {
-                cx.insn(Insn::Mov { dst: RBP, src: RSP });
-                cx.anchor = Some(Off::bare(0));
-            }
-            cx.insn(Insn::AndSp { imm: -16 });
-        }
-        Step::Unalign => match cx.anchor {
-            Some(Off { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
-            Some(Off { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Off::bare(-value) }),
-            Some(Off { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Off { value: -value, name } }),
-        },
-        Step::StackArgs => stack_args(cx),
-        Step::Call(callee) => {
-            let sym = cx.callee(callee);
-            match callee {
-                Callee::Body => cx.insn(Insn::CallBody { sym }),
-                Callee::Patchable | Callee::OpFunc => {
-                    cx.noted(Insn::Call { sym }, "func: these 5 bytes are patched at run time");
+            Step::Alloc => {
+                if !cx.frame.pushed {
+                    cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
+                    cx.depth += cx.frame.size;
                 }
-                _ => cx.insn(Insn::Call { sym }),
             }
-        }
-        Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
-        Step::RestoreSite(way) => restore_site(way, cx),
-        Step::Restore => restore(cx),
-        Step::SaveResults => {
-            cx.results(|src, at| Insn::Store { src, at }, |src, at| Insn::StoreVector { src, at });
-        }
-        Step::RestoreResults => {
-            cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
-        }
-        Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX)) }),
-        Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie) }, "cookie"),
-        Step::BranchIfResult => {
-            cx.insn(Insn::TestAx);
-            cx.insn(Insn::JnzFar { to: Local::Path(Way::Skipped) });
-        }
-        Step::Gap => cx.noted(Insn::Nop5, "a jump to the epilogue when this is retired"),
-        Step::BranchIfDirect => {
-            load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
-            cx.insn(Insn::TestAx);
-            cx.inner(Inner::Jmp);
-            cx.insn(Insn::Jnz { to: Local::Path(Way::Direct) });
-        }
-        Step::Free(way) => {
-            if cx.frame.pushed {
-                cx.insn(Insn::Pop { reg: RBP });
-            } else {
-                // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
-                // RET they were moved down into the frame's last word.
-                let moved = way == Way::Direct && cx.target.direct_jump.is_none();
-                let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
-                // Or what the site's call pushed, if nothing returns there.
-                let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
-                let above = i32::from(flags) + i32::from(pc) - i32::from(moved);
-                cx.insn(Insn::AddSp { imm: cx.frame_size(8 * above) });
+            Step::LoadBody => load_body(cx),
+            Step::Record(n) => record(n as usize, cx),
+            Step::Save => save(cx),
+            Step::MarkRegs => {
+                cx.noted(Insn::Lea { dst: RBP, at: Off::bare(1) }, "marks the frame as pt_regs");
+                cx.anchor = Some(Off::bare(1));
             }
+            Step::Arg(n, value) => argument(n as usize, value, cx),
+            Step::Realign => {
+                if cx.anchor.is_none() {
+                    cx.insn(Insn::Mov { dst: RBP, src: RSP });
+                    cx.anchor = Some(Off::bare(0));
+                }
+                cx.insn(Insn::AndSp { imm: -16 });
+            }
+            Step::Unalign => match cx.anchor {
+                Some(Off { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
+                Some(Off { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Off::bare(-value) }),
+                Some(Off { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Off { value: -value, name } }),
+            },
+            Step::StackArgs => stack_args(cx),
+            Step::Call(callee) => {
+                let sym = cx.callee(callee);
+                match callee {
+                    Callee::Body => cx.insn(Insn::CallBody { sym }),
+                    Callee::Patchable | Callee::OpFunc => {
+                        cx.noted(Insn::Call { sym }, "func: these 5 bytes are patched at run time");
+                    }
+                    _ => cx.insn(Insn::Call { sym }),
+                }
+            }
+            Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
+            Step::RestoreSite(way) => restore_site(way, cx),
+            Step::Restore => restore(cx),
+            Step::SaveResults => {
+                cx.results(|src, at| Insn::Store { src, at }, |src, at| Insn::StoreVector { src, at });
+            }
+            Step::RestoreResults => {
+                cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
+            }
+            Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX)) }),
+            Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie) }, "cookie"),
+            Step::BranchIfResult => {
+                cx.insn(Insn::TestAx);
+                cx.insn(Insn::JnzFar { to: Local::Path(Way::Skipped) });
+            }
+            Step::Gap => cx.noted(Insn::Nop5, "a jump to the epilogue when this is retired"),
+            Step::BranchIfDirect => {
+                load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
+                cx.insn(Insn::TestAx);
+                cx.inner(Inner::Jmp);
+                cx.insn(Insn::Jnz { to: Local::Path(Way::Direct) });
+            }
+            Step::Free(way) => {
+                if cx.frame.pushed {
+                    cx.insn(Insn::Pop { reg: RBP });
+                } else {
+                    // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
+                    // RET they were moved down into the frame's last word.
+                    let moved = way == Way::Direct && cx.target.direct_jump.is_none();
+                    let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
+                    // Or what the site's call pushed, if nothing returns there.
+                    let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
+                    let above = i32::from(flags) + i32::from(pc) - i32::from(moved);
+                    cx.insn(Insn::AddSp { imm: cx.frame_size(8 * above) });
+                }
+            }
+            Step::FreeWithReturn => cx.insn(Insn::AddSp { imm: cx.frame_size(8) }),
+            Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(8) }),
+            Step::PopFlags => cx.insn(Insn::Popfq),
+            Step::Leave(way) => leave(way, cx),
         }
-        Step::FreeWithReturn => cx.insn(Insn::AddSp { imm: cx.frame_size(8) }),
-        Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(8) }),
-        Step::PopFlags => cx.insn(Insn::Popfq),
-        Step::Leave(way) => leave(way, cx),
     }
 }
 

@@ -9,7 +9,7 @@ use arch_x86_64::regs::*;
 use capstone::{Capstone, Syntax};
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
-use codegen::isa::Isa;
+use codegen::isa::Architecture;
 use codegen::option::Choices;
 use codegen::step::Off;
 use iced_x86::{

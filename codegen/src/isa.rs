@@ -5,7 +5,7 @@ use std::fmt;
 use crate::code::CodeBuf;
 use crate::effects::{CfiEntry, Effects};
 use crate::error::Result;
-use crate::listing::Lower;
+use crate::listing;
 use crate::machine::Machine;
 use crate::names::Names;
 use crate::option::Choices;
@@ -16,11 +16,9 @@ use crate::spec::Kind;
 use crate::step::Step;
 use crate::target::{Facts, Target};
 
-/// An instruction set. One unit struct per architecture implements it.
-pub trait Isa: Patch + 'static {
-    /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
-    type Insn: Copy + fmt::Debug + 'static;
-
+/// What is true of an architecture, and how C calls and sites work there. One unit struct implements this and all that
+/// follows.
+pub trait Architecture: Sync + 'static {
     /// What is true under every choice.
     const FACTS: &'static Facts;
 
@@ -40,9 +38,12 @@ pub trait Isa: Patch + 'static {
 
     /// How unwinding starts at this kind of trampoline.
     fn cfi_entry(kind: Kind) -> CfiEntry;
+}
 
-    /// Append the instructions of one step. A step without an arm here cannot be generated for this architecture.
-    fn lower(step: Step, cx: &mut Lower<Self::Insn>);
+/// Instructions in three columns: text, bytes, effects. [`rows`](crate::rows) implements it.
+pub trait Encode: Architecture {
+    /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
+    type Insn: Copy + fmt::Debug + 'static;
 
     /// Append the instruction's bytes and fixups.
     ///
@@ -55,7 +56,10 @@ pub trait Isa: Patch + 'static {
 
     /// What the instruction does.
     fn effects(insn: Self::Insn) -> Effects;
+}
 
+/// References to labels of the same trampoline.
+pub trait Labels {
     /// Put the distance to a label of the same trampoline into the instruction at `at`. Returns whether GNU as
     /// leaves a relocation there all the same.
     ///
@@ -67,4 +71,53 @@ pub trait Isa: Patch + 'static {
     fn opaque_after(_r_type: u32) -> bool {
         false
     }
+}
+
+/// Steps in instructions.
+pub trait Lower: Encode {
+    /// Append the instructions of one step. A step without an arm here cannot be generated for this architecture.
+    fn lower(step: Step, cx: &mut listing::Lower<Self::Insn>);
+}
+
+/// An instruction set: all that generating takes, and patching.
+pub trait Isa: Labels + Lower + Patch {}
+
+impl<I: Labels + Lower + Patch> Isa for I {}
+
+/// Implement [`Encode`], one row per instruction: pattern `=>` text, bytes, effects.
+///
+/// The names before the rows are those of what they work with: a writer, the names for numbers, the buffer, the target, and
+/// maybe what an option says, for all rows.
+#[macro_export]
+macro_rules! rows {
+    (
+        $isa:ty: $insn:ident, $w:ident $names:ident $out:ident $target:ident $($option:ident = $value:expr)?;
+        $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*
+    ) => {
+        #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
+        impl $crate::isa::Encode for $isa {
+            type Insn = $insn;
+
+            fn text(insn: $insn, $names: &$crate::names::Names, $w: &mut dyn ::std::fmt::Write) -> ::std::fmt::Result {
+                use $insn::*;
+                match insn { $($pattern => $text,)* }
+            }
+
+            fn encode(
+                insn: $insn,
+                $target: &$crate::target::Target,
+                $out: &mut $crate::code::CodeBuf,
+            ) -> $crate::error::Result<()> {
+                use $insn::*;
+                $(let $option = $value;)?
+                match insn { $($pattern => $encode,)* }
+                Ok(())
+            }
+
+            fn effects(insn: $insn) -> $crate::effects::Effects {
+                use $insn::*;
+                match insn { $($pattern => $effects,)* }
+            }
+        }
+    };
 }
