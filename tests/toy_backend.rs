@@ -18,7 +18,7 @@ use codegen::option::Choices;
 use codegen::patch::{Patch, Relocation, SiteState, Write};
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::step::{Off, Step, Sym};
-use codegen::target::{Cie, DirectTest, Facts, Kernel, Target};
+use codegen::target::{Cie, DirectTest, EFlags, Facts, Kernel, Target};
 
 struct Toy;
 
@@ -39,6 +39,7 @@ static FACTS: Facts = Facts {
     name: "toy",
     aliases: &[],
     machine: 0xfeed,
+    e_flags: EFlags::NONE,
     comment: ";",
     function_type: "@function",
     progbits: "@progbits",

@@ -18,7 +18,7 @@ use codegen::place::Placement;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
 use codegen::step::Inner;
-use codegen::target::{Cie, Facts, Kernel, Target};
+use codegen::target::{Cie, EFlags, Facts, Kernel, Target};
 
 /// arm64.
 pub struct Arm64;
@@ -28,6 +28,7 @@ pub const FACTS: Facts = Facts {
     name: "arm64",
     aliases: &["aarch64"],
     machine: 183,
+    e_flags: EFlags::NONE,
     comment: "//",
     function_type: "%function",
     progbits: "%progbits",

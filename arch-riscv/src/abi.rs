@@ -10,7 +10,7 @@ use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::{Around, Form, Kind, Programs, Regs};
-use codegen::target::{DirectTest, Facts, Target};
+use codegen::target::{DirectTest, EFlags, Facts, Target};
 
 use crate::regs::*;
 
@@ -285,8 +285,29 @@ fn frame(c_struct: &'static str, c_size: i32, size_symbol: &'static str, size: i
     FrameLayout { c_struct, c_size, size_symbol, size, fields, records: Vec::new(), pushed: false }
 }
 
+// RISC-V psABI, "File Header".
 const EF_RISCV_RVC: u32 = 1;
+const EF_RISCV_FLOAT_ABI: u32 = 6;
+const EF_RISCV_FLOAT_ABI_SINGLE: u32 = 2;
 const EF_RISCV_FLOAT_ABI_DOUBLE: u32 = 4;
+const EF_RISCV_FLOAT_ABI_QUAD: u32 = 6;
+const EF_RISCV_TSO: u32 = 0x10;
+
+/// Compressed instructions and a stronger memory model are what code uses; the float ABI is what callers rely on.
+pub const E_FLAGS: EFlags = EFlags {
+    adds_up: EF_RISCV_RVC | EF_RISCV_TSO,
+    words: |e_flags| {
+        let float = match e_flags & EF_RISCV_FLOAT_ABI {
+            EF_RISCV_FLOAT_ABI_SINGLE => "single",
+            EF_RISCV_FLOAT_ABI_DOUBLE => "double",
+            EF_RISCV_FLOAT_ABI_QUAD => "quad",
+            _ => "soft",
+        };
+        format!("the {float}-float ABI (e_flags {e_flags:#x})")
+    },
+    remedy: "compile both with the same -mabi, and set `abi` alike when generating",
+};
+
 const SHT_RISCV_ATTRIBUTES: u32 = 0x7000_0003;
 
 /// The `.riscv.attributes` section with nothing but the architecture string (RISC-V psABI, "Attributes").

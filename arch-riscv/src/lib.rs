@@ -28,6 +28,7 @@ pub const FACTS: Facts = Facts {
     name: "riscv64",
     aliases: &["riscv", "rv64"],
     machine: 243,
+    e_flags: abi::E_FLAGS,
     comment: "#",
     function_type: "@function",
     progbits: "@progbits",

@@ -18,7 +18,7 @@ use codegen::place::Placement;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
 use codegen::step::Inner;
-use codegen::target::{Cie, Facts, Kernel, Target};
+use codegen::target::{Cie, EFlags, Facts, Kernel, Target};
 
 /// x86-64.
 pub struct X86_64;
@@ -28,6 +28,7 @@ pub const FACTS: Facts = Facts {
     name: "x86_64",
     aliases: &["x86", "x86-64", "amd64"],
     machine: 62,
+    e_flags: EFlags::NONE,
     comment: "#",
     function_type: "@function",
     progbits: "@progbits",

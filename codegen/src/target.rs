@@ -22,6 +22,8 @@ pub struct Facts {
     pub aliases: &'static [&'static str],
     /// `e_machine`.
     pub machine: u16,
+    /// What the bits of `e_flags` are.
+    pub e_flags: EFlags,
     /// What starts a comment in GNU as.
     pub comment: &'static str,
     /// What marks a symbol as a function for GNU as: `@function` or `%function`.
@@ -71,6 +73,26 @@ pub struct Facts {
     pub kernel: Kernel,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
+}
+
+/// What a linker must know of `e_flags`.
+#[derive(Debug)]
+pub struct EFlags {
+    /// Bits that say what code uses: of objects that are linked they add up. In all others objects must agree.
+    pub adds_up: u32,
+    /// What the others say, in words.
+    pub words: fn(u32) -> String,
+    /// What makes objects agree.
+    pub remedy: &'static str,
+}
+
+impl EFlags {
+    /// The psABI gives none a meaning.
+    pub const NONE: EFlags = EFlags {
+        adds_up: 0,
+        words: |e_flags| format!("e_flags {e_flags:#x}"),
+        remedy: "the psABI knows no such flags; compile both for this architecture",
+    };
 }
 
 impl Facts {

@@ -9,7 +9,7 @@ mod symbols;
 
 use codegen::error::{Error, Result};
 use codegen::patch::Patch;
-use object::elf;
+use codegen::target::EFlags;
 use object::read::elf::FileHeader as _;
 
 use self::layout::lay_out;
@@ -32,7 +32,7 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options.base)?;
-    let (mut symbols, mut globals) = define(&objects, options.first)?;
+    let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
     for (name, address) in &options.define {
         globals.entry(name).or_insert(Global { object: 0, address: *address, weak: false });
     }
@@ -92,31 +92,19 @@ fn agree(backend: &dyn Patch, objects: &[Object]) -> Result<(u16, u32)> {
                 object.name, facts.name, facts.machine
             )));
         }
-        // Flags that say what is used add up; the others say what callers may rely on and must agree. Of the
-        // machines here only RISC-V has any.
-        let adds_up = elf::EF_RISCV_RVC.0 | elf::EF_RISCV_TSO.0;
+        // What is used adds up; what callers may rely on must agree.
+        let EFlags { adds_up, words, remedy } = facts.e_flags;
         let (ours, theirs) = (first.header.e_flags(LE).0, object.header.e_flags(LE).0);
         if (ours ^ theirs) & !adds_up != 0 {
             return Err(Error::new(format!(
-                "{} is for {}, {} for {}; compile both with the same -mabi, and set `abi` alike when generating",
+                "{} is for {}, {} for {}; {remedy}",
                 first.name,
-                abi(ours),
+                words(ours),
                 object.name,
-                abi(theirs)
+                words(theirs)
             )));
         }
         merged |= theirs;
     }
     Ok((facts.machine, merged))
-}
-
-/// The ABI part of RISC-V's `e_flags` in words.
-fn abi(e_flags: u32) -> String {
-    let float = match elf::FileFlags(e_flags).riscv_float_abi() {
-        elf::EF_RISCV_FLOAT_ABI_SOFT => "soft",
-        elf::EF_RISCV_FLOAT_ABI_SINGLE => "single",
-        elf::EF_RISCV_FLOAT_ABI_DOUBLE => "double",
-        _ => "quad",
-    };
-    format!("the {float}-float ABI (e_flags {e_flags:#x})")
 }

@@ -18,8 +18,12 @@ pub(super) struct Global {
     pub(super) weak: bool,
 }
 
-/// The symbols of the image, local ones first, and the global ones by name.
-pub(super) fn define<'a>(objects: &[Object<'a>], first: usize) -> Result<(Vec<Symbol>, HashMap<&'a str, Global>)> {
+/// The symbols of the image, local ones first, and the global ones by name. `mark` is the psABI's mark of code.
+pub(super) fn define<'a>(
+    objects: &[Object<'a>],
+    first: usize,
+    mark: &str,
+) -> Result<(Vec<Symbol>, HashMap<&'a str, Global>)> {
     let most = objects.iter().map(|o| o.symbols.len()).sum();
     let mut all = Vec::with_capacity(most);
     let mut globals: HashMap<&str, Global> = HashMap::with_capacity(most);
@@ -58,8 +62,8 @@ pub(super) fn define<'a>(objects: &[Object<'a>], first: usize) -> Result<(Vec<Sy
     let ordered = [true, false].into_iter().flat_map(|local| all.iter().filter(move |(_, _, s)| s.local == local));
     let symbols = ordered.map(|&(object, address, ref s)| Symbol {
         // The mark of code may name an instruction set, and objdump would keep to it in the objects after this one.
-        name: match s.local && s.name.starts_with("$x") {
-            true => "$x".to_owned(),
+        name: match s.local && !mark.is_empty() && s.name.starts_with(mark) {
+            true => mark.to_owned(),
             false => s.name.to_owned(),
         },
         address,
