@@ -1,6 +1,6 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::field::reach;
 use codegen::patch::{Patch, Relocation, SiteForm, SiteState, Write};
 use codegen::target::Facts;
@@ -73,6 +73,12 @@ impl Patch for Arm64 {
             SiteState::Disabled => NOP,
             SiteState::Enabled { target, op, jump } => {
                 if has_op {
+                    let op = op.ok_or_else(|| {
+                        Error::new(
+                            "the function carries the address of an ftrace_ops, and none is named; name the variable, as \
+                             `link --ops` does",
+                        )
+                    })?;
                     writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
                 }
                 branch(if jump { B } else { BL }, ip, target)?
@@ -110,12 +116,17 @@ mod tests {
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
         let mov = || write(0x40_1000, &MOV);
-        let on = SiteState::Enabled { target: 0x3f_f000, op: 0x1234, jump: false };
+        let on = SiteState::Enabled { target: 0x3f_f000, op: Some(0x1234), jump: false };
         let writes = Arm64.patch_site(ip, on, false).unwrap();
         assert_eq!(writes, [mov(), write(ip, &CALL)]);
         let writes = Arm64.patch_site(ip, on, true).unwrap();
         let op = write(0x40_0ff8, &[0x34, 0x12, 0, 0, 0, 0, 0, 0]);
         assert_eq!(writes, [op, mov(), write(ip, &CALL)]);
+
+        // Without a name for what it carries, such a site would have the trampoline read address 0.
+        let unnamed = SiteState::Enabled { target: 0x3f_f000, op: None, jump: false };
+        assert_eq!(Arm64.patch_site(ip, unnamed, false).unwrap(), [mov(), write(ip, &CALL)]);
+        assert!(Arm64.patch_site(ip, unnamed, true).unwrap_err().to_string().contains("--ops"));
 
         let nop = || write(ip, &0xd503_201f_u32.to_le_bytes());
         for has_op in [false, true] {
@@ -129,7 +140,8 @@ mod tests {
     fn room_for_op_is_before_the_function_with_or_without_landing_pad() {
         // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
         for ip in [0x40_1004, 0x40_1008] {
-            let writes = Arm64.patch_site(ip, SiteState::Enabled { target: ip, op: 0, jump: false }, true).unwrap();
+            let writes =
+                Arm64.patch_site(ip, SiteState::Enabled { target: ip, op: Some(0), jump: false }, true).unwrap();
             assert_eq!(writes.first(), Some(&write(0x40_0ff8, &[0; 8])));
         }
     }

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
-        let on = SiteState::Enabled { target: 0x48_0ffe, op: 0x1234, jump: false };
+        let on = SiteState::Enabled { target: 0x48_0ffe, op: Some(0x1234), jump: false };
         for has_op in [false, true] {
             let writes = Riscv64.patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, SITE)]);

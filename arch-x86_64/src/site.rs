@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn sites_are_patched_as_the_kernel_does() {
         let ip = 0x40_1004;
-        let on = SiteState::Enabled { target: 0x48_0000, op: 0x1234, jump: false };
+        let on = SiteState::Enabled { target: 0x48_0000, op: Some(0x1234), jump: false };
         for has_op in [false, true] {
             let writes = X86_64.patch_site(ip, on, has_op).unwrap();
             assert_eq!(writes, [write(ip, &ON)]);

@@ -22,12 +22,12 @@ pub struct Relocation {
 pub enum SiteState {
     /// Nothing.
     Disabled,
-    /// Goes to a trampoline; `op` is the `ftrace_ops` for sites that carry it.
+    /// Goes to a trampoline.
     Enabled {
         /// Address of the trampoline.
         target: u64,
-        /// Address of the `ftrace_ops`.
-        op: u64,
+        /// Address of the `ftrace_ops`, for functions with room for it; `None` if nobody names one.
+        op: Option<u64>,
         /// By a jump, which leaves the return address alone, instead of a call.
         jump: bool,
     },
@@ -128,7 +128,7 @@ pub trait Patch: Sync {
     /// function was compiled with room for `op` before its entry.
     ///
     /// # Errors
-    /// The trampoline is out of reach.
+    /// The trampoline is out of reach, or there is room for an `op` that nobody names.
     fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
 
     /// The same while CPUs run.

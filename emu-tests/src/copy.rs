@@ -5,13 +5,14 @@ use codegen::spec::Kind;
 use codegen::step::Inner;
 use link::{Access, Image, PAGE, Section, Segment};
 
+use crate::fixture::OPS;
 use crate::suite::Suite;
 
 /// Put copies of the entry trampolines behind the image, and let their names mean the copies. Returns whether there are
 /// any.
 pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
     let mut any = false;
-    let op = image.symbol("ops").map_or(0, |s| s.address);
+    let op = image.symbol(OPS).map_or(0, |s| s.address);
     for contract in suite.contracts.iter().filter(|c| matches!(c.kind, Kind::Entry(_))) {
         let label = |inner: Inner| inner.symbol(&contract.name, contract.kind).concat();
         let address = |name: &str| image.symbol(name).map(|s| s.address);

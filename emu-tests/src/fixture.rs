@@ -39,6 +39,9 @@ pub fn functions() -> Result<Vec<Function>> {
     Ok(table.function)
 }
 
+/// The `ftrace_ops` of `callbacks.c`.
+pub(crate) const OPS: &str = "ops";
+
 /// An object with the functions, compiled in one way, and the object with the callbacks that links with it.
 #[derive(Debug)]
 pub struct Fixture {

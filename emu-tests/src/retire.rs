@@ -25,7 +25,7 @@ fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Wri
     else {
         return Ok(Vec::new());
     };
-    let jump = SiteState::Enabled { target: to.address, op: 0, jump: true };
+    let jump = SiteState::Enabled { target: to.address, op: None, jump: true };
     let writes = suite.backend.poke_site(gap.address, jump, false)?.into_iter().map(|poke| poke.write);
     // A site may begin with an instruction before its branch.
     Ok(writes.filter(|w| w.at >= gap.address).collect())

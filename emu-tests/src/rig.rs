@@ -13,7 +13,7 @@ use crate::case::{Case, Handler, Initial, Outcome, Situation};
 use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
-use crate::fixture::{Fixture, Function, LIVEPATCH, Setup};
+use crate::fixture::{Fixture, Function, LIVEPATCH, OPS, Setup};
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
 use crate::retire::gap;
@@ -167,7 +167,7 @@ impl<'s> Rig<'s> {
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
         let table = Table::read(&image, registers.abi, marks.instructions.into_iter());
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
-        let op = address("ops")?;
+        let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
@@ -236,7 +236,7 @@ impl<'s> Rig<'s> {
     /// The state of a site that goes to a trampoline.
     pub(crate) fn on(&self, attach: usize) -> SiteState {
         let jump = self.suite.contracts[attach].kind.jumped_to();
-        SiteState::Enabled { target: self.ranges[attach].0, op: self.places.op, jump }
+        SiteState::Enabled { target: self.ranges[attach].0, op: Some(self.places.op), jump }
     }
 
     /// Make a paired trampoline one for this function: it is linked again, with another address of the body.

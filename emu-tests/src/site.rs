@@ -50,7 +50,7 @@ fn layout(rig: &Rig, function: &str) -> Result<Option<Layout>> {
     let Some(symbol) = rig.traced().symbol(function) else { return Ok(None) };
     let Some(site) = rig.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
     let body = symbol.address..symbol.address + symbol.size;
-    let on = SiteState::Enabled { target: site.ip, op: 0, jump: false };
+    let on = SiteState::Enabled { target: site.ip, op: Some(0), jump: false };
     let writes = rig.suite.writes(site, on)?;
     // The word for `op` lies before the function.
     let inside = || writes.iter().filter(|w| w.at >= site.start);

@@ -32,6 +32,7 @@ pub fn link(bytes: &[u8]) {
                 let names = || image.symbols.iter().map(|s| s.name.clone());
                 let patched = Options {
                     patch: image.sites.iter().map(|s| s.function.clone()).zip(names()).collect(),
+                    ops: names().next(),
                     calls: names().zip(names().skip(1)).take(1).collect(),
                     ..options
                 };

@@ -9,6 +9,8 @@ pub struct Options {
     pub patch: Vec<(String, String)>,
     /// The same by a jump, for paired trampolines.
     pub jump: Vec<(String, String)>,
+    /// The `ftrace_ops` of these functions: what those carry that were compiled with room for its address.
+    pub ops: Option<String>,
     /// Call slots that call something else than they were assembled with: (label of the slot, function).
     pub calls: Vec<(String, String)>,
     /// Symbols that no input defines, with their addresses.
@@ -27,6 +29,7 @@ impl Default for Options {
             base: 0x40_0000,
             patch: none(),
             jump: none(),
+            ops: None,
             calls: none(),
             define: Vec::new(),
             first: 0,

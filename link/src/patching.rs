@@ -46,7 +46,7 @@ pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -
     let sites = std::mem::take(&mut image.sites);
     let needed = |image: &Image, name: &str, what: &str| {
         let symbol = image.symbol(name).map(|s| s.address);
-        symbol.ok_or_else(|| Error::new(format!("no symbol '{name}' {what}; link the object that defines it")))
+        symbol.ok_or_else(|| missing(name, what))
     };
     for site in &sites {
         put(image, backend, site, SiteState::Disabled)?;
@@ -54,7 +54,7 @@ pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -
     if !options.patch.is_empty() || !options.jump.is_empty() {
         let symbols = std::mem::take(&mut image.symbols);
         let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
-        enable(image, backend, &symbols, &sites, patches)?;
+        enable(image, backend, &symbols, &sites, options.ops.as_deref(), patches)?;
         image.symbols = symbols;
     }
     for (slot, callee) in &options.calls {
@@ -74,6 +74,7 @@ fn enable<'o>(
     backend: &dyn Patch,
     symbols: &[Symbol],
     sites: &[SiteEntry],
+    ops: Option<&str>,
     wanted: impl Iterator<Item = (&'o (String, String), bool)>,
 ) -> Result<()> {
     // The first symbol of each name, and to each symbol the next of its name.
@@ -90,12 +91,13 @@ fn enable<'o>(
         let from = by_start.partition_point(|s| s.start < start);
         by_start.iter().skip(from).take_while(move |s| s.start == start)
     };
-    let op = all("ops").min_by_key(|s| s.local).map_or(0, |s| s.address);
+    let address = |name: &str, what: &str| {
+        let symbol = all(name).min_by_key(|s| s.local).map(|s| s.address);
+        symbol.ok_or_else(|| missing(name, what))
+    };
+    let op = ops.map(|name| address(name, "for functions to carry as their ftrace_ops")).transpose()?;
     for ((function, trampoline), jump) in wanted {
-        let target = all(trampoline).min_by_key(|s| s.local).map(|s| s.address).ok_or_else(|| {
-            let what = format!("no symbol '{trampoline}' for {function} to go to");
-            Error::new(format!("{what}; link the object that defines it"))
-        })?;
+        let target = address(trampoline, &format!("for {function} to go to"))?;
         let mut found = false;
         for site in all(function).flat_map(|s| starting(s.address)) {
             put(image, backend, site, SiteState::Enabled { target, op, jump })?;
@@ -111,6 +113,10 @@ fn enable<'o>(
         }
     }
     Ok(())
+}
+
+fn missing(name: &str, what: &str) -> Error {
+    Error::new(format!("no symbol '{name}' {what}; link the object that defines it"))
 }
 
 /// Put one site into a state.

@@ -27,6 +27,9 @@ pub struct LinkArgs {
     /// The same by a jump: for paired trampolines
     #[arg(long, value_name = "FUNC=TRAMPOLINE")]
     jump: Vec<String>,
+    /// The ftrace_ops of these functions, for those that were compiled with room for its address
+    #[arg(long, value_name = "SYMBOL")]
+    ops: Option<String>,
     /// Let the patchable call at label SLOT call FUNC
     #[arg(long, value_name = "SLOT=FUNC")]
     call: Vec<String>,
@@ -55,7 +58,7 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
     }
     let inputs: Vec<Input> = read.iter().map(|(name, bytes)| Input { name, bytes }).collect();
     let (patch, jump, calls) = (pairs("patch", &args.patch)?, pairs("jump", &args.jump)?, pairs("call", &args.call)?);
-    let options = Options { base: args.base, patch, jump, calls, ..Options::default() };
+    let options = Options { base: args.base, patch, jump, ops: args.ops.clone(), calls, ..Options::default() };
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
     let backend = tramptool::backend_of(first)?;

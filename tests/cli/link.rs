@@ -93,6 +93,7 @@ fn link_makes_an_image() {
         bad(&["--patch", "args3"], &["args3", "valid"]);
         bad(&["--call", "nonsense=callback"], &["nonsense"]);
         bad(&["--call", "ftrace_call=nonsense"], &["nonsense", "ftrace_call"]);
+        bad(&["--patch", "args3=ftrace_caller", "--ops", "nonsense"], &["nonsense", "ftrace_ops"]);
         bad(&["--base", "0x80000001"], &["0x80000001", "0x1000"]);
         bad(&["--base", "x"], &["--base", "x"]);
         // The name of the object and of the symbol.
@@ -105,6 +106,24 @@ fn link_makes_an_image() {
         b.refuses(&["link", &object], &["-o"]);
         b.refuses(&["link", "-o", "image"], &["OBJ"]);
     }
+}
+
+/// Trampolines of arm64 read their ftrace_ops from before the function.
+#[test]
+fn link_gives_a_function_its_ops() {
+    let b = Bench::new();
+    b.ok(&["gen", "--all", "--arch", "arm64", "--emit", "obj"]);
+    let (functions, callbacks) = (fixture("arm64/callops.o"), fixture("arm64/callbacks.o"));
+    let link = ["link", "arm64.o", &functions, &callbacks, "-o", "image", "--patch", "args3=ftrace_caller"];
+    b.refuses(&link, &["args3", "--ops"]);
+    b.ok(&[&link[..], &["--ops", "ops"]].concat());
+    let symbols = b.tool("aarch64-linux-gnu-nm", &["image"]);
+    let address = |name: &str| {
+        let line = symbols.lines().find(|l| l.split(' ').next_back() == Some(name)).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    };
+    let image = link::Image::from_elf(&fs::read(b.path("image")).unwrap()).unwrap();
+    assert_eq!(image.bytes(address("args3") - 8, 8).unwrap(), address("ops").to_le_bytes());
 }
 
 #[test]
