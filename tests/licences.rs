@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The packages that link Unicorn; every other one of ours is a library that anyone may use.
-const GPL: [&str; 3] = ["tramptool", "emu-tests", "bench"];
+const GPL: [&str; 3] = ["tramptool", "tramptool-emu-tests", "tramptool-bench"];
 const LIBRARY_LICENCE: &str = "MIT OR Apache-2.0";
 
 fn metadata() -> Value {

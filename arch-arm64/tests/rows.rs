@@ -3,9 +3,6 @@
 #[path = "../../codegen/tests/rows/mod.rs"]
 mod rows;
 
-use arch_arm64::Arm64;
-use arch_arm64::insn::Insn;
-use arch_arm64::regs::*;
 use capstone::Capstone;
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
@@ -13,6 +10,9 @@ use codegen::isa::{Architecture, Encode};
 use codegen::option::Choices;
 use codegen::step::Off;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
+use tramptool_arm64::Arm64;
+use tramptool_arm64::insn::Insn;
+use tramptool_arm64::regs::*;
 
 /// x0 to x30.
 fn x(rng: &mut Rng) -> Reg {

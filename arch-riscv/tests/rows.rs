@@ -6,10 +6,6 @@
 #[path = "../../codegen/tests/rows/mod.rs"]
 mod rows;
 
-use arch_riscv::Riscv64;
-use arch_riscv::abi::RVC;
-use arch_riscv::insn::Insn;
-use arch_riscv::regs::{SP, T0};
 use capstone::Capstone;
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
@@ -19,6 +15,10 @@ use codegen::step::{Local, Off};
 use codegen::target::Target;
 use codegen::touched::Touched;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
+use tramptool_riscv::Riscv64;
+use tramptool_riscv::abi::RVC;
+use tramptool_riscv::insn::Insn;
+use tramptool_riscv::regs::{SP, T0};
 
 fn reg(rng: &mut Rng) -> Reg {
     Reg(rng.index(32))

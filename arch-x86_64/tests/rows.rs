@@ -3,9 +3,6 @@
 #[path = "../../codegen/tests/rows/mod.rs"]
 mod rows;
 
-use arch_x86_64::X86_64;
-use arch_x86_64::insn::Insn;
-use arch_x86_64::regs::*;
 use capstone::{Capstone, Syntax};
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
@@ -17,6 +14,9 @@ use iced_x86::{
     OpAccess,
 };
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
+use tramptool_x86_64::X86_64;
+use tramptool_x86_64::insn::Insn;
+use tramptool_x86_64::regs::*;
 
 fn reg(rng: &mut Rng) -> Reg {
     Reg(rng.index(16))

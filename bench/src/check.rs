@@ -75,11 +75,18 @@ fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
     std::fs::write(&source, text).map_err(|e| e.to_string())?;
     let gas = Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&object).status();
     let bytes = std::fs::read(&object).map_err(|e| format!("{}: {gas:?}: {e}", target.facts.assembler))?;
-    let contract = include_str!("../../emu-tests/tests/direct.toml").replace("x86_64", target.facts.name);
+    let contract = for_arch(include_str!("../../emu-tests/tests/direct.toml"), target.facts.name);
     foreign("direct.toml", &contract, vec![("t.o".to_owned(), bytes)])
 }
 
 fn foreign(contract_name: &str, contract: &str, objects: Vec<(String, Vec<u8>)>) -> Result<Vec<Suite>, String> {
     let foreign = Foreign { contract_name, contract, objects, arch: None, dump: None };
     emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map_err(|e| e.to_string())
+}
+
+/// A contract, made one for another architecture.
+fn for_arch(contract: &str, arch: &str) -> String {
+    let line =
+        |line: &str| if line.starts_with("arch = ") { format!("arch = \"{arch}\"\n") } else { format!("{line}\n") };
+    contract.lines().map(line).collect()
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
 use codegen::obj;
 use codegen::option::Choices;
@@ -26,8 +27,6 @@ const ROUNDS: usize = 7;
 /// How many signatures, and what the time for them is compared with.
 const MANY: usize = 50_000;
 const FEW: usize = MANY / 10;
-
-static BACKENDS: &[&dyn Backend] = &[&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];
 
 fn names() -> Vec<String> {
     (0..COUNT).map(|i| format!("tramp_{i}")).collect()
@@ -63,9 +62,9 @@ fn peak_kib(pid: &str) -> Option<f64> {
 
 /// Generate once for one architecture and print the peak memory of this process in KiB.
 pub fn one(arch: &str) -> Result<(), String> {
-    let backend = BACKENDS.iter().find(|b| b.facts().name == arch).ok_or("unknown architecture")?;
+    let backend = backend(arch).map_err(|e| e.to_string())?;
     let names = names();
-    let (bytes, _) = object(*backend, &specs(&names))?;
+    let (bytes, _) = object(backend, &specs(&names))?;
     println!("{} {}", peak_kib("self").ok_or("no /proc/self/status")?, bytes.len());
     Ok(())
 }
@@ -214,9 +213,9 @@ fn numbers(count: usize) -> impl Iterator<Item = usize> {
 
 /// As [`one`], for so many signatures.
 pub fn tailored_one(arch: &str, count: &str) -> Result<(), String> {
-    let backend = BACKENDS.iter().find(|b| b.facts().name == arch).ok_or("unknown architecture")?;
-    let (traced, functions) = traced(*backend, count.parse().map_err(|_| "no number")?)?;
-    let sites = tailored(*backend, &traced, &functions)?;
+    let backend = backend(arch).map_err(|e| e.to_string())?;
+    let (traced, functions) = traced(backend, count.parse().map_err(|_| "no number")?)?;
+    let sites = tailored(backend, &traced, &functions)?;
     println!("{} {sites}", peak_kib("self").ok_or("no /proc/self/status")?);
     Ok(())
 }

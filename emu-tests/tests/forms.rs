@@ -1,13 +1,12 @@
 //! The forms of other people's instructions: Capstone must read what our tables write.
 
+use arch::BACKENDS;
 use codegen::abi::Reg;
 use codegen::backend::Backend;
 use codegen::effects::{Flow, Moves, SpEffect};
 use codegen::faults::Operator;
 use codegen::form::{Fields, Form};
-use emu_tests::disassemble;
-
-const BACKENDS: [&dyn Backend; 3] = [&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];
+use tramptool_emu_tests::disassemble;
 
 /// The one instruction that Capstone sees, as text.
 fn text(backend: &dyn Backend, form: &Form, fields: &Fields) -> String {
@@ -45,7 +44,7 @@ fn mnemonics(form: &Form, fields: &Fields) -> &'static [&'static str] {
 
 #[test]
 fn capstone_reads_what_the_forms_say() {
-    for backend in BACKENDS {
+    for &backend in BACKENDS {
         let abi = &backend.facts().abi;
         for form in backend.forms().list {
             let registers =
@@ -85,7 +84,7 @@ fn capstone_reads_what_the_forms_say() {
 /// Fields that do not fit are not bent until they do.
 #[test]
 fn a_form_refuses_what_it_cannot_hold() {
-    let forms = arch_arm64::Arm64.forms();
+    let forms = arch::backend("arm64").unwrap().forms();
     let pair = forms.list.iter().find_map(|f| Some((f, f.read(&[0xe0, 0x07, 0x00, 0xa9])?))).unwrap();
     assert_eq!((pair.1.a, pair.1.b, pair.1.imm), (Reg(0), Reg(1), 0));
     let at = |imm| pair.0.encode(&Fields { imm, ..pair.1 });

@@ -5,17 +5,19 @@ use codegen::error::Result;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::spec::{Direct, Spec};
-use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
+use tramptool_emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
-const BACKEND: &dyn Backend = &arch_x86_64::X86_64;
+fn backend() -> &'static dyn Backend {
+    arch::backend("x86_64").unwrap()
+}
 
 const CONTRACT: &str = include_str!("direct.toml");
 
 /// A sound object for [`CONTRACT`].
 fn object() -> Vec<u8> {
-    let target = BACKEND.target(Choices::default());
+    let target = backend().target(Choices::default());
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
-    obj::write(&BACKEND.assemble(&[spec], &target).unwrap(), &target).unwrap()
+    obj::write(&backend().assemble(&[spec], &target).unwrap(), &target).unwrap()
 }
 
 /// The same with the symbol in another section, at another offset, of another size.
@@ -32,7 +34,7 @@ fn moved(section: u16, value: u64, size: u64) -> Vec<u8> {
 fn suite(contract: &str, object: Vec<u8>) -> Result<Suite> {
     let objects = vec![("t.o".to_owned(), object)];
     let foreign = Foreign { contract_name: "t.toml", contract, objects, arch: None, dump: None };
-    foreign_suites(&foreign, &[BACKEND]).map(|mut suites| suites.remove(0))
+    foreign_suites(&foreign, &[backend()]).map(|mut suites| suites.remove(0))
 }
 
 fn judged(contract: &str, object: Vec<u8>) -> Result<Report> {

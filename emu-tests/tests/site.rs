@@ -1,26 +1,24 @@
 //! Sites that are patched wrongly must be noticed.
 
+use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
 use codegen::error::Result;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::patch::{Poke, SiteState};
 use codegen::spec::{Direct, Spec};
-use emu_tests::{BY_THE_BACKEND, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
-
-const X86_64: &dyn Backend = &arch_x86_64::X86_64;
-const ARM64: &dyn Backend = &arch_arm64::Arm64;
-const RISCV64: &dyn Backend = &arch_riscv::Riscv64;
+use tramptool_emu_tests::{BY_THE_BACKEND, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 
 /// One direct-call trampoline on the functions of a fixture, whose sites are patched by `poke`.
-fn judged(backend: &dyn Backend, fixture: &str, poke: Poker) -> Report {
+fn judged(arch: &str, fixture: &str, poke: Poker) -> Report {
+    let backend = backend(arch).unwrap();
     let target = backend.target(Choices::default());
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
     let contract = include_str!("direct.toml").replace("x86_64", backend.facts().name);
     let objects = vec![("t.o".to_owned(), object)];
     let foreign = Foreign { contract_name: "t.toml", contract: &contract, objects, arch: None, dump: None };
-    let mut suites = foreign_suites(&foreign, &[X86_64, ARM64, RISCV64]).unwrap();
+    let mut suites = foreign_suites(&foreign, BACKENDS).unwrap();
     suites[0].poke = poke;
     let filter = Filter { fixture: Some(fixture.to_owned()), ..Filter::default() };
     check(&suites, &filter, 1, &|_, _| {}).unwrap()
@@ -41,23 +39,23 @@ fn reason(report: &Report, clause: Clause) -> (Verdict, String) {
     (row.verdict, format!("{} {places}", row.reason))
 }
 
-fn fails(backend: &dyn Backend, fixture: &str, poke: Poker, clause: Clause, part: &str) {
-    let (verdict, reason) = reason(&judged(backend, fixture, poke), clause);
+fn fails(arch: &str, fixture: &str, poke: Poker, clause: Clause, part: &str) {
+    let (verdict, reason) = reason(&judged(arch, fixture, poke), clause);
     assert!(verdict == Verdict::Fail && reason.contains(part), "{clause}: {verdict:?}, no '{part}' in {reason}");
 }
 
 #[test]
 fn sound_ones_pass() {
-    for (backend, fixture) in [(X86_64, "ibt"), (ARM64, "bti"), (RISCV64, "rvc")] {
-        let report = judged(backend, fixture, BY_THE_BACKEND);
+    for (arch, fixture) in [("x86_64", "ibt"), ("arm64", "bti"), ("riscv64", "rvc")] {
+        let report = judged(arch, fixture, BY_THE_BACKEND);
         for clause in [Clause::P16, Clause::P17, Clause::P18] {
             let (verdict, reason) = reason(&report, clause);
-            let expected = if backend.facts().site.between.is_empty() || clause != Clause::P18 {
+            let expected = if backend(arch).unwrap().facts().site.between.is_empty() || clause != Clause::P18 {
                 Verdict::Pass
             } else {
                 Verdict::Deviates
             };
-            assert_eq!(verdict, expected, "{} {clause}: {reason}", backend.facts().name);
+            assert_eq!(verdict, expected, "{} {clause}: {reason}", backend(arch).unwrap().facts().name);
         }
     }
 }
@@ -66,7 +64,7 @@ fn sound_ones_pass() {
 #[test]
 fn a_site_that_is_too_long() {
     fails(
-        X86_64,
+        "x86_64",
         "plain",
         |b, ip, state, op| enabling(b, ip, state, op, |p| p.write.bytes.extend([0x90; 400])),
         Clause::P17,
@@ -79,7 +77,7 @@ fn a_site_that_is_too_long() {
 fn a_site_in_place_of_the_landing_pad() {
     const PAD: u64 = 4;
     fails(
-        X86_64,
+        "x86_64",
         "ibt",
         |b, ip, state, op| BY_THE_BACKEND(b, if state == SiteState::Disabled { ip } else { ip - PAD }, state, op),
         Clause::P17,
@@ -90,7 +88,7 @@ fn a_site_in_place_of_the_landing_pad() {
 #[test]
 fn a_site_that_is_not_given_back() {
     fails(
-        RISCV64,
+        "riscv64",
         "rvc",
         |b, ip, state, op| {
             let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
@@ -107,7 +105,7 @@ fn a_site_that_is_not_given_back() {
 #[test]
 fn without_a_breakpoint_half_an_instruction_is_executed() {
     fails(
-        X86_64,
+        "x86_64",
         "plain",
         |b, ip, state, op| {
             let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
@@ -123,7 +121,7 @@ fn without_a_breakpoint_half_an_instruction_is_executed() {
 #[test]
 fn a_breakpoint_that_is_none() {
     fails(
-        X86_64,
+        "x86_64",
         "plain",
         |b, ip, state, op| enabling(b, ip, state, op, |p| p.write.bytes = vec![0x90]),
         Clause::P18,
@@ -135,7 +133,7 @@ fn a_breakpoint_that_is_none() {
 #[test]
 fn halves_in_the_wrong_order() {
     fails(
-        RISCV64,
+        "riscv64",
         "rvc",
         |b, ip, state, op| {
             let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
@@ -154,7 +152,7 @@ fn halves_in_the_wrong_order() {
 #[test]
 fn a_distance_that_is_cut_off() {
     fails(
-        X86_64,
+        "x86_64",
         "plain",
         |b, ip, state, op| {
             let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;

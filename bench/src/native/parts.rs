@@ -5,7 +5,6 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codegen::backend::Backend;
 use codegen::obj;
 use codegen::option::Choices;
 use codegen::proto::Prototype;
@@ -189,7 +188,7 @@ fn of_many(variant: &str, i: usize) -> String {
 
 /// The trampolines of this project.
 fn generated(dir: &Path) -> Result<(), String> {
-    let backend: &dyn Backend = &arch_x86_64::X86_64;
+    let backend = arch::backend("x86_64").map_err(|e| e.to_string())?;
     let options = backend.facts().options;
     let write = |name: &str, settings: &[(&str, &str)], specs: &[Spec]| -> Result<(), String> {
         let mut choices = Choices::default();
