@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::profile::Profile;
 use codegen::spec::Form;
-use codegen::target::{PROFILES, Target};
+use codegen::target::Target;
 
 use crate::kernel::{Configured, configured};
-use crate::settings::{check_profile, setting, target};
+use crate::settings::{setting, target};
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -17,9 +18,8 @@ pub struct TargetArgs {
     /// Architecture: x86_64, arm64 or riscv64, also by its other names
     #[arg(long, value_name = "ARCH", required_unless_present_any = ["kernel_build", "config"])]
     arch: Option<String>,
-    /// Kernel whose conventions hold
-    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0])]
-    profile: String,
+    #[command(flatten)]
+    profile: ProfileArg,
     /// Choose an option's value, or give a number of the profile another one (see `tramptool list`)
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
@@ -38,16 +38,36 @@ impl TargetArgs {
     /// # Errors
     /// An unknown architecture, profile, option or value; a kernel for which nothing can be generated.
     pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Option<Configured>)> {
-        check_profile(&self.profile)?;
+        let profile = self.profile.find()?;
         let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
-        let Some(kernel) = self.kernel.read()? else {
+        let Some(kernel) = self.kernel.read(profile)? else {
             let backend = crate::backend(self.arch.as_deref().unwrap_or_default())?;
-            return Ok((backend, target(backend, &given)?, None));
+            let convention = profile.convention(backend.facts().name)?;
+            return Ok((backend, target(backend, convention, &given)?, None));
         };
         let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let settings: Vec<_> = decided.chain(given).collect();
-        let target = Target { objtool: kernel.objtool, unwind_tables: false, ..target(kernel.backend, &settings)? };
+        let target = target(kernel.backend, kernel.convention, &settings)?;
+        let target = Target { objtool: kernel.objtool, unwind_tables: false, ..target };
         Ok((kernel.backend, target, Some(kernel)))
+    }
+}
+
+/// Whose conventions hold.
+#[derive(Args, Clone)]
+pub struct ProfileArg {
+    /// Whose conventions hold: a profile of `tramptool list`, or a file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = profiles::DEFAULT)]
+    profile: String,
+}
+
+impl ProfileArg {
+    /// The profile.
+    ///
+    /// # Errors
+    /// There is none of that name, or the file is none.
+    pub fn find(&self) -> Result<&'static Profile> {
+        crate::profile(&self.profile)
     }
 }
 
@@ -75,7 +95,7 @@ impl KernelArgs {
     ///
     /// # Errors
     /// A file that cannot be read, a kernel for which nothing can be generated.
-    pub fn read(&self) -> Result<Option<Configured>> {
+    pub fn read(&self, profile: &'static Profile) -> Result<Option<Configured>> {
         let (config, offsets) = match (&self.kernel_build, &self.config, &self.asm_offsets) {
             (Some(dir), ..) => (dir.join(".config"), dir.join("include/generated/asm-offsets.h")),
             (None, Some(config), Some(offsets)) => (config.clone(), offsets.clone()),
@@ -87,8 +107,12 @@ impl KernelArgs {
                 Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
             })
         };
-        configured((&config.display().to_string(), &read(&config)?), (&offsets.display().to_string(), &read(&offsets)?))
-            .map(Some)
+        configured(
+            profile,
+            (&config.display().to_string(), &read(&config)?),
+            (&offsets.display().to_string(), &read(&offsets)?),
+        )
+        .map(Some)
     }
 }
 

@@ -92,7 +92,7 @@ fn read<'a>(machine: &Machine, target: &Target, input: &Input<'a>) -> Result<Cod
         return Err(Error::new(format!(
             "{}: compiled for another float ABI than {}; valid: an object for these options",
             input.name,
-            target.choices.describe(target.facts.options)
+            target.describe()
         )));
     }
     Ok(Code(file))

@@ -4,18 +4,17 @@ use std::collections::HashSet;
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::spec::{Kind, Regs, Spec};
+use codegen::profile::{Convention, Profile};
+use codegen::spec::{Kind, Regs};
 
-use crate::BACKENDS;
 use crate::settings::target;
-
-/// The version that a configuration of [`codegen::target::PROFILES`]'s first has in its heading.
-const VERSION: &str = "6.12";
 
 /// What a configuration decides.
 pub struct Configured {
     /// The architecture.
     pub backend: &'static dyn Backend,
+    /// What the profile says of it.
+    pub convention: &'static Convention,
     /// Options and numbers, as `--set` takes them.
     pub settings: Vec<(String, String)>,
     /// The kernel's objtool checks its objects.
@@ -30,36 +29,46 @@ pub struct Configured {
 ///
 /// # Errors
 /// Another kernel version, another architecture, an option that is missing or cannot be obeyed; the message has its name.
-pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): (&str, &str)) -> Result<Configured> {
+pub fn configured(
+    profile: &'static Profile,
+    (config_name, config): (&str, &str),
+    (offsets_name, offsets): (&str, &str),
+) -> Result<Configured> {
     let fail = |what: String| Error::new(format!("{config_name}: {what}"));
     let version = config.lines().take(4).find_map(|l| l.strip_prefix("# Linux/")?.split_whitespace().nth(1));
-    let same = |v: &&str| v.strip_prefix(VERSION).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
-    if version.filter(same).is_none() {
+    let is = |v: &str, of: &str| v.strip_prefix(of).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
+    let known = |v: &&str| profile.kernels.iter().any(|of| is(v, of));
+    if version.filter(known).is_none() {
         let version = version.unwrap_or("no kernel version in its heading");
-        return Err(fail(format!("{version}; valid: the configuration of a kernel {VERSION}")));
+        return Err(fail(match profile.kernels.as_slice() {
+            [] => format!("{version}; profile {} is for no kernel", profile.name),
+            kernels => format!("{version}; valid: the configuration of a kernel {}", kernels.join(" or ")),
+        }));
     }
     let set: HashSet<&str> = config.lines().filter_map(|l| l.strip_prefix("CONFIG_")?.strip_suffix("=y")).collect();
-    let backend = BACKENDS.iter().find(|b| set.contains(b.facts().kernel.arch)).ok_or_else(|| {
-        let valid: Vec<String> = BACKENDS.iter().map(|b| format!("CONFIG_{}", b.facts().kernel.arch)).collect();
+    let each = || profile.conventions.iter().filter_map(|c| Some((c, c.kernel.as_ref()?)));
+    let (convention, kernel) = each().find(|(_, kernel)| set.contains(kernel.arch)).ok_or_else(|| {
+        let valid: Vec<String> = each().map(|(_, kernel)| format!("CONFIG_{}", kernel.arch)).collect();
         fail(format!("for another architecture; valid: one with {}", valid.join(", ")))
     })?;
-    let facts = backend.facts();
-    if let Some((needed, _)) = facts.kernel.needs.iter().find(|(n, _)| !set.contains(n)) {
+    let facts = convention.facts;
+    let backend = crate::backend(facts.name)?;
+    if let Some((needed, _)) = kernel.needs.iter().find(|(n, _)| !set.contains(n)) {
         return Err(fail(format!("CONFIG_{needed} is not set; valid: a kernel with it")));
     }
-    if let Some((refused, why)) = facts.kernel.refuses.iter().find(|(n, _)| set.contains(n)) {
+    if let Some((refused, why)) = kernel.refuses.iter().find(|(n, _)| set.contains(n)) {
         return Err(fail(format!("CONFIG_{refused}=y is not supported: {why}; valid: a kernel without it")));
     }
 
     let mut settings: Vec<(String, String)> = Vec::new();
-    let mut decisions = vec![format!("{} for CONFIG_{}=y", facts.name, facts.kernel.arch)];
-    decisions.extend(facts.kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
-    for option in facts.options {
-        let Some((value, names)) = option.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
+    let mut decisions = vec![format!("{} for CONFIG_{}=y", facts.name, kernel.arch)];
+    decisions.extend(kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
+    for (rule, option) in convention.offered() {
+        let Some((value, names)) = rule.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
             continue;
         };
-        let missing = option.config.iter().flat_map(|(_, names)| *names).find(|n| !set.contains(**n));
-        let why = match (names, missing) {
+        let missing = rule.config.iter().flat_map(|(_, names)| names).find(|n| !set.contains(**n));
+        let why = match (names.as_slice(), missing) {
             ([], None) => "as in every kernel".to_owned(),
             ([], Some(name)) => format!("because CONFIG_{name} is not set"),
             (names, _) => {
@@ -69,15 +78,17 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         decisions.push(format!("{}={value} {why}", option.name));
         settings.push((option.name.to_owned(), (*value).to_owned()));
     }
-    let ignored = facts.kernel.ignores.iter().filter(|(name, _)| set.contains(name));
+    let ignored = kernel.ignores.iter().filter(|(name, _)| set.contains(name));
     decisions.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
     let options: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let target = target(*backend, &options)?;
+    let target = target(backend, convention, &options)?;
     let symbols = target.symbols();
     let mut needed: Vec<String> = Vec::new();
-    if facts.kernel.numbers {
-        let consts = backend.text(&Spec::named(Kind::Entry(Regs::Args)), &target)?.consts;
-        needed.extend(consts.into_iter().map(|(name, _)| name).filter(|name| symbols.contains(&name.as_str())));
+    if kernel.numbers {
+        let entry = convention.specs().filter(|s| s.kind == Kind::Entry(Regs::Args));
+        let consts = entry.map(|s| backend.text(&s, &target)).collect::<Result<Vec<_>>>()?;
+        let consts = consts.into_iter().flat_map(|listing| listing.consts);
+        needed.extend(consts.map(|(name, _)| name).filter(|name| symbols.contains(&name.as_str())));
     }
     let mut numbers = Vec::new();
     for line in offsets.lines() {
@@ -96,10 +107,10 @@ pub fn configured((config_name, config): (&str, &str), (offsets_name, offsets): 
         _ => decisions.push(format!("{} from {offsets_name}", numbers.join(" "))),
     }
     decisions.push("no .eh_frame, as in every kernel".to_owned());
-    let objtool = facts.kernel.objtool.is_some() && set.contains("OBJTOOL");
+    let objtool = kernel.objtool && set.contains("OBJTOOL");
     if objtool {
         decisions.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
     }
     let direct_calls = set.contains("DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
-    Ok(Configured { backend: *backend, settings, objtool, direct_calls, decisions })
+    Ok(Configured { backend, convention, settings, objtool, direct_calls, decisions })
 }

@@ -18,7 +18,35 @@ pub mod suite;
 pub use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::profile::{Convention, Profile};
+use codegen::target::Target;
 use link::Input;
+
+/// The profile called `name`, or the one in the file of that name.
+///
+/// # Errors
+/// There is none; a file that cannot be read, or is no profile.
+pub fn profile(name: &str) -> Result<&'static Profile> {
+    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
+    profiles::find(name, &facts)
+}
+
+/// What the profile that holds without `--profile` says of an architecture.
+///
+/// # Errors
+/// It says nothing of it.
+pub fn convention(backend: &dyn Backend) -> Result<&'static Convention> {
+    profile(profiles::DEFAULT)?.convention(backend.facts().name)
+}
+
+/// An architecture with all defaults.
+///
+/// # Errors
+/// The profile that holds without `--profile` says nothing of it.
+pub fn default_target(backend: &dyn Backend) -> Result<Target> {
+    let convention = convention(backend)?;
+    backend.target(convention, convention.defaults())
+}
 
 /// The architecture that a file is for.
 ///

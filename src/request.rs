@@ -4,7 +4,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::FrameLayout;
 use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Body, Direct, Form, Kind, NAMED, Program, Spec};
+use codegen::spec::{Around, Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
 use wildmatch::WildMatch;
 
@@ -75,13 +75,13 @@ pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<(
 }
 
 /// All trampolines that need no parameter.
-pub fn all() -> Vec<Request> {
-    NAMED.iter().map(|&kind| named(kind)).collect()
+pub fn all(target: &Target) -> Vec<Request> {
+    target.convention.specs().map(|spec| named(spec.name, spec.kind)).collect()
 }
 
-fn named(kind: Kind) -> Request {
+fn named(name: &str, kind: Kind) -> Request {
     let none = String::new;
-    let name = kind.symbol().to_owned();
+    let name = name.to_owned();
     let programs = Vec::new();
     let export = none();
     Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), programs, export, proof: None }
@@ -93,8 +93,9 @@ fn named(kind: Kind) -> Request {
 /// There is none of that name, or it cannot be what was asked for.
 pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Request> {
     if !FOR_ONE.contains(&what) {
-        let valid = NAMED.iter().map(|k| k.symbol()).chain(FOR_ONE.iter().copied());
-        return Kind::named(what).map(named).ok_or_else(|| Error::unknown("trampoline", what, valid));
+        let valid = target.convention.trampolines.iter().map(|t| t.symbol).chain(FOR_ONE.iter().copied());
+        let kind = target.convention.kind(what);
+        return kind.map(|kind| named(what, kind)).ok_or_else(|| Error::unknown("trampoline", what, valid));
     }
     let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
     let callee = match programs.first() {
@@ -153,7 +154,7 @@ pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Requ
 
 /// Bytes from a function's start to behind its site.
 fn behind_site(text: &str, target: &Target) -> Result<i32> {
-    let least = target.facts.site.ip_offset;
+    let least = target.convention.site.ip_offset;
     // What fills gaps is an instruction of the smallest size.
     let step = target.facts.fill.0.len() as i32;
     let number = parse_u64(text).ok().and_then(|n| i32::try_from(n).ok());
@@ -271,7 +272,9 @@ pub fn known_trampolines<'k>(wanted: &[String], known: impl Iterator<Item = &'k 
         };
         let found: Vec<String> = known.clone().filter(|n| matches(n)).map(str::to_owned).collect();
         if found.is_empty() {
-            let valid = NAMED.iter().map(|k| k.symbol()).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);
+            let plain = known.clone().filter(|n| !FOR_ONE.iter().any(|of| n.starts_with(&format!("{of}_"))));
+            let mut seen = std::collections::HashSet::new();
+            let valid = plain.filter(|n| seen.insert(*n)).chain(["direct", "direct_0", "direct_0_ip", "...", "globs"]);
             return Err(Error::unknown("trampoline", name, valid));
         }
         names.extend(found);

@@ -2,19 +2,9 @@
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::option::{Choices, OptionInfo};
-use codegen::target::{PROFILES, Target};
-
-/// Refuse a profile that does not exist.
-///
-/// # Errors
-/// It does not; the message lists those that do.
-pub fn check_profile(name: &str) -> Result<()> {
-    if PROFILES.contains(&name) {
-        return Ok(());
-    }
-    Err(Error::unknown("profile", name, PROFILES.iter().copied()))
-}
+use codegen::option::OptionInfo;
+use codegen::profile::{Convention, OptionRule, Profile};
+use codegen::target::Target;
 
 /// `name=value` in two.
 ///
@@ -24,6 +14,19 @@ pub fn setting(text: &str) -> Result<(&str, &str)> {
     text.split_once('=')
         .ok_or_else(|| Error::new(format!("setting '{text}' has no value; valid: OPTION=VALUE, such as rvc=off")))
 }
+
+/// What [`crate::suite::options`] wrote, in parts: the profile, options and numbers.
+///
+/// # Errors
+/// A profile that does not exist, an option without a value.
+pub fn of_options(text: &str) -> Result<(&'static Profile, Vec<(&str, &str)>)> {
+    let all = text.split(' ').filter(|s| !s.is_empty()).map(setting).collect::<Result<Vec<_>>>()?;
+    let (profile, settings): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _)| *name == PROFILE);
+    Ok((crate::profile(profile.first().map_or(profiles::DEFAULT, |(_, name)| name))?, settings))
+}
+
+/// What stands for a profile among options.
+pub const PROFILE: &str = "profile";
 
 /// The architectures called `name`, which may be `all`.
 ///
@@ -36,13 +39,16 @@ pub fn backends(name: &str) -> Result<Vec<&'static dyn Backend>> {
 
 /// Of several architectures, a setting is for those that know it; what none knows is for each of them to refuse.
 pub fn settings_of<'s>(
+    profile: &'static Profile,
     backend: &dyn Backend,
     backends: &[&'static dyn Backend],
     settings: &[(&'s str, &'s str)],
 ) -> Vec<(&'s str, &'s str)> {
     let knows = |backend: &dyn Backend, name: &str| {
-        backend.facts().options.iter().any(|o| o.name == name)
-            || backend.target(Choices::default()).symbols().contains(&name)
+        profile.convention(backend.facts().name).is_ok_and(|convention| {
+            convention.offered().any(|(_, o)| o.name == name)
+                || backend.target(convention, convention.defaults()).is_ok_and(|t| t.symbols().contains(&name))
+        })
     };
     let wanted = |name: &str| knows(backend, name) || !backends.iter().any(|b| knows(*b, name));
     settings.iter().copied().filter(|(name, _)| wanted(name)).collect()
@@ -52,14 +58,14 @@ pub fn settings_of<'s>(
 ///
 /// # Errors
 /// An unknown name or value, or two slots of a frame at one offset.
-pub fn target(backend: &dyn Backend, settings: &[(&str, &str)]) -> Result<Target> {
+pub fn target(backend: &dyn Backend, convention: &'static Convention, settings: &[(&str, &str)]) -> Result<Target> {
     let facts = backend.facts();
-    let is_option = |name: &str| facts.options.iter().any(|o| o.name == name);
-    let mut choices = Choices::default();
+    let is_option = |name: &str| convention.offered().any(|(_, o)| o.name == name);
+    let mut choices = convention.defaults();
     for (name, value) in settings.iter().filter(|(name, _)| is_option(name)) {
         choices.set(facts.name, facts.options, name, value)?;
     }
-    let mut target = backend.target(choices);
+    let mut target = backend.target(convention, choices)?;
     for (name, value) in settings.iter().filter(|(name, _)| !is_option(name)) {
         if !target.symbols().contains(name) {
             return Err(unknown_setting(name, &target));
@@ -73,7 +79,16 @@ pub fn target(backend: &dyn Backend, settings: &[(&str, &str)]) -> Result<Target
 
 fn unknown_setting(name: &str, target: &Target) -> Error {
     let facts = target.facts;
-    let valid: Vec<String> = facts.options.iter().map(option).collect();
+    let offered: Vec<_> = target.convention.offered().collect();
+    let valid: Vec<String> = offered.iter().map(|(rule, o)| option(rule, o)).collect();
+    if facts.options.iter().any(|o| o.name == name) {
+        let profile = target.convention.profile;
+        let valid = if valid.is_empty() { "no option".to_owned() } else { valid.join(", ") };
+        return Error::new(format!(
+            "option '{name}' of {} has one value in profile {profile}; valid: {valid}",
+            facts.name
+        ));
+    }
     let numbers = format!("and the numbers that `tramptool list --arch {} --format json` names", facts.name);
     let others: Vec<&str> = crate::BACKENDS
         .iter()
@@ -90,8 +105,11 @@ fn unknown_setting(name: &str, target: &Target) -> Error {
 }
 
 /// `name=one|other`, default first.
-pub fn option(option: &OptionInfo) -> String {
-    format!("{}={}", option.name, option.values.join("|"))
+pub fn option(rule: &OptionRule, option: &OptionInfo) -> String {
+    let mut values = option.values.to_vec();
+    let before = rule.default.min(values.len());
+    values.rotate_left(before);
+    format!("{}={}", option.name, values.join("|"))
 }
 
 fn parse_i32(text: &str) -> Result<i32> {

@@ -2,6 +2,7 @@
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::profile::Profile;
 use codegen::spec::{Kind, Program};
 use codegen::target::Target;
 use emu_tests::{Foreign, Spent, Suite};
@@ -33,14 +34,14 @@ pub struct Way {
 ///
 /// # Errors
 /// An object that cannot be read, or that does not fit its contract.
-pub fn kernels(backend: &'static dyn Backend) -> Result<Vec<(String, Suite)>> {
+pub fn kernels(backend: &'static dyn Backend, profile: &'static Profile) -> Result<Vec<(String, Suite)>> {
     let arch = backend.facts().name;
     let mut suites = Vec::new();
     for (name, text) in CONTRACTS.iter().filter(|(name, _)| name.contains(arch)) {
         let Some(objects) = kernel_cache::objects(name).map_err(|e| Error::new(format!("cannot read {e}")))? else {
             continue;
         };
-        let foreign = Foreign { contract_name: name, contract: text, objects, arch: Some(arch), dump: None };
+        let foreign = Foreign { contract_name: name, contract: text, objects, arch: Some(arch), profile, dump: None };
         let found = emu_tests::foreign_suites(&foreign, BACKENDS)?;
         suites.extend(found.into_iter().map(|suite| ((*name).to_owned(), suite)));
     }

@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::settings::PROFILE;
 use codegen::abi::RegSet;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::live::{Live, MOST_WORDS};
+use codegen::profile::Convention;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, NAMED, Program, Programs, Spec};
+use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Spec};
 use codegen::step::Inner;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
-use emu_tests::{BY_THE_BACKEND, Deviation, Suite};
+use emu_tests::{BY_THE_PROFILE, Deviation, Suite};
 
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
@@ -114,7 +116,7 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None }));
     let direct = direct.filter(|&d| target.frame(Kind::Direct(d)).is_ok());
     let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
-    let named = NAMED.iter().map(|&kind| (kind.symbol().to_owned(), kind));
+    let named = target.convention.specs().map(|spec| (spec.name.to_owned(), spec.kind));
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
     let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args });
     let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most });
@@ -159,7 +161,8 @@ fn signature(name: &str) -> Option<&'static str> {
 /// As [`trampolines`].
 pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) -> Result<Vec<(String, Kind)>> {
     let most = target.facts.abi.args.len();
-    let chosen: Vec<_> = target.facts.options.iter().enumerate().filter(|(i, _)| target.choices.get(*i) != 0).collect();
+    let chosen: Vec<_> =
+        target.convention.offered().filter(|(rule, _)| target.choices.get(rule.index) != rule.default).collect();
     let changes_code_of = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
     let all = trampolines(target)?;
     let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && changes_code_of(*kind));
@@ -196,11 +199,25 @@ pub fn stand_ins(programs: &[Program]) -> Vec<Program> {
 
 /// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.
 pub fn settings(backend: &dyn Backend, target: &Target) -> Vec<String> {
-    let options = target.facts.options.iter().enumerate();
-    let options = options.map(|(i, o)| format!("{}={}", o.name, o.values[target.choices.get(i)]));
-    let profile = backend.target(target.choices);
-    let changed = target.symbols().into_iter().filter(|s| target.value(s) != profile.value(s));
+    let options = target.convention.chosen(target.choices).map(|(name, value)| format!("{name}={value}"));
+    let profile = backend.target(target.convention, target.choices).ok();
+    let usual = |symbol: &str| profile.as_ref().and_then(|p| p.value(symbol));
+    let changed = target.symbols().into_iter().filter(|s| target.value(s) != usual(s));
     options.chain(changed.filter_map(|s| Some(format!("{s}={}", target.value(s)?)))).collect()
+}
+
+/// ` --profile NAME`, if it is not the one that holds without.
+pub fn profile_argument(convention: &Convention) -> String {
+    match convention.argument {
+        profiles::DEFAULT => String::new(),
+        argument => format!(" --profile {argument}"),
+    }
+}
+
+/// What chooses a target, in a line: the profile, if it is not the one that holds without, options and numbers.
+pub fn options(convention: &Convention, settings: &[String]) -> String {
+    let profile = (convention.argument != profiles::DEFAULT).then(|| format!("{PROFILE}={}", convention.argument));
+    profile.iter().chain(settings).map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// The command that writes the text of a trampoline of [`specs`].
@@ -231,7 +248,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
         _ => spec.name.to_owned(),
     };
     let set: String = settings(backend, target).iter().map(|s| format!(" --set {s}")).collect();
-    format!("tramptool gen {what} --arch {}{set}", target.facts.name)
+    format!("tramptool gen {what} --arch {}{}{set}", target.facts.name, profile_argument(target.convention))
 }
 
 /// Generate everything for `target` and describe it for [`emu_tests::check`].
@@ -259,7 +276,8 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
     let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;
     let defined = |name: &String| assembly.globals.iter().any(|s| assembly.name(s) == name);
-    let slots = specs.iter().map(|s| Inner::Call.symbol(s.name, s.kind).concat()).filter(defined).collect();
+    let slots =
+        specs.iter().map(|s| target.convention.label(Inner::Call, s.name, s.kind).concat()).filter(defined).collect();
     let mut notes = BTreeMap::new();
     for spec in specs {
         for line in backend.text(spec, target)?.lines {
@@ -271,21 +289,23 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
     let settings = settings(backend, target);
     Ok(Suite {
         backend,
+        convention: target.convention,
         objects: vec![("trampolines".to_owned(), object)],
-        deviations: Deviation::of_sites(backend, contracts.iter()).collect(),
+        deviations: Deviation::of_sites(target.convention, contracts.iter()).collect(),
         contracts,
         slots,
         pointers: Vec::new(),
         stubs: false,
         alternatives: Vec::new(),
-        options: settings.join(" "),
+        options: options(target.convention, &settings),
         replay: format!(
-            "tramptool check TRAMPOLINE --arch {}{}",
+            "tramptool check TRAMPOLINE --arch {}{}{}",
             target.facts.name,
+            profile_argument(target.convention),
             settings.iter().map(|s| format!(" --set {s}")).collect::<String>()
         ),
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
         notes,
-        poke: BY_THE_BACKEND,
+        poke: BY_THE_PROFILE,
     })
 }

@@ -1,17 +1,17 @@
 //! What a listing says that its trampoline costs is what is counted while it runs, and docs/cost.md has it.
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 
-use codegen::option::Choices;
 use codegen::spec::Kind;
 
 #[test]
 fn the_cost_that_is_told_is_the_cost_that_is_counted() {
     let mut compared = 0;
     for backend in tramptool::BACKENDS {
-        for choices in Choices::all(backend.facts().options, |_| true) {
-            let target = backend.target(choices);
+        for target in common::targets(*backend) {
             // What aligning SP takes is not known before it runs.
             if target.realign.is_some() {
                 continue;

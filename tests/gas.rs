@@ -1,14 +1,15 @@
 //! GNU as, given our text, must produce our object: the same section bytes and the same relocations, for every
 //! trampoline, architecture and option. There is no list of exceptions.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use codegen::backend::Backend;
 use codegen::obj;
-use codegen::option::Choices;
-use codegen::spec::{Kind, NAMED, Spec};
+use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use tramptool::{BACKENDS, suite};
@@ -65,7 +66,7 @@ fn flags(bytes: &[u8]) -> object::FileFlags {
 }
 
 fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
-    let what = format!("{} {} ({})", target.facts.name, specs[0].name, target.choices.describe(target.facts.options));
+    let what = format!("{} {} ({})", target.facts.name, specs[0].name, target.describe());
     let ours = obj::write(&backend.assemble(specs, target).unwrap(), target).unwrap();
     let listings: Vec<_> = specs.iter().map(|s| backend.text(s, target).unwrap()).collect();
     let (source, object) = (dir.join("t.S"), dir.join("t.o"));
@@ -95,12 +96,11 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
 fn gnu_as_agrees_on_every_trampoline() {
     for backend in BACKENDS {
         let dir = tempfile::tempdir().unwrap();
-        for choices in Choices::all(backend.facts().options, |_| true) {
-            let target = backend.target(choices);
-            for &kind in NAMED {
-                compare(*backend, &target, &[Spec::named(kind)], dir.path());
+        for target in common::targets(*backend) {
+            let named: Vec<Spec> = target.convention.specs().collect();
+            for spec in &named {
+                compare(*backend, &target, &[*spec], dir.path());
             }
-            let named: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).collect();
             compare(*backend, &target, &named, dir.path());
             let exported = |s: &Spec<'static>| match s.kind {
                 Kind::Stub => Spec { export: "_mcount", ..*s },
@@ -122,15 +122,16 @@ fn gnu_as_agrees_on_every_trampoline() {
 fn an_option_changes_what_it_says_and_nothing_else() {
     for backend in BACKENDS {
         let facts = backend.facts();
-        let default = backend.target(Choices::default());
+        let default = tramptool::default_target(*backend).unwrap();
         let trampolines = suite::trampolines(&default).unwrap();
         let object = |spec: &Spec, target: &Target| {
             let assembly = backend.assemble(std::slice::from_ref(spec), target).ok()?;
             Some(obj::write(&assembly, target).unwrap())
         };
         for (spec, (_, kind)) in suite::specs(&trampolines).iter().zip(&trampolines) {
-            for (i, option) in facts.options.iter().enumerate() {
-                let others = (1..option.values.len()).map(|v| backend.target(Choices::default().with(i, v)));
+            for (rule, option) in default.convention.offered() {
+                let other = |v| backend.target(default.convention, default.choices.with(rule.index, v)).unwrap();
+                let others = (0..option.values.len()).filter(|v| *v != rule.default).map(other);
                 // One that cannot be had under this value is none that it does not change.
                 let changed = others.filter(|other| object(spec, other) != object(spec, &default)).count();
                 let wanted = if (option.applies)(*kind) { option.values.len() - 1 } else { 0 };

@@ -3,11 +3,12 @@
 //! These headers decide every register slot. They do not show what the kernel keeps to itself: the members of
 //! `struct pt_regs` after the registers on arm64 and riscv64, listed below, and `struct ftrace_regs` on both.
 
+mod common;
+
 use std::process::Command;
 
 use codegen::backend::Backend;
 use codegen::frame::{Field, FrameLayout};
-use codegen::option::Choices;
 use object::{Object, ObjectSection};
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
@@ -73,10 +74,10 @@ fn compute(backend: &dyn Backend, expressions: &[String]) -> Vec<i32> {
 /// Every frame that is a `struct pt_regs`, under every set of options.
 fn frames(backend: &dyn Backend) -> Vec<(String, FrameLayout)> {
     let mut all = Vec::new();
-    for target in Choices::all(backend.facts().options, |_| true).into_iter().map(|c| backend.target(c)) {
-        let what = format!("{} ({})", target.facts.name, target.choices.describe(target.facts.options));
-        let frames = [target.args_frame, target.all_frame, target.exit_frame];
-        all.extend(frames.into_iter().filter(|f| f.c_struct == "struct pt_regs").map(|f| (what.clone(), f)));
+    for target in common::targets(backend) {
+        let what = format!("{} ({})", target.facts.name, target.describe());
+        let frames = target.frames.into_iter().map(|(_, frame)| frame);
+        all.extend(frames.filter(|f| f.c_struct == "struct pt_regs").map(|f| (what.clone(), f)));
     }
     all
 }

@@ -5,8 +5,7 @@ use std::process::Command;
 
 use codegen::backend::Backend;
 use codegen::obj;
-use codegen::option::Choices;
-use codegen::spec::{NAMED, Spec};
+use codegen::spec::Spec;
 use link::{Access, Image, Input, Options, link};
 use object::{Object, ObjectSection, ObjectSymbol};
 use tramptool::BACKENDS;
@@ -26,11 +25,16 @@ fn links(backend: &dyn Backend) -> Vec<[(String, Vec<u8>); 3]> {
         std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|n| !n.starts_with("callbacks"));
     names.sort();
-    let specs: Vec<Spec> = NAMED.iter().map(|&kind| Spec::named(kind)).collect();
+    let convention = tramptool::convention(backend).unwrap();
+    let specs: Vec<Spec> = convention.specs().collect();
     let link = |name: String| {
         let double = name.contains("lp64d");
-        let choices = Choices::all(backend.facts().options, |o| o.name == "abi");
-        let target = choices.into_iter().map(|c| backend.target(c)).find(|t| (t.e_flags & 6 != 0) == double).unwrap();
+        let choices = convention.combinations(|o| o.name == "abi");
+        let target = choices
+            .into_iter()
+            .map(|c| backend.target(convention, c).unwrap())
+            .find(|t| (t.e_flags & 6 != 0) == double)
+            .unwrap();
         let trampolines = obj::write(&backend.assemble(&specs, &target).unwrap(), &target).unwrap();
         let callbacks = if double { "callbacks-lp64d.o" } else { "callbacks.o" };
         [read(&name), read(callbacks), ("trampolines.o".to_owned(), trampolines)]

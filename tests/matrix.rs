@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use codegen::backend::Backend;
-use codegen::option::Choices;
 use common::blessed;
 use emu_tests::{Clause, Filter, Report, Row, Verdict};
 
@@ -41,7 +40,7 @@ fn cell(row: &Row) -> &'static str {
 
 /// Those options that have not their default.
 fn set(backend: &dyn Backend, options: &str) -> String {
-    let default = Choices::default().describe(backend.facts().options);
+    let default = tramptool::default_target(backend).unwrap().describe();
     let default: BTreeSet<&str> = default.split(' ').collect();
     let others: Vec<&str> = options.split(' ').filter(|o| !default.contains(o)).collect();
     if others.is_empty() { "default".to_owned() } else { others.join(" ") }
@@ -93,8 +92,7 @@ fn table(backend: &dyn Backend, report: &Report) -> String {
 fn every_clause_holds_for_every_trampoline() {
     let mut suites = Vec::new();
     for backend in tramptool::BACKENDS {
-        for choices in Choices::all(backend.facts().options, |_| true) {
-            let target = backend.target(choices);
+        for target in common::targets(*backend) {
             let trampolines = tramptool::suite::trampolines_affected_by(&target, |_| false).unwrap();
             suites.push(tramptool::suite::suite_of(*backend, &target, &trampolines).unwrap());
         }

@@ -134,7 +134,11 @@ fn the_fewest_options_are_changed() {
     // In this order, the one with the fewest changes that fails is neither the first nor the last.
     for changes in [&[0, 1, 2][..], &[0, 2], &[], &[2], &[0, 1]] {
         let choices = changes.iter().fold(Choices::default(), |c, i| c.with(*i, 1));
-        let mut suite = tramptool::suite::suite(backend, &backend.target(choices)).unwrap();
+        let mut suite = tramptool::suite::suite(
+            backend,
+            &backend.target(tramptool::convention(backend).unwrap(), choices).unwrap(),
+        )
+        .unwrap();
         let contract = suite.contracts.iter_mut().find(|c| c.name == "direct_1").unwrap();
         if !changes.is_empty() {
             contract.kept = contract.kept.union(RegSet::of(&[r11]));
@@ -153,7 +157,10 @@ fn the_fewest_options_are_changed() {
     assert_eq!(failing.len(), 4);
     for row in failing {
         let [failure] = &row.failures[..] else { panic!("{row:?}") };
-        let fewest = tramptool::suite::settings(backend, &backend.target(Choices::default().with(2, 1)));
+        let fewest = tramptool::suite::settings(
+            backend,
+            &backend.target(tramptool::convention(backend).unwrap(), Choices::default().with(2, 1)).unwrap(),
+        );
         let fewest = fewest.join(" --set ");
         assert!(failure.replay.contains(&format!("{fewest} --fixture")), "{}", failure.replay);
         assert!(failure.replay.contains("--function args1 --situation plain"), "{}", failure.replay);

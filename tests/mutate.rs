@@ -60,7 +60,11 @@ fn counts(scores: &[Value]) -> String {
 fn a_sample_of_the_mutants_is_killed() {
     let mut there: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for backend in tramptool::BACKENDS {
-        for candidate in MutationSubject::new(*backend, &[]).unwrap().mutants(|_| true).unwrap() {
+        for candidate in MutationSubject::new(*backend, tramptool::convention(*backend).unwrap(), &[])
+            .unwrap()
+            .mutants(|_| true)
+            .unwrap()
+        {
             *there.entry((candidate.mutant.operator.name(), candidate.arch())).or_default() += 1;
         }
     }

@@ -121,7 +121,7 @@ fn a_failure_in_generated_text_is_on_its_line() {
         ("riscv64", ("rvc", "off"), "riscv64-linux-gnu"),
     ] {
         let backend = tramptool::backend(arch).unwrap();
-        let target = tramptool::settings::target(backend, &[set]).unwrap();
+        let target = tramptool::settings::target(backend, tramptool::convention(backend).unwrap(), &[set]).unwrap();
         let mut suite = tramptool::suite::suite(backend, &target).unwrap();
         // More than they promise, so that there are failures.
         for contract in &mut suite.contracts {

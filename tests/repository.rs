@@ -1,11 +1,13 @@
 //! Tests of the repository itself.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use codegen::option::Choices;
-use codegen::spec::{Direct, NAMED, Spec};
+use codegen::spec::{Direct, Spec};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -29,10 +31,9 @@ fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
 fn mnemonics() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for backend in tramptool::BACKENDS {
-        for choices in Choices::all(backend.facts().options, |_| true) {
-            let target = backend.target(choices);
+        for target in common::targets(*backend) {
             let direct = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
-            for spec in NAMED.iter().map(|&k| Spec::named(k)).chain([direct]) {
+            for spec in target.convention.specs().chain([direct]) {
                 for line in backend.text(&spec, &target).unwrap().lines {
                     if line.kind == codegen::text::LineKind::Insn {
                         all.insert(line.text.split_whitespace().next().unwrap().to_owned());
@@ -141,7 +142,7 @@ fn golden() -> Vec<(PathBuf, String)> {
                 others.map(|(i, v)| (format!("{}-{}", option.name, option.values[v]), Choices::default().with(i, v))),
             );
         }
-        let target = backend.target(Choices::default());
+        let target = tramptool::default_target(*backend).unwrap();
         let trampolines = tramptool::suite::trampolines(&target).unwrap();
         let for_one =
             ["direct_kfree_skb", "around_frame_1", "around_fregs", "programs_fexit", "programs_fmod_ret_stack"];
@@ -150,9 +151,9 @@ fn golden() -> Vec<(PathBuf, String)> {
         let path = root().join("emu-tests/golden").join(facts.name).join("for-one-function.S");
         all.push((path, templates::asm(&listings, &target, facts.name).unwrap()));
         for (set, choices) in sets {
-            let target = backend.target(choices);
+            let target = backend.target(target.convention, choices).unwrap();
             let direct = Spec::direct("my_tramp", Direct { args: 3, ..Direct::default() }, "my_direct_func");
-            let specs: Vec<Spec> = NAMED.iter().map(|&k| Spec::named(k)).chain([direct]).collect();
+            let specs: Vec<Spec> = target.convention.specs().chain([direct]).collect();
             let listings: Vec<_> = specs.iter().map(|s| backend.text(s, &target).unwrap()).collect();
             let path = root().join("emu-tests/golden").join(facts.name).join(format!("{set}.S"));
             all.push((path, templates::asm(&listings, &target, facts.name).unwrap()));

@@ -6,7 +6,6 @@ mod targets;
 use std::path::Path;
 
 use codegen::backend::Backend;
-use codegen::option::Choices;
 use emu_tests::{Filter, Foreign, Suite};
 use link::{Image, Input, Options, link};
 
@@ -121,7 +120,7 @@ fn odd_arguments_are_refused_or_obeyed() {
 
 /// Generated trampolines.
 fn sound(backend: &'static dyn Backend) -> Suite {
-    tramptool::suite::suite(backend, &backend.target(Choices::default())).unwrap()
+    tramptool::suite::suite(backend, &tramptool::default_target(backend).unwrap()).unwrap()
 }
 
 fn judge(suite: Suite) {
@@ -144,7 +143,14 @@ fn damaged_contracts_are_refused_or_held_against_trampolines() {
     // Other kernels' layouts than those of the contracts may do: it is the judge that is tried.
     try_all(RUNS, &seeds("contracts", ".toml"), |bytes| {
         let contract = &String::from_utf8_lossy(bytes);
-        let foreign = Foreign { contract_name: "contract", contract, objects: Vec::new(), arch: None, dump: None };
+        let foreign = Foreign {
+            contract_name: "contract",
+            contract,
+            objects: Vec::new(),
+            arch: None,
+            profile: tramptool::profile(profiles::DEFAULT).unwrap(),
+            dump: None,
+        };
         for suite in emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).into_iter().flatten() {
             judge(Suite { objects: sound(suite.backend).objects, ..suite });
         }

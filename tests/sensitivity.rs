@@ -1,7 +1,6 @@
 //! The checker must notice. Every instruction of the trampolines is replaced by a NOP, one at a time, in the object;
 //! each such object must fail a clause. Unlike the mutants of `tests/mutate.rs`, these need nothing of the generator.
 
-use codegen::option::Choices;
 use codegen::spec::{Kind, Regs};
 use emu_tests::{Clause, Filter, Suite, Verdict};
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -31,7 +30,7 @@ fn the_checker_notices_every_missing_instruction() {
     let mut survivors = Vec::new();
     let (mut killed, mut excused) = (0, 0);
     for backend in tramptool::BACKENDS {
-        let target = backend.target(Choices::default());
+        let target = tramptool::default_target(*backend).unwrap();
         let nop: &[u8] = match target.facts.fill.0 {
             [0xcc] => &[0x90],
             fill => fill,
@@ -41,7 +40,7 @@ fn the_checker_notices_every_missing_instruction() {
         for kind in kinds {
             let spec = match kind {
                 Kind::Direct(d) => codegen::spec::Spec::direct("direct_3", d, "direct_func"),
-                kind => codegen::spec::Spec::named(kind),
+                kind => target.convention.specs().find(|s| s.kind == kind).unwrap(),
             };
             let listing = backend.text(&spec, &target).unwrap();
             let whole = tramptool::suite::suite(*backend, &target).unwrap();

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use codegen::abi::{Abi, Loc, Reg, RegInfo, RegSet, Site};
+use codegen::abi::{Abi, Reg, RegInfo, RegSet};
 use codegen::action::Action;
 use codegen::backend::Backend;
 use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
+use codegen::facts::{Cie, EFlags, Facts};
 use codegen::frame::{Back, Content, FrameLayout, field};
 use codegen::isa::{self, Architecture, Encode, Labels};
 use codegen::listing::Lower;
@@ -15,10 +16,11 @@ use codegen::machine::{Goes, Machine};
 use codegen::mutate::Mutable;
 use codegen::names::Names;
 use codegen::option::Choices;
-use codegen::patch::{Patch, Relocation, SiteState, Write};
+use codegen::patch::{Branch, Patch, Relocation};
+use codegen::profile::{Convention, Source};
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::step::{Off, Step, Sym};
-use codegen::target::{Cie, DirectTest, EFlags, Facts, Kernel, Target};
+use codegen::target::{DirectTest, Target};
 
 struct Toy;
 
@@ -70,29 +72,12 @@ static FACTS: Facts = Facts {
         vector_callee_saved: &[],
         sp_align: 8,
     },
-    site: Site {
-        pc: Loc::Reg(PC),
-        parent_ip: Loc::Reg(LINK),
-        pushed: 0,
-        ip_offset: 4,
-        scratch: RegSet::of(&[Reg(2), Reg(3), PC]),
-        resume: None,
-        lost: RegSet::EMPTY,
-        direct: None,
-        reach: 0,
-        between: "",
-    },
-    site_text: "Reached from a patched function entry.",
-    exit_text: "Reached by a return.",
-    exit_unpaired: 0,
-    exit_mispredicted: 0,
     flags: "",
-    inner: &[],
     mapping: "",
     dynamic: [0; 4],
     relocations: ("R_TOY_", &[(1, "CALL")]),
     lengths: None,
-    kernel: Kernel { arch: "TOY", needs: &[], numbers: false, objtool: None, refuses: &[], ignores: &[] },
+    objtool: None,
     cie: Cie {
         version: 1,
         column: 5,
@@ -143,7 +128,7 @@ impl Architecture for Toy {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &MACHINE;
 
-    fn target(choices: Choices) -> Target {
+    fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
         let frame = |args: usize| {
             let mut fields: Vec<_> = (0..args)
                 .map(|i| field(["A0", "A1"][i], "", 8 * i as i32, Content::Reg(Reg(i as u8)), Back::Written))
@@ -152,10 +137,10 @@ impl Architecture for Toy {
             fields.push(field("LR", "", 8 * args as i32 + 8, Content::ParentIp, Back::Written));
             FrameLayout { size: 8 * args as i32 + 16, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
         };
-        Target {
+        Ok(Target {
             facts: &FACTS,
             choices,
-            profile: codegen::target::PROFILES[0],
+            convention,
             prologue: Vec::new(),
             e_flags: 0,
             attributes: None,
@@ -172,18 +157,14 @@ impl Architecture for Toy {
             objtool: false,
             padding: &[],
             unwind_tables: true,
-            numbers: Vec::new(),
-            args_frame: FrameLayout::empty(),
-            all_frame: FrameLayout::empty(),
-            exit_frame: FrameLayout::empty(),
+            numbers: convention.numbers.clone(),
+            frames: convention.frames(choices),
             direct_frames: (0..=2).map(frame).collect(),
             tailored_frame: |_, _| FrameLayout::empty(),
             programs_frame: |_| FrameLayout::empty(),
             around_frames: Vec::new(),
-            around_fregs: FrameLayout::empty(),
-            around_shadow: None,
             no_frame: FrameLayout::empty(),
-        }
+        })
     }
 
     fn cfi_entry(_kind: Kind) -> CfiEntry {
@@ -276,18 +257,39 @@ impl Patch for Toy {
         Err(Error::new("toy: no linker"))
     }
 
-    fn patch_site(&self, _: u64, _: SiteState, _: bool) -> Result<Vec<Write>> {
-        Ok(Vec::new())
-    }
-
-    fn patch_call(&self, at: u64, _: u64) -> Result<Write> {
-        Ok(Write { at, bytes: Vec::new() })
+    fn branch(&self, _: Branch, _: u64, _: u64) -> Result<Vec<u8>> {
+        Err(Error::new("toy: no branches"))
     }
 }
 
+/// A profile for it alone.
+const PROFILE: &str = r#"
+name = "toy-1"
+about = "The toy's tracer"
+exit-handler = "on_exit"
+
+[callback]
+symbol = "on_entry"
+arguments = ["ip"]
+prototype = "on_entry(ip)"
+
+[arch.toy.site]
+arrives = "Reached from a patched function entry."
+pc = "pc"
+parent-ip = "lr"
+ip-offset = 4
+scratch = ["r2", "r3", "pc"]
+reach = 0
+
+[arch.toy.exit]
+arrives = "Reached by a return."
+"#;
+
 #[test]
 fn a_backend_needs_no_more_than_the_page_says() {
-    let target = Toy.target(Choices::default());
+    let profile = profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap();
+    let convention = profile.convention("toy").unwrap();
+    let target = Toy.target(convention, convention.defaults()).unwrap();
     let spec = Spec::direct("tramp", Direct { args: 2, ..Direct::default() }, "callback");
     let assembly = Toy.assemble(&[spec], &target).unwrap();
     let expected: &[u8] = &[

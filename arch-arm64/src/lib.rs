@@ -11,14 +11,15 @@ pub mod site;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
+use codegen::facts::{Cie, EFlags, Facts};
 use codegen::isa::Architecture;
 use codegen::machine::Machine;
 use codegen::option::Choices;
 use codegen::place::Placement;
+use codegen::profile::Convention;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
-use codegen::step::Inner;
-use codegen::target::{Cie, EFlags, Facts, Kernel, Target};
+use codegen::target::Target;
 
 /// arm64.
 pub struct Arm64;
@@ -39,29 +40,12 @@ pub const FACTS: Facts = Facts {
     fill_end: false,
     options: abi::OPTIONS,
     abi: abi::ABI,
-    site: abi::SITE,
-    site_text: "Reached from a patched function entry, which executed MOV x9, x30 and BL: x30 = pc, the address after \
-                the site; x9 = parent_ip, the return address of the traced function.",
-    exit_text: "Reached by the RET of a traced function whose x30 was replaced; its result is in x0-x7.",
-    exit_unpaired: 1,
-    exit_mispredicted: 2,
     flags: "nzcv",
-    inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_AARCH64_", reloc::NAMES),
     dynamic: [257, 1027, 1025, 1026],
     mapping: "$x",
     lengths: None,
-    kernel: Kernel {
-        arch: "ARM64",
-        needs: &[("FUNCTION_TRACER", "trampolines"), ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs")],
-        numbers: true,
-        objtool: None,
-        refuses: &[
-            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
-            ("CPU_BIG_ENDIAN", "objects are little-endian"),
-        ],
-        ignores: &[],
-    },
+    objtool: None,
     cie: Cie {
         version: 1,
         column: LINK,
@@ -82,8 +66,8 @@ impl Architecture for Arm64 {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &emu::MACHINE;
 
-    fn target(choices: Choices) -> Target {
-        abi::target(&FACTS, choices)
+    fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
+        abi::target(convention, choices)
     }
 
     fn place(target: &Target, proto: &Prototype) -> Result<Placement> {

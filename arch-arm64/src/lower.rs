@@ -8,7 +8,7 @@ use codegen::spec::Kind;
 use codegen::step::{Callee, Local, Name, Off, Step, Value, Way};
 
 use crate::Arm64;
-use crate::abi::{ABI, SITE};
+use crate::abi::ABI;
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
 
@@ -208,7 +208,7 @@ fn save(cx: &mut Lower<Insn>) {
                 cx.insn(Insn::Str { src: TEMP, at });
             }
             Content::Ip => {
-                cx.insn(Insn::Sub { dst: TEMP, src: pc, imm: SITE.ip_offset as u32 });
+                cx.insn(Insn::Sub { dst: TEMP, src: pc, imm: ip_offset(cx) });
                 cx.noted(Insn::Str { src: TEMP, at }, "ip: the site's BL");
             }
             Content::Const(n) => constant(n, at, "", cx),
@@ -241,18 +241,23 @@ fn pairs<R: Copy>(
     }
 }
 
+/// pc minus ip: a few bytes ([`codegen::profile`] bounds it).
+fn ip_offset(cx: &Lower<Insn>) -> u32 {
+    cx.target.convention.site.ip_offset as u32
+}
+
 fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
-            cx.noted(Insn::Sub { dst, src: pc(cx), imm: SITE.ip_offset as u32 }, "ip: the site's BL");
+            cx.noted(Insn::Sub { dst, src: pc(cx), imm: ip_offset(cx) }, "ip: the site's BL");
         }
         Value::ParentIp => cx.noted(Insn::Mov { dst, src: parent(cx) }, "parent_ip"),
         Value::Op if cx.target.op_from_site && cx.spec.kind == Kind::Entry(codegen::spec::Regs::Args) => {
             cx.noted(Insn::Mov { dst, src: OP }, "op");
         }
         Value::Op => {
-            let sym = cx.symbol("function_trace_op");
+            let sym = cx.op();
             cx.insn(Insn::Adrp { dst, sym });
             cx.noted(Insn::LdrLo12 { dst, base: dst, sym }, "op");
         }

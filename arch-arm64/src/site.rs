@@ -1,16 +1,14 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::error::{Error, Result};
+use codegen::error::Result;
+use codegen::facts::Facts;
 use codegen::field::reach;
-use codegen::patch::{Patch, Relocation, SiteForm, SiteState, Write};
-use codegen::target::Facts;
+use codegen::patch::{Branch, Patch, Relocation, SiteForm};
 
 use crate::{Arm64, FACTS, reloc};
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
-/// `mov x9, x30`: keeps the return address of the traced function while BL takes its register.
-const MOV_X9_X30: u32 = 0xaa1e_03e9;
 /// `bl .`.
 const BL: u32 = 0x9400_0000;
 /// `b .`.
@@ -65,86 +63,16 @@ impl Patch for Arm64 {
         FORMS
     }
 
-    // `op` first, then the instructions. A site that is disabled keeps the first one; the kernel puts it there at boot and
-    // leaves it. It keeps `op` too, for the CPUs that are on the way to reading it.
-    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-        let mut writes = Vec::new();
-        let insn = match state {
-            SiteState::Disabled => NOP,
-            SiteState::Enabled { target, op, jump } => {
-                if has_op {
-                    let op = op.ok_or_else(|| {
-                        Error::new(
-                            "the function carries the address of an ftrace_ops, and none is named; name the variable, as \
-                             `link --ops` does",
-                        )
-                    })?;
-                    writes.push(write(ip.wrapping_sub(12) & !7, &op.to_le_bytes()));
-                }
-                branch(if jump { B } else { BL }, ip, target)?
-            }
-        };
-        writes.push(write(ip.wrapping_sub(4), &MOV_X9_X30.to_le_bytes()));
-        writes.push(write(ip, &insn.to_le_bytes()));
-        Ok(writes)
+    fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        let opcode = if how == Branch::SiteJump { B } else { BL };
+        let distance = reach("BL", target.wrapping_sub(at), 28, 4)?;
+        Ok((opcode | (distance >> 2) as u32 & 0x03ff_ffff).to_le_bytes().to_vec())
     }
-
-    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
-        Ok(write(slot, &branch(BL, slot, target)?.to_le_bytes()))
-    }
-}
-
-/// `bl target` or `b target` at `at`.
-fn branch(opcode: u32, at: u64, target: u64) -> Result<u32> {
-    let distance = reach("BL", target.wrapping_sub(at), 28, 4)?;
-    Ok(opcode | (distance >> 2) as u32 & 0x03ff_ffff)
-}
-
-fn write(at: u64, bytes: &[u8]) -> Write {
-    Write { at, bytes: bytes.to_vec() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What GNU as and ld 2.40 make of `mov x9, x30; bl f` with `-Ttext=0x401000 --defsym=f=0x3ff000`.
-    const MOV: [u8; 4] = 0xaa1e_03e9_u32.to_le_bytes();
-    const CALL: [u8; 4] = 0x97ff_f7ff_u32.to_le_bytes();
-
-    #[test]
-    fn sites_are_patched_as_the_kernel_does() {
-        let ip = 0x40_1004;
-        let mov = || write(0x40_1000, &MOV);
-        let on = SiteState::Enabled { target: 0x3f_f000, op: Some(0x1234), jump: false };
-        let writes = Arm64.patch_site(ip, on, false).unwrap();
-        assert_eq!(writes, [mov(), write(ip, &CALL)]);
-        let writes = Arm64.patch_site(ip, on, true).unwrap();
-        let op = write(0x40_0ff8, &[0x34, 0x12, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(writes, [op, mov(), write(ip, &CALL)]);
-
-        // Without a name for what it carries, such a site would have the trampoline read address 0.
-        let unnamed = SiteState::Enabled { target: 0x3f_f000, op: None, jump: false };
-        assert_eq!(Arm64.patch_site(ip, unnamed, false).unwrap(), [mov(), write(ip, &CALL)]);
-        assert!(Arm64.patch_site(ip, unnamed, true).unwrap_err().to_string().contains("--ops"));
-
-        let nop = || write(ip, &0xd503_201f_u32.to_le_bytes());
-        for has_op in [false, true] {
-            let writes = Arm64.patch_site(ip, SiteState::Disabled, has_op).unwrap();
-            assert_eq!(writes, [mov(), nop()]);
-        }
-        assert_eq!(Arm64.patch_call(ip, 0x3f_f000).unwrap(), write(ip, &CALL));
-    }
-
-    #[test]
-    fn room_for_op_is_before_the_function_with_or_without_landing_pad() {
-        // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
-        for ip in [0x40_1004, 0x40_1008] {
-            let writes =
-                Arm64.patch_site(ip, SiteState::Enabled { target: ip, op: Some(0), jump: false }, true).unwrap();
-            assert_eq!(writes.first(), Some(&write(0x40_0ff8, &[0; 8])));
-        }
-    }
 
     /// What gcc makes of `-fpatchable-function-entry=2` and `=4,2`, with and without `-mbranch-protection=bti`; the
     /// words are those of GNU as.

@@ -9,6 +9,7 @@ use codegen::effects::SpEffect;
 use codegen::isa::{Architecture, Encode};
 use codegen::option::Choices;
 use codegen::step::Off;
+use codegen::target::Target;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_arm64::Arm64;
 use tramptool_arm64::insn::Insn;
@@ -208,22 +209,28 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     }
 }
 
+/// Under the profile that holds where none is named.
+fn target(choices: Choices) -> Target {
+    let convention = profiles::default_convention(&arch_arm64::FACTS).unwrap();
+    Arm64::target(convention, choices).unwrap()
+}
+
 #[test]
 fn capstone_reads_every_row() {
     let capstone = rows::capstone::<Arm64>();
-    let targets = [Arm64::target(Choices::default())];
+    let targets = [target(Choices::default())];
     rows::try_rows(&Arm64, ROWS, row, &targets, &|code| by_capstone(&capstone, code), &spell);
 }
 
 #[test]
 fn what_a_row_cannot_hold_is_refused() {
-    rows::refuse_rows::<Arm64>(ROWS, &[Arm64::target(Choices::default())]);
+    rows::refuse_rows::<Arm64>(ROWS, &[target(Choices::default())]);
 }
 
 /// What two loads into one register leave there, the manual does not tell.
 #[test]
 fn a_pair_is_two_registers() {
-    let target = Arm64::target(Choices::default());
+    let target = target(Choices::default());
     let mut buffer = codegen::code::CodeBuf::default();
     let twice = Insn::Ldp { a: X3, b: X3, at: off(0) };
     assert!(Arm64::encode(twice, &target, &mut buffer).is_err());

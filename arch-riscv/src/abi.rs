@@ -1,16 +1,18 @@
-//! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
+//! The psABI as C uses it, the options, and the frames that no C code knows.
 
-use codegen::abi::{Abi, Loc, Reg, RegSet, Site};
+use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
+use codegen::facts::EFlags;
 use codegen::frame::{
-    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field, with_results,
+    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::profile::Convention;
 use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::{Around, Form, Kind, Programs, Regs};
-use codegen::target::{DirectTest, EFlags, Facts, Target};
+use codegen::target::{DirectTest, Target};
 
 use crate::regs::*;
 
@@ -40,22 +42,6 @@ pub const ABI: Abi = Abi {
     sp_align: 16,
 };
 
-/// `AUIPC t0` and `JALR t0` in place of 8 bytes of NOPs (kernel arch/riscv/kernel/ftrace.c).
-pub const SITE: Site = Site {
-    pc: Loc::Reg(T0),
-    parent_ip: Loc::Reg(RA),
-    pushed: 0,
-    ip_offset: 8,
-    scratch: RegSet::of(&[T0, T1, T2, T3, T4, T5, T6]),
-    resume: None,
-    lost: RegSet::of(&[T0, T1]),
-    direct: Some(T1),
-    reach: 2 << 30,
-    // Kernel arch/riscv/kernel/ftrace.c and Kconfig: HAVE_FUNCTION_TRACER if !PREEMPTION.
-    between: "two instructions are written at once, with every CPU stopped; a task that was preempted between them would \
-              jump through a stale register, so the kernel has no function tracer where tasks are preempted",
-};
-
 /// Index of `fp-test` in [`OPTIONS`].
 pub const FP_TEST: usize = 0;
 /// Index of `rvc` in [`OPTIONS`].
@@ -76,7 +62,6 @@ pub const OPTIONS: &[OptionInfo] = &[
                 || matches!(kind, Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }))
         },
         apart: false,
-        config: &[("on", &["FUNCTION_GRAPH_TRACER", "FRAME_POINTER"]), ("off", &[])],
     },
     OptionInfo {
         name: "rvc",
@@ -84,7 +69,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "compressed instructions; the 8-byte call slot stays 8 bytes",
         applies: |_| true,
         apart: false,
-        config: &[("on", &["RISCV_ISA_C"]), ("off", &[])],
     },
     OptionInfo {
         name: "abi",
@@ -92,7 +76,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "float ABI in e_flags: soft for kernels, double for user code",
         applies: |_| true,
         apart: false,
-        config: &[("lp64", &[])],
     },
     OptionInfo {
         name: "frame-records",
@@ -100,123 +83,8 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "two frame records, without which an unwinder that follows frame pointers loses two callers",
         applies: |kind| matches!(kind, Kind::Direct(_)),
         apart: false,
-        config: &[("on", &["FRAME_POINTER"]), ("off", &[])],
     },
 ];
-
-/// `struct __arch_ftrace_regs` is 104 bytes (kernel arch/riscv/include/asm/ftrace.h), its frame a multiple of 16.
-const FTRACE_REGS: i32 = 104;
-const FTRACE_REGS_FRAME: i32 = 112;
-/// Bytes of `struct pt_regs` (kernel arch/riscv/include/asm/ptrace.h).
-const PT_REGS: i32 = 288;
-
-fn ftrace_regs(content: impl Fn(&str) -> (Content, Back)) -> Vec<Field> {
-    const MEMBERS: [(&str, &str); 13] = [
-        ("FREGS_EPC", "epc"),
-        ("FREGS_RA", "ra"),
-        ("FREGS_SP", "sp"),
-        ("FREGS_S0", "s0"),
-        ("FREGS_T1", "t1"),
-        ("FREGS_A0", "a0"),
-        ("FREGS_A1", "a1"),
-        ("FREGS_A2", "a2"),
-        ("FREGS_A3", "a3"),
-        ("FREGS_A4", "a4"),
-        ("FREGS_A5", "a5"),
-        ("FREGS_A6", "a6"),
-        ("FREGS_A7", "a7"),
-    ];
-    words(&MEMBERS, content)
-}
-
-fn words(members: &[(&'static str, &'static str)], content: impl Fn(&str) -> (Content, Back)) -> Vec<Field> {
-    members
-        .iter()
-        .enumerate()
-        .map(|(i, &(symbol, member))| {
-            let (content, back) = content(member);
-            field(symbol, member, 8 * i as i32, content, back)
-        })
-        .collect()
-}
-
-fn register(member: &str) -> Content {
-    ABI.find(member).map_or(Content::Unfilled, Content::Reg)
-}
-
-fn args_frame(fp_test: bool) -> FrameLayout {
-    let fields = ftrace_regs(|member| match member {
-        "epc" => (Content::Pc, Back::Written),
-        "ra" => (Content::ParentIp, Back::Written),
-        "sp" => (Content::SiteSp, Back::Ignored),
-        "s0" if !fp_test => (Content::Unfilled, Back::Ignored),
-        "t1" => (Content::Direct, Back::Written),
-        _ => (register(member), Back::Written),
-    });
-    frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
-}
-
-fn all_frame() -> FrameLayout {
-    const MEMBERS: [(&str, &str); 36] = [
-        ("PT_EPC", "epc"),
-        ("PT_RA", "ra"),
-        ("PT_SP", "sp"),
-        ("PT_GP", "gp"),
-        ("PT_TP", "tp"),
-        ("PT_T0", "t0"),
-        ("PT_T1", "t1"),
-        ("PT_T2", "t2"),
-        ("PT_S0", "s0"),
-        ("PT_S1", "s1"),
-        ("PT_A0", "a0"),
-        ("PT_A1", "a1"),
-        ("PT_A2", "a2"),
-        ("PT_A3", "a3"),
-        ("PT_A4", "a4"),
-        ("PT_A5", "a5"),
-        ("PT_A6", "a6"),
-        ("PT_A7", "a7"),
-        ("PT_S2", "s2"),
-        ("PT_S3", "s3"),
-        ("PT_S4", "s4"),
-        ("PT_S5", "s5"),
-        ("PT_S6", "s6"),
-        ("PT_S7", "s7"),
-        ("PT_S8", "s8"),
-        ("PT_S9", "s9"),
-        ("PT_S10", "s10"),
-        ("PT_S11", "s11"),
-        ("PT_T3", "t3"),
-        ("PT_T4", "t4"),
-        ("PT_T5", "t5"),
-        ("PT_T6", "t6"),
-        ("PT_STATUS", "status"),
-        ("PT_BADADDR", "badaddr"),
-        ("PT_CAUSE", "cause"),
-        ("PT_ORIG_A0", "orig_a0"),
-    ];
-    let fields = words(&MEMBERS, |member| match member {
-        "epc" => (Content::Pc, Back::Written),
-        "ra" => (Content::ParentIp, Back::Written),
-        "sp" => (Content::SiteSp, Back::Ignored),
-        "t1" => (Content::Direct, Back::Written),
-        // gp and tp are the platform's and not ours to load; the site put pc into t0.
-        "gp" | "tp" => (register(member), Back::Ignored),
-        "t0" => (Content::Pc, Back::Ignored),
-        "status" | "badaddr" | "cause" | "orig_a0" => (Content::Unfilled, Back::Ignored),
-        _ => (register(member), Back::Written),
-    });
-    frame("struct pt_regs", PT_REGS, "PT_SIZE", PT_REGS, fields)
-}
-
-fn exit_frame() -> FrameLayout {
-    let fields = ftrace_regs(|member| match member {
-        "s0" | "ra" => (register(member), Back::Ignored),
-        "a0" | "a1" => (register(member), Back::Written),
-        _ => (Content::Unfilled, Back::Ignored),
-    });
-    frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS_FRAME, fields)
-}
 
 /// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip, or their records.
 fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
@@ -231,58 +99,32 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
         words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Back::Written)).collect();
     let end = 8 * (stack + fields.len() as i32);
     if !frame_records {
-        return frame("", 0, "FRAME_SIZE", (end + 15) & !15, fields);
+        return FrameLayout { size_symbol: "FRAME_SIZE", size: (end + 15) & !15, fields, ..FrameLayout::empty() };
     }
-    around_frame("", 0, "FRAME_SIZE", end, fields)
+    around_frame(end, fields)
 }
 
 /// Two frame records above `below` bytes.
-fn around_frame(
-    c_struct: &'static str,
-    c_size: i32,
-    size_symbol: &'static str,
-    below: i32,
-    fields: Vec<Field>,
-) -> FrameLayout {
+fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     const RECORD: i32 = 16;
     let above = (below + 15) & !15;
     let records = vec![
         Record { symbol: "RECORD_RA", offset: above + RECORD, ret: Content::ParentIp },
         Record { symbol: "RECORD_PC", offset: above, ret: Content::Pc },
     ];
-    FrameLayout { records, ..frame(c_struct, c_size, size_symbol, above + 2 * RECORD, fields) }
+    FrameLayout { size_symbol: "FRAME_SIZE", size: above + 2 * RECORD, fields, records, ..FrameLayout::empty() }
 }
 
 fn around_args(args: usize) -> FrameLayout {
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ARGS[i]))).collect();
     fields.extend(ABI.rets.iter().enumerate().map(|(i, &reg)| slot(RESULT_SLOTS[i], i, Content::Result(reg))));
-    around_frame("", 0, "FRAME_SIZE", 8 * args.max(ABI.rets.len()) as i32, fields)
+    around_frame(8 * args.max(ABI.rets.len()) as i32, fields)
 }
 
 fn programs_frame(programs: &Programs) -> FrameLayout {
     let (fields, below) = context(programs, &ABI);
-    around_frame("", 0, "FRAME_SIZE", below, fields)
-}
-
-fn around_fregs(fp_test: bool) -> FrameLayout {
-    around_frame("struct ftrace_regs", FTRACE_REGS, "FREGS_FRAME", FTRACE_REGS, around_fields(fp_test))
-}
-
-fn around_fields(fp_test: bool) -> Vec<Field> {
-    let fields = ftrace_regs(|member| match member {
-        "epc" => (Content::Pc, Back::Ignored),
-        "ra" => (Content::ParentIp, Back::Ignored),
-        "sp" => (Content::SiteSp, Back::Ignored),
-        "s0" if fp_test => (register(member), Back::Ignored),
-        "s0" | "t1" => (Content::Unfilled, Back::Ignored),
-        _ => (register(member), Back::Written),
-    });
-    with_results(fields, |member| ABI.find(member).filter(|r| ABI.rets.contains(r)))
-}
-
-fn frame(c_struct: &'static str, c_size: i32, size_symbol: &'static str, size: i32, fields: Vec<Field>) -> FrameLayout {
-    FrameLayout { c_struct, c_size, size_symbol, size, fields, records: Vec::new(), pushed: false }
+    around_frame(below, fields)
 }
 
 // RISC-V psABI, "File Header".
@@ -329,8 +171,11 @@ fn attributes(arch: &str) -> Vec<u8> {
 }
 
 /// Resolve the options.
-pub fn target(facts: &'static Facts, choices: Choices) -> Target {
-    let fp_test = choices.get(FP_TEST) == 1;
+///
+/// # Errors
+/// A profile whose sites arrive as no trampoline here expects.
+pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
+    arrives(convention)?;
     let rvc = choices.get(RVC) == 0;
     let double = choices.get(FLOAT_ABI) == 1;
     let frame_records = choices.get(FRAME_RECORDS) == 1;
@@ -345,10 +190,10 @@ pub fn target(facts: &'static Facts, choices: Choices) -> Target {
         e_flags |= EF_RISCV_RVC;
     }
     let option = if rvc { "rvc" } else { "norvc" };
-    Target {
-        facts,
+    Ok(Target {
+        facts: convention.facts,
         choices,
-        profile: codegen::target::PROFILES[0],
+        convention,
         prologue: vec![
             format!(".attribute arch, \"{arch}\""),
             format!(".option {option}"),
@@ -369,24 +214,23 @@ pub fn target(facts: &'static Facts, choices: Choices) -> Target {
         objtool: false,
         padding: &[],
         unwind_tables: true,
-        numbers: Vec::new(),
-        args_frame: args_frame(fp_test),
-        all_frame: all_frame(),
-        exit_frame: exit_frame(),
+        numbers: convention.numbers.clone(),
+        frames: convention.frames(choices),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
-        around_fregs: around_fregs(fp_test),
-        around_shadow: Some(frame(
-            "struct ftrace_regs",
-            FTRACE_REGS,
-            "FREGS_FRAME",
-            FTRACE_REGS_FRAME,
-            around_fields(fp_test),
-        )),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 1),
         programs_frame,
         no_frame: FrameLayout::empty(),
+    })
+}
+
+/// JALR put pc into t0.
+fn arrives(convention: &Convention) -> Result<()> {
+    let site = &convention.site;
+    if (site.pc, site.parent_ip, site.pushed) == (Loc::Reg(T0), Loc::Reg(RA), 0) {
+        return Ok(());
     }
+    Err(convention.refuse_site("pc = \"t0\", parent-ip = \"ra\""))
 }
 
 /// Where a call has its arguments and its result: RISC-V psABI, "Integer Calling Convention" and "Hardware

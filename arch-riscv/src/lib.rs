@@ -11,14 +11,15 @@ pub mod site;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
+use codegen::facts::{Cie, Facts, LengthRelocs};
 use codegen::isa::Architecture;
 use codegen::machine::Machine;
 use codegen::option::Choices;
 use codegen::place::Placement;
+use codegen::profile::Convention;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
-use codegen::step::Inner;
-use codegen::target::{Cie, Facts, Kernel, LengthRelocs, Target};
+use codegen::target::Target;
 
 /// riscv64.
 pub struct Riscv64;
@@ -39,14 +40,7 @@ pub const FACTS: Facts = Facts {
     fill_end: true,
     options: abi::OPTIONS,
     abi: abi::ABI,
-    site: abi::SITE,
-    site_text: "Reached from a patched function entry, which executed AUIPC t0 and JALR t0: t0 = pc, the address after \
-                the site; ra = parent_ip, the return address of the traced function.",
-    exit_text: "Reached by the RET of a traced function whose ra was replaced; its result is in a0, a1.",
-    exit_unpaired: 0,
-    exit_mispredicted: 1,
     flags: "",
-    inner: &[Inner::Call, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_RISCV_", reloc::NAMES),
     dynamic: [2, 3, 2, 5],
     mapping: "$x",
@@ -54,18 +48,7 @@ pub const FACTS: Facts = Facts {
         range: (reloc::ADD32, reloc::SUB32),
         advance: [(reloc::SET6, reloc::SUB6), (reloc::SET8, reloc::SUB8), (reloc::SET16, reloc::SUB16)],
     }),
-    kernel: Kernel {
-        arch: "ARCH_RV64I",
-        needs: &[
-            ("FUNCTION_TRACER", "trampolines"),
-            ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs"),
-            ("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "ways to direct trampolines"),
-        ],
-        numbers: true,
-        objtool: None,
-        refuses: &[("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none")],
-        ignores: &[],
-    },
+    objtool: None,
     cie: Cie {
         version: 3,
         column: LINK,
@@ -86,8 +69,8 @@ impl Architecture for Riscv64 {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &emu::MACHINE;
 
-    fn target(choices: Choices) -> Target {
-        abi::target(&FACTS, choices)
+    fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
+        abi::target(convention, choices)
     }
 
     fn place(target: &Target, proto: &Prototype) -> Result<Placement> {

@@ -7,7 +7,7 @@ use codegen::listing::Lower;
 use codegen::step::{Callee, Local, Off, Step, Value, Way};
 
 use crate::Riscv64;
-use crate::abi::{ABI, RVC, SITE};
+use crate::abi::{ABI, RVC};
 use crate::insn::Insn;
 use crate::regs::*;
 
@@ -179,7 +179,7 @@ fn save(cx: &mut Lower<Insn>) {
                 if cx.spec.kind.jumped_to() {
                     load_body(cx);
                 }
-                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm: Off::bare(-SITE.ip_offset) });
+                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm: Off::bare(-cx.target.convention.site.ip_offset) });
                 (TEMP, "ip: first word of the site")
             }
             Content::Const(n) => (constant(n, cx), ""),
@@ -198,12 +198,12 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
-            let imm = Off::bare(-SITE.ip_offset);
+            let imm = Off::bare(-cx.target.convention.site.ip_offset);
             cx.noted(Insn::Addi { dst, src: PC, imm }, "ip: first word of the site");
         }
         Value::ParentIp => cx.noted(Insn::Mv { dst, src: PARENT }, "parent_ip"),
         Value::Op => {
-            let sym = cx.symbol("function_trace_op");
+            let sym = cx.op();
             cx.local(Local::Anchor);
             cx.insn(Insn::AuipcHi { dst, sym });
             cx.noted(Insn::LdLo { dst }, "op");

@@ -200,7 +200,13 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
 }
 
 fn targets() -> [Target; 2] {
-    [0, 1].map(|value| Riscv64::target(Choices::default().with(RVC, value)))
+    [0, 1].map(|value| target(Choices::default().with(RVC, value)))
+}
+
+/// Under the profile that holds where none is named.
+fn target(choices: Choices) -> Target {
+    let convention = profiles::default_convention(&arch_riscv::FACTS).unwrap();
+    Riscv64::target(convention, choices).unwrap()
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! The psABI as kernel C uses it, the ftrace conventions, and the frames of profile `linux-6.12`.
+//! The psABI as C uses it, the options, and the frames that no C code knows.
 
-use codegen::abi::{Abi, Loc, RegSet, Site};
+use codegen::abi::{Abi, Loc, RegSet};
 use codegen::error::Result;
 use codegen::frame::{
-    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field, with_results,
+    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
 use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
 use codegen::spec::{Kind, Programs, Regs};
-use codegen::target::{DirectTest, Facts, Target};
+use codegen::target::{DirectTest, Target};
 
 use crate::regs::*;
 
@@ -36,20 +37,6 @@ pub const ABI: Abi = Abi {
     vector_rets: &[0, 1],
     vector_callee_saved: &[],
     sp_align: 16,
-};
-
-/// A `call rel32` in place of a 5-byte NOP (kernel arch/x86/kernel/ftrace.c).
-pub const SITE: Site = Site {
-    pc: Loc::Stack(0),
-    parent_ip: Loc::Stack(8),
-    pushed: 8,
-    ip_offset: 5,
-    scratch: RegSet::EMPTY,
-    resume: None,
-    lost: RegSet::EMPTY,
-    direct: None,
-    reach: 2 << 30,
-    between: "",
 };
 
 /// Index of `unwinder` in [`OPTIONS`].
@@ -80,7 +67,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "frame records for an unwinder that follows frame pointers",
         applies: |kind| matches!(kind, Kind::Entry(_)),
         apart: false,
-        config: &[("fp", &["FRAME_POINTER"]), ("orc", &[])],
     },
     OptionInfo {
         name: "endbr",
@@ -88,7 +74,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "an ENDBR64 landing pad, as CONFIG_X86_KERNEL_IBT wants it",
         applies: |kind| kind != Kind::Return,
         apart: false,
-        config: &[("on", &["X86_KERNEL_IBT"]), ("off", &[])],
     },
     OptionInfo {
         name: "stack-align",
@@ -96,7 +81,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
         applies: |kind| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect),
         apart: false,
-        config: &[("8", &[])],
     },
     OptionInfo {
         name: "restore-flags",
@@ -104,7 +88,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "RFLAGS as func left them: no C function needs them at its entry, and POPF costs more than all saves",
         applies: |kind| kind == Kind::Entry(Regs::All),
         apart: false,
-        config: &[],
     },
     OptionInfo {
         name: "direct-way",
@@ -112,7 +95,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "to a direct trampoline by RET, or at the price of r11 by JMP, which ftrace_caller has then too",
         applies: |kind| matches!(kind, Kind::Entry(_)),
         apart: false,
-        config: &[],
     },
     OptionInfo {
         name: "return",
@@ -120,7 +102,6 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "RET, RET and INT3 as CONFIG_MITIGATION_SLS wants it, or JMP __x86_return_thunk",
         applies: |_| true,
         apart: true,
-        config: &[("thunk", &["MITIGATION_RETHUNK"]), ("int3", &["MITIGATION_SLS"]), ("ret", &[])],
     },
     OptionInfo {
         name: "call-padding",
@@ -128,103 +109,8 @@ pub const OPTIONS: &[OptionInfo] = &[
         about: "16 bytes of NOP before each function, where CONFIG_CALL_PADDING leaves room for code that counts calls",
         applies: |_| true,
         apart: true,
-        config: &[("on", &["CALL_PADDING"]), ("off", &[])],
     },
 ];
-
-/// Bytes of `struct pt_regs` (kernel arch/x86/include/asm/ptrace.h).
-const PT_REGS: i32 = 168;
-const KERNEL_CS: i32 = 0x10;
-const KERNEL_DS: i32 = 0x18;
-
-/// `struct pt_regs`, which is also `struct ftrace_regs`.
-fn pt_regs(content: impl Fn(&str) -> (Content, Back)) -> Vec<Field> {
-    const MEMBERS: [(&str, &str); 21] = [
-        ("PT_R15", "r15"),
-        ("PT_R14", "r14"),
-        ("PT_R13", "r13"),
-        ("PT_R12", "r12"),
-        ("PT_BP", "bp"),
-        ("PT_BX", "bx"),
-        ("PT_R11", "r11"),
-        ("PT_R10", "r10"),
-        ("PT_R9", "r9"),
-        ("PT_R8", "r8"),
-        ("PT_AX", "ax"),
-        ("PT_CX", "cx"),
-        ("PT_DX", "dx"),
-        ("PT_SI", "si"),
-        ("PT_DI", "di"),
-        ("PT_ORIG_AX", "orig_ax"),
-        ("PT_IP", "ip"),
-        ("PT_CS", "cs"),
-        ("PT_FLAGS", "flags"),
-        ("PT_SP", "sp"),
-        ("PT_SS", "ss"),
-    ];
-    MEMBERS
-        .iter()
-        .enumerate()
-        .map(|(i, &(symbol, member))| {
-            let (content, back) = content(member);
-            field(symbol, member, 8 * i as i32, content, back)
-        })
-        .collect()
-}
-
-fn register(member: &str) -> Option<Content> {
-    let long = format!("r{member}");
-    ABI.find(member).or_else(|| ABI.find(&long)).filter(|&r| r != RSP).map(Content::Reg)
-}
-
-fn entry_frame(regs: Regs, frame_pointer: bool, restores_flags: bool, jump: bool) -> FrameLayout {
-    let all = regs == Regs::All;
-    let mut fields = pt_regs(|member| match member {
-        "orig_ax" => (Content::Direct, if all || jump { Back::Written } else { Back::Ignored }),
-        "ip" => (Content::Pc, Back::Written),
-        "cs" => (Content::Const(if all { KERNEL_CS } else { 0 }), Back::Ignored),
-        "flags" if all => (Content::Flags, if restores_flags { Back::Written } else { Back::Ignored }),
-        "sp" => (Content::SiteSp, Back::Ignored),
-        "ss" if all => (Content::Const(KERNEL_DS), Back::Ignored),
-        _ => match register(member) {
-            Some(Content::Reg(r)) if all || is_argument(r) || r == RBP => (Content::Reg(r), Back::Written),
-            _ => (Content::Unfilled, Back::Ignored),
-        },
-    });
-    let mut records = Vec::new();
-    if frame_pointer {
-        // The kernel's frame pointer unwinder knows the words above pt_regs by their places: two records, then
-        // rbp again, then pc and parent_ip as the calls pushed them (arch/x86/kernel/unwind_frame.c).
-        records.push(Record { symbol: "RECORD_PARENT", offset: PT_REGS + 16, ret: Content::ParentIp });
-        records.push(Record { symbol: "RECORD_PC", offset: PT_REGS, ret: Content::Pc });
-        fields.push(field("SITE_BP", "", PT_REGS + 32, Content::Reg(RBP), Back::Ignored));
-    }
-    let size = if frame_pointer { PT_REGS + 40 } else { PT_REGS };
-    frame(fields, records, size)
-}
-
-fn is_argument(reg: codegen::abi::Reg) -> bool {
-    ABI.args.contains(&reg) || ABI.hidden.contains(reg)
-}
-
-fn frame(fields: Vec<Field>, records: Vec<Record>, size: i32) -> FrameLayout {
-    let c_struct = "struct pt_regs";
-    FrameLayout { c_struct, c_size: PT_REGS, size_symbol: "FRAME_SIZE", size, fields, records, pushed: false }
-}
-
-fn exit_frame(realign: bool) -> FrameLayout {
-    let fields = pt_regs(|member| match member {
-        // 0 tells arch_ftrace_get_regs() that this is not a full pt_regs.
-        "cs" => (Content::Const(0), Back::Ignored),
-        "sp" => (Content::ExitSp, Back::Ignored),
-        "bp" => (Content::Reg(RBP), if realign { Back::Written } else { Back::Ignored }),
-        "ax" => (Content::Reg(RAX), Back::Written),
-        "dx" => (Content::Reg(RDX), Back::Written),
-        _ => (Content::Unfilled, Back::Ignored),
-    });
-    // One word above pt_regs: the return slot that the traced function's RET popped.
-    frame(fields, Vec::new(), PT_REGS + 8)
-}
 
 /// From SP up: copied stack arguments, vector registers, argument registers, and the record that rbp completes.
 fn direct_frame(live: &Live) -> FrameLayout {
@@ -252,20 +138,20 @@ fn direct_frame(live: &Live) -> FrameLayout {
 
 /// Room for `below` bytes, and a record of the traced function; then the caller's rbp below the return address, which
 /// makes the other record. SP is aligned as at any call.
-fn around_frame(c_struct: &'static str, c_size: i32, below: i32, fields: Vec<Field>) -> FrameLayout {
+fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     let above = (below + 15) & !15;
     let records = vec![
         Record { symbol: "RECORD_PARENT", offset: above + 16, ret: Content::ParentIp },
         Record { symbol: "RECORD_PC", offset: above, ret: Content::Pc },
     ];
-    FrameLayout { c_struct, c_size, size_symbol: "FRAME_SIZE", size: above + 24, fields, records, pushed: false }
+    FrameLayout { size_symbol: "FRAME_SIZE", size: above + 24, fields, records, ..FrameLayout::empty() }
 }
 
 fn around_args(args: usize) -> FrameLayout {
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ABI.args[i]))).collect();
     fields.extend((0..2).map(|i| slot(RESULT_SLOTS[i], i, Content::Result(ABI.rets[i]))));
-    around_frame("", 0, 8 * args.max(2) as i32, fields)
+    around_frame(8 * args.max(2) as i32, fields)
 }
 
 /// The record of the traced function's caller and that of the function; one of the return addresses is where a call pushed
@@ -273,7 +159,7 @@ fn around_args(args: usize) -> FrameLayout {
 fn programs_frame(programs: &Programs) -> FrameLayout {
     let (fields, below) = context(programs, &ABI);
     if programs.call_orig && !programs.skip_frame {
-        return around_frame("", 0, below, fields);
+        return around_frame(below, fields);
     }
     let above = (below + 15) & !15;
     let records = vec![
@@ -283,42 +169,23 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 32, fields, records, ..FrameLayout::empty() }
 }
 
-fn around_fregs() -> FrameLayout {
-    around_frame("struct pt_regs", PT_REGS, PT_REGS, around_fields())
-}
-
-fn around_fields() -> Vec<Field> {
-    let fields = pt_regs(|member| match member {
-        "ip" => (Content::Pc, Back::Ignored),
-        // 0 tells arch_ftrace_get_regs() that this is not a full pt_regs.
-        "cs" => (Content::Const(0), Back::Ignored),
-        "sp" => (Content::SiteSp, Back::Ignored),
-        "bp" => (Content::Reg(RBP), Back::Ignored),
-        _ => match register(member) {
-            Some(Content::Reg(r)) if is_argument(r) => (Content::Reg(r), Back::Written),
-            _ => (Content::Unfilled, Back::Ignored),
-        },
-    });
-    with_results(fields, |member| match member {
-        "ax" => Some(RAX),
-        "dx" => Some(RDX),
-        _ => None,
-    })
-}
-
 /// Bytes of a vector register.
 pub const VECTOR: i32 = ABI.vector_bytes as i32;
 
 /// Resolve the options.
-pub fn target(facts: &'static Facts, choices: Choices) -> Target {
+///
+/// # Errors
+/// A profile whose sites arrive as no trampoline here expects.
+pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
+    arrives(convention)?;
     let frame_pointer = choices.get(UNWINDER) == 1;
     let align16 = choices.get(STACK_ALIGN) == 1;
     let restores_flags = choices.get(RESTORE_FLAGS) == 0;
     let jump = choices.get(DIRECT_WAY) == 1;
-    Target {
-        facts,
+    Ok(Target {
+        facts: convention.facts,
         choices,
-        profile: codegen::target::PROFILES[0],
+        convention,
         prologue: Vec::new(),
         e_flags: 0,
         attributes: None,
@@ -335,18 +202,23 @@ pub fn target(facts: &'static Facts, choices: Choices) -> Target {
         objtool: false,
         padding: if choices.get(CALL_PADDING) == 1 { &[0x90; 16] } else { &[] },
         unwind_tables: true,
-        numbers: Vec::new(),
-        args_frame: entry_frame(Regs::Args, frame_pointer, restores_flags, jump),
-        all_frame: entry_frame(Regs::All, frame_pointer, restores_flags, jump),
-        exit_frame: exit_frame(align16),
+        numbers: convention.numbers.clone(),
+        frames: convention.frames(choices),
         around_frames: (0..=ABI.args.len()).map(around_args).collect(),
-        around_fregs: around_fregs(),
-        around_shadow: (!align16).then(|| frame(around_fields(), Vec::new(), PT_REGS)),
         direct_frames: (0..=ABI.args.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
         tailored_frame: |live, _| direct_frame(live),
         programs_frame,
         no_frame: FrameLayout::empty(),
+    })
+}
+
+/// A call pushed pc, below parent_ip.
+fn arrives(convention: &Convention) -> Result<()> {
+    let site = &convention.site;
+    if (site.pc, site.parent_ip, site.pushed) == (Loc::Stack(0), Loc::Stack(8), 8) {
+        return Ok(());
     }
+    Err(convention.refuse_site("pc = \"sp+0\", parent-ip = \"sp+8\", pushed = 8"))
 }
 
 /// Where a call has its arguments and its result: psABI, section 3.2.3.

@@ -11,14 +11,15 @@ pub mod site;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
+use codegen::facts::{Cie, EFlags, Facts};
 use codegen::isa::Architecture;
 use codegen::machine::Machine;
 use codegen::option::Choices;
 use codegen::place::Placement;
+use codegen::profile::Convention;
 use codegen::proto::Prototype;
 use codegen::spec::Kind;
-use codegen::step::Inner;
-use codegen::target::{Cie, EFlags, Facts, Kernel, Target};
+use codegen::target::Target;
 
 /// x86-64.
 pub struct X86_64;
@@ -39,37 +40,12 @@ pub const FACTS: Facts = Facts {
     fill_end: false,
     options: abi::OPTIONS,
     abi: abi::ABI,
-    site: abi::SITE,
-    site_text: "Reached from a patched function entry, which executed CALL: (%rsp) = pc, the address after the site; \
-                8(%rsp) = parent_ip, the return address of the traced function.",
-    exit_text: "Reached by the RET of a traced function whose return address was replaced; its result is in rax, rdx.",
-    exit_unpaired: 0,
-    exit_mispredicted: 2,
     flags: "rflags",
-    inner: &[Inner::OpPtr, Inner::Call, Inner::Jmp, Inner::End, Inner::AfterCall, Inner::Epilogue],
     relocations: ("R_X86_64_", reloc::NAMES),
     dynamic: [1, 8, 6, 7],
     mapping: "",
     lengths: None,
-    kernel: Kernel {
-        arch: "X86_64",
-        needs: &[
-            ("FUNCTION_TRACER", "trampolines"),
-            ("DYNAMIC_FTRACE_WITH_ARGS", "ftrace_regs"),
-            ("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "ways to direct trampolines"),
-        ],
-        numbers: false,
-        objtool: Some((reloc::ABS32, reloc::PC32)),
-        refuses: &[
-            ("CFI_CLANG", "its indirect calls want a type before each function, and trampolines have none"),
-            ("STACK_VALIDATION", "objtool would look for frames that no trampoline makes"),
-        ],
-        // arch/x86/lib/retpoline.S, call_depth_return_thunk: it refills when the count of calls comes to an end.
-        ignores: &[(
-            "MITIGATION_CALL_DEPTH_TRACKING",
-            "calls of trampolines are not counted, so that a return refills the return-address stack sooner than it must",
-        )],
-    },
+    objtool: Some((reloc::ABS32, reloc::PC32)),
     cie: Cie {
         version: 1,
         column: RETURN_ADDRESS,
@@ -89,8 +65,8 @@ impl Architecture for X86_64 {
     const FACTS: &'static Facts = &FACTS;
     const MACHINE: &'static Machine = &emu::MACHINE;
 
-    fn target(choices: Choices) -> Target {
-        abi::target(&FACTS, choices)
+    fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
+        abi::target(convention, choices)
     }
 
     fn place(target: &Target, proto: &Prototype) -> Result<Placement> {

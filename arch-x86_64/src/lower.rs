@@ -8,16 +8,13 @@ use codegen::spec::Kind;
 use codegen::step::{Callee, Inner, Local, Name, Off, Step, Value, Way};
 
 use crate::X86_64;
-use crate::abi::{ABI, RETURN, SITE, THUNK, TRAPPED, VECTOR};
+use crate::abi::{ABI, RETURN, THUNK, TRAPPED, VECTOR};
 use crate::emu::MACHINE;
 use crate::insn::Insn;
 use crate::regs::*;
 
-/// The registers in which pc, parent_ip and everything else pass on their way to memory: argument registers of the
-/// callback, which are saved before they are used.
-const PC: Reg = RDI;
-const PARENT: Reg = RSI;
-const TEMP: Reg = RCX;
+/// Where the next hop of a return passes.
+const NEXT: Reg = RDI;
 /// pc or parent_ip on its way to memory, where the arguments of the traced function stay where they are.
 const BODY: Reg = R11;
 /// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
@@ -70,7 +67,7 @@ impl isa::Lower for X86_64 {
                     _ => cx.insn(Insn::Call { sym }),
                 }
             }
-            Step::TakeResult => cx.noted(Insn::Mov { dst: PC, src: RAX }, "where the function returns to"),
+            Step::TakeResult => cx.noted(Insn::Mov { dst: NEXT, src: RAX }, "where the function returns to"),
             Step::RestoreSite(way) => restore_site(way, cx),
             Step::Restore => restore(cx),
             Step::SaveResults => {
@@ -119,14 +116,41 @@ fn pushed(offset: i32, cx: &Lower<Insn>) -> Off {
     cx.frame_size(cx.depth - cx.frame.size + offset)
 }
 
+/// pc minus ip: a few bytes ([`codegen::profile`] bounds it).
+fn ip_offset(cx: &Lower<Insn>) -> i8 {
+    cx.target.convention.site.ip_offset as i8
+}
+
 /// The address of parent_ip, which is SP at the site: behind what a site's call pushed.
 fn parent_slot(cx: &Lower<Insn>) -> Off {
-    pushed(if cx.spec.kind.jumped_to() { 0 } else { SITE.pushed }, cx)
+    pushed(if cx.spec.kind.jumped_to() { 0 } else { cx.target.convention.site.pushed }, cx)
+}
+
+/// The argument register in which the callback gets `value`: it is saved before the value passes through it to memory. Four
+/// values have at most four registers, so what the callback does not get passes through one of the others.
+fn register(value: Value, other: Reg, cx: &Lower<Insn>) -> Reg {
+    let position = cx.target.convention.callback.position(value);
+    position.and_then(|n| ABI.args.get(n).copied()).unwrap_or(other)
 }
 
 /// The register that pc passes through.
 fn pc(cx: &Lower<Insn>) -> Reg {
-    if cx.spec.kind.jumped_to() && cx.frame.c_struct.is_empty() { BODY } else { PC }
+    match cx.spec.kind {
+        kind if kind.jumped_to() && cx.frame.c_struct.is_empty() => BODY,
+        Kind::Direct(_) | Kind::Programs(_) => RDI,
+        _ => register(Value::Ip, R9, cx),
+    }
+}
+
+/// The register that parent_ip passes through.
+fn parent(cx: &Lower<Insn>) -> Reg {
+    register(Value::ParentIp, R8, cx)
+}
+
+/// The register that everything else passes through.
+fn temp(cx: &Lower<Insn>) -> Reg {
+    // Without the frame's address there are at most three.
+    register(Value::Fregs, RCX, cx)
 }
 
 /// The address that a site's call would have pushed. Nothing is done if it was loaded before.
@@ -150,7 +174,7 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
     let is_parent = cx.frame.records[n].ret == Content::ParentIp;
     let (source, note) = match is_parent {
         true if cx.frame.c_struct.is_empty() => (BODY, "parent_ip"),
-        true => (PARENT, "parent_ip"),
+        true => (parent(cx), "parent_ip"),
         false => (pc(cx), "pc"),
     };
     // Where a call pushed it, the record needs no copy of it.
@@ -208,7 +232,7 @@ fn save(cx: &mut Lower<Insn>) {
                 } else {
                     cx.noted(Insn::Load { dst: BODY, at: pushed(0, cx) }, "pc");
                 }
-                cx.noted(Insn::Sub { dst: BODY, imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
+                cx.noted(Insn::Sub { dst: BODY, imm: ip_offset(cx) }, "ip: first byte of the site");
                 cx.insn(Insn::Store { src: BODY, at });
             }
             Content::Reg(_)
@@ -221,19 +245,19 @@ fn save(cx: &mut Lower<Insn>) {
             Content::Const(imm) => cx.insn(Insn::StoreImm { imm, at }),
             Content::Pc => {
                 load_pc(cx);
-                cx.insn(Insn::Store { src: PC, at });
+                cx.insn(Insn::Store { src: pc(cx), at });
             }
             Content::Flags => {
-                cx.insn(Insn::Load { dst: TEMP, at: cx.frame_size(0) });
-                cx.insn(Insn::Store { src: TEMP, at });
+                cx.insn(Insn::Load { dst: temp(cx), at: cx.frame_size(0) });
+                cx.insn(Insn::Store { src: temp(cx), at });
             }
             Content::SiteSp => {
-                cx.noted(Insn::Lea { dst: TEMP, at: parent_slot(cx) }, "sp at the site: address of parent_ip");
-                cx.insn(Insn::Store { src: TEMP, at });
+                cx.noted(Insn::Lea { dst: temp(cx), at: parent_slot(cx) }, "sp at the site: address of parent_ip");
+                cx.insn(Insn::Store { src: temp(cx), at });
             }
             Content::ExitSp => {
-                cx.insn(Insn::Lea { dst: TEMP, at: pushed(0, cx) });
-                cx.insn(Insn::Store { src: TEMP, at });
+                cx.insn(Insn::Lea { dst: temp(cx), at: pushed(0, cx) });
+                cx.insn(Insn::Store { src: temp(cx), at });
             }
         }
     }
@@ -280,7 +304,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     match value {
         Value::Ip => {
             load_pc(cx);
-            cx.noted(Insn::Sub { dst: PC, imm: SITE.ip_offset as i8 }, "ip: first byte of the site");
+            cx.noted(Insn::Sub { dst: pc(cx), imm: ip_offset(cx) }, "ip: first byte of the site");
         }
         Value::ParentIp => {
             let loaded = !cx.spec.kind.jumped_to() && cx.frame.records.iter().any(|r| r.ret == Content::ParentIp);
@@ -289,7 +313,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
             }
         }
         Value::Op => {
-            let sym = cx.symbol("function_trace_op");
+            let sym = cx.op();
             cx.noted(Insn::LoadSym { dst, sym }, "op");
         }
         Value::Fregs => cx.noted(Insn::Mov { dst, src: RSP }, "fregs"),
@@ -306,7 +330,7 @@ fn load_pc(cx: &mut Lower<Insn>) {
         load_body(cx);
     } else if !cx.pc_loaded {
         let at = if cx.frame.pushed { Off::bare(cx.depth) } else { pushed(0, cx) };
-        cx.noted(Insn::Load { dst: PC, at }, "pc");
+        cx.noted(Insn::Load { dst: pc(cx), at }, "pc");
         cx.pc_loaded = true;
     }
 }
@@ -382,7 +406,7 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
         }
         (Way::Parent, Kind::Around(_)) => {
             // The parent's call is its pair.
-            cx.insn(Insn::Store { src: PC, at: Off::bare(0) });
+            cx.insn(Insn::Store { src: NEXT, at: Off::bare(0) });
             ret("to the parent", cx);
         }
         (Way::Parent, _) => {
@@ -390,7 +414,7 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
             cx.insn(Insn::CallLocal { to: Local::Rebalance });
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
-            cx.insn(Insn::Store { src: PC, at: Off::bare(0) });
+            cx.insn(Insn::Store { src: NEXT, at: Off::bare(0) });
             ret("to the parent", cx);
         }
         (Way::Function, Kind::Entry(_)) => ret("into the traced function", cx),

@@ -1,14 +1,12 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
 use codegen::error::Result;
+use codegen::facts::Facts;
 use codegen::field::reach;
-use codegen::patch::{Parts, Patch, Poke, Relocation, SiteForm, SiteState, Write};
-use codegen::target::Facts;
+use codegen::patch::{Branch, Parts, Patch, Relocation, SiteForm};
 
 use crate::{FACTS, X86_64, reloc};
 
-/// `nopl 0(%rax,%rax,1)`: five bytes that do nothing.
-const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// `int3`.
 const INT3: u8 = 0xcc;
 /// `call rel32`.
@@ -50,30 +48,11 @@ impl Patch for X86_64 {
         FORMS
     }
 
-    // No function has room for `op`: it is found by the trampoline.
-    fn patch_site(&self, ip: u64, state: SiteState, _has_op: bool) -> Result<Vec<Write>> {
-        let insn = match state {
-            SiteState::Disabled => NOP5,
-            SiteState::Enabled { target, jump, .. } => branch(if jump { JMP } else { CALL }, ip, target)?,
-        };
-        Ok(vec![write(ip, &insn)])
-    }
-
-    // As the kernel's `text_poke_bp` writes them: a breakpoint, all but the first byte, the first byte.
-    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-        let mut pokes = Vec::new();
-        for Write { at, bytes } in self.patch_site(ip, state, has_op)? {
-            if let [first, rest @ ..] = &bytes[..] {
-                pokes.push(Poke { write: write(at, &[INT3]), traps: true });
-                pokes.push(Poke { write: write(at.wrapping_add(1), rest), traps: true });
-                pokes.push(Poke { write: write(at, &[*first]), traps: false });
-            }
-        }
-        Ok(pokes)
-    }
-
-    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
-        Ok(write(slot, &branch(CALL, slot, target)?))
+    fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        let opcode = if how == Branch::SiteJump { JMP } else { CALL };
+        let next = at.wrapping_add(5);
+        let distance = reach("call", target.wrapping_sub(next), 32, 1)? as i32;
+        Ok([opcode].into_iter().chain(distance.to_le_bytes()).collect())
     }
 
     // As kernel arch/x86/kernel/ftrace.c, `create_trampoline`: it ends in a return, has no way to a direct trampoline,
@@ -100,36 +79,9 @@ impl Patch for X86_64 {
     }
 }
 
-/// `call target` or `jmp target` at `at`.
-fn branch(opcode: u8, at: u64, target: u64) -> Result<[u8; 5]> {
-    let next = at.wrapping_add(5);
-    let [a, b, c, d] = (reach("call", target.wrapping_sub(next), 32, 1)? as i32).to_le_bytes();
-    Ok([opcode, a, b, c, d])
-}
-
-fn write(at: u64, bytes: &[u8]) -> Write {
-    Write { at, bytes: bytes.to_vec() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What GNU as and ld 2.40 make of `call f` with `-Ttext=0x401004 --defsym=f=0x480000`.
-    const ON: [u8; 5] = [0xe8, 0xf7, 0xef, 0x07, 0x00];
-
-    #[test]
-    fn sites_are_patched_as_the_kernel_does() {
-        let ip = 0x40_1004;
-        let on = SiteState::Enabled { target: 0x48_0000, op: Some(0x1234), jump: false };
-        for has_op in [false, true] {
-            let writes = X86_64.patch_site(ip, on, has_op).unwrap();
-            assert_eq!(writes, [write(ip, &ON)]);
-            let writes = X86_64.patch_site(ip, SiteState::Disabled, has_op).unwrap();
-            assert_eq!(writes, [write(ip, &[0x0f, 0x1f, 0x44, 0x00, 0x00])]);
-        }
-        assert_eq!(X86_64.patch_call(ip, 0x48_0000).unwrap(), write(ip, &ON));
-    }
 
     #[test]
     fn a_copy_has_its_own_op_and_no_direct_path() {

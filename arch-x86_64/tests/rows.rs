@@ -9,6 +9,7 @@ use codegen::effects::SpEffect;
 use codegen::isa::Architecture;
 use codegen::option::Choices;
 use codegen::step::Off;
+use codegen::target::Target;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess,
@@ -278,9 +279,15 @@ fn of_label(seen: Seen, code: &[u8]) -> Seen {
     if near { Seen { flow: Control::Jump, sp: SpEffect::Move(-8), ..seen } } else { seen }
 }
 
+/// Under the profile that holds where none is named.
+fn target(choices: Choices) -> Target {
+    let convention = profiles::default_convention(&arch_x86_64::FACTS).unwrap();
+    X86_64::target(convention, choices).unwrap()
+}
+
 #[test]
 fn iced_reads_every_row() {
-    let targets = [X86_64::target(Choices::default())];
+    let targets = [target(Choices::default())];
     rows::try_rows(&X86_64, ROWS, row, &targets, &|code| of_label(by_iced(code), code), &spell);
 }
 
@@ -288,11 +295,11 @@ fn iced_reads_every_row() {
 fn capstone_reads_every_row() {
     let mut capstone = rows::capstone::<X86_64>();
     capstone.set_syntax(Syntax::Att).unwrap();
-    let targets = [X86_64::target(Choices::default())];
+    let targets = [target(Choices::default())];
     rows::try_rows(&X86_64, ROWS, row, &targets, &|code| of_label(by_capstone(&capstone, code), code), &spell);
 }
 
 #[test]
 fn what_a_row_cannot_hold_is_refused() {
-    rows::refuse_rows::<X86_64>(ROWS, &[X86_64::target(Choices::default())]);
+    rows::refuse_rows::<X86_64>(ROWS, &[target(Choices::default())]);
 }

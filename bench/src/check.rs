@@ -5,7 +5,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use codegen::backend::Backend;
-use codegen::option::Choices;
 use codegen::spec::{Direct, Spec};
 use emu_tests::{Filter, Foreign, Suite};
 
@@ -15,8 +14,8 @@ use crate::table::{Row, print};
 pub fn run(json: bool) -> Result<(), String> {
     let mut rows = Vec::new();
     for backend in tramptool::BACKENDS {
-        let suite =
-            tramptool::suite::suite(*backend, &backend.target(Choices::default())).map_err(|e| e.to_string())?;
+        let suite = tramptool::suite::suite(*backend, &tramptool::default_target(*backend).map_err(|e| e.to_string())?)
+            .map_err(|e| e.to_string())?;
         let cost = emu_tests::measure(&suite, "ftrace_caller", "args6").map_err(|e| e.to_string())?;
         rows.push(Row::new(
             format!("{} bare emulator, us", backend.facts().name),
@@ -66,7 +65,7 @@ fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String
 
 /// A direct-call trampoline, assembled by GNU as.
 fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
-    let target = backend.target(Choices::default());
+    let target = tramptool::default_target(backend).map_err(|e| e.to_string())?;
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let listing = backend.text(&spec, &target).map_err(|e| e.to_string())?;
     let text = templates::asm(&[listing], &target, "t").map_err(|e| e.to_string())?;
@@ -80,7 +79,8 @@ fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
 }
 
 fn foreign(contract_name: &str, contract: &str, objects: Vec<(String, Vec<u8>)>) -> Result<Vec<Suite>, String> {
-    let foreign = Foreign { contract_name, contract, objects, arch: None, dump: None };
+    let profile = tramptool::profile(profiles::DEFAULT).map_err(|e| e.to_string())?;
+    let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None };
     emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map_err(|e| e.to_string())
 }
 

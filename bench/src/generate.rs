@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
 use codegen::obj;
-use codegen::option::Choices;
 use codegen::proto::Prototype;
 use codegen::spec::{Attach, Body, Kind, Program, Programs, Regs, Spec};
 use codegen::target::Target;
@@ -33,11 +32,11 @@ fn names() -> Vec<String> {
 }
 
 fn specs(names: &[String]) -> Vec<Spec<'_>> {
-    names.iter().map(|name| Spec { name, ..Spec::named(Kind::Entry(Regs::Args)) }).collect()
+    names.iter().map(|name| Spec { name, ..Spec::of(name, Kind::Entry(Regs::Args)) }).collect()
 }
 
 fn object(backend: &dyn Backend, specs: &[Spec]) -> Result<(Vec<u8>, usize), String> {
-    let target = backend.target(Choices::default());
+    let target = tramptool::default_target(backend).map_err(|e| e.to_string())?;
     let assembly = backend.assemble(specs, &target).map_err(|e| e.to_string())?;
     let text = assembly.text().len();
     Ok((obj::write(&assembly, &target).map_err(|e| e.to_string())?, text))
@@ -164,7 +163,7 @@ type Traced = (String, Vec<Program>);
 
 /// From signatures and lists to a linked image in which each function's site goes to a trampoline of its own.
 fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Result<usize, String> {
-    let target = backend.target(Choices::default());
+    let target = tramptool::default_target(backend).map_err(|e| e.to_string())?;
     let abi = &backend.facts().abi;
     let planned = |(text, programs): &Traced| {
         let proto = Prototype::parse(text)?;
@@ -184,7 +183,7 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
     let specs: Vec<Spec> = functions_of
         .map(|(((function, name), &kind), (_, programs))| {
             let body = Body { function, resume: target.resume, exit: "" };
-            Spec { name, callee: "handler", body, programs, ..Spec::named(kind) }
+            Spec { name, callee: "handler", body, programs, ..Spec::of(name, kind) }
         })
         .collect();
     let (bytes, _) = object(backend, &specs)?;
@@ -203,7 +202,7 @@ fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<Traced>, Vec<u8>),
     let names: Vec<String> = numbers(count).map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let traced = numbers(count).map(|n| (prototype(n), programs(n))).collect();
-    Ok((traced, functions(&backend.target(Choices::default()), &names)?))
+    Ok((traced, functions(&tramptool::default_target(backend).map_err(|e| e.to_string())?, &names)?))
 }
 
 fn numbers(count: usize) -> impl Iterator<Item = usize> {
@@ -252,7 +251,7 @@ pub fn run(json: bool) -> Result<(), String> {
     let dir = scratch()?;
     let mut rows = Vec::new();
     for backend in BACKENDS {
-        let target = backend.target(Choices::default());
+        let target = tramptool::default_target(*backend).map_err(|e| e.to_string())?;
         let arch = target.facts.name;
         let instructions =
             COUNT as f64 * f64::from(backend.cost(&specs[0], &target).map_err(|e| e.to_string())?.instructions);

@@ -151,29 +151,3 @@ impl Abi {
         set.iter().map(|r| self.name(r)).collect::<Vec<_>>().join(" ")
     }
 }
-
-/// How a patched function entry reaches a trampoline.
-#[derive(Debug)]
-pub struct Site {
-    /// The address in the traced function after the site: where the function goes on.
-    pub pc: Loc,
-    /// The return address of the traced function into its caller.
-    pub parent_ip: Loc,
-    /// Bytes that the site's call pushed: SP at the site minus SP at the trampoline's entry.
-    pub pushed: i32,
-    /// `pc` minus the address that a callback gets as `ip`.
-    pub ip_offset: i32,
-    /// Registers that the site itself overwrites or that are free at a function's entry.
-    pub scratch: RegSet,
-    /// The registers that return the traced function into itself and to its parent when a trampoline resumes it,
-    /// where they are not those of entry: arm64 swaps `x9` and `x30`.
-    pub resume: Option<(Reg, Reg)>,
-    /// Registers that even a full save cannot give back to the traced function: they carry it there.
-    pub lost: RegSet,
-    /// The register that holds a direct trampoline's address on the way there.
-    pub direct: Option<Reg>,
-    /// How far a trampoline may be from the site, in bytes either way.
-    pub reach: i64,
-    /// Why no CPU may be between two instructions of a site while it is patched; empty if one may.
-    pub between: &'static str,
-}

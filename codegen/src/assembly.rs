@@ -170,7 +170,7 @@ impl Assembly {
                     tracker.at_label(local);
                 }
                 Line::Inner(inner) => {
-                    let [name, suffix] = inner.symbol(spec.name, spec.kind);
+                    let [name, suffix] = target.convention.label(inner, spec.name, spec.kind);
                     let at = self.code.bytes.len();
                     notes.at_label().into_iter().for_each(|note| self.note(note, target));
                     if suffix.is_empty() {
@@ -210,7 +210,7 @@ impl Assembly {
     /// Tell objtool something about the end of the code so far.
     fn note(&mut self, note: Note, target: &Target) {
         let (Some((address, distance)), Some((bytes, relocs))) =
-            (target.facts.kernel.objtool, self.notes.get_mut(note.section()))
+            (target.facts.objtool, self.notes.get_mut(note.section()))
         else {
             return;
         };

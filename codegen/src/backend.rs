@@ -13,6 +13,7 @@ use crate::option::Choices;
 use crate::patch::Patch;
 use crate::place::Placement;
 use crate::plan::Plan;
+use crate::profile::Convention;
 use crate::proto::Prototype;
 use crate::spec::Spec;
 use crate::target::Target;
@@ -23,7 +24,7 @@ pub trait Backend: Patch {
     /// What an emulator must know.
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
-    fn target(&self, choices: Choices) -> Target;
+    fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target>;
     /// See [`Isa::place`].
     ///
     /// # Errors
@@ -83,8 +84,8 @@ impl<I: Mutable> Backend for I {
         I::MACHINE
     }
 
-    fn target(&self, choices: Choices) -> Target {
-        I::target(choices)
+    fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target> {
+        I::target(convention, choices)
     }
 
     fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement> {

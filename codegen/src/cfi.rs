@@ -116,7 +116,7 @@ impl Tracker {
                 }
             }
         }
-        if let crate::abi::Loc::Reg(pc) = target.facts.site.pc
+        if let crate::abi::Loc::Reg(pc) = target.convention.site.pc
             && moved_home(pc) == entry.column
             && !columns.iter().flatten().any(|c| c.number == entry.column)
             && !entry.undefined

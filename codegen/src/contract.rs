@@ -10,10 +10,13 @@ use serde::Serialize;
 
 use crate::abi::{Loc, Reg, RegSet};
 use crate::error::Result;
+use crate::facts::Facts;
 use crate::frame::{Back, Content, FrameLayout};
 use crate::live::Live;
+use crate::profile::Convention;
+use crate::site::Site;
 use crate::spec::{Form, Kind, Program, Regs, Spec};
-use crate::target::{Facts, Target};
+use crate::target::Target;
 
 /// What a paired trampoline is built around.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +34,8 @@ pub struct Traced {
 pub struct Contract {
     /// The architecture.
     pub facts: &'static Facts,
+    /// What the profile says of it.
+    pub convention: &'static Convention,
     /// The symbol.
     pub name: String,
     /// What it does.
@@ -77,8 +82,8 @@ pub struct Contract {
 /// The general registers that a trampoline of this kind promises by the rules of C and ftrace: (those that have their
 /// value again when the traced function goes on, those that may have any). SP and the registers that carry the way
 /// back are in neither: what is in them afterwards is the site's convention.
-pub fn promised(kind: Kind, facts: &Facts) -> (RegSet, RegSet) {
-    let (abi, site) = (&facts.abi, &facts.site);
+pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
+    let abi = &facts.abi;
     let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
     let c_rules = abi.callee_saved.union(abi.platform);
     let kept = match kind {
@@ -123,16 +128,17 @@ impl Contract {
     /// More arguments than the architecture has registers.
     pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
         let frame = target.frame(spec.kind)?.into_owned();
-        let (kept, clobbered) = promised(spec.kind, target.facts);
+        let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site);
         let callee = match spec.kind {
-            Kind::Entry(_) => "ftrace_stub".to_owned(),
-            Kind::Return => "ftrace_return_to_handler".to_owned(),
+            Kind::Entry(_) => target.convention.callback.symbol.to_owned(),
+            Kind::Return => target.convention.exit_handler.to_owned(),
             Kind::Direct(_) | Kind::Around(_) => spec.callee.to_owned(),
             _ => String::new(),
         };
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
         Ok(Contract {
             facts: target.facts,
+            convention: target.convention,
             name: spec.name.to_owned(),
             kind: spec.kind,
             rethook: false,
@@ -154,9 +160,9 @@ impl Contract {
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
             landing_pad: target.landing_pad,
-            unpaired: if spec.kind == Kind::Return { target.facts.exit_unpaired } else { 0 },
+            unpaired: if spec.kind == Kind::Return { target.convention.exit.unpaired } else { 0 },
             mispredicted: match spec.kind {
-                Kind::Return => target.facts.exit_mispredicted,
+                Kind::Return => target.convention.exit.mispredicted,
                 kind => u32::from(kind.calls_body() && !kind.jumped_to()),
             },
             marks_regs: target.marks_regs && spec.kind == Kind::Entry(Regs::All),

@@ -13,7 +13,7 @@ use crate::listing::{Line, Listing};
 use crate::live::Live;
 use crate::spec::{Attach, Kind, Programs, Spec};
 use crate::step::Local;
-use crate::target::{Facts, Target};
+use crate::target::Target;
 
 /// One way through a trampoline. The callback's own instructions are not counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -47,7 +47,7 @@ impl Bound {
     /// frame record takes the frame pointer and a return address.
     pub fn of(contract: &Contract, target: &Target) -> Bound {
         let facts = target.facts;
-        let (abi, site, frame) = (&facts.abi, &facts.site, &contract.frame);
+        let (abi, site, frame) = (&facts.abi, &target.convention.site, &contract.frame);
         let pushes = u32::from(abi.link.is_none());
         if contract.callee.is_empty() && contract.programs.is_empty() {
             return Bound { saved: 0, stack: 0, loads: pushes, stores: 0 };
@@ -72,7 +72,7 @@ impl Bound {
             let moved_back = slots(&|f| in_memory(f.content) && f.back == Back::Written);
             let flags = u32::from(contract.flags_kept);
             return Bound {
-                saved: count(held(frame, facts, |f| f.offset < frame.c_size)),
+                saved: count(held(frame, target, |f| f.offset < frame.c_size)),
                 stack: frame.size + 8 * (flags + pushes) as i32,
                 loads: back + moved + flags + pushes,
                 stores: filled + 2 * records + moved_back + flags + pushes,
@@ -113,7 +113,7 @@ impl Bound {
         // The function's way back, and its own place if it goes on there by a register.
         let way = 2 + u32::from(!programs.call_orig && pushes == 0);
         Bound {
-            saved: count(held(&contract.frame, target.facts, |f| matches!(f.content, Content::Reg(_))))
+            saved: count(held(&contract.frame, target, |f| matches!(f.content, Content::Reg(_))))
                 + u32::from(programs.live.saved_vectors()),
             stack: contract.frame.size + 8 * pushes as i32,
             loads: before * live + stack + body * (stack + result) + way,
@@ -137,12 +137,12 @@ impl Bound {
         let calls = 3 * pushes;
         if contract.kind.is_shadow() {
             // No record, but the return address is written once more where a call had pushed it.
-            let saved_regs = count(held(frame, target.facts, |f| matches!(f.content, Content::Reg(_))));
+            let saved_regs = count(held(frame, target, |f| matches!(f.content, Content::Reg(_))));
             let stack = frame.size + 8 * pushes as i32;
             return Bound { saved: saved_regs, stack, loads: back + pushes, stores: saved + calls + pushes };
         }
         Bound {
-            saved: count(held(frame, target.facts, |f| matches!(f.content, Content::Reg(_)))),
+            saved: count(held(frame, target, |f| matches!(f.content, Content::Reg(_)))),
             stack: frame.size + 8 * pushes as i32,
             loads: back + 2,
             stores: saved + records + calls,
@@ -151,19 +151,19 @@ impl Bound {
 }
 
 /// The registers that a frame holds: a link register holds pc or parent_ip, and a frame record the frame pointer.
-fn held(frame: &FrameLayout, facts: &Facts, wanted: impl Fn(&Field) -> bool) -> RegSet {
+fn held(frame: &FrameLayout, target: &Target, wanted: impl Fn(&Field) -> bool) -> RegSet {
     let mut regs: Vec<Reg> = Vec::new();
     let records = frame.records.iter().map(|r| r.ret);
     for content in frame.fields.iter().filter(|f| wanted(f)).map(|f| f.content).chain(records) {
         regs.extend(match content {
             Content::Reg(reg) => Some(reg),
-            Content::Pc => facts.site.pc.reg(),
-            Content::ParentIp => facts.site.parent_ip.reg(),
+            Content::Pc => target.convention.site.pc.reg(),
+            Content::ParentIp => target.convention.site.parent_ip.reg(),
             _ => None,
         });
     }
     if !frame.records.is_empty() {
-        regs.push(facts.abi.fp);
+        regs.push(target.facts.abi.fp);
     }
     RegSet::of(&regs)
 }
@@ -190,7 +190,7 @@ pub struct Cost {
 pub(crate) fn cost<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<Cost> {
     let mut code = CodeBuf::default();
     let vectors = spec.kind.live().map_or(0, |live| live.saved_vectors());
-    let saved = count(held(&*target.frame(spec.kind)?, target.facts, |_| true)) + u32::from(vectors);
+    let saved = count(held(&*target.frame(spec.kind)?, target, |_| true)) + u32::from(vectors);
     let mut total = Cost { bytes: 0, saved, instructions: 0, stack: 0, paths: Vec::new() };
     for line in &listing.lines {
         if let Line::Insn(insn, _) = *line {

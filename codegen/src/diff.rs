@@ -106,8 +106,11 @@ impl Side<'_> {
             Step::Realign => out.push(format!("sp aligned to {} bytes", contract.stack_align)),
             Step::Unalign => out.push("sp as it was".into()),
             Step::Inner(inner) => {
-                if self.target.facts.inner.contains(&inner) {
-                    out.push(format!("label {}", inner.symbol(&contract.name, contract.kind).concat()));
+                if self.target.convention.labels.contains(&inner) {
+                    out.push(format!(
+                        "label {}",
+                        contract.convention.label(inner, &contract.name, contract.kind).concat()
+                    ));
                 }
             }
             Step::StackArgs => out.push("the function's stack arguments once more".into()),

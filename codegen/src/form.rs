@@ -1,10 +1,10 @@
 //! Instructions as the encoding tables of manuals have them, for code that somebody else wrote: it has no listing.
 
 use crate::abi::Reg;
+use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, SpEffect};
 use crate::faults::{Faults, Operand, Operator};
 use crate::step::Local;
-use crate::target::Facts;
 
 /// What an architecture knows of other people's instructions.
 #[derive(Debug)]
@@ -374,8 +374,8 @@ impl Found {
     }
 
     /// Its faulty forms, besides those that its effects tell.
-    pub fn faults(self, facts: &Facts, out: &mut Faults<Found>) {
-        let (abi, effects) = (&facts.abi, self.effects());
+    pub fn faults(self, contract: &Contract, out: &mut Faults<Found>) {
+        let (abi, site, effects) = (&contract.facts.abi, &contract.convention.site, self.effects());
         let Fields { a, b, imm, .. } = self.fields;
         let with = |fields| Found { fields, ..self };
         match (self.form.missing, effects.moves, effects.sp) {
@@ -403,7 +403,7 @@ impl Found {
             _ => {}
         }
         if effects.flow == Flow::Leave && self.form.has(b"aAp") {
-            let ways = [facts.site.pc.reg(), facts.site.parent_ip.reg(), abi.link];
+            let ways = [site.pc.reg(), site.parent_ip.reg(), abi.link];
             for way in ways.into_iter().flatten().filter(|way| *way != a) {
                 out.put(Operator::WrongLink, Operand::Reg(way), with(Fields { a: way, ..self.fields }));
             }

@@ -4,6 +4,7 @@
 //! the manifest lists it, and the contract promises it.
 
 use crate::abi::{Abi, Reg};
+use crate::error::{Error, Result};
 use crate::live::{Live, MOST_WORDS, Word};
 use crate::spec::Programs;
 
@@ -40,6 +41,34 @@ pub enum Content {
     Direct,
     /// Not written: reading it is an error.
     Unfilled,
+}
+
+impl Content {
+    /// What a profile or a contract says that a slot holds: a register, a number as `0x...`, or one of a few words.
+    ///
+    /// # Errors
+    /// None of these; the message lists them.
+    pub fn parse(text: &str, abi: &Abi) -> Result<Content> {
+        const WORDS: [(&str, Content); 7] = [
+            ("pc", Content::Pc),
+            ("parent-ip", Content::ParentIp),
+            ("site-sp", Content::SiteSp),
+            ("exit-sp", Content::ExitSp),
+            ("flags", Content::Flags),
+            ("direct", Content::Direct),
+            ("nothing", Content::Unfilled),
+        ];
+        if let Some((_, content)) = WORDS.iter().find(|(word, _)| *word == text) {
+            return Ok(*content);
+        }
+        let (minus, digits) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+        let digits = digits.strip_prefix("0x").map(|digits| format!("{minus}{digits}"));
+        let number = digits.and_then(|digits| i32::from_str_radix(&digits, 16).ok());
+        abi.find(text).map(Content::Reg).or(number.map(Content::Const)).ok_or_else(|| {
+            let known = WORDS.iter().map(|(word, _)| *word).chain(["0x..."]).chain(abi.regs.iter().map(|r| r.name));
+            Error::unknown("content", text, known)
+        })
+    }
 }
 
 /// What becomes of a slot after the callback.

@@ -5,16 +5,18 @@ use std::fmt;
 use crate::code::CodeBuf;
 use crate::effects::{CfiEntry, Effects};
 use crate::error::Result;
+use crate::facts::Facts;
 use crate::listing;
 use crate::machine::Machine;
 use crate::names::Names;
 use crate::option::Choices;
 use crate::patch::Patch;
 use crate::place::Placement;
+use crate::profile::Convention;
 use crate::proto::Prototype;
 use crate::spec::Kind;
 use crate::step::Step;
-use crate::target::{Facts, Target};
+use crate::target::Target;
 
 /// What is true of an architecture, and how C calls and sites work there. One unit struct implements this and all that
 /// follows.
@@ -26,7 +28,7 @@ pub trait Architecture: Sync + 'static {
     const MACHINE: &'static Machine;
 
     /// Resolve options into a target.
-    fn target(choices: Choices) -> Target;
+    fn target(convention: &'static Convention, choices: Choices) -> Result<Target>;
 
     /// Where a call of this function has its arguments, and where its result is.
     ///

@@ -1,10 +1,11 @@
 //! The listing: the one source of truth. Text, bytes, relocations, CFI, cost and contract text come from it.
 
 use crate::abi::Reg;
+use crate::facts::Number;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
 use crate::step::{Callee, Inner, Local, Name, Off, Role, Sym};
-use crate::target::{Number, Target};
+use crate::target::Target;
 
 /// A place that instructions refer to: so many bytes behind a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +91,7 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
 
     /// Append a label that the kernel's C code knows, where this architecture's C code does.
     pub fn inner(&mut self, inner: Inner) {
-        if self.target.facts.inner.contains(&inner) {
+        if self.target.convention.labels.contains(&inner) {
             self.listing.lines.push(Line::Inner(inner));
         }
     }
@@ -98,6 +99,11 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     /// Refer to a symbol.
     pub fn symbol(&mut self, name: &'a str) -> Sym {
         self.refer(Referred { name, add: 0 })
+    }
+
+    /// Refer to the variable with the `ftrace_ops`. A profile has one if its callback gets `op`.
+    pub fn op(&mut self) -> Sym {
+        self.symbol(self.target.convention.callback.op.unwrap_or_default())
     }
 
     /// Refer to where the body of the traced function begins.
@@ -138,8 +144,8 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     /// What a call refers to. Where a callback is called through `op`, that is what stands there until one is attached.
     pub fn callee(&mut self, callee: Callee) -> Sym {
         let name = match callee {
-            Callee::Patchable | Callee::OpFunc => "ftrace_stub",
-            Callee::ExitHandler => "ftrace_return_to_handler",
+            Callee::Patchable | Callee::OpFunc => self.target.convention.callback.symbol,
+            Callee::ExitHandler => self.target.convention.exit_handler,
             Callee::Named => self.spec.callee,
             Callee::Exit => self.spec.body.exit,
             Callee::Program(n) => self.spec.programs.get(usize::from(n)).map_or("", |p| &p.symbol),

@@ -20,7 +20,7 @@ use crate::listing::{Line, Listing};
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::spec::Spec;
-use crate::target::{Facts, Target};
+use crate::target::Target;
 
 /// An instruction set whose trampolines can be made wrong. What it does not say cannot be wrong: then instructions are
 /// dropped, doubled and moved only.
@@ -123,7 +123,7 @@ pub struct Ways<I> {
     /// The instruction with other registers.
     pub with_registers: fn(I, &mut dyn FnMut(Reg) -> Reg) -> I,
     /// Its faulty forms.
-    pub faults: fn(I, &Facts, &mut Faults<I>),
+    pub faults: fn(I, &Contract, &mut Faults<I>),
 }
 
 impl<I: Copy> Ways<I> {
@@ -164,7 +164,7 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
         let mut named = false;
         (ways.faults)(
             c.insn,
-            contract.facts,
+            contract,
             &mut Faults(&mut |fault| {
                 named |= fault.insn.is_none();
                 let put: Vec<_> = fault.insn.map(|insn| (c.line, insn)).into_iter().collect();

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use crate::facts::Number;
 use crate::frame::FrameLayout;
 use crate::listing::Referred;
 use crate::step::{Local, Name, Off, Sym};
-use crate::target::Number;
 
 /// The names that an instruction's text needs.
 pub struct Names<'n> {

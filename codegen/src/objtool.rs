@@ -85,7 +85,7 @@ pub struct Notes {
 impl Notes {
     /// For one trampoline, with what stands at its start.
     pub fn new(target: &Target, entry: &CfiEntry) -> (Notes, Vec<Note>) {
-        let wanted = target.objtool && target.facts.kernel.objtool.is_some();
+        let wanted = target.objtool && target.facts.objtool.is_some();
         let mut start = Vec::new();
         if wanted && entry.undefined {
             start.extend([Note::NoLandingPad, Note::Cfa(entry.cfa_offset as i16)]);

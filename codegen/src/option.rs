@@ -16,8 +16,6 @@ pub struct OptionInfo {
     pub applies: fn(Kind) -> bool,
     /// It has nothing to do with any other option, and is not tried together with them.
     pub apart: bool,
-    /// How a kernel's configuration decides it: the first value of which all these options are set, without `CONFIG_`.
-    pub config: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// One value for each option of an architecture: an index into [`OptionInfo::values`].
@@ -53,27 +51,5 @@ impl Choices {
         };
         *self = self.with(i, v);
         Ok(())
-    }
-
-    /// `name=value` for every option, joined by blanks.
-    pub fn describe(self, options: &[OptionInfo]) -> String {
-        let named: Vec<String> =
-            options.iter().enumerate().map(|(i, o)| format!("{}={}", o.name, o.values[self.get(i)])).collect();
-        named.join(" ")
-    }
-
-    /// Every combination of the values of those options for which `vary` holds, and each value of one that is
-    /// [`apart`](OptionInfo::apart); the others keep their default.
-    pub fn all(options: &[OptionInfo], vary: impl Fn(&OptionInfo) -> bool) -> Vec<Choices> {
-        let mut all = vec![Choices::default()];
-        let varied = options.iter().enumerate().filter(|(_, o)| vary(o));
-        let (apart, together): (Vec<_>, Vec<_>) = varied.partition(|(_, o)| o.apart);
-        for (i, option) in together {
-            all = (0..option.values.len()).flat_map(|v| all.iter().map(move |c| c.with(i, v))).collect();
-        }
-        all.extend(
-            apart.into_iter().flat_map(|(i, o)| (1..o.values.len()).map(move |v| Choices::default().with(i, v))),
-        );
-        all
     }
 }

@@ -2,7 +2,7 @@
 //! linker and the list of sites ask [`Patch`], and need no generator.
 
 use crate::error::Result;
-use crate::target::Facts;
+use crate::facts::Facts;
 
 /// A relocation to apply while linking.
 #[derive(Debug)]
@@ -92,6 +92,17 @@ impl SiteForm {
     }
 }
 
+/// A branch that a tracer writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Branch {
+    /// At a site, with the link that trampolines expect.
+    SiteCall,
+    /// At a site, without one.
+    SiteJump,
+    /// In a call slot, as a C function is called.
+    Slot,
+}
+
 /// An architecture as a linker sees it, and whoever patches running code.
 pub trait Patch: Sync {
     /// What is true under every choice.
@@ -124,27 +135,19 @@ pub trait Patch: Sync {
         &[]
     }
 
-    /// The bytes that put a site into a state, in the order in which the kernel writes them. `has_op` says that the
-    /// function was compiled with room for `op` before its entry.
+    /// The bytes of a branch at `at` to `target`.
     ///
     /// # Errors
-    /// The trampoline is out of reach, or there is room for an `op` that nobody names.
-    fn patch_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>>;
-
-    /// The same while CPUs run.
-    ///
-    /// # Errors
-    /// As [`Patch::patch_site`].
-    fn poke_site(&self, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-        let writes = self.patch_site(ip, state, has_op)?;
-        Ok(writes.into_iter().map(|write| Poke { write, traps: false }).collect())
-    }
+    /// The target is out of reach.
+    fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>>;
 
     /// The bytes that make a patchable call slot call `target`.
     ///
     /// # Errors
     /// The target is out of reach.
-    fn patch_call(&self, slot: u64, target: u64) -> Result<Write>;
+    fn patch_call(&self, slot: u64, target: u64) -> Result<Write> {
+        Ok(Write { at: slot, bytes: self.branch(Branch::Slot, slot, target)? })
+    }
 
     /// The copy of an entry trampoline that the kernel makes for `op`, followed by that address; its call is still to be
     /// patched. `None` if this kernel makes none, or none of such code.

@@ -3,7 +3,7 @@
 //! The order of the steps is the same on every architecture, except where [`Target`] says that a register is free
 //! earlier or later ([`DirectTest`]).
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frame::{Back, Content, FrameLayout};
 use crate::spec::{Around, Attach, Direct, Form, Kind, Programs, Regs, Spec};
 use crate::step::{Callee, Inner, Role, Step, Value, Way};
@@ -27,10 +27,19 @@ impl Plan {
         match spec.kind {
             Kind::Stub | Kind::StubGraph => self.stub(target, Way::Caller),
             Kind::StubDirect => self.stub(target, Way::Function),
-            Kind::Entry(regs) => self.entry(regs, target),
+            Kind::Entry(regs) => self.entry(regs, &frame, target),
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
-            Kind::Around(Around { form: Form::Shadow, .. }) => self.shadow(target),
+            Kind::Around(Around { form: Form::Shadow, .. }) => {
+                if target.convention.callback.position(Value::ParentIp).is_none() {
+                    let profile = target.convention.profile;
+                    return Err(Error::new(format!(
+                        "around --form shadow: the entry handler keeps parent_ip, and callbacks of profile {profile} do \
+                         not get it; valid: --form fregs, or a profile whose callback has `parent-ip`"
+                    )));
+                }
+                self.shadow(target);
+            }
             Kind::Around(around) => self.around(around, target),
             Kind::Programs(programs) => self.programs(&programs, spec, target),
         }
@@ -53,8 +62,7 @@ impl Plan {
         self.push(&[Step::Leave(way)]);
     }
 
-    fn entry(&mut self, regs: Regs, target: &Target) {
-        let frame = if regs == Regs::All { &target.all_frame } else { &target.args_frame };
+    fn entry(&mut self, regs: Regs, frame: &FrameLayout, target: &Target) {
         let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].back == Back::Written);
         let early = target.op_from_site && regs == Regs::Args;
         let flags = target.pushes_flags && regs == Regs::All;
@@ -73,12 +81,8 @@ impl Plan {
             self.push(&[Step::Record(0), Step::Record(1)][..frame.records.len()]);
         }
 
-        self.push(&[Step::Block(Role::Arguments, "func(ip, parent_ip, op, fregs)")]);
-        self.push(&[Step::Arg(0, Value::Ip), Step::Arg(1, Value::ParentIp)]);
-        if !early {
-            self.push(&[Step::Inner(Inner::OpPtr)]);
-        }
-        self.push(&[Step::Arg(2, Value::Op), Step::Arg(3, Value::Fregs)]);
+        self.push(&[Step::Block(Role::Arguments, target.convention.callback.prototype)]);
+        self.callback_arguments(target, !early);
         if target.marks_regs && regs == Regs::All {
             self.push(&[Step::MarkRegs]);
         }
@@ -139,6 +143,16 @@ impl Plan {
         }
     }
 
+    /// The arguments of the profile's callback; `labelled`, if the tracer's C code patches the load of `op`.
+    fn callback_arguments(&mut self, target: &Target, labelled: bool) {
+        for (n, &value) in target.convention.callback.arguments.iter().enumerate() {
+            if labelled && value == Value::Op {
+                self.push(&[Step::Inner(Inner::OpPtr)]);
+            }
+            self.push(&[Step::Arg(n as u8, value)]);
+        }
+    }
+
     fn pop_flags(&mut self, pushed: bool, target: &Target) {
         if pushed && target.restores_flags {
             self.push(&[Step::PopFlags]);
@@ -183,9 +197,8 @@ impl Plan {
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
         self.push(&[Step::Record(0), Step::Record(1)]);
         if fregs {
-            self.push(&[Step::Block(Role::Arguments, "entry(ip, parent_ip, op, fregs)")]);
-            self.push(&[Step::Arg(0, Value::Ip), Step::Arg(1, Value::ParentIp)]);
-            self.push(&[Step::Arg(2, Value::Op), Step::Arg(3, Value::Fregs)]);
+            self.push(&[Step::Block(Role::Arguments, target.convention.callback.entry)]);
+            self.callback_arguments(target, false);
         }
         self.call(target, Callee::Named);
         self.push(&[Step::Block(Role::Restores, ""), Step::Restore]);
@@ -209,9 +222,8 @@ impl Plan {
         self.landing_pad(target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's state at the site -> fregs"), Step::Save]);
-        self.push(&[Step::Block(Role::Arguments, "entry(ip, parent_ip, op, fregs), which keeps parent_ip")]);
-        self.push(&[Step::Arg(0, Value::Ip), Step::Arg(1, Value::ParentIp)]);
-        self.push(&[Step::Arg(2, Value::Op), Step::Arg(3, Value::Fregs)]);
+        self.push(&[Step::Block(Role::Arguments, target.convention.callback.entry_that_keeps)]);
+        self.callback_arguments(target, false);
         self.call(target, Callee::Named);
         self.push(&[Step::Block(Role::Restores, ""), Step::Restore, Step::FreeWithReturn]);
         let heading = "the traced function, which returns here; the stack is its own";

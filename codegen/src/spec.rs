@@ -165,10 +165,6 @@ pub struct Body<'a> {
     pub exit: &'a str,
 }
 
-/// The trampolines that need no parameter, in the order in which `--all` emits them.
-pub const NAMED: &[Kind] =
-    &[Kind::Stub, Kind::StubGraph, Kind::StubDirect, Kind::Entry(Regs::Args), Kind::Entry(Regs::All), Kind::Return];
-
 impl Kind {
     /// Can a patched site go to it?
     pub fn attaches(self) -> bool {
@@ -197,38 +193,6 @@ impl Kind {
         }
     }
 
-    /// The symbol that the kernel gives to this trampoline; direct-call trampolines have none.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Kind::Stub => "ftrace_stub",
-            Kind::StubGraph => "ftrace_stub_graph",
-            Kind::StubDirect => "ftrace_stub_direct_tramp",
-            Kind::Entry(Regs::Args) => "ftrace_caller",
-            Kind::Entry(Regs::All) => "ftrace_regs_caller",
-            Kind::Return => "return_to_handler",
-            Kind::Direct(_) => "direct",
-            Kind::Around(_) => "around",
-            Kind::Programs(_) => "programs",
-        }
-    }
-
-    /// One line on what it is.
-    pub fn about(self) -> &'static str {
-        match self {
-            Kind::Stub => "callback that does nothing",
-            Kind::StubGraph => "graph callback that does nothing",
-            Kind::StubDirect => "direct-call trampoline that does nothing",
-            Kind::Entry(Regs::Args) => "calls func(ip, parent_ip, op, fregs) with the argument registers",
-            Kind::Entry(Regs::All) => "calls func(ip, parent_ip, op, fregs) with a full struct pt_regs",
-            Kind::Return => "calls ftrace_return_to_handler(fregs) when a traced function returns",
-            Kind::Direct(_) => "calls one C function with the traced function's arguments",
-            Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler",
-            Kind::Programs(_) => {
-                "calls programs before, instead of and after one function, with its arguments in an array"
-            }
-        }
-    }
-
     /// Does the site jump to it, instead of calling it?
     pub fn jumped_to(self) -> bool {
         self.calls_body() && !matches!(self, Kind::Programs(Programs { skip_frame: true, .. }))
@@ -242,11 +206,6 @@ impl Kind {
     /// Is the way back to the parent kept by the handlers, and not on the stack, while the function runs?
     pub fn is_shadow(self) -> bool {
         matches!(self, Kind::Around(Around { form: Form::Shadow, .. }))
-    }
-
-    /// The kind whose [`symbol`](Kind::symbol) is `name`.
-    pub fn named(name: &str) -> Option<Kind> {
-        NAMED.iter().copied().find(|k| k.symbol() == name)
     }
 }
 
@@ -268,9 +227,9 @@ pub struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// A trampoline under the kernel's own name.
-    pub fn named(kind: Kind) -> Spec<'a> {
-        Spec { name: kind.symbol(), kind, callee: "", body: Body::default(), programs: &[], export: "" }
+    /// A trampoline that needs no more to be known.
+    pub fn of(name: &'a str, kind: Kind) -> Spec<'a> {
+        Spec { name, kind, callee: "", body: Body::default(), programs: &[], export: "" }
     }
 
     /// The numbers of the programs that are called at this point, in the order in which they were given.

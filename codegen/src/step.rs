@@ -1,8 +1,6 @@
 //! The vocabulary of plans: steps, what they act on, and the labels, symbols and numbers that the instructions for them
 //! refer to.
 
-use crate::spec::{Kind, Regs};
-
 /// What a step is for. `diff` compares plans role by role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
@@ -127,30 +125,26 @@ pub enum Inner {
 }
 
 impl Inner {
-    /// The label's name: the kernel's, for a trampoline under the kernel's name; else the trampoline's and a suffix.
-    /// The name comes in two parts, so that none must be allocated.
-    pub fn symbol(self, name: &str, kind: Kind) -> [&str; 2] {
-        let suffix = match self {
+    /// All of them, with their names in a profile.
+    pub const WORDS: [(&str, Inner); 6] = [
+        ("op-ptr", Inner::OpPtr),
+        ("call", Inner::Call),
+        ("jmp", Inner::Jmp),
+        ("end", Inner::End),
+        ("after-call", Inner::AfterCall),
+        ("epilogue", Inner::Epilogue),
+    ];
+
+    /// What stands behind the trampoline's name, where a label has no name of its own.
+    pub fn suffix(self) -> &'static str {
+        match self {
             Inner::OpPtr => "_op_ptr",
             Inner::Call => "_call",
             Inner::Jmp => "_jmp",
             Inner::End => "_end",
             Inner::AfterCall => "_after_call",
             Inner::Epilogue => "_epilogue",
-        };
-        let kernel = match (self, kind) {
-            _ if name != kind.symbol() => return [name, suffix],
-            (Inner::OpPtr, Kind::Entry(Regs::All)) => "ftrace_regs_caller_op_ptr",
-            (Inner::OpPtr, _) => "ftrace_caller_op_ptr",
-            (Inner::Call, Kind::Entry(Regs::All)) => "ftrace_regs_call",
-            (Inner::Call, _) => "ftrace_call",
-            (Inner::Jmp, Kind::Entry(Regs::All)) => "ftrace_regs_caller_jmp",
-            (Inner::Jmp, _) => "ftrace_caller_jmp",
-            (Inner::End, Kind::Entry(Regs::All)) => "ftrace_regs_caller_end",
-            (Inner::End, _) => "ftrace_caller_end",
-            (Inner::AfterCall | Inner::Epilogue, _) => return [name, suffix],
-        };
-        [kernel, ""]
+        }
     }
 }
 

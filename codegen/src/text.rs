@@ -132,7 +132,7 @@ pub(crate) fn render<I: Isa>(
                 tracker.at_label(local);
                 (LineKind::Label, format!(".L{}_{}", spec.name, local.suffix()), "")
             }
-            Line::Inner(inner) => (LineKind::Global, inner.symbol(spec.name, spec.kind).concat(), ""),
+            Line::Inner(inner) => (LineKind::Global, target.convention.label(inner, spec.name, spec.kind).concat(), ""),
             Line::Misstate(_) => continue,
             Line::ReturnLost => {
                 tracker.lose_return();

@@ -84,7 +84,7 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
     let start = image.segments.first().map_or(0, |s| s.address);
     let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
     let size = (end - start).next_multiple_of(PAGE) as i64;
-    let reach = setup.suite.backend.facts().site.reach;
+    let reach = setup.suite.convention.site.reach;
     for direction in [1, -1].into_iter().filter(|_| moved) {
         // Code with addresses of 32 bits cannot be everywhere.
         for distance in [reach - 2 * size, reach / 2] {

@@ -94,7 +94,7 @@ pub(crate) fn agree(
     entered: u64,
     findings: &mut Vec<Finding>,
 ) {
-    let (abi, site) = (rig.registers.abi, &rig.suite.backend.facts().site);
+    let (abi, site) = (rig.registers.abi, &rig.suite.convention.site);
     let mut free = RegSet::EMPTY;
     for (i, contract) in rig.suite.contracts.iter().enumerate() {
         if entered >> i & 1 == 1 {

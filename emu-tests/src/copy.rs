@@ -13,8 +13,8 @@ use crate::suite::Suite;
 pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
     let mut any = false;
     let op = image.symbol(OPS).map_or(0, |s| s.address);
-    for contract in suite.contracts.iter().filter(|c| matches!(c.kind, Kind::Entry(_))) {
-        let label = |inner: Inner| inner.symbol(&contract.name, contract.kind).concat();
+    for contract in suite.contracts.iter().filter(|c| c.convention.copies && matches!(c.kind, Kind::Entry(_))) {
+        let label = |inner: Inner| contract.convention.label(inner, &contract.name, contract.kind).concat();
         let address = |name: &str| image.symbol(name).map(|s| s.address);
         let Some(start) = address(&contract.name) else { continue };
         let part = |inner| address(&label(inner)).and_then(|at| at.checked_sub(start)).map(|at| at as usize);

@@ -2,6 +2,7 @@
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::profile::Profile;
 use codegen::spec::{Kind, Regs};
 use link::{Input, SymbolKind, examine, machine, relocatable};
 
@@ -30,7 +31,12 @@ pub struct Draft {
 ///
 /// # Errors
 /// An object that does not link by itself, or has no such symbol.
-pub fn draft(object: &Input, symbol: &str, backends: &[&'static dyn Backend]) -> Result<Draft> {
+pub fn draft(
+    object: &Input,
+    symbol: &str,
+    profile: &'static Profile,
+    backends: &[&'static dyn Backend],
+) -> Result<Draft> {
     let machine = machine(object)?;
     let backend = *backends.iter().find(|b| b.facts().machine == machine).ok_or_else(|| {
         let known: Vec<String> =
@@ -67,7 +73,7 @@ pub fn draft(object: &Input, symbol: &str, backends: &[&'static dyn Backend]) ->
         slot = slot.or(label.map(|s| s.name.clone()));
     }
     let has = |part: &str| symbol.contains(part) || calls.iter().any(|c| c.contains(part));
-    let kind = match Kind::named(symbol) {
+    let kind = match profile.convention(backend.facts().name)?.kind(symbol) {
         Some(Kind::Stub) => "stub",
         Some(Kind::StubGraph) => "stub-graph",
         Some(Kind::StubDirect) => "stub-direct",

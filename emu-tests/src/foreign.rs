@@ -6,9 +6,11 @@ use codegen::abi::RegSet;
 use codegen::backend::Backend;
 use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
+use codegen::facts::Facts;
 use codegen::frame::{Back, Content, Field, FrameLayout, Record};
+use codegen::intern::intern;
+use codegen::profile::{Convention, Profile};
 use codegen::spec::{Direct, Kind, Regs};
-use codegen::target::Facts;
 use link::{Input, examine, relocatable};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
@@ -17,7 +19,7 @@ use toml::Spanned;
 use crate::marks::extent;
 use crate::raw::{Dump, wrap};
 use crate::report::Clause;
-use crate::suite::{BY_THE_BACKEND, Deviation, Suite};
+use crate::suite::{BY_THE_PROFILE, Deviation, Suite};
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
 #[derive(Deserialize, JsonSchema)]
@@ -259,6 +261,8 @@ pub struct Foreign<'a> {
     pub objects: Vec<(String, Vec<u8>)>,
     /// The architecture that was asked for, if one was.
     pub arch: Option<&'a str>,
+    /// The profile whose sites lead to them.
+    pub profile: &'static Profile,
     /// They are not objects but dumps of this memory.
     pub dump: Option<Dump>,
 }
@@ -286,10 +290,11 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             reader.at(file.arch.span().start, format!("is for {arch}; give --arch {arch}, or another contract"))
         );
     }
+    let convention = foreign.profile.convention(backend.facts().name)?;
     // Read all of it first: a mistake is a mistake whatever the objects are.
     let mut judged = Vec::new();
     for trampoline in &file.trampoline {
-        judged.push((trampoline, reader.contract(trampoline, &file.frame, backend.facts())?));
+        judged.push((trampoline, reader.contract(trampoline, &file.frame, backend.facts(), convention)?));
         reader.clauses(trampoline)?;
     }
     let (mut apart, mut together) = (Vec::new(), Vec::new());
@@ -333,7 +338,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             let name = foreign.contract_name;
             return Err(Error::new(format!("{name} has nothing for {path}; valid: {}", named.join(", "))));
         }
-        let mut deviations: Vec<_> = Deviation::of_sites(backend, contracts.iter()).collect();
+        let mut deviations: Vec<_> = Deviation::of_sites(convention, contracts.iter()).collect();
         for (i, t) in trampolines.iter().enumerate() {
             for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
                 let expected = |place: &String| {
@@ -347,6 +352,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         let options = [Some(foreign.contract_name), object];
         suites.push(Suite {
             backend,
+            convention,
             replay: match foreign.dump {
                 None => format!("tramptool check TRAMPOLINE --object {paths} --contract {}", foreign.contract_name),
                 Some(Dump { base, entry }) => format!(
@@ -365,7 +371,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
             op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
             notes: BTreeMap::new(),
-            poke: BY_THE_BACKEND,
+            poke: BY_THE_PROFILE,
         });
     }
     Ok(suites)
@@ -409,6 +415,7 @@ impl Reader<'_> {
         t: &TrampolineIn,
         frames: &BTreeMap<String, FrameIn>,
         facts: &'static Facts,
+        convention: &'static Convention,
     ) -> Result<Contract> {
         let most = facts.abi.args.len() as u8 - u8::from(t.ip);
         let args = match (&t.args, t.kind) {
@@ -451,7 +458,7 @@ impl Reader<'_> {
         };
         // A layout lists records in the order in which they are linked: the last one is found first.
         frame.records = t.records.iter().rev().map(|r| Record { symbol: "", offset: 0, ret: r.content() }).collect();
-        let (abi_kept, abi_clobbered) = promised(kind, facts);
+        let (abi_kept, abi_clobbered) = promised(kind, facts, &convention.site);
         let both = abi_kept.union(abi_clobbered);
         let abi = &facts.abi;
         let base = match (t.promises, t.kind) {
@@ -467,6 +474,7 @@ impl Reader<'_> {
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
         Ok(Contract {
             facts,
+            convention,
             name: t.symbol.clone(),
             kind,
             rethook: t.kind == KindIn::Rethook,
@@ -531,37 +539,15 @@ impl Reader<'_> {
                 Stores::TakeEffect => Back::Written,
                 Stores::AreIgnored => Back::Ignored,
             };
-            // A contract is read once and its names are wanted until the program ends.
-            let member = String::leak(f.member.clone());
+            let member = intern(&f.member);
             fields.push(Field { symbol: member, member, offset, content, back, in_record: false });
         }
         fields.sort_by_key(|f| f.offset);
-        let c_struct = String::leak(frame.r#struct.clone());
+        let c_struct = intern(&frame.r#struct);
         Ok(FrameLayout { c_struct, c_size: size, size, fields, ..FrameLayout::empty() })
     }
 
     fn content(&self, holds: &Spanned<String>, facts: &Facts) -> Result<Content> {
-        const WORDS: [(&str, Content); 7] = [
-            ("pc", Content::Pc),
-            ("parent-ip", Content::ParentIp),
-            ("site-sp", Content::SiteSp),
-            ("exit-sp", Content::ExitSp),
-            ("flags", Content::Flags),
-            ("direct", Content::Direct),
-            ("nothing", Content::Unfilled),
-        ];
-        let name = holds.get_ref();
-        if let Some((_, content)) = WORDS.iter().find(|(word, _)| word == name) {
-            return Ok(*content);
-        }
-        let (minus, digits) = name.strip_prefix('-').map_or(("", name.as_str()), |rest| ("-", rest));
-        let digits = digits.strip_prefix("0x").map(|digits| format!("{minus}{digits}"));
-        let number = digits.and_then(|digits| i32::from_str_radix(&digits, 16).ok());
-        let reg = facts.abi.find(name).map(Content::Reg);
-        reg.or(number.map(Content::Const)).ok_or_else(|| {
-            let known =
-                WORDS.iter().map(|(word, _)| *word).chain(["0x..."]).chain(facts.abi.regs.iter().map(|r| r.name));
-            self.at(holds.span().start, Error::unknown("content", name, known))
-        })
+        Content::parse(holds.get_ref(), &facts.abi).map_err(|e| self.at(holds.span().start, e))
     }
 }

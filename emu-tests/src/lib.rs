@@ -45,5 +45,5 @@ pub use measure::{ScenarioCost, measure};
 pub use raw::Dump;
 pub use report::{Clause, Failure, Of, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use spent::{Spent, spent};
-pub use suite::{BY_THE_BACKEND, Deviation, Poker, Suite};
+pub use suite::{BY_THE_PROFILE, Deviation, Poker, Suite};
 pub use unwind::described;

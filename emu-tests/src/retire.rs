@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codegen::error::Result;
-use codegen::patch::{SiteState, Write};
+use codegen::patch::{Branch, Write};
 use codegen::spec::Kind;
 use codegen::step::Inner;
 use link::Image;
@@ -20,15 +20,13 @@ use crate::trace::{At, Finding};
 /// site has no such gap.
 fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Write>> {
     let contract = &suite.contracts[trampoline];
-    let place = |inner: Inner| image.symbol(&inner.symbol(&contract.name, contract.kind).concat());
+    let place = |inner: Inner| image.symbol(&contract.convention.label(inner, &contract.name, contract.kind).concat());
     let (Kind::Programs(_), Some(gap), Some(to)) = (contract.kind, place(Inner::AfterCall), place(Inner::Epilogue))
     else {
         return Ok(Vec::new());
     };
-    let jump = SiteState::Enabled { target: to.address, op: None, jump: true };
-    let writes = suite.backend.poke_site(gap.address, jump, false)?.into_iter().map(|poke| poke.write);
-    // A site may begin with an instruction before its branch.
-    Ok(writes.filter(|w| w.at >= gap.address).collect())
+    let bytes = suite.backend.branch(Branch::SiteJump, gap.address, to.address)?;
+    Ok(vec![Write { at: gap.address, bytes }])
 }
 
 /// What puts that jump into its gap for a case that wants it, or what was there before.

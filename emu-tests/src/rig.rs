@@ -86,7 +86,8 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Ima
     let stub = suite.stubs.then_some(suite.backend.machine().ret);
     let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
     let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
-    link(suite.backend, &inputs, &Options { base, define, first: suite.first(), stub, ..Options::default() })
+    let site = Some(&suite.convention.site);
+    link(suite.backend, &inputs, &Options { base, define, first: suite.first(), stub, site, ..Options::default() })
 }
 
 /// The image as a file would say it, ready to be run: pointers to functions are set, and the C functions that others wrote
@@ -172,7 +173,7 @@ impl<'s> Rig<'s> {
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
             registers: Some(registers),
-            site: Some(&suite.backend.facts().site),
+            site: Some(&suite.convention.site),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
             cells: marks.cells,
             garbage: garbage.clone(),
@@ -246,7 +247,7 @@ impl<'s> Rig<'s> {
         }
         let start = self.function(&self.functions[function].name);
         let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
-        let body = site.wrapping_add_signed(self.suite.backend.facts().site.ip_offset.into());
+        let body = site.wrapping_add_signed(self.suite.convention.site.ip_offset.into());
         let base = self.image.segments.first().map_or(0, |s| s.address);
         let linked = link_at(self.suite, self.fixture, base, body)?;
         let (at, size) = self.ranges[attach];
@@ -352,7 +353,7 @@ impl<'s> Rig<'s> {
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
         self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.function(name));
         let func = match case.situation.stub {
-            Some(kind) => self.address(kind.symbol()),
+            Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
             None => self.callback,
         };
         let gap = gap(self.suite, &self.image, case)?;

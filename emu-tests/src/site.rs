@@ -152,7 +152,7 @@ fn judge_pokes(rig: &mut Rig, case: &Arc<Case>, layout: &Layout, expected: &Outc
         Switch { name: "switched on", from: SiteState::Disabled, to: on },
         Switch { name: "switched off", from: on, to: SiteState::Disabled },
     ] {
-        let steps = (rig.suite.poke)(rig.suite.backend, site.ip, switch.to, site.has_op)?;
+        let steps = rig.suite.pokes(site, switch.to)?;
         for seen in 0..=steps.len() {
             stand(rig, site, switch, &steps, seen)?;
             // Who met a breakpoint is in its handler, not in the site.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
-use codegen::patch::{Poke, SiteState, Write};
+use codegen::patch::{Patch, Poke, SiteState, Write};
+use codegen::profile::Convention;
+use codegen::site::Site;
 use link::SiteEntry;
 use wildmatch::WildMatch;
 
@@ -17,6 +19,8 @@ use crate::trace::Finding;
 pub struct Suite {
     /// The architecture.
     pub backend: &'static dyn Backend,
+    /// What the profile says of it.
+    pub convention: &'static Convention,
     /// The objects that define the trampolines, with their names.
     pub objects: Vec<(String, Vec<u8>)>,
     /// Their contracts, one per trampoline.
@@ -39,15 +43,15 @@ pub struct Suite {
     pub op_offsets: (u64, u64),
     /// Notes by symbol and offset, for the lines around a failure.
     pub notes: BTreeMap<(String, u64), String>,
-    /// How sites are patched: [`BY_THE_BACKEND`], or what a test puts in its place.
+    /// How sites are patched: [`BY_THE_PROFILE`], or what a test puts in its place.
     pub poke: Poker,
 }
 
-/// Switches the site at an address, as [`Backend::poke_site`].
-pub type Poker = fn(&dyn Backend, u64, SiteState, bool) -> Result<Vec<Poke>>;
+/// Switches the site at an address, as [`Site::poke`].
+pub type Poker = fn(&Site, &dyn Patch, u64, SiteState, bool) -> Result<Vec<Poke>>;
 
-/// As the architecture's kernel does it.
-pub const BY_THE_BACKEND: Poker = |backend, ip, state, has_op| backend.poke_site(ip, state, has_op);
+/// As the profile says.
+pub const BY_THE_PROFILE: Poker = |site, arch, ip, state, has_op| site.poke(arch, ip, state, has_op);
 
 impl Suite {
     /// How many objects come before ours when they are linked: those that others wrote.
@@ -55,9 +59,14 @@ impl Suite {
         if self.stubs { self.objects.len() } else { 0 }
     }
 
+    /// The writes that put a site into a state, while CPUs run.
+    pub(crate) fn pokes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Poke>> {
+        (self.poke)(&self.convention.site, self.backend, site.ip, state, site.has_op)
+    }
+
     /// The writes that put a site into a state.
     pub(crate) fn writes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Write>> {
-        let pokes = (self.poke)(self.backend, site.ip, state, site.has_op)?;
+        let pokes = self.pokes(site, state)?;
         Ok(pokes.into_iter().map(|poke| poke.write).collect())
     }
 }
@@ -81,12 +90,13 @@ pub struct Deviation {
 impl Deviation {
     /// What no trampoline can help: the sites of the architecture may not be patched while a CPU is in them.
     pub fn of_sites<'c>(
-        backend: &dyn Backend,
+        convention: &Convention,
         contracts: impl Iterator<Item = &'c Contract>,
     ) -> impl Iterator<Item = Deviation> {
-        let reason = backend.facts().site.between;
-        let all = contracts.enumerate().filter(move |(_, c)| c.kind.attaches() && !reason.is_empty());
-        all.map(move |(trampoline, _)| Deviation {
+        let reason = convention.site.between;
+        let all = contracts.enumerate().filter(|(_, c)| c.kind.attaches());
+        let each = move |(trampoline, _)| Some((trampoline, reason?));
+        all.filter_map(each).map(|(trampoline, reason): (usize, &str)| Deviation {
             trampoline,
             clause: Clause::P18,
             place: INSIDE_A_SITE.to_owned(),

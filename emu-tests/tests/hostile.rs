@@ -1,10 +1,12 @@
 //! Objects and contracts of others may say anything: the judge answers with a report or an error.
 
+use arch::BACKENDS;
 use codegen::backend::Backend;
 use codegen::error::Result;
 use codegen::obj;
-use codegen::option::Choices;
+use codegen::profile::Profile;
 use codegen::spec::{Direct, Spec};
+use codegen::target::Target;
 use tramptool_emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 fn backend() -> &'static dyn Backend {
@@ -13,9 +15,19 @@ fn backend() -> &'static dyn Backend {
 
 const CONTRACT: &str = include_str!("direct.toml");
 
+fn profile() -> &'static Profile {
+    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
+    profiles::find(profiles::DEFAULT, &facts).unwrap()
+}
+
+fn target(backend: &dyn Backend) -> Target {
+    let convention = profile().convention(backend.facts().name).unwrap();
+    backend.target(convention, convention.defaults()).unwrap()
+}
+
 /// A sound object for [`CONTRACT`].
 fn object() -> Vec<u8> {
-    let target = backend().target(Choices::default());
+    let target = target(backend());
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     obj::write(&backend().assemble(&[spec], &target).unwrap(), &target).unwrap()
 }
@@ -33,7 +45,7 @@ fn moved(section: u16, value: u64, size: u64) -> Vec<u8> {
 
 fn suite(contract: &str, object: Vec<u8>) -> Result<Suite> {
     let objects = vec![("t.o".to_owned(), object)];
-    let foreign = Foreign { contract_name: "t.toml", contract, objects, arch: None, dump: None };
+    let foreign = Foreign { contract_name: "t.toml", contract, objects, arch: None, profile: profile(), dump: None };
     foreign_suites(&foreign, &[backend()]).map(|mut suites| suites.remove(0))
 }
 

@@ -10,7 +10,6 @@ use std::process::Command;
 use arch::backend;
 use codegen::abi::Reg;
 use codegen::backend::Backend;
-use codegen::option::Choices;
 use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;
 use codegen::target::Target;
@@ -330,9 +329,11 @@ fn check(
 }
 
 fn agrees(backend: &dyn Backend, settings: &[(&str, &str)], long_double: bool, gcc: &[&str]) {
-    let (facts, mut choices) = (backend.facts(), Choices::default());
+    let facts = backend.facts();
+    let convention = profiles::default_convention(facts).unwrap();
+    let mut choices = convention.defaults();
     settings.iter().for_each(|(name, value)| choices.set(facts.name, facts.options, name, value).unwrap());
-    let target = backend.target(choices);
+    let target = backend.target(convention, choices).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let batches = std::env::var("TRAMPTOOL_PLACE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let seed = if batches > 1 { RngSeed::Random } else { RngSeed::Fixed(1) };

@@ -4,20 +4,33 @@ use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
 use codegen::error::Result;
 use codegen::obj;
-use codegen::option::Choices;
-use codegen::patch::{Poke, SiteState};
+use codegen::patch::{Patch, Poke, SiteState};
+use codegen::profile::Profile;
+use codegen::site::Site;
 use codegen::spec::{Direct, Spec};
-use tramptool_emu_tests::{BY_THE_BACKEND, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
+use codegen::target::Target;
+use tramptool_emu_tests::{BY_THE_PROFILE, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
+
+fn profile() -> &'static Profile {
+    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
+    profiles::find(profiles::DEFAULT, &facts).unwrap()
+}
+
+fn target(backend: &dyn Backend) -> Target {
+    let convention = profile().convention(backend.facts().name).unwrap();
+    backend.target(convention, convention.defaults()).unwrap()
+}
 
 /// One direct-call trampoline on the functions of a fixture, whose sites are patched by `poke`.
 fn judged(arch: &str, fixture: &str, poke: Poker) -> Report {
     let backend = backend(arch).unwrap();
-    let target = backend.target(Choices::default());
+    let target = target(backend);
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
     let contract = include_str!("direct.toml").replace("x86_64", backend.facts().name);
     let objects = vec![("t.o".to_owned(), object)];
-    let foreign = Foreign { contract_name: "t.toml", contract: &contract, objects, arch: None, dump: None };
+    let foreign =
+        Foreign { contract_name: "t.toml", contract: &contract, objects, arch: None, profile: profile(), dump: None };
     let mut suites = foreign_suites(&foreign, BACKENDS).unwrap();
     suites[0].poke = poke;
     let filter = Filter { fixture: Some(fixture.to_owned()), ..Filter::default() };
@@ -25,8 +38,15 @@ fn judged(arch: &str, fixture: &str, poke: Poker) -> Report {
 }
 
 /// As the backend has it, with a fault where the site is enabled.
-fn enabling(b: &dyn Backend, ip: u64, state: SiteState, op: bool, fault: impl Fn(&mut Poke)) -> Result<Vec<Poke>> {
-    let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+fn enabling(
+    site: &Site,
+    b: &dyn Patch,
+    ip: u64,
+    state: SiteState,
+    op: bool,
+    fault: impl Fn(&mut Poke),
+) -> Result<Vec<Poke>> {
+    let mut pokes = BY_THE_PROFILE(site, b, ip, state, op)?;
     if state != SiteState::Disabled {
         pokes.iter_mut().take(1).for_each(fault);
     }
@@ -47,10 +67,11 @@ fn fails(arch: &str, fixture: &str, poke: Poker, clause: Clause, part: &str) {
 #[test]
 fn sound_ones_pass() {
     for (arch, fixture) in [("x86_64", "ibt"), ("arm64", "bti"), ("riscv64", "rvc")] {
-        let report = judged(arch, fixture, BY_THE_BACKEND);
+        let report = judged(arch, fixture, BY_THE_PROFILE);
         for clause in [Clause::P16, Clause::P17, Clause::P18] {
             let (verdict, reason) = reason(&report, clause);
-            let expected = if backend(arch).unwrap().facts().site.between.is_empty() || clause != Clause::P18 {
+            let expected = if target(backend(arch).unwrap()).convention.site.between.is_none() || clause != Clause::P18
+            {
                 Verdict::Pass
             } else {
                 Verdict::Deviates
@@ -66,7 +87,7 @@ fn a_site_that_is_too_long() {
     fails(
         "x86_64",
         "plain",
-        |b, ip, state, op| enabling(b, ip, state, op, |p| p.write.bytes.extend([0x90; 400])),
+        |site, b, ip, state, op| enabling(site, b, ip, state, op, |p| p.write.bytes.extend([0x90; 400])),
         Clause::P17,
         "the site ends in the function",
     );
@@ -79,7 +100,9 @@ fn a_site_in_place_of_the_landing_pad() {
     fails(
         "x86_64",
         "ibt",
-        |b, ip, state, op| BY_THE_BACKEND(b, if state == SiteState::Disabled { ip } else { ip - PAD }, state, op),
+        |site, b, ip, state, op| {
+            BY_THE_PROFILE(site, b, if state == SiteState::Disabled { ip } else { ip - PAD }, state, op)
+        },
         Clause::P17,
         "the site ends where an instruction does",
     );
@@ -90,8 +113,8 @@ fn a_site_that_is_not_given_back() {
     fails(
         "riscv64",
         "rvc",
-        |b, ip, state, op| {
-            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+        |site, b, ip, state, op| {
+            let mut pokes = BY_THE_PROFILE(site, b, ip, state, op)?;
             if state == SiteState::Disabled {
                 pokes[0].write.bytes.truncate(4);
             }
@@ -107,8 +130,8 @@ fn without_a_breakpoint_half_an_instruction_is_executed() {
     fails(
         "x86_64",
         "plain",
-        |b, ip, state, op| {
-            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+        |site, b, ip, state, op| {
+            let mut pokes = BY_THE_PROFILE(site, b, ip, state, op)?;
             pokes.remove(0);
             pokes[0].traps = false;
             Ok(pokes)
@@ -123,7 +146,7 @@ fn a_breakpoint_that_is_none() {
     fails(
         "x86_64",
         "plain",
-        |b, ip, state, op| enabling(b, ip, state, op, |p| p.write.bytes = vec![0x90]),
+        |site, b, ip, state, op| enabling(site, b, ip, state, op, |p| p.write.bytes = vec![0x90]),
         Clause::P18,
         "the breakpoint",
     );
@@ -135,8 +158,8 @@ fn halves_in_the_wrong_order() {
     fails(
         "riscv64",
         "rvc",
-        |b, ip, state, op| {
-            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+        |site, b, ip, state, op| {
+            let mut pokes = BY_THE_PROFILE(site, b, ip, state, op)?;
             let mut second = pokes[0].clone();
             second.write.at += 4;
             second.write.bytes = pokes[0].write.bytes.split_off(4);
@@ -154,8 +177,8 @@ fn a_distance_that_is_cut_off() {
     fails(
         "x86_64",
         "plain",
-        |b, ip, state, op| {
-            let mut pokes = BY_THE_BACKEND(b, ip, state, op)?;
+        |site, b, ip, state, op| {
+            let mut pokes = BY_THE_PROFILE(site, b, ip, state, op)?;
             if state != SiteState::Disabled {
                 let distance = &mut pokes[1].write.bytes;
                 distance[3] = if distance[2] & 0x80 == 0 { 0 } else { 0xff };

@@ -6,7 +6,6 @@ use clap::Parser;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
-use codegen::option::Choices;
 use codegen::proto::Prototype;
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::target::Target;
@@ -57,7 +56,14 @@ pub fn cfi(bytes: &[u8]) -> usize {
 
 /// Read `text` as a contract.
 pub fn contract(text: &str) {
-    let foreign = Foreign { contract_name: "contract", contract: text, objects: Vec::new(), arch: None, dump: None };
+    let foreign = Foreign {
+        contract_name: "contract",
+        contract: text,
+        objects: Vec::new(),
+        arch: None,
+        profile: tramptool::profile("linux-6.12").unwrap(),
+        dump: None,
+    };
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
 }
 
@@ -75,10 +81,10 @@ struct Arguments {
 fn prototype(text: &str) {
     let Ok(proto) = Prototype::parse(text) else { return };
     for backend in BACKENDS {
-        let target = backend.target(Choices::default());
+        let target = tramptool::default_target(*backend).unwrap();
         if let Ok(placement) = backend.place(&target, &proto) {
             let kind = Kind::Direct(placement.direct(&backend.facts().abi, false));
-            let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::named(kind) }], *backend, &target);
+            let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::of("t", kind) }], *backend, &target);
         }
     }
 }

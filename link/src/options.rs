@@ -1,7 +1,9 @@
 //! What a link is asked for.
 
+use codegen::site::Site;
+
 /// How to link.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Address of the image.
     pub base: u64,
@@ -20,6 +22,11 @@ pub struct Options {
     /// For objects that are judged as they are, not built into anything: undefined symbols name functions with these
     /// bytes, and padding that a relaxing linker would shorten stays.
     pub stub: Option<&'static [u8]>,
+    /// How the tracer writes sites: all are disabled, as at boot. Without it they stay as the compiler left them, and none
+    /// can be switched on.
+    pub site: Option<&'static Site>,
+    /// Symbols that no input defines, and the defined ones whose addresses they take.
+    pub alias: Vec<(&'static str, &'static str)>,
 }
 
 impl Default for Options {
@@ -34,6 +41,8 @@ impl Default for Options {
             define: Vec::new(),
             first: 0,
             stub: None,
+            site: None,
+            alias: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use codegen::error::{Error, Result};
 use codegen::patch::{Patch, SiteState};
+use codegen::site::Site;
 
 use crate::elf::{MCOUNT_LOC, PATCHABLE};
 use crate::image::{Image, SiteEntry, Symbol};
@@ -40,28 +41,38 @@ pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch) -> Result<()> {
     Ok(())
 }
 
-/// Disable all sites, as the kernel does at boot, then enable and redirect what is asked for.
+/// Put sites and call slots into the state that is asked for.
 pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -> Result<()> {
-    // Without a copy of their names: nothing looks at them until they are back.
-    let sites = std::mem::take(&mut image.sites);
+    match options.site {
+        Some(how) => patch_sites(image, backend, how, options)?,
+        None if options.patch.is_empty() && options.jump.is_empty() => {}
+        None => return Err(Error::new("sites cannot be switched on without a profile; valid: with --profile")),
+    }
     let needed = |image: &Image, name: &str, what: &str| {
         let symbol = image.symbol(name).map(|s| s.address);
         symbol.ok_or_else(|| missing(name, what))
     };
-    for site in &sites {
-        put(image, backend, site, SiteState::Disabled)?;
-    }
-    if !options.patch.is_empty() || !options.jump.is_empty() {
-        let symbols = std::mem::take(&mut image.symbols);
-        let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
-        enable(image, backend, &symbols, &sites, options.ops.as_deref(), patches)?;
-        image.symbols = symbols;
-    }
     for (slot, callee) in &options.calls {
         let at = needed(image, slot, "to patch")?;
         let target = needed(image, callee, &format!("for {slot} to call"))?;
         let patched = backend.patch_call(at, target);
         patched.and_then(|write| image.write(&write)).map_err(|e| e.at(format_args!("call of {callee} at {slot}")))?;
+    }
+    Ok(())
+}
+
+/// Disable all sites, as the kernel does at boot, then enable what is asked for.
+fn patch_sites(image: &mut Image, backend: &dyn Patch, how: &Site, options: &Options) -> Result<()> {
+    // Without a copy of their names: nothing looks at them until they are back.
+    let sites = std::mem::take(&mut image.sites);
+    for site in &sites {
+        put(image, backend, how, site, SiteState::Disabled)?;
+    }
+    if !options.patch.is_empty() || !options.jump.is_empty() {
+        let symbols = std::mem::take(&mut image.symbols);
+        let patches = options.patch.iter().map(|p| (p, false)).chain(options.jump.iter().map(|p| (p, true)));
+        enable(image, backend, how, &symbols, &sites, options.ops.as_deref(), patches)?;
+        image.symbols = symbols;
     }
     image.sites = sites;
     Ok(())
@@ -72,6 +83,7 @@ pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -
 fn enable<'o>(
     image: &mut Image,
     backend: &dyn Patch,
+    how: &Site,
     symbols: &[Symbol],
     sites: &[SiteEntry],
     ops: Option<&str>,
@@ -100,7 +112,7 @@ fn enable<'o>(
         let target = address(trampoline, &format!("for {function} to go to"))?;
         let mut found = false;
         for site in all(function).flat_map(|s| starting(s.address)) {
-            put(image, backend, site, SiteState::Enabled { target, op, jump })?;
+            put(image, backend, how, site, SiteState::Enabled { target, op, jump })?;
             found = true;
         }
         if !found {
@@ -120,8 +132,8 @@ fn missing(name: &str, what: &str) -> Error {
 }
 
 /// Put one site into a state.
-fn put(image: &mut Image, backend: &dyn Patch, site: &SiteEntry, state: SiteState) -> Result<()> {
-    let writes = backend.patch_site(site.ip, state, site.has_op);
+fn put(image: &mut Image, backend: &dyn Patch, how: &Site, site: &SiteEntry, state: SiteState) -> Result<()> {
+    let writes = how.patch(backend, site.ip, state, site.has_op);
     writes
         .and_then(|writes| writes.iter().try_for_each(|write| image.write(write)))
         .map_err(|e| e.at(format_args!("site {:#x} of {}", site.ip, site.function)))

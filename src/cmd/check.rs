@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::error::Result;
-use codegen::option::Choices;
 use emu_tests::{Filter, Report, Suite};
+use tramptool::args::ProfileArg;
 use tramptool::explain;
 use tramptool::minimise::minimise;
 use tramptool::partition::Partition;
@@ -30,6 +30,8 @@ pub struct CheckArgs {
     /// Fix an option or a number; options that are not fixed are run with every value
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
+    #[command(flatten)]
+    pub profile: ProfileArg,
     /// Seed of everything that is random, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     pub seed: u64,
@@ -104,7 +106,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
-    let suites = match args.foreign.suites(&args.arch)? {
+    let suites = match args.foreign.suites(&args.arch, args.profile.find()?)? {
         Some(suites) => suites,
         None => generated(args)?,
     };
@@ -138,16 +140,19 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
 fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
     let backends = settings::backends(&args.arch)?;
     let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
+    let profile = args.profile.find()?;
     let mut suites = Vec::new();
-    for backend in &backends {
-        let settings = settings::settings_of(*backend, &backends, &settings);
-        let backend = *backend;
-        let options = backend.facts().options;
-        let fixed = |name: &str| settings.iter().any(|(n, _)| *n == name);
-        for choices in Choices::all(options, |o| !fixed(o.name)) {
-            let named = options.iter().enumerate().map(|(i, o)| (o.name, o.values[choices.get(i)]));
-            let every: Vec<(&str, &str)> = settings.iter().copied().chain(named.filter(|(n, _)| !fixed(n))).collect();
-            let target = settings::target(backend, &every)?;
+    for &backend in &backends {
+        let settings = settings::settings_of(profile, backend, &backends, &settings);
+        let convention = profile.convention(backend.facts().name)?;
+        let named: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
+        let fixed = |name: &str| named.contains(&name);
+        for choices in convention.combinations(|o| !fixed(o.name)) {
+            let mut every = settings.clone();
+            for (name, value) in convention.chosen(choices).filter(|(name, _)| !fixed(name)) {
+                every.push((name, value));
+            }
+            let target = settings::target(backend, convention, &every)?;
             let trampolines = tramptool::suite::trampolines_affected_by(&target, fixed)?;
             // Options for different trampolines leave nothing that all of them change.
             if !trampolines.is_empty() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use codegen::error::{Error, Result};
+use codegen::profile::Profile;
 use emu_tests::{Clause, Draft, Filter, Foreign};
 use link::Input;
 
@@ -54,19 +55,22 @@ Examples:
 /// The object cannot be read or linked, has no such symbol, or the contract cannot be written.
 pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let Action::Init(args) = &command.action;
+    let profile = tramptool::profile(profiles::DEFAULT)?;
     let name = args.object.display().to_string();
     let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
-    let draft = emu_tests::draft(&Input { name: &name, bytes: &bytes }, &args.symbol, tramptool::BACKENDS)?;
-    let most = (0..=draft.args.len()).rev().find(|&n| draft.kind == "direct" && holds(&draft, args, &name, &bytes, n));
+    let draft = emu_tests::draft(&Input { name: &name, bytes: &bytes }, &args.symbol, profile, tramptool::BACKENDS)?;
+    let most = (0..=draft.args.len())
+        .rev()
+        .find(|&n| draft.kind == "direct" && holds(&draft, args, profile, &name, &bytes, n));
     output::report(text(&draft, &args.symbol, most.unwrap_or(draft.args.len())), args.output.as_deref(), ui)?;
     Ok(DONE)
 }
 
 /// Do functions with that many arguments find them again, and the way back?
-fn holds(draft: &Draft, args: &InitArgs, name: &str, bytes: &[u8], n: usize) -> bool {
+fn holds(draft: &Draft, args: &InitArgs, profile: &'static Profile, name: &str, bytes: &[u8], n: usize) -> bool {
     let contract = text(draft, &args.symbol, n);
     let objects = vec![(name.to_owned(), bytes.to_vec())];
-    let foreign = Foreign { contract_name: "draft", contract: &contract, objects, arch: None, dump: None };
+    let foreign = Foreign { contract_name: "draft", contract: &contract, objects, arch: None, profile, dump: None };
     let suites = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS);
     let report = suites.and_then(|suites| emu_tests::check(&suites, &Filter::default(), 1, &|_, _| ()));
     report.is_ok_and(|report| {

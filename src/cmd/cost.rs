@@ -11,7 +11,7 @@ use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use emu_tests::Suite;
 use serde::Serialize;
-use tramptool::args::{DIRECT, DirectArgs};
+use tramptool::args::{DIRECT, DirectArgs, ProfileArg};
 use tramptool::request::{all, trampoline};
 use tramptool::settings::{backends, setting, settings_of, target};
 use tramptool::spending::{Way, distinct, kernels, ours, ways};
@@ -34,6 +34,8 @@ pub struct CostArgs {
     /// Choose an option's value, or give a number of the profile another one
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    profile: ProfileArg,
     #[command(flatten)]
     direct: DirectArgs,
     #[command(flatten)]
@@ -90,7 +92,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
     if args.table {
         return ui.out(table::table()?).map(|()| DONE);
     }
-    if let Some(suites) = args.foreign.suites(&args.arch)? {
+    if let Some(suites) = args.foreign.suites(&args.arch, args.profile.find()?)? {
         let name = "given";
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
         let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
@@ -109,11 +111,13 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
     let backends = backends(&args.arch)?;
     let settings = args.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
     let mut entries = Vec::new();
+    let profile = args.profile.find()?;
     for &backend in &backends {
-        let target = target(backend, &settings_of(backend, &backends, &settings))?;
-        let kernel = kernels(backend)?;
+        let convention = profile.convention(backend.facts().name)?;
+        let target = target(backend, convention, &settings_of(profile, backend, &backends, &settings))?;
+        let kernel = kernels(backend, profile)?;
         let requests = match names.is_empty() {
-            true => all(),
+            true => all(&target),
             false => names.iter().map(|n| trampoline(n, &args.direct, &target)).collect::<Result<Vec<_>>>()?,
         };
         for request in &requests {
@@ -144,7 +148,7 @@ fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String,
     Ok(Entry {
         arch: target.facts.name,
         trampoline: spec.name.to_owned(),
-        options: target.choices.describe(target.facts.options),
+        options: target.describe(),
         stack: stack(&cost, &contract),
         above_bound: above(&cost, &bound, &contract, target),
         ways: all_ways(spec, target, &cost)?,
@@ -158,7 +162,7 @@ fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String,
 fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Vec<String> {
     let mut reasons = Vec::new();
     let Some(plain) = cost.paths.first() else { return reasons };
-    let site = &target.facts.site;
+    let site = &target.convention.site;
     let mut tell = |spent: u32, least: u32, what: &str, why: &[(bool, &str)]| {
         if spent > least {
             let why: Vec<&str> = why.iter().filter(|(holds, _)| *holds).map(|(_, why)| *why).collect();

@@ -99,6 +99,7 @@ fn subject(text: &str) -> Result<Subject> {
     let name = parts.next().unwrap_or_default();
     let mut direct = DirectArgs::default();
     let mut settings = Vec::new();
+    let mut profile = tramptool::profile(profiles::DEFAULT)?;
     for part in parts {
         match part.split_once('=') {
             None if part == "ip" => direct.ip = true,
@@ -108,6 +109,7 @@ fn subject(text: &str) -> Result<Subject> {
                 direct.args = Some(n.ok_or_else(|| Error::new(format!("'{part}' in '{text}'; valid: args=N")))?);
             }
             Some(("call", symbol)) => direct.call = Some(symbol.to_owned()),
+            Some(("profile", name)) => profile = tramptool::profile(name)?,
             Some(("name", symbol)) => direct.name = Some(symbol.to_owned()),
             Some(setting) => settings.push(setting),
         }
@@ -117,12 +119,12 @@ fn subject(text: &str) -> Result<Subject> {
             "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},..."
         ))
     })?;
-    let target = settings::target(backend, &settings)?;
+    let target = settings::target(backend, profile.convention(backend.facts().name)?, &settings)?;
     let request = request::trampoline(name, &direct, &target)?;
     let spec = request.spec();
     let listing = backend.text(&spec, &target)?;
     let cost = backend.cost(&spec, &target)?;
-    let options = target.choices.describe(target.facts.options);
+    let options = target.describe();
     Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing, cost })
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
+use codegen::profile::Profile;
 use emu_tests::{Dump, Foreign, Suite};
 use tramptool::settings::parse_u64;
 
@@ -33,7 +34,7 @@ impl ForeignArgs {
     ///
     /// # Errors
     /// A file that cannot be read, or does not fit its contract.
-    pub fn suites(&self, arch: &str) -> Result<Option<Vec<Suite>>> {
+    pub fn suites(&self, arch: &str, profile: &'static Profile) -> Result<Option<Vec<Suite>>> {
         let Some(contract) = &self.contract else { return Ok(None) };
         let files: Vec<&PathBuf> = self.object.iter().chain(&self.raw).collect();
         if files.is_empty() {
@@ -58,7 +59,7 @@ impl ForeignArgs {
             name => Some(tramptool::backend(name)?.facts().name),
         };
         let dump = self.base.zip(self.entry).map(|(base, entry)| Dump { base, entry });
-        let foreign = Foreign { contract_name: contract, contract: &text, objects, arch, dump };
+        let foreign = Foreign { contract_name: contract, contract: &text, objects, arch, profile, dump };
         emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map(Some)
     }
 

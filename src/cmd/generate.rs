@@ -102,7 +102,7 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     let (backend, target, kernel) = args.target.resolve()?;
     args.direct.refuse_without(&args.trampolines)?;
     let mut requests = if args.all {
-        all()
+        all(&target)
     } else {
         args.trampolines.iter().map(|name| trampoline(name, &args.direct, &target)).collect::<Result<_>>()?
     };
@@ -291,21 +291,18 @@ impl Generator<'_> {
         let trampolines = self.specs.iter().map(|spec| {
             Ok(TrampolineOut {
                 name: spec.name,
-                about: spec.kind.about(),
+                about: target.convention.about(spec.kind),
                 contract: Contract::of(spec, target)?,
                 cost: self.backend.cost(spec, target)?,
             })
         });
-        let value = |(i, o): (usize, &codegen::option::OptionInfo)| {
-            (o.name, o.values.get(target.choices.get(i)).copied().unwrap_or_default())
-        };
         Ok(Manifest {
             version: env!("CARGO_PKG_VERSION"),
             arch: facts.name,
             machine: facts.machine,
             e_flags: target.e_flags,
-            profile: target.profile,
-            options: facts.options.iter().enumerate().map(value).collect(),
+            profile: target.convention.profile,
+            options: target.convention.chosen(target.choices).collect(),
             numbers: target.numbers.iter().map(|n| (n.symbol, n.value)).collect(),
             text_bytes: assembly.text().len(),
             symbols,
@@ -362,7 +359,7 @@ struct RelocationOut<'a> {
 #[derive(Serialize)]
 struct TrampolineOut<'a> {
     name: &'a str,
-    about: &'static str,
+    about: String,
     contract: Contract,
     cost: Cost,
 }

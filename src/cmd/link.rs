@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use link::{Input, Options};
+use tramptool::args::ProfileArg;
 use tramptool::settings::parse_u64;
 
 use super::exit::DONE;
@@ -36,6 +37,8 @@ pub struct LinkArgs {
     /// Address of the image, a multiple of 0x1000
     #[arg(long, value_name = "ADDR", default_value = "0x400000", value_parser = parse_u64)]
     base: u64,
+    #[command(flatten)]
+    profile: ProfileArg,
 }
 
 const EXAMPLES: &str = "\
@@ -58,10 +61,11 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
     }
     let inputs: Vec<Input> = read.iter().map(|(name, bytes)| Input { name, bytes }).collect();
     let (patch, jump, calls) = (pairs("patch", &args.patch)?, pairs("jump", &args.jump)?, pairs("call", &args.call)?);
-    let options = Options { base: args.base, patch, jump, ops: args.ops.clone(), calls, ..Options::default() };
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
     let backend = tramptool::backend_of(first)?;
+    let site = Some(&args.profile.find()?.convention(backend.facts().name)?.site);
+    let options = Options { base: args.base, patch, jump, calls, ops: args.ops.clone(), site, ..Options::default() };
     let bytes = link::link(backend, &inputs, &options)?.to_elf()?;
     output::write(&[File { path: args.output.clone(), bytes, executable: true }])?;
     Ok(DONE)

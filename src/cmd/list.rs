@@ -5,12 +5,12 @@ use std::fmt::Write;
 use clap::Args;
 use codegen::backend::Backend;
 use codegen::error::Result;
-use codegen::option::{Choices, OptionInfo};
-use codegen::spec::{Around, Direct, Form, Kind, NAMED};
-use codegen::step::Inner;
-use codegen::target::{PROFILES, Target};
+use codegen::option::OptionInfo;
+use codegen::profile::{Convention, OptionRule, Profile};
+use codegen::spec::{Around, Direct, Form, Kind};
+use codegen::target::Target;
 use serde::Serialize;
-use tramptool::args::{AROUND, DIRECT, PROGRAMS};
+use tramptool::args::{AROUND, DIRECT, PROGRAMS, ProfileArg};
 use tramptool::settings::option;
 
 use super::exit::DONE;
@@ -23,6 +23,8 @@ pub struct ListArgs {
     /// Only this architecture
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
+    #[command(flatten)]
+    profile: ProfileArg,
     /// How it is written
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -36,7 +38,8 @@ Examples:
 #[derive(Serialize)]
 struct List {
     version: &'static str,
-    profiles: &'static [&'static str],
+    profiles: Vec<&'static str>,
+    profile: &'static str,
     architectures: Vec<Architecture>,
 }
 
@@ -54,7 +57,7 @@ struct Architecture {
 #[derive(Serialize)]
 struct Trampoline {
     name: &'static str,
-    about: &'static str,
+    about: String,
     labels: Vec<String>,
     options: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,110 +88,117 @@ const ANY_PROGRAMS: Kind = Kind::Programs(tramptool::suite::CALL_ORIG);
 /// # Errors
 /// An unknown architecture.
 pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
+    let profile = args.profile.find()?;
+    let has = |b: &&dyn Backend| profile.convention(b.facts().name).is_ok();
     let backends = match &args.arch {
         Some(name) => vec![tramptool::backend(name)?],
-        None => tramptool::BACKENDS.to_vec(),
+        None => tramptool::BACKENDS.iter().copied().filter(|b| has(&&**b)).collect(),
     };
+    let targets = backends.iter().map(|b| {
+        let convention = profile.convention(b.facts().name)?;
+        b.target(convention, convention.defaults())
+    });
+    let targets = targets.collect::<Result<Vec<_>>>()?;
     match args.format {
-        Format::Human => ui.out(human(&backends, ui))?,
+        Format::Human => ui.out(human(profile, &targets, ui))?,
         Format::Json => ui.out(tramptool::report::json(&List {
             version: env!("CARGO_PKG_VERSION"),
-            profiles: PROFILES,
-            architectures: backends.iter().map(|b| architecture(*b)).collect(),
+            profiles: profiles::names(),
+            profile: profile.name,
+            architectures: targets.iter().map(architecture).collect(),
         })?)?,
     }
     Ok(DONE)
 }
 
-fn kinds() -> impl Iterator<Item = Kind> {
-    NAMED.iter().copied().chain([ANY_DIRECT, ANY_AROUND, ANY_PROGRAMS])
+/// The names and kinds of the trampolines of a profile.
+fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> {
+    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), (PROGRAMS, ANY_PROGRAMS)];
+    convention.specs().map(|s| (s.name, s.kind)).chain(for_one)
 }
 
-fn options_of(kind: Kind, options: &'static [OptionInfo]) -> Vec<&'static str> {
-    options.iter().filter(|o| (o.applies)(kind)).map(|o| o.name).collect()
+/// Those that an option changes.
+fn changed(option: &OptionInfo, convention: &Convention) -> Vec<&'static str> {
+    kinds(convention).filter(|(_, kind)| (option.applies)(*kind)).map(|(name, _)| name).collect()
 }
 
-fn architecture(backend: &dyn Backend) -> Architecture {
-    let facts = backend.facts();
-    let target = backend.target(Choices::default());
-    let trampoline = |kind: Kind| Trampoline {
-        name: kind.symbol(),
-        about: kind.about(),
-        labels: labels(kind, &target),
-        options: options_of(kind, facts.options),
+fn architecture(target: &Target) -> Architecture {
+    let (facts, convention) = (target.facts, target.convention);
+    let trampoline = |(name, kind): (&'static str, Kind)| Trampoline {
+        name,
+        about: convention.about(kind),
+        labels: labels(name, kind, target),
+        options: convention.offered().filter(|(_, o)| (o.applies)(kind)).map(|(_, o)| o.name).collect(),
         most_arguments: [ANY_DIRECT, ANY_AROUND].contains(&kind).then_some(facts.abi.args.len()),
     };
-    let option = |o: &OptionInfo| OptionOut {
+    let option = |(rule, o): (&OptionRule, &'static OptionInfo)| OptionOut {
         name: o.name,
-        default: o.values.first().copied().unwrap_or_default(),
+        default: o.values.get(rule.default).copied().unwrap_or_default(),
         values: o.values,
         about: o.about,
-        trampolines: kinds().filter(|&k| (o.applies)(k)).map(Kind::symbol).collect(),
+        trampolines: changed(o, convention),
     };
     Architecture {
         name: facts.name,
         aliases: facts.aliases,
         machine: facts.machine,
         argument_registers: facts.abi.args.iter().map(|&r| facts.abi.name(r)).collect(),
-        trampolines: kinds().map(trampoline).collect(),
-        options: facts.options.iter().map(option).collect(),
-        numbers: target.symbols().into_iter().map(|name| Number { name, value: value(name, &target) }).collect(),
+        trampolines: kinds(convention).map(trampoline).collect(),
+        options: convention.offered().map(option).collect(),
+        numbers: target
+            .symbols()
+            .into_iter()
+            .map(|name| Number { name, value: target.value(name).unwrap_or_default() })
+            .collect(),
     }
 }
 
 /// The global labels inside this kind of trampoline.
-fn labels(kind: Kind, target: &Target) -> Vec<String> {
+fn labels(name: &str, kind: Kind, target: &Target) -> Vec<String> {
     let mut plan = codegen::plan::Plan::default();
-    let spec = codegen::spec::Spec::named(kind);
+    let spec = codegen::spec::Spec::of(name, kind);
     if plan.make(&spec, target).is_err() {
         return Vec::new();
     }
     let inner = plan.steps.iter().filter_map(|s| match s {
-        codegen::step::Step::Inner(inner) if target.facts.inner.contains(inner) => Some(*inner),
+        codegen::step::Step::Inner(inner) if target.convention.labels.contains(inner) => Some(*inner),
         _ => None,
     });
-    let mut names: Vec<String> = inner.map(|i: Inner| i.symbol(kind.symbol(), kind).concat()).collect();
+    let mut names: Vec<String> = inner.map(|i| target.convention.label(i, name, kind).concat()).collect();
     names.dedup();
     names
 }
 
-/// The value of a number, or the offset of the frame slot of that name.
-fn value(name: &str, target: &Target) -> i32 {
-    let frames = [&target.args_frame, &target.all_frame, &target.exit_frame];
-    let mut fields = frames.iter().flat_map(|f| &f.fields);
-    fields.find(|f| f.symbol == name).map_or_else(|| target.number(name), |f| f.offset)
-}
-
-fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
+fn human(profile: &Profile, targets: &[Target], ui: &Ui) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "{}", text.trim_end());
     };
-    line(format!("{} {}", ui.paint(Style::Heading, "profiles"), PROFILES.join(", ")));
+    let names: Vec<String> = profiles::names().into_iter().map(|n| marked(n, n == profile.name)).collect();
+    line(format!("{} {}", ui.paint(Style::Heading, "profiles"), names.join(", ")));
     line(String::new());
     line(ui.paint(Style::Heading, "trampolines"));
-    let width = kinds().map(|k| k.symbol().len()).max().unwrap_or(0);
-    for kind in kinds() {
-        line(format!("  {:<width$}  {}", kind.symbol(), kind.about()));
+    let Some(first) = targets.first() else { return out };
+    let width = kinds(first.convention).map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, kind) in kinds(first.convention) {
+        line(format!("  {name:<width$}  {}", first.convention.about(kind)));
     }
-    for backend in backends {
-        let facts = backend.facts();
+    for target in targets {
+        let (facts, convention) = (target.facts, target.convention);
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
         line(format!(
             "  {DIRECT}, {AROUND}: --args 0 to {}; {DIRECT}, {AROUND}, {PROGRAMS}: --sig with a C prototype",
             facts.abi.args.len()
         ));
-        let width = facts.options.iter().map(|o| option(o).len()).max().unwrap_or(0);
-        for o in facts.options {
-            line(format!("  {:<width$}  {}", option(o), o.about));
-            let changed: Vec<&str> = kinds().filter(|&k| (o.applies)(k)).map(Kind::symbol).collect();
-            let all = kinds().count();
+        let width = convention.offered().map(|(rule, o)| option(rule, o).len()).max().unwrap_or(0);
+        for (rule, o) in convention.offered() {
+            line(format!("  {:<width$}  {}", option(rule, o), o.about));
+            let (changed, all) = (changed(o, convention), kinds(convention).count());
             let changed = if changed.len() == all { "every trampoline".to_owned() } else { changed.join(", ") };
             line(ui.paint(Style::Quiet, &format!("  {:<width$}  changes {changed}", "")));
         }
-        let target = backend.target(Choices::default());
         if !target.numbers.is_empty() {
             let numbers: Vec<String> = target.numbers.iter().map(|n| format!("{}={}", n.symbol, n.value)).collect();
             line(format!("  {}", numbers.join(", ")));
@@ -199,4 +209,9 @@ fn human(backends: &[&dyn Backend], ui: &Ui) -> String {
         "--set takes options (default first) and numbers; frame offsets are numbers too: see --format json.".to_owned(),
     );
     out
+}
+
+/// The profile whose things are listed has brackets, where there are several.
+fn marked(name: &str, this: bool) -> String {
+    if this && profiles::names().len() > 1 { format!("[{name}]") } else { name.to_owned() }
 }

@@ -9,6 +9,7 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
 use emu_tests::Suite;
+use tramptool::args::ProfileArg;
 use tramptool::mutate::bugs::{self, BUG, named};
 use tramptool::mutate::report::{Outcome, Report};
 use tramptool::mutate::run::{judge, sample};
@@ -33,6 +34,8 @@ pub struct MutateArgs {
     /// Choose an option's value, or give a number another one; the others have their default
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    profile: ProfileArg,
     #[command(flatten)]
     foreign: ForeignArgs,
     /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
@@ -85,7 +88,7 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let report = match (bugs.is_empty(), names.is_empty(), args.foreign.suites(&args.arch)?) {
+    let report = match (bugs.is_empty(), names.is_empty(), args.foreign.suites(&args.arch, args.profile.find()?)?) {
         (true, _, None) => faults(args, &generated(args)?)?,
         (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
         (false, true, None) => corpus(args, &bugs)?,
@@ -180,7 +183,9 @@ fn request(args: &MutateArgs) -> String {
 
 fn subject(args: &MutateArgs, backend: &'static dyn Backend) -> Result<MutationSubject> {
     let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
-    MutationSubject::new(backend, &settings::settings_of(backend, &settings::backends(&args.arch)?, &settings))
+    let profile = args.profile.find()?;
+    let settings = settings::settings_of(profile, backend, &settings::backends(&args.arch)?, &settings);
+    MutationSubject::new(backend, profile.convention(backend.facts().name)?, &settings)
 }
 
 /// The report as text.

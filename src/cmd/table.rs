@@ -5,6 +5,7 @@ use std::path::Path;
 use codegen::abi::RegSet;
 use codegen::error::{Error, Result};
 use codegen::live::Live;
+use codegen::profile::Profile;
 use codegen::spec::{Around, Direct, Form, Kind, Regs};
 use codegen::target::Target;
 use emu_tests::Suite;
@@ -125,9 +126,9 @@ impl Ours {
         }
     }
 
-    fn name(&self) -> String {
+    fn name(&self, target: &Target) -> String {
         match self {
-            Ours::Named(kind) => format!("`{}`", kind.symbol()),
+            Ours::Named(kind) => format!("`{}`", target.convention.symbol(*kind).unwrap_or_default()),
             Ours::Graph(form) => format!("`around --form {}`", form.name()),
             Ours::Tailored(args) => format!("`direct --sig`, {args} argument{}", if *args == 1 { "" } else { "s" }),
             Ours::Ip(args) => format!("`direct --args {args} --ip`"),
@@ -145,6 +146,12 @@ of the whole traced call, on a model of the return-address stack: a call that is
 makes the returns of all callers above go wrong.
 ";
 
+/// The profile whose name the name of a contract begins with.
+fn profile_of(contract: &str) -> Result<&'static Profile> {
+    let name = profiles::names().into_iter().find(|name| contract.starts_with(name));
+    tramptool::profile(name.unwrap_or(profiles::DEFAULT))
+}
+
 /// The table, with the kernel's rows as far as its objects are there.
 ///
 /// # Errors
@@ -155,14 +162,18 @@ pub fn table() -> Result<String> {
         let backend = BACKENDS.iter().copied().find(|b| group.contract.contains(b.facts().name));
         let backend = backend.ok_or_else(|| Error::new(format!("{}: no such architecture", group.contract)))?;
         let settings = group.settings.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
-        let target = target(backend, &settings)?;
+        let profile = profile_of(group.contract)?;
+        let target = target(backend, profile.convention(backend.facts().name)?, &settings)?;
         let with =
             if settings.is_empty() { String::new() } else { format!(", ours with {}", group.settings.join(" ")) };
         out += &format!("\n## {}{with}\n\n", group.contract);
         out += "| | way | executed | loads | stores | stack | mispredicted | calls left | why more |\n";
         out += "|---|---|--:|--:|--:|--:|--:|--:|---|\n";
-        let suites: Vec<Suite> =
-            kernels(backend)?.into_iter().filter(|(name, _)| name == group.contract).map(|(_, suite)| suite).collect();
+        let suites: Vec<Suite> = kernels(backend, profile)?
+            .into_iter()
+            .filter(|(name, _)| name == group.contract)
+            .map(|(_, suite)| suite)
+            .collect();
         for pair in group.pairs {
             let kernel = kernel(&suites, pair)?;
             let name: Vec<String> = pair.theirs.iter().map(|(_, symbol)| format!("`{symbol}`")).collect();
@@ -172,7 +183,7 @@ pub fn table() -> Result<String> {
                 if let Some(theirs) = kernel.iter().find(same) {
                     out += &line(&format!("kernel's {}", name.join(", ")), &way.way, theirs, "");
                 }
-                out += &line(&pair.ours.name(), &way.way, way, pair.why);
+                out += &line(&pair.ours.name(&target), &way.way, way, pair.why);
             }
         }
     }

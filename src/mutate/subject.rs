@@ -5,6 +5,7 @@ use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::mutate::Mutant;
 use codegen::obj;
+use codegen::profile::Convention;
 use codegen::spec::Kind;
 use codegen::target::Target;
 use emu_tests::{Clause, Filter, Progress, Row, Suite, Verdict, disassemble};
@@ -36,11 +37,15 @@ impl MutationSubject {
     ///
     /// # Errors
     /// What generation refuses.
-    pub fn new(backend: &'static dyn Backend, settings: &[(&str, &str)]) -> Result<MutationSubject> {
-        let target = settings::target(backend, settings)?;
+    pub fn new(
+        backend: &'static dyn Backend,
+        convention: &'static Convention,
+        settings: &[(&str, &str)],
+    ) -> Result<MutationSubject> {
+        let target = settings::target(backend, convention, settings)?;
         let suite = suite::suite(backend, &target)?;
         let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
-        let chosen = format!(" --arch {}{set}", backend.facts().name);
+        let chosen = format!(" --arch {}{}{set}", backend.facts().name, suite::profile_argument(convention));
         let trampolines = suite::trampolines(&target)?;
         Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines), chosen })
     }
@@ -51,7 +56,8 @@ impl MutationSubject {
     /// The table of bugs is out of date.
     pub fn of_bug(bug: &Bug) -> Result<MutationSubject> {
         let settings = bug.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
-        MutationSubject::new(crate::backend(&bug.arch)?, &settings)
+        let backend = crate::backend(&bug.arch)?;
+        MutationSubject::new(backend, crate::convention(backend)?, &settings)
     }
 
     /// The trampolines of objects. They are judged as they are first: what is wrong already would be noticed with any

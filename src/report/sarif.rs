@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use codegen::error::Result;
 use emu_tests::{Clause, Failure, Report, Row, Verdict};
 use serde_json::json;
 use serde_sarif::sarif;
@@ -73,8 +72,8 @@ struct Source {
 fn generated(row: &Row, place: &str) -> Option<Source> {
     let (symbol, offset) = place.split_once("+0x")?;
     let backend = crate::backend(&row.arch).ok()?;
-    let settings = row.options.split(' ').map(settings::setting).collect::<Result<Vec<_>>>().ok()?;
-    let target = settings::target(backend, &settings).ok()?;
+    let (profile, settings) = settings::of_options(&row.options).ok()?;
+    let target = settings::target(backend, profile.convention(&row.arch).ok()?, &settings).ok()?;
     let trampolines = suite::trampolines(&target).ok()?;
     let spec = suite::specs(&trampolines).into_iter().find(|s| s.name == symbol)?;
     let listing = backend.text(&spec, &target).ok()?;

@@ -62,13 +62,7 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<Strin
         vec![format!("cost   {} bytes, {} instructions, {} bytes of stack", cost.bytes, cost.instructions, cost.stack)];
     text.extend(paths);
     let show = Show {
-        title: format!(
-            "{} {}, profile {}, {}",
-            facts.name,
-            listing.name,
-            target.profile,
-            target.choices.describe(facts.options)
-        ),
+        title: format!("{} {}, profile {}, {}", facts.name, listing.name, target.convention.profile, target.describe()),
         contract: listing.contract.sentences().iter().flat_map(|s| crate::asm::wrap(s)).collect(),
         lines,
         picture: picture(&listing.contract, target),

@@ -26,6 +26,12 @@ pub fn blessed(path: &str, text: &str) {
     assert_eq!(was, text, "{path}");
 }
 
+/// An architecture under every set of options that the default profile offers.
+pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::Target> {
+    let convention = tramptool::convention(backend).unwrap();
+    convention.combinations(|_| true).into_iter().map(|c| backend.target(convention, c).unwrap()).collect()
+}
+
 /// A directory of its own for a test.
 pub struct Bench(tempfile::TempDir);
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use codegen::obj;
-use codegen::option::Choices;
 use codegen::proto::Prototype;
 use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Regs, Spec};
 
@@ -190,23 +189,24 @@ fn of_many(variant: &str, i: usize) -> String {
 fn generated(dir: &Path) -> Result<(), String> {
     let backend = arch::backend("x86_64").map_err(|e| e.to_string())?;
     let options = backend.facts().options;
+    let convention = tramptool::convention(backend).map_err(|e| e.to_string())?;
     let write = |name: &str, settings: &[(&str, &str)], specs: &[Spec]| -> Result<(), String> {
-        let mut choices = Choices::default();
+        let mut choices = convention.defaults();
         // The kernel's code has no landing pads here either.
         for (option, value) in settings.iter().chain(&[("endbr", "off")]) {
             choices.set("x86_64", options, option, value).map_err(|e| e.to_string())?;
         }
-        let target = backend.target(choices);
+        let target = backend.target(convention, choices).map_err(|e| e.to_string())?;
         let assembly = backend.assemble(specs, &target).map_err(|e| e.to_string())?;
         let object = obj::write(&assembly, &target).map_err(|e| e.to_string())?;
         std::fs::write(dir.join(name), object).map_err(|e| e.to_string())
     };
-    let entry = |name, regs| Spec { name, ..Spec::named(Kind::Entry(regs)) };
+    let entry = |name, regs| Spec { name, ..Spec::of(name, Kind::Entry(regs)) };
     let direct = |name, args| Spec::direct(name, Direct { args, ..Direct::default() }, "on_entry");
     let proto =
         Prototype::parse("long f(long a, long b, long c, long d, long e, long f)").map_err(|e| e.to_string())?;
     let shown = backend
-        .place(&backend.target(Choices::default()), &proto)
+        .place(&tramptool::default_target(backend).map_err(|e| e.to_string())?, &proto)
         .and_then(|placement| placement.programs(&proto, &backend.facts().abi, false));
     let fexit = Programs { call_orig: true, ..shown.map_err(|e| e.to_string())? };
     let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
@@ -215,7 +215,7 @@ fn generated(dir: &Path) -> Result<(), String> {
     let [frame, fregs] = [Form::Frame, Form::Fregs].map(|form| Kind::Around(Around { form, args: 6 }));
     fn on<'a>(name: &'a str, function: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
         let body = Body { function, resume: 5, exit: "on_exit_" };
-        Spec { name, callee: "on_entry", body, programs, ..Spec::named(kind) }
+        Spec { name, callee: "on_entry", body, programs, ..Spec::of(name, kind) }
     }
     write(
         "plain.o",

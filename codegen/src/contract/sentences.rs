@@ -11,7 +11,6 @@ const SITE_JUMPS: &str = "The site jumps here: the return address of the traced 
 impl Contract {
     /// The contract in sentences, for a comment above the function.
     pub fn sentences(&self) -> Vec<String> {
-        let facts = self.facts;
         let mut text = match self.kind {
             Kind::Stub | Kind::StubGraph => {
                 return vec![
@@ -20,14 +19,14 @@ impl Contract {
             }
             Kind::StubDirect => {
                 return vec![
-                    facts.site_text.to_owned(),
+                    self.convention.site.arrives.to_owned(),
                     "Goes straight back into the traced function. Everything live is kept.".to_owned(),
                 ];
             }
             Kind::Entry(_) => self.entry_sentences(),
             Kind::Return => vec![
-                facts.exit_text.to_owned(),
-                "Calls ftrace_return_to_handler(fregs), which returns the address to go on at.".to_owned(),
+                self.convention.exit.arrives.to_owned(),
+                format!("Calls {}(fregs), which returns the address to go on at.", self.callee),
                 "What a handler stores to the result registers' slots takes effect.".to_owned(),
             ],
             Kind::Around(around) => self.around_sentences(around),
@@ -40,8 +39,8 @@ impl Contract {
 
     fn entry_sentences(&self) -> Vec<String> {
         let mut text = vec![
-            self.facts.site_text.to_owned(),
-            "Calls func(ip, parent_ip, op, fregs), which must use general registers only.".to_owned(),
+            self.convention.site.arrives.to_owned(),
+            format!("Calls {}, which must use general registers only.", self.convention.callback.prototype),
         ];
         let written = || self.frame.fields.iter().filter(|f| f.back == Back::Written);
         let member = |content| written().find(|f| f.content == content).map(|f| f.member);
@@ -118,7 +117,7 @@ impl Contract {
             (None, true, n) => format!("with the traced function's ip, then its {}", first(n)),
         };
         let mut text = vec![
-            self.facts.site_text.to_owned(),
+            self.convention.site.arrives.to_owned(),
             format!("Calls {} {args}.", self.callee),
             match direct.live {
                 Some(Live { stack: n @ 1.., .. }) => {
@@ -151,7 +150,7 @@ impl Contract {
                 (true, true) => {
                     "The site calls: its return address is dropped, so the return from here is mispredicted once."
                 }
-                (false, _) => self.facts.site_text,
+                (false, _) => self.convention.site.arrives,
             }
             .to_owned(),
         ];

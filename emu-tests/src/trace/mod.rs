@@ -17,9 +17,10 @@ mod world;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use codegen::abi::{Reg, Site};
+use codegen::abi::Reg;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::site::Site;
 use codegen::spec::Kind;
 
 pub(crate) use cells::{Cell, Cells, Mark, Region};

@@ -8,8 +8,8 @@ mod relocs;
 mod symbols;
 
 use codegen::error::{Error, Result};
+use codegen::facts::EFlags;
 use codegen::patch::Patch;
-use codegen::target::EFlags;
 use object::read::elf::FileHeader as _;
 
 use self::layout::lay_out;
@@ -17,7 +17,7 @@ use self::objects::Object;
 use self::relocs::{PendingReloc, pending, relocate};
 use self::symbols::{Global, add_stubs, define, undefined};
 use crate::elf::{Input, LE};
-use crate::image::Image;
+use crate::image::{Image, Symbol};
 use crate::options::Options;
 use crate::patching::{find_sites, patch};
 
@@ -33,6 +33,16 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options.base)?;
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
+    for &(name, other) in &options.alias {
+        // What an input defines stays; what the other name is of may be missing itself.
+        if let (None, Some(Global { object, address, weak })) = (globals.get(name), globals.get(other)) {
+            let same = Global { object: *object, address: *address, weak: *weak };
+            symbols.extend(
+                symbols.iter().find(|s| s.name == other).map(|s| Symbol { name: name.to_owned(), ..s.clone() }),
+            );
+            globals.insert(name, same);
+        }
+    }
     for (name, address) in &options.define {
         globals.entry(name).or_insert(Global { object: 0, address: *address, weak: false });
     }

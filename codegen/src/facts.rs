@@ -1,0 +1,118 @@
+//! What is true of an architecture, whatever its options and whatever the profile: names, the psABI, ELF, DWARF, and the
+//! dialect of its assembler.
+
+use crate::abi::Abi;
+use crate::option::OptionInfo;
+
+/// What is true of an architecture under every choice.
+#[derive(Debug)]
+pub struct Facts {
+    /// The name in files and reports.
+    pub name: &'static str,
+    /// Other names that people use: the kernel's, uname's, LLVM's.
+    pub aliases: &'static [&'static str],
+    /// `e_machine`.
+    pub machine: u16,
+    /// What the bits of `e_flags` are.
+    pub e_flags: EFlags,
+    /// What starts a comment in GNU as.
+    pub comment: &'static str,
+    /// What marks a symbol as a function for GNU as: `@function` or `%function`.
+    pub function_type: &'static str,
+    /// What marks the note section's type for GNU as.
+    pub progbits: &'static str,
+    /// What stands before a register's name in GNU as.
+    pub reg_prefix: &'static str,
+    /// The GNU assembler for this architecture, as Debian calls it.
+    pub assembler: &'static str,
+    /// Bytes to which a trampoline's start is aligned.
+    pub align: u32,
+    /// What fills the space before an aligned start, as GNU as has it, and the operand that asks for it.
+    pub fill: (&'static [u8], &'static str),
+    /// GNU as fills a code section up to its alignment.
+    pub fill_end: bool,
+    /// The options that it offers.
+    pub options: &'static [OptionInfo],
+    /// Registers and conventions.
+    pub abi: Abi,
+    /// Flag registers that a full save keeps; empty where the architecture has none.
+    pub flags: &'static str,
+    /// The prefix of the psABI's names of relocation types, and the names of those that are known here.
+    pub relocations: (&'static str, &'static [(u32, &'static str)]),
+    /// Relocations of shared libraries: the address of a symbol, of a place in the library, of a symbol
+    /// for the global offset table, of a function for the linkage table.
+    pub dynamic: [u32; 4],
+    /// The symbol that marks code for disassemblers; empty if the psABI has none.
+    pub mapping: &'static str,
+    /// Relocations for lengths in unwind tables, where the linker may change them.
+    pub lengths: Option<&'static LengthRelocs>,
+    /// Relocations of objtool's annotations, where a kernel's objtool checks objects: an address, a distance, both of 32 bits.
+    pub objtool: Option<(u32, u32)>,
+    /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
+    pub cie: Cie,
+}
+
+/// What a linker must know of `e_flags`.
+#[derive(Debug)]
+pub struct EFlags {
+    /// Bits that say what code uses: of objects that are linked they add up. In all others objects must agree.
+    pub adds_up: u32,
+    /// What the others say, in words.
+    pub words: fn(u32) -> String,
+    /// What makes objects agree.
+    pub remedy: &'static str,
+}
+
+impl EFlags {
+    /// The psABI gives none a meaning.
+    pub const NONE: EFlags = EFlags {
+        adds_up: 0,
+        words: |e_flags| format!("e_flags {e_flags:#x}"),
+        remedy: "the psABI knows no such flags; compile both for this architecture",
+    };
+}
+
+impl Facts {
+    /// The psABI's name of a relocation type.
+    pub fn relocation(&self, r_type: u32) -> Option<String> {
+        let (prefix, names) = self.relocations;
+        names.iter().find(|(t, _)| *t == r_type).map(|(_, name)| format!("{prefix}{name}"))
+    }
+}
+
+/// Relocation types for lengths that the linker may change (RISC-V): (add or set, subtract).
+#[derive(Debug)]
+pub struct LengthRelocs {
+    /// For the 32-bit length of an FDE.
+    pub range: (u32, u32),
+    /// For advances of 6, 8 and 16 bits.
+    pub advance: [(u32, u32); 3],
+}
+
+/// The parts of a CIE that GNU as fixes for each architecture.
+#[derive(Debug)]
+pub struct Cie {
+    /// Version number.
+    pub version: u8,
+    /// The return address column of a C function.
+    pub column: u16,
+    /// Code alignment factor.
+    pub code_align: u8,
+    /// Data alignment factor.
+    pub data_align: i8,
+    /// The rules before the first instruction, as encoded bytes: CFA, and return address where a call pushes it.
+    pub initial: &'static [u8],
+    /// CFA minus SP at a function's entry.
+    pub cfa_offset: i32,
+    /// Relocation type of an FDE's start.
+    pub pcrel32: u32,
+}
+
+/// A number that depends on the kernel's configuration, under the name that the assembly text gives it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// The symbol.
+    pub symbol: &'static str,
+    /// The value, in bytes.
+    pub value: i32,
+}

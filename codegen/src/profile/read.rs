@@ -1,0 +1,547 @@
+//! Text to profile.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::{Table, Value as Toml};
+
+use super::line::{self, Step};
+use super::schema::{
+    ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, OfferIn, OptionIn, ProfileIn, RecordIn, SiteIn, StoresIn, WriteIn,
+};
+use super::{
+    Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Offer, OptionRule, Profile,
+};
+use crate::abi::{Abi, Loc, RegSet};
+use crate::error::{Error, Result};
+use crate::facts::{Facts, Number};
+use crate::frame::{Back, Content, Field, FrameLayout, Record, with_results};
+use crate::intern::intern;
+use crate::site::{OpLiteral, Protocol, Site, SiteWrite, What};
+use crate::step::{Inner, Value};
+
+/// The text of a profile, and what messages call it.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// A file's name, or that of a profile that is compiled in.
+    pub name: &'a str,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// The JSON schema of profiles.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(ProfileIn)
+}
+
+/// The architectures for which a profile is read.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// All that there are: a table for any other is an error.
+    All(&'a [&'static Facts]),
+    /// This one: tables for others are not looked at.
+    One(&'static Facts),
+}
+
+/// Read a profile for some architectures; `known` finds the text of a profile that it extends.
+///
+/// # Errors
+/// What does not parse, names what does not exist, or is not there: with file, line, and what would be valid.
+pub fn read<'a>(source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>, scope: Scope) -> Result<Profile> {
+    let mut reader = Reader { sources: Vec::new() };
+    let table = reader.chain(source, known)?;
+    let file = ProfileIn::deserialize(Toml::Table(table)).map_err(|e| Error::new(format!("{}: {e}", source.name)))?;
+    reader.profile(&file, scope)
+}
+
+/// The texts that a profile is made of, the one that was asked for first.
+struct Reader<'a> {
+    sources: Vec<Source<'a>>,
+}
+
+type Path<'p> = &'p [Step];
+
+/// `path![ "arch", name, "site" ]`.
+macro_rules! path {
+    ($($step:expr),* $(,)?) => { &[$(Step::from($step)),*][..] };
+}
+
+fn join(path: Path, more: Path) -> Vec<Step> {
+    [path, more].concat()
+}
+
+impl<'a> Reader<'a> {
+    /// The entries of a profile, over those of the profile that it extends.
+    fn chain(&mut self, source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>) -> Result<Table> {
+        /// More is a circle.
+        const DEEPEST: usize = 8;
+        let Source { name, text } = source;
+        let place = |e: &toml::de::Error| {
+            let line = line::line(text, e.span().map_or(0, |s| s.start));
+            Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " ")))
+        };
+        // As what it is alone first: the message then has the line.
+        let own: ProfileIn = toml::from_str(text).map_err(|e| place(&e))?;
+        let table: Table = toml::from_str(text).map_err(|e| place(&e))?;
+        self.sources.push(source);
+        let Some(parent) = own.extends else { return Ok(table) };
+        if self.sources.len() > DEEPEST {
+            return Err(self.at(path!["extends"], "extends itself, or too many; valid: up to 8 profiles"));
+        }
+        let parent = known(&parent).map_err(|e| self.at(path!["extends"], e))?;
+        let mut all = self.chain(parent, known)?;
+        merge(&mut all, table);
+        Ok(all)
+    }
+
+    /// An error at this place of the first text that has it.
+    fn at(&self, path: Path, what: impl std::fmt::Display) -> Error {
+        let places: Vec<_> = self.sources.iter().map(|s| (s.name, line::of(s.text, path))).collect();
+        let whole = places.iter().find(|(_, place)| place.is_some_and(|(_, whole)| whole));
+        let nearest = places.iter().find(|(_, place)| place.is_some());
+        match whole.or(nearest).or(places.first()) {
+            Some((name, Some((line, _)))) => Error::new(format!("{name}:{line}: {what}")),
+            Some((name, None)) => Error::new(format!("{name}: {what}")),
+            None => Error::new(what.to_string()),
+        }
+    }
+
+    /// What must be there, at the last step of the path.
+    fn need<'v, T>(&self, value: &'v Option<T>, path: Path) -> Result<&'v T> {
+        value.as_ref().ok_or_else(|| {
+            let key = match path.last() {
+                Some(Step::Key(key)) => key.as_str(),
+                _ => "entry",
+            };
+            self.at(path, format!("`{key}` is missing"))
+        })
+    }
+
+    /// One of a list of words.
+    fn word<T: Copy>(&self, text: &str, words: &[(&str, T)], what: &str, path: Path) -> Result<T> {
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        found.ok_or_else(|| self.at(path, Error::unknown(what, text, words.iter().map(|(word, _)| *word))))
+    }
+
+    /// A symbol or name of the text, for the assembler.
+    fn symbol(&self, text: &str, path: Path) -> Result<&'static str> {
+        let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
+        let good = text.chars().all(word) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        good.then(|| intern(text))
+            .ok_or_else(|| self.at(path, format!("'{text}' is no symbol; valid: letters, digits, `_`, `.` and `$`")))
+    }
+
+    /// A sentence for the text: what a comment line can hold.
+    fn sentence(&self, text: &str, path: Path) -> Result<&'static str> {
+        match text.contains(|c: char| c.is_control()) || text.contains("*/") {
+            false => Ok(intern(text)),
+            true => Err(self.at(path, "has control characters or `*/`; valid: one line of text")),
+        }
+    }
+
+    fn profile(&self, file: &ProfileIn, scope: Scope) -> Result<Profile> {
+        let name = self.sentence(self.need(&file.name, path!["name"])?, path!["name"])?;
+        let about = self.sentence(self.need(&file.about, path!["about"])?, path!["about"])?;
+        let kernels = file.kernels.iter().map(|v| intern(v)).collect();
+        let mut conventions = Vec::new();
+        for (arch, of) in &file.arch {
+            let facts = match scope {
+                Scope::All(facts) => facts,
+                Scope::One(facts) if facts.name == arch => &[facts],
+                Scope::One(_) => continue,
+            };
+            let valid = facts.iter().map(|f| f.name);
+            let known = facts.iter().find(|f| f.name == arch);
+            let facts =
+                known.ok_or_else(|| self.at(path!["arch", &**arch], Error::unknown("architecture", arch, valid)))?;
+            conventions.push(self.convention(name, file, of, facts)?);
+        }
+        Ok(Profile { name, about, kernels, conventions })
+    }
+
+    fn convention(
+        &self,
+        profile: &'static str,
+        file: &ProfileIn,
+        of: &ArchIn,
+        facts: &'static Facts,
+    ) -> Result<Convention> {
+        let at = path!["arch", facts.name];
+        let callback = self.callback(file)?;
+        let exit_handler = self.need(&file.exit_handler, path!["exit-handler"])?;
+        let labels = of
+            .labels
+            .iter()
+            .enumerate()
+            .map(|(i, label)| self.word(label, &Inner::WORDS, "label", &join(at, path!["labels", i])));
+        let exit = join(at, path!["exit", "arrives"]);
+        let mut numbers = Vec::new();
+        for (symbol, value) in &of.numbers {
+            let path = join(at, path!["numbers", &**symbol]);
+            numbers.push(Number { symbol: self.symbol(symbol, &path)?, value: *value });
+        }
+        let mut options = Vec::new();
+        for (name, rule) in &of.option {
+            options.push(self.option(name, rule, facts)?);
+        }
+        options.sort_by_key(|o| o.index);
+        let mut frames = Vec::new();
+        for (name, frame) in &of.frame {
+            let path = join(at, path!["frame", &**name]);
+            let of = self.word(name, &FrameUse::ALL, "frame", &path)?;
+            frames.push((of, self.frame(frame, facts, &path)?));
+        }
+        Ok(Convention {
+            profile,
+            argument: self.sources.first().map_or(profile, |s| intern(s.name)),
+            facts,
+            exit_handler: self.symbol(exit_handler, path!["exit-handler"])?,
+            trampolines: self.offers(&file.trampoline, facts.name, &frames)?,
+            labels: labels.collect::<Result<_>>()?,
+            site: self.site(&of.site, facts, &join(at, path!["site"]))?,
+            exit: ExitConvention {
+                arrives: self.sentence(self.need(&of.exit.arrives, &exit)?, &exit)?,
+                unpaired: of.exit.unpaired,
+                mispredicted: of.exit.mispredicted,
+            },
+            copies: of.copies,
+            numbers,
+            kernel: of.kernel.as_ref().map(|k| self.kernel(k, &join(at, path!["kernel"]))).transpose()?,
+            options,
+            frames,
+            callback,
+        })
+    }
+
+    fn callback(&self, file: &ProfileIn) -> Result<Callback> {
+        const WORDS: [(&str, Value); 4] =
+            [("ip", Value::Ip), ("parent-ip", Value::ParentIp), ("op", Value::Op), ("fregs", Value::Fregs)];
+        let at = path!["callback"];
+        let CallbackIn { symbol, arguments, op, prototype } = &file.callback;
+        let list = join(at, path!["arguments"]);
+        let mut values = Vec::new();
+        for (i, argument) in arguments.iter().enumerate() {
+            let path = join(&list, path![i]);
+            let value = self.word(argument, &WORDS, "argument", &path)?;
+            if values.contains(&value) {
+                return Err(self.at(&path, format!("`{argument}` is there twice; valid: each argument once")));
+            }
+            values.push(value);
+        }
+        let symbol_at = join(at, path!["symbol"]);
+        let op_at = join(at, path!["op"]);
+        let op = op.as_ref().map(|op| self.symbol(op, &op_at)).transpose()?;
+        if values.contains(&Value::Op) && op.is_none() {
+            return Err(self.at(&op_at, "`op` is missing: the variable for the argument `op`"));
+        }
+        let prototype_at = join(at, path!["prototype"]);
+        let prototype = self.sentence(self.need(prototype, &prototype_at)?, &prototype_at)?;
+        let Some((_, parameters)) = prototype.split_once('(') else {
+            return Err(self.at(&prototype_at, format!("'{prototype}' is no call; valid: as in `func(ip, fregs)`")));
+        };
+        Ok(Callback {
+            symbol: self.symbol(self.need(symbol, &symbol_at)?, &symbol_at)?,
+            arguments: values,
+            op,
+            prototype,
+            entry: intern(&format!("entry({parameters}")),
+            entry_that_keeps: intern(&format!("entry({parameters}, which keeps parent_ip")),
+        })
+    }
+
+    fn offers(
+        &self,
+        offers: &BTreeMap<String, OfferIn>,
+        arch: &str,
+        frames: &[(FrameUse, FrameTable)],
+    ) -> Result<Vec<Offer>> {
+        let mut all = Vec::new();
+        for (key, offer) in offers {
+            let path = path!["trampoline", &**key];
+            let kind = self.word(key, &KINDS, "trampoline", path)?;
+            if let Some((frame, of)) = FrameUse::of(kind)
+                && !frames.iter().any(|(f, _)| *f == of)
+            {
+                return Err(self.at(path, format!("needs [arch.{arch}.frame.{frame}]")));
+            }
+            let symbol_at = join(path, path!["symbol"]);
+            let symbol = self.symbol(self.need(&offer.symbol, &symbol_at)?, &symbol_at)?;
+            let mut labels = Vec::new();
+            for (label, name) in &offer.labels {
+                let path = join(path, path!["labels", &**label]);
+                labels.push((self.word(label, &Inner::WORDS, "label", &path)?, self.symbol(name, &path)?));
+            }
+            all.push(Offer { kind, symbol, labels });
+        }
+        all.sort_by_key(|o| KINDS.iter().position(|(_, kind)| *kind == o.kind));
+        Ok(all)
+    }
+
+    fn site(&self, site: &SiteIn, facts: &Facts, at: Path) -> Result<Site> {
+        let abi = &facts.abi;
+        let arrives = join(at, path!["arrives"]);
+        let place = |text: &Option<String>, key: &str| {
+            let path = join(at, path![key]);
+            self.loc(self.need(text, &path)?, abi, &path)
+        };
+        let resume = join(at, path!["resume"]);
+        let reach = join(at, path!["reach"]);
+        let ip_offset = join(at, path!["ip-offset"]);
+        let between = join(at, path!["between"]);
+        let offset = *self.need(&site.ip_offset, &ip_offset)?;
+        if !(0..=64).contains(&offset) {
+            return Err(self.at(&ip_offset, format!("ip-offset = {offset}; valid: 0 to 64")));
+        }
+        Ok(Site {
+            arrives: self.sentence(self.need(&site.arrives, &arrives)?, &arrives)?,
+            pc: place(&site.pc, "pc")?,
+            parent_ip: place(&site.parent_ip, "parent-ip")?,
+            pushed: site.pushed,
+            ip_offset: offset,
+            scratch: self.registers(&site.scratch, abi, &join(at, path!["scratch"]))?,
+            resume: match &site.resume[..] {
+                [] => None,
+                [into, parent] => {
+                    let reg = |i: usize, name| self.register(name, abi, &join(&resume, path![i]));
+                    Some((reg(0, into)?, reg(1, parent)?))
+                }
+                _ => return Err(self.at(&resume, "valid: two registers, or none")),
+            },
+            lost: self.registers(&site.lost, abi, &join(at, path!["lost"]))?,
+            direct: match &site.direct {
+                Some(name) => Some(self.register(name, abi, &join(at, path!["direct"]))?),
+                None => None,
+            },
+            reach: *self.need(&site.reach, &reach)?,
+            between: match &site.between {
+                Some(text) => Some(self.sentence(text, &between)?),
+                None => None,
+            },
+            protocol: self.protocol(site, at)?,
+        })
+    }
+
+    fn protocol(&self, site: &SiteIn, at: Path) -> Result<Protocol> {
+        let literal = match site.op_literal {
+            Some(literal) if !literal.align.is_power_of_two() => {
+                return Err(self.at(&join(at, path!["op-literal", "align"]), "valid: a power of two"));
+            }
+            Some(literal) => Some(OpLiteral { before: literal.before, align: literal.align }),
+            None => None,
+        };
+        let writes = |writes: &[WriteIn], key: &str| {
+            let path = |i: usize| join(at, path![key, i]);
+            let each = writes.iter().enumerate();
+            each.map(|(i, w)| self.write(w, literal.is_some(), &path(i))).collect::<Result<Vec<_>>>()
+        };
+        Ok(Protocol {
+            literal,
+            disabled: writes(&site.disabled, "disabled")?,
+            call: writes(&site.call, "call")?,
+            jump: writes(&site.jump, "jump")?,
+            breakpoint: match &site.breakpoint {
+                Some(text) => Some(self.bytes(text, &join(at, path!["breakpoint"]))?),
+                None => None,
+            },
+        })
+    }
+
+    fn write(&self, write: &WriteIn, literal: bool, at: Path) -> Result<SiteWrite> {
+        let what = match (&write.bytes, write.branch.as_deref(), write.op) {
+            (Some(bytes), None, false) => What::Bytes(self.bytes(bytes, &join(at, path!["bytes"]))?),
+            (None, Some("call"), false) => What::Call,
+            (None, Some("jump"), false) => What::Jump,
+            (None, Some(other), false) => {
+                return Err(self.at(&join(at, path!["branch"]), Error::unknown("branch", other, ["call", "jump"])));
+            }
+            (None, None, true) if literal => What::Op,
+            (None, None, true) => return Err(self.at(at, "writes the `ftrace_ops`; valid: with `op-literal`")),
+            _ => return Err(self.at(at, "valid: one of `bytes`, `branch` and `op`")),
+        };
+        Ok(SiteWrite { at: write.at, what })
+    }
+
+    /// Bytes in hexadecimal, with blanks between them.
+    fn bytes(&self, text: &str, at: Path) -> Result<Vec<u8>> {
+        let byte = |word: &str| (word.len() == 2).then(|| u8::from_str_radix(word, 16).ok()).flatten();
+        let bytes: Option<Vec<u8>> = text.split(' ').map(byte).collect();
+        bytes.ok_or_else(|| self.at(at, format!("'{text}' are no bytes; valid: as in `e9 03 1e aa`")))
+    }
+
+    fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<crate::abi::Reg> {
+        let valid = abi.regs.iter().map(|r| r.name);
+        abi.find(name).ok_or_else(|| self.at(at, Error::unknown("register", name, valid)))
+    }
+
+    fn registers(&self, names: &[String], abi: &Abi, at: Path) -> Result<RegSet> {
+        let each = names.iter().enumerate().map(|(i, name)| self.register(name, abi, &join(at, path![i])));
+        Ok(RegSet::of(&each.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// A register, or `sp+N`.
+    fn loc(&self, text: &str, abi: &Abi, at: Path) -> Result<Loc> {
+        match text.strip_prefix("sp+").map(str::parse) {
+            Some(Ok(offset)) => Ok(Loc::Stack(offset)),
+            Some(Err(_)) => Err(self.at(at, format!("'{text}': valid: a register, or sp+ and a number of bytes"))),
+            None => self.register(text, abi, at).map(Loc::Reg),
+        }
+    }
+
+    fn kernel(&self, kernel: &KernelIn, at: Path) -> Result<Kernel> {
+        let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| (intern(a), intern(b))).collect();
+        let symbol = join(at, path!["symbol"]);
+        Ok(Kernel {
+            arch: self.symbol(self.need(&kernel.symbol, &symbol)?, &symbol)?,
+            needs: pairs(&kernel.needs),
+            numbers: kernel.numbers,
+            objtool: kernel.objtool,
+            refuses: pairs(&kernel.refuses),
+            ignores: pairs(&kernel.ignores),
+        })
+    }
+
+    /// The index of an option of the architecture, and of one of its values.
+    fn choice(&self, option: &str, value: Option<&str>, facts: &Facts, at: Path) -> Result<(usize, usize)> {
+        let names = facts.options.iter().map(|o| o.name);
+        let what = format!("option of {}", facts.name);
+        let index = facts.options.iter().position(|o| o.name == option);
+        let index = index.ok_or_else(|| self.at(at, Error::unknown(&what, option, names)))?;
+        let values = facts.options.get(index).map_or(&[][..], |o| o.values);
+        let Some(value) = value else { return Ok((index, 0)) };
+        let found = values.iter().position(|v| *v == value);
+        let what = format!("value for {option} of {}", facts.name);
+        let found = found.ok_or_else(|| self.at(at, Error::unknown(&what, value, values.iter().copied())))?;
+        Ok((index, found))
+    }
+
+    fn option(&self, name: &str, rule: &OptionIn, facts: &Facts) -> Result<OptionRule> {
+        let at = path!["arch", facts.name, "option", name];
+        let (index, default) = self.choice(name, rule.default.as_deref(), facts, at)?;
+        let mut config = Vec::new();
+        for (i, means) in rule.config.iter().enumerate() {
+            let path = join(at, path!["config", i]);
+            self.choice(name, Some(&means.value), facts, &path)?;
+            config.push((intern(&means.value), means.set.iter().map(|s| intern(s)).collect()));
+        }
+        Ok(OptionRule { index, default, fixed: rule.fixed, config })
+    }
+
+    fn frame(&self, frame: &FrameIn, facts: &Facts, at: Path) -> Result<FrameTable> {
+        let (c_struct, size) = (join(at, path!["struct"]), join(at, path!["size"]));
+        let c_size = *self.need(&frame.size, &size)?;
+        let stack = frame.stack.unwrap_or(c_size);
+        /// Bytes of the largest frame. The checker reads all of it whenever a callback is called.
+        const LARGEST: i32 = 4096;
+        if !(8..=LARGEST).contains(&c_size) || c_size % 8 != 0 || !(c_size..=LARGEST).contains(&stack) || stack % 8 != 0
+        {
+            let valid = format!("valid: multiples of 8 up to {LARGEST}, `stack` no less than `size`");
+            return Err(self.at(&size, format!("size = {c_size}, stack = {stack}; {valid}")));
+        }
+        let fields = self.fields(&frame.field, stack, facts, &join(at, path!["field"]))?;
+        let mut results = Vec::new();
+        for (member, reg) in &frame.results {
+            let path = join(at, path!["results", &**member]);
+            if !fields.iter().any(|f| f.member == member) {
+                let members = fields.iter().map(|f| f.member);
+                return Err(self.at(&path, Error::unknown("member", member, members)));
+            }
+            results.push((member, self.register(reg, &facts.abi, &path)?));
+        }
+        let result = |member: &str| results.iter().find(|(m, _)| *m == member).map(|(_, reg)| *reg);
+        let symbol = join(at, path!["size-symbol"]);
+        let layout = FrameLayout {
+            c_struct: self.sentence(self.need(&frame.r#struct, &c_struct)?, &c_struct)?,
+            c_size,
+            size_symbol: match &frame.size_symbol {
+                Some(name) => self.symbol(name, &symbol)?,
+                None => "FRAME_SIZE",
+            },
+            size: stack,
+            fields: with_results(fields, result),
+            records: self.records(&frame.record, stack, &join(at, path!["record"]))?,
+            pushed: false,
+        };
+        let mut variants = Vec::new();
+        for (i, when) in frame.when.iter().enumerate() {
+            let path = join(at, path!["when", i]);
+            let stack = when.stack.unwrap_or(stack);
+            if stack < c_size || stack > LARGEST || stack % 8 != 0 {
+                return Err(
+                    self.at(&path, format!("stack = {stack}; valid: multiples of 8 from {c_size} to {LARGEST}"))
+                );
+            }
+            let records = when.record.as_ref().map(|r| self.records(r, stack, &join(&path, path!["record"])));
+            variants.push(FrameVariant {
+                when: self.choice(&when.option, Some(&when.value), facts, &path)?,
+                absent: when.absent,
+                size: when.stack,
+                fields: self.fields(&when.field, stack, facts, &join(&path, path!["field"]))?,
+                records: records.transpose()?,
+            });
+        }
+        Ok(FrameTable { layout, variants })
+    }
+
+    fn fields(&self, fields: &[FieldIn], stack: i32, facts: &Facts, at: Path) -> Result<Vec<Field>> {
+        let mut all: Vec<Field> = Vec::with_capacity(fields.len());
+        for (i, field) in fields.iter().enumerate() {
+            let path = join(at, path![i]);
+            let offset = field.offset;
+            if offset < 0 || offset % 8 != 0 || offset > stack - 8 {
+                let valid = format!("a multiple of 8 from 0 to {}", stack - 8);
+                return Err(self.at(&join(&path, path!["offset"]), format!("offset = {offset}; valid: {valid}")));
+            }
+            if let Some(other) = all.iter().find(|f| f.offset == offset || f.symbol == field.symbol) {
+                let (symbol, other) = (&field.symbol, other.symbol);
+                return Err(
+                    self.at(&path, format!("{symbol} is where {other} is; valid: a name and a place of its own"))
+                );
+            }
+            all.push(Field {
+                symbol: self.symbol(&field.symbol, &path)?,
+                member: if field.member.is_empty() { "" } else { self.symbol(&field.member, &path)? },
+                offset,
+                content: Content::parse(&field.holds, &facts.abi)
+                    .map_err(|e| self.at(&join(&path, path!["holds"]), e))?,
+                back: match field.stores {
+                    StoresIn::TakeEffect => Back::Written,
+                    StoresIn::AreIgnored => Back::Ignored,
+                },
+                in_record: false,
+            });
+        }
+        Ok(all)
+    }
+
+    fn records(&self, records: &[RecordIn], stack: i32, at: Path) -> Result<Vec<Record>> {
+        const WORDS: [(&str, Content); 2] = [("pc", Content::Pc), ("parent-ip", Content::ParentIp)];
+        if records.len() > 2 {
+            return Err(self.at(at, format!("{} frame records; valid: up to 2", records.len())));
+        }
+        let record = |(i, record): (usize, &RecordIn)| {
+            let path = join(at, path![i]);
+            if record.offset < 0 || record.offset % 8 != 0 || record.offset > stack - 16 {
+                let valid = format!("a multiple of 8 from 0 to {}", stack - 16);
+                return Err(self.at(&path, format!("offset = {}; valid: {valid}", record.offset)));
+            }
+            Ok(Record {
+                symbol: self.symbol(&record.symbol, &path)?,
+                offset: record.offset,
+                ret: self.word(&record.returns, &WORDS, "return address", &path)?,
+            })
+        };
+        records.iter().enumerate().map(record).collect()
+    }
+}
+
+/// The entries of `over` in `under`: tables are merged, everything else is replaced.
+fn merge(under: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Toml::Table(below)), Toml::Table(above)) => merge(below, above),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The text of a profile, as `serde` reads it and as the JSON schema describes it. Everything may come from the profile that
+//! another one extends, so nothing is required here; [`super::read`] asks for what must be there.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What a kernel version, another tracer, or no kernel at all decides. See docs/adding-a-profile.md.
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[schemars(title = "tramptool profile")]
+pub(super) struct ProfileIn {
+    /// The name for `--profile`.
+    pub name: Option<String>,
+    /// What it is, in a sentence.
+    pub about: Option<String>,
+    /// A profile whose entries hold where this one has none. Tables are merged, everything else is replaced.
+    pub extends: Option<String>,
+    /// Versions of Linux that it speaks for, as `6.12`; none for a tracer of its own.
+    pub kernels: Vec<String>,
+    /// What entry trampolines call.
+    pub callback: CallbackIn,
+    /// The C function that the exit trampoline calls with the address of its frame.
+    pub exit_handler: Option<String>,
+    /// The trampolines that exist under names of their own: `stub`, `stub-graph`, `stub-direct`, `args`, `regs`, `return`.
+    pub trampoline: BTreeMap<String, OfferIn>,
+    /// What depends on the architecture, by its name in `tramptool list`.
+    pub arch: BTreeMap<String, ArchIn>,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct CallbackIn {
+    /// The symbol that is called until a tracer puts its own function there.
+    pub symbol: Option<String>,
+    /// Its arguments, in order: `ip`, `parent-ip`, `op`, `fregs`.
+    pub arguments: Vec<String>,
+    /// The variable with the `ftrace_ops`, for the argument `op`.
+    pub op: Option<String>,
+    /// What the text calls the function, its `ip`, `parent_ip`, `op` and `fregs`.
+    pub prototype: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct OfferIn {
+    /// Its symbol.
+    pub symbol: Option<String>,
+    /// Labels inside it with names of their own: `op-ptr`, `call`, `jmp`, `end`. Others are the symbol and a suffix.
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct ArchIn {
+    /// The labels that the tracer's C code knows: `op-ptr`, `call`, `jmp`, `end`, `after-call`, `epilogue`.
+    pub labels: Vec<String>,
+    /// How a patched site arrives, and how it is written.
+    pub site: SiteIn,
+    /// How returns are hooked.
+    pub exit: ExitIn,
+    /// The tracer makes a copy of an entry trampoline for each `ftrace_ops`.
+    pub copies: bool,
+    /// Numbers that the code needs, by the name that the text gives them.
+    pub numbers: BTreeMap<String, i32>,
+    /// What a kernel's configuration means.
+    pub kernel: Option<KernelIn>,
+    /// The architecture's options that exist here. An option without an entry keeps its first value.
+    pub option: BTreeMap<String, OptionIn>,
+    /// The frames that callbacks get a pointer to: `args`, `regs`, `exit`, `around-fregs`, `around-shadow`.
+    pub frame: BTreeMap<String, FrameIn>,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct SiteIn {
+    /// How a trampoline is reached, for the contract's text.
+    pub arrives: Option<String>,
+    /// Where the address behind the site is: a register, or `sp+N`.
+    pub pc: Option<String>,
+    /// Where the return address of the traced function is: a register, or `sp+N`.
+    pub parent_ip: Option<String>,
+    /// Bytes that the site's call pushed.
+    pub pushed: i32,
+    /// `pc` minus the address that a callback gets as `ip`.
+    pub ip_offset: Option<i32>,
+    /// Registers that the site itself overwrites or that are free at a function's entry.
+    pub scratch: Vec<String>,
+    /// The registers that return the traced function into itself and to its parent when a trampoline resumes it, where
+    /// they are not those of entry.
+    pub resume: Vec<String>,
+    /// Registers that even a full save cannot give back: they carry the function there.
+    pub lost: Vec<String>,
+    /// The register that holds a direct trampoline's address on the way there.
+    pub direct: Option<String>,
+    /// How far a trampoline may be from the site, in bytes either way.
+    pub reach: Option<i64>,
+    /// Why no CPU may be between two instructions of a site while it is patched; without it, one may.
+    pub between: Option<String>,
+    /// Where the word with the `ftrace_ops` is, if functions have one before their entry.
+    pub op_literal: Option<LiteralIn>,
+    /// The writes that switch tracing off, in order.
+    pub disabled: Vec<WriteIn>,
+    /// The writes that make the site call a trampoline, in order.
+    pub call: Vec<WriteIn>,
+    /// The writes that make the site jump to a trampoline, in order.
+    pub jump: Vec<WriteIn>,
+    /// The bytes of a breakpoint, where the tracer puts one at the site while it writes the rest.
+    pub breakpoint: Option<String>,
+}
+
+/// A word before a function's entry: at the multiple of `align` at or below `ip - before`.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LiteralIn {
+    pub before: u64,
+    pub align: u64,
+}
+
+/// One write to a site: bytes, a branch to the trampoline, or the literal.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct WriteIn {
+    /// Bytes from `ip`.
+    #[serde(default)]
+    pub at: i64,
+    /// These bytes, in hexadecimal.
+    pub bytes: Option<String>,
+    /// `call` or `jump`.
+    pub branch: Option<String>,
+    /// The address of the `ftrace_ops`, at `op-literal`.
+    #[serde(default)]
+    pub op: bool,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ExitIn {
+    /// How the exit trampoline is entered, for the contract's text.
+    pub arrives: Option<String>,
+    /// Returns in the exit trampoline that have no call on the return-address stack.
+    pub unpaired: u32,
+    /// Returns that the return-address stack predicts wrong.
+    pub mispredicted: u32,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct KernelIn {
+    /// The option, without `CONFIG_`, that is set for this architecture and no other.
+    pub symbol: Option<String>,
+    /// Its `asm-offsets.h` has all the numbers of the entry trampoline.
+    pub numbers: bool,
+    /// Objtool checks its objects.
+    pub objtool: bool,
+    /// What must be set, and what it is for.
+    pub needs: Vec<(String, String)>,
+    /// What must not be set, and why.
+    pub refuses: Vec<(String, String)>,
+    /// What changes nothing here, and what that means.
+    pub ignores: Vec<(String, String)>,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct OptionIn {
+    /// The value without `--set`; without it, the option's first.
+    pub default: Option<String>,
+    /// No other value can be chosen.
+    pub fixed: bool,
+    /// The first value whose options, without `CONFIG_`, are all set is what a configuration means.
+    pub config: Vec<ConfigIn>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfigIn {
+    /// The option's value.
+    pub value: String,
+    /// What must be set for it.
+    #[serde(default)]
+    pub set: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct FrameIn {
+    /// The C name of the structure.
+    pub r#struct: Option<String>,
+    /// `sizeof`, in bytes.
+    pub size: Option<i32>,
+    /// Bytes on the stack; without it, `size`.
+    pub stack: Option<i32>,
+    /// The name of the size in the text.
+    pub size_symbol: Option<String>,
+    /// Its slots, in the order in which they are saved.
+    pub field: Vec<FieldIn>,
+    /// Members that hold result registers when the function has returned.
+    pub results: BTreeMap<String, String>,
+    /// Frame records, the caller's first.
+    pub record: Vec<RecordIn>,
+    /// What other values of options change.
+    pub when: Vec<WhenIn>,
+}
+
+/// Eight bytes of a frame.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FieldIn {
+    /// The name in the text.
+    pub symbol: String,
+    /// The C name; without it, the slot lies outside the structure.
+    #[serde(default)]
+    pub member: String,
+    /// Bytes above SP: a multiple of 8.
+    pub offset: i32,
+    /// As in contracts: a register, `pc`, `parent-ip`, `site-sp`, `exit-sp`, `flags`, `direct`, `0x...`, `nothing`.
+    pub holds: String,
+    /// What becomes of a store by the callback.
+    #[serde(default)]
+    pub stores: StoresIn,
+}
+
+/// What becomes of a store by the callback.
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StoresIn {
+    /// The register, the next hop or the return address is what was stored.
+    TakeEffect,
+    /// It is lost.
+    #[default]
+    AreIgnored,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordIn {
+    /// The name of its offset in the text.
+    pub symbol: String,
+    /// Bytes above SP.
+    pub offset: i32,
+    /// The return address in it: `pc` or `parent-ip`.
+    pub returns: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WhenIn {
+    /// The option of the architecture.
+    pub option: String,
+    /// Its value.
+    pub value: String,
+    /// The trampoline does not exist then.
+    #[serde(default)]
+    pub absent: bool,
+    /// Another size on the stack.
+    pub stack: Option<i32>,
+    /// Slots that hold something else, by their symbol, or come on top.
+    #[serde(default)]
+    pub field: Vec<FieldIn>,
+    /// Other frame records.
+    pub record: Option<Vec<RecordIn>>,
+}

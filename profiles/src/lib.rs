@@ -1,0 +1,78 @@
+//! The profiles that are compiled in, and those that users write: `*.toml` beside this crate's manifest.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use codegen::error::{Error, Result};
+use codegen::facts::Facts;
+use codegen::profile::{Convention, Profile, Scope, Source, read};
+
+/// The profile that holds where none is named.
+pub const DEFAULT: &str = "linux-6.12";
+
+/// The profiles that are compiled in, by name.
+pub const BUILT_IN: &[(&str, &str)] = &[("linux-6.12", include_str!("../linux-6.12.toml"))];
+
+/// The profile called `name`, or the one in the file of that name, for these architectures.
+///
+/// # Errors
+/// There is none; a file that cannot be read or is no profile. The message has file, line and what would be valid.
+pub fn find(name: &str, facts: &[&'static Facts]) -> Result<&'static Profile> {
+    if let Some(source) = built_in(name) {
+        return load(source, facts);
+    }
+    if !name.ends_with(".toml") {
+        return Err(unknown(name));
+    }
+    let text = std::fs::read_to_string(name)
+        .map_err(|e| Error::new(format!("cannot read profile {name}: {e}; valid: a file, {}", names().join(", "))))?;
+    load(Source { name, text: &text }, facts)
+}
+
+/// The profile in `source`.
+///
+/// # Errors
+/// As [`find`].
+pub fn load(source: Source, facts: &[&'static Facts]) -> Result<&'static Profile> {
+    kept(source, Scope::All(facts))
+}
+
+/// A target borrows its profile, as it borrows its architecture; so each one is read once and kept.
+fn kept(source: Source, scope: Scope) -> Result<&'static Profile> {
+    type Key = (String, String, &'static str);
+    static PROFILES: OnceLock<Mutex<HashMap<Key, &'static Profile>>> = OnceLock::new();
+    let profiles = PROFILES.get_or_init(Mutex::default);
+    let only = match scope {
+        Scope::All(_) => "",
+        Scope::One(facts) => facts.name,
+    };
+    let key = (source.name.to_owned(), source.text.to_owned(), only);
+    if let Some(profile) = profiles.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(profile);
+    }
+    let parent = |name: &str| built_in(name).ok_or_else(|| unknown(name));
+    let profile: &'static Profile = Box::leak(Box::new(read(source, &parent, scope)?));
+    Ok(profiles.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(profile))
+}
+
+/// What the profile that holds where none is named says of one architecture, whatever others there are.
+///
+/// # Errors
+/// It says nothing of it.
+pub fn default_convention(facts: &'static Facts) -> Result<&'static Convention> {
+    let source = built_in(DEFAULT).ok_or_else(|| unknown(DEFAULT))?;
+    kept(source, Scope::One(facts))?.convention(facts.name)
+}
+
+/// The names of the profiles that are compiled in.
+pub fn names() -> Vec<&'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name).collect()
+}
+
+fn built_in(name: &str) -> Option<Source<'static>> {
+    BUILT_IN.iter().find(|(n, _)| *n == name).map(|&(name, text)| Source { name, text })
+}
+
+fn unknown(name: &str) -> Error {
+    Error::unknown("profile", name, names().into_iter().chain(["a file that ends in .toml"]))
+}
