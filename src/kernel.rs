@@ -63,20 +63,9 @@ pub fn configured(
     let mut settings: Vec<(String, String)> = Vec::new();
     let mut decisions = vec![format!("{} for CONFIG_{}=y", facts.name, kernel.arch)];
     decisions.extend(kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
-    for (rule, option) in convention.offered() {
-        let Some((value, names)) = rule.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
-            continue;
-        };
-        let missing = rule.config.iter().flat_map(|(_, names)| names).find(|n| !set.contains(**n));
-        let why = match (names.as_slice(), missing) {
-            ([], None) => "as in every kernel".to_owned(),
-            ([], Some(name)) => format!("because CONFIG_{name} is not set"),
-            (names, _) => {
-                format!("for {}", names.iter().map(|n| format!("CONFIG_{n}=y")).collect::<Vec<_>>().join(" "))
-            }
-        };
-        decisions.push(format!("{}={value} {why}", option.name));
-        settings.push((option.name.to_owned(), (*value).to_owned()));
+    for (option, value, why) in chosen(convention, &set) {
+        decisions.push(format!("{option}={value} {why}"));
+        settings.push((option.to_owned(), value.to_owned()));
     }
     let ignored = kernel.ignores.iter().filter(|(name, _)| set.contains(name));
     decisions.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
@@ -113,4 +102,24 @@ pub fn configured(
     }
     let direct_calls = set.contains("DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
     Ok(Configured { backend, convention, settings, objtool, direct_calls, decisions })
+}
+
+/// The options that a configuration decides, with the values and why they have them.
+fn chosen(convention: &Convention, set: &HashSet<&str>) -> Vec<(&'static str, &'static str, String)> {
+    let mut all = Vec::new();
+    for (rule, option) in convention.offered() {
+        let Some((value, names)) = rule.config.iter().find(|(_, names)| names.iter().all(|n| set.contains(n))) else {
+            continue;
+        };
+        let missing = rule.config.iter().flat_map(|(_, names)| names).find(|n| !set.contains(**n));
+        let why = match (names.as_slice(), missing) {
+            ([], None) => "as in every kernel".to_owned(),
+            ([], Some(name)) => format!("because CONFIG_{name} is not set"),
+            (names, _) => {
+                format!("for {}", names.iter().map(|n| format!("CONFIG_{n}=y")).collect::<Vec<_>>().join(" "))
+            }
+        };
+        all.push((option.name, *value, why));
+    }
+    all
 }

@@ -8,7 +8,7 @@ mod common;
 use std::process::Command;
 
 use codegen::backend::Backend;
-use codegen::frame::{Field, FrameLayout};
+use codegen::frame::{Content, Field, FrameLayout};
 use object::{Object, ObjectSection};
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
@@ -76,7 +76,11 @@ fn frames(backend: &dyn Backend) -> Vec<(String, FrameLayout)> {
     let mut all = Vec::new();
     for target in common::targets(backend) {
         let what = format!("{} ({})", target.facts.name, target.describe());
-        let frames = target.frames.into_iter().map(|(_, frame)| frame);
+        // Results are in slots of their registers.
+        let frames = target.frames.into_iter().map(|(_, mut frame)| {
+            frame.fields.retain(|f| !matches!(f.content, Content::Result(_)));
+            frame
+        });
         all.extend(frames.filter(|f| f.c_struct == "struct pt_regs").map(|f| (what.clone(), f)));
     }
     all

@@ -103,9 +103,9 @@ fn gnu_readers_understand_an_image() {
         let objects = links(*backend).swap_remove(0);
         let what = format!("{} {}", backend.facts().name, objects[0].0);
         let patch = vec![("args3".to_owned(), "ftrace_caller".to_owned())];
-        let image =
-            link(*backend, &inputs(&objects), &Options { patch, ops: Some("ops".to_owned()), ..Options::default() })
-                .unwrap();
+        let site = Some(&tramptool::convention(*backend).unwrap().site);
+        let options = Options { patch, ops: Some("ops".to_owned()), site, ..Options::default() };
+        let image = link(*backend, &inputs(&objects), &options).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image");
         std::fs::write(&path, image.to_elf().unwrap()).unwrap();

@@ -211,7 +211,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
 
 /// Under the profile that holds where none is named.
 fn target(choices: Choices) -> Target {
-    let convention = profiles::default_convention(&arch_arm64::FACTS).unwrap();
+    let convention = profiles::default_convention(&tramptool_arm64::FACTS).unwrap();
     Arm64::target(convention, choices).unwrap()
 }
 

@@ -205,7 +205,7 @@ fn targets() -> [Target; 2] {
 
 /// Under the profile that holds where none is named.
 fn target(choices: Choices) -> Target {
-    let convention = profiles::default_convention(&arch_riscv::FACTS).unwrap();
+    let convention = profiles::default_convention(&tramptool_riscv::FACTS).unwrap();
     Riscv64::target(convention, choices).unwrap()
 }
 

@@ -281,7 +281,7 @@ fn of_label(seen: Seen, code: &[u8]) -> Seen {
 
 /// Under the profile that holds where none is named.
 fn target(choices: Choices) -> Target {
-    let convention = profiles::default_convention(&arch_x86_64::FACTS).unwrap();
+    let convention = profiles::default_convention(&tramptool_x86_64::FACTS).unwrap();
     X86_64::target(convention, choices).unwrap()
 }
 

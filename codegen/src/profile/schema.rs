@@ -62,8 +62,8 @@ pub(super) struct ArchIn {
     pub exit: ExitIn,
     /// The tracer makes a copy of an entry trampoline for each `ftrace_ops`.
     pub copies: bool,
-    /// Numbers that the code needs, by the name that the text gives them.
-    pub numbers: BTreeMap<String, i32>,
+    /// Numbers that the code needs: the name that the text gives one, and its usual value.
+    pub numbers: Vec<(String, i32)>,
     /// What a kernel's configuration means.
     pub kernel: Option<KernelIn>,
     /// The architecture's options that exist here. An option without an entry keeps its first value.
