@@ -297,6 +297,16 @@ mod tests {
     use crate::elf::machine;
 
     #[test]
+    fn an_address_is_in_the_last_part_that_begins_before_it_or_nowhere() {
+        let places = Places::new([(0x30, 8), (0x10, 0x10), (0x20, 4)].into_iter());
+        let expected = [(0xf, None), (0x10, Some(1)), (0x1f, Some(1)), (0x20, Some(2)), (0x24, Some(2)), (0x25, None)];
+        for (address, part) in expected.into_iter().chain([(0x38, Some(0)), (0x39, None), (u64::MAX, None)]) {
+            assert_eq!(places.last_with(address), part, "{address:#x}");
+        }
+        assert_eq!(Places::new([].into_iter()).last_with(0), None);
+    }
+
+    #[test]
     fn what_is_not_elf_is_refused() {
         for (bytes, what) in [
             (&b""[..], "empty"),
