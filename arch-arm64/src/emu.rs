@@ -36,6 +36,7 @@ pub const MACHINE: Machine = Machine {
         Pad { bytes: &[0x9f, 0x24, 0x03, 0xd5], lets: &[Lands::Jump, Lands::Veneer] },
         Pad { bytes: &[0xdf, 0x24, 0x03, 0xd5], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] },
     ],
+    orc: None,
     record: 0,
     e_flags_abi: 0,
     entry_sp: &[0],

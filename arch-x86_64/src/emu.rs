@@ -1,9 +1,9 @@
 //! What an emulator must know of x86-64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine, Pad};
+use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine, Orc, OrcEntry, OrcFp, Pad};
 
-use crate::regs::VECTORS;
+use crate::regs::{R10, R13, RBP, RDI, RDX, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
@@ -36,6 +36,7 @@ pub const MACHINE: Machine = Machine {
     goes,
     // ENDBR64. Intel SDM volume 1, 17.3.
     pads: &[Pad { bytes: &[0xf3, 0x0f, 0x1e, 0xfa], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] }],
+    orc: Some(Orc { bytes: 6, read: orc }),
     record: 0,
     e_flags_abi: 0,
     entry_sp: &[8, 0],
@@ -81,4 +82,55 @@ fn changes_wide(mnemonic: &str, _: &str) -> bool {
 /// All of SSE and AVX names a register; the x87 and the instructions that store or load all state have an f or an x.
 fn is_vector(mnemonic: &str, operands: &str) -> bool {
     operands.contains("mm") || ["f", "xsave", "xrstor", "emms"].iter().any(|start| mnemonic.starts_with(start))
+}
+
+/// `struct orc_entry` (kernel arch/x86/include/asm/orc_types.h). Entries of other types than that for calls lead to a saved
+/// `pt_regs`, or to nothing.
+fn orc(entry: &[u8]) -> Option<OrcEntry> {
+    const CALL: u8 = 2;
+    const UNDEFINED: u8 = 0;
+    const PREV_SP: u8 = 1;
+    let &[sp_low, sp_high, bp_low, bp_high, bases, kind] = entry else { return None };
+    let base = match bases & 15 {
+        2 => RDX,
+        3 => RDI,
+        4 => RBP,
+        5 => RSP,
+        6 => R10,
+        7 => R13,
+        _ => return None,
+    };
+    let offset = |low, high| i64::from(i16::from_le_bytes([low, high]));
+    let fp = match bases >> 4 {
+        UNDEFINED => OrcFp::Kept,
+        PREV_SP => OrcFp::At(offset(bp_low, bp_high)),
+        _ => OrcFp::Elsewhere,
+    };
+    // The call pushed the return address.
+    (kind & 7 == CALL).then_some(OrcEntry { cfa: (base, offset(sp_low, sp_high)), returns: -8, fp })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel's header says of `push %rbp; mov %rsp, %rbp`: CFA is sp+8 at the entry, sp+16 behind the push, bp+16
+    /// behind the move; rbp is undefined, then 16 below the previous SP.
+    #[test]
+    fn an_orc_entry_says_where_cfa_and_rbp_are() {
+        let entry = |cfa, fp| Some(OrcEntry { cfa, returns: -8, fp });
+        assert_eq!(orc(&[8, 0, 0, 0, 0x05, 2]), entry((RSP, 8), OrcFp::Kept));
+        assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x15, 2]), entry((RSP, 16), OrcFp::At(-16)));
+        assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x14, 2]), entry((RBP, 16), OrcFp::At(-16)));
+        assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x24, 2]), entry((RBP, 16), OrcFp::Elsewhere));
+        assert_eq!(orc(&[0, 1, 0, 0, 0x06, 2 | 8]), entry((R10, 256), OrcFp::Kept), "the signal bit says nothing here");
+    }
+
+    #[test]
+    fn what_is_no_call_says_nothing() {
+        for entry in [[8, 0, 0, 0, 0x05, 3], [8, 0, 0, 0, 0x05, 0], [8, 0, 0, 0, 0x01, 2], [0; 6]] {
+            assert_eq!(orc(&entry), None, "{entry:?}");
+        }
+        assert_eq!(orc(&[8, 0, 0, 0, 0x05]), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! What an emulator must know of an architecture, as data. The numbers are Unicorn's (unicorn.h, x86.h, arm64.h,
 //! riscv.h); a test of `emu-tests` compares each with the engine's own name for it.
 
-use crate::abi::RegSet;
+use crate::abi::{Reg, RegSet};
 
 /// A register by name and by the emulator's number.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,37 @@ pub enum Goes {
     Back,
 }
 
+/// How kernels for this architecture write the unwind table that objtool makes, `.orc_unwind`.
+#[derive(Debug)]
+pub struct Orc {
+    /// Bytes of an entry.
+    pub bytes: usize,
+    /// What an entry says; `None` if it says nothing of a call.
+    pub read: fn(&[u8]) -> Option<OrcEntry>,
+}
+
+/// What an entry of that table says. Bytes are relative to CFA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OrcEntry {
+    /// CFA is this register plus so many bytes.
+    pub cfa: (Reg, i64),
+    /// Where the return address is.
+    pub returns: i64,
+    /// Where the frame pointer of the caller is.
+    pub fp: OrcFp,
+}
+
+/// Where the table says that the caller's frame pointer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrcFp {
+    /// In the frame pointer still.
+    Kept,
+    /// In memory.
+    At(i64),
+    /// In a way that is not followed here.
+    Elsewhere,
+}
+
 /// An architecture as an emulator sees it.
 #[derive(Debug)]
 pub struct Machine {
@@ -98,6 +129,8 @@ pub struct Machine {
     pub goes: fn(&str, &str) -> Goes,
     /// Landing pads.
     pub pads: &'static [Pad],
+    /// The unwind table that objtool makes, where there is an objtool that makes one.
+    pub orc: Option<Orc>,
     /// Where a frame record {frame pointer, return address} is, in bytes above the frame pointer.
     pub record: i64,
     /// Bits of `e_flags` in which two objects must agree to run together.

@@ -166,7 +166,7 @@ impl<'s> Rig<'s> {
         let registers = Registers::of(suite.backend.machine(), &suite.backend.facts().abi)?;
         let traced = away.as_ref().map(|a| &a.functions);
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
-        let table = Table::read(&image, registers.abi, marks.instructions.into_iter());
+        let table = Table::read(&image, registers, marks.instructions.into_iter());
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);

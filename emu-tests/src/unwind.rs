@@ -5,11 +5,15 @@
 use std::collections::HashMap;
 
 use codegen::abi::{Abi, Reg, RegSet};
+use codegen::backend::Backend;
+use codegen::machine::{Orc, OrcFp};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection,
 };
 use link::Image;
+
+use crate::cpu::Registers;
 
 /// Where a column's value is. Bytes are relative to CFA.
 #[derive(Clone, Copy, Debug)]
@@ -65,19 +69,20 @@ pub(crate) struct Table(HashMap<u64, Row>);
 
 impl Table {
     /// Read what the image says of these addresses.
-    pub fn read(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> Table {
+    pub fn read(image: &Image, registers: Registers, addresses: impl Iterator<Item = u64>) -> Table {
+        let Registers { machine, abi } = registers;
         let (frames_at, frames) = contents(image, ".eh_frame");
         let frames = EhFrame::new(frames, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
-        let orc = Orc::read(image);
+        let orc = machine.orc.as_ref().map(|orc| OrcTable::read(image, orc));
         // The table is searched from its start; most addresses are in the entry of the one before.
         let mut last = None;
         let mut row = |pc| {
             last = last.take().filter(|fde: &Entry| fde.contains(pc));
             last = last.take().or_else(|| frames.fde_for_address(&bases, pc, EhFrame::cie_from_offset).ok());
             let found = last.as_ref().and_then(|fde| row(fde, &frames, &bases, &mut context, abi, pc));
-            found.or_else(|| orc.row(abi, pc))
+            found.or_else(|| orc.as_ref()?.row(abi, pc))
         };
         Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect())
     }
@@ -95,51 +100,40 @@ fn contents<'i>(image: &'i Image, name: &str) -> (u64, &'i [u8]) {
     bytes.unwrap_or_default()
 }
 
-/// The table that objtool gives to x86 kernels: entries of `struct orc_entry` (kernel arch/x86/include/asm/orc_types.h) by
-/// the address from which each holds.
-struct Orc(Vec<(u64, [u8; 6])>);
+/// The table that objtool makes: its entries, by the address from which each holds.
+struct OrcTable<'i> {
+    orc: &'static Orc,
+    entries: Vec<(u64, &'i [u8])>,
+}
 
-impl Orc {
-    fn read(image: &Image) -> Orc {
+impl<'i> OrcTable<'i> {
+    fn read(image: &'i Image, orc: &'static Orc) -> OrcTable<'i> {
         let (at, addresses) = contents(image, ".orc_unwind_ip");
         let (_, entries) = contents(image, ".orc_unwind");
         let places = (at..).step_by(4).zip(addresses.as_chunks().0);
         let from = places.map(|(place, distance)| place.wrapping_add_signed(i32::from_le_bytes(*distance).into()));
-        let mut all: Vec<_> = from.zip(entries.as_chunks().0.iter().copied()).collect();
-        all.sort_by_key(|(from, _)| *from);
-        Orc(all)
+        let mut entries: Vec<_> = from.zip(entries.chunks_exact(orc.bytes)).collect();
+        entries.sort_by_key(|(from, _)| *from);
+        OrcTable { orc, entries }
     }
 
-    /// Entries of the type for calls. The others lead to a saved `pt_regs`, or to nothing.
     fn row(&self, abi: &Abi, pc: u64) -> Option<Row> {
-        const CALL: u8 = 2;
-        const UNDEFINED: u8 = 0;
-        const PREV_SP: u8 = 1;
-        /// The registers that can be a base, by their numbers there.
-        const BASES: [(u8, &str); 6] = [(2, "rdx"), (3, "rdi"), (4, "rbp"), (5, "rsp"), (6, "r10"), (7, "r13")];
-        let behind = self.0.partition_point(|(from, _)| *from <= pc);
-        let (_, [sp_low, sp_high, bp_low, bp_high, bases, kind]) = *self.0.get(behind.checked_sub(1)?)?;
-        let (_, base) = BASES.into_iter().find(|(n, _)| *n == bases & 15)?;
-        let offset = |low, high| i64::from(i16::from_le_bytes([low, high]));
-        let (saved, tells) = match bases >> 4 {
-            UNDEFINED => (None, RegSet::of(&[abi.fp])),
-            PREV_SP => (Some((abi.fp, Rule::At(offset(bp_low, bp_high)))), RegSet::of(&[abi.fp])),
-            _ => (None, RegSet::EMPTY),
+        let behind = self.entries.partition_point(|(from, _)| *from <= pc);
+        let (_, entry) = self.entries.get(behind.checked_sub(1)?)?;
+        let entry = (self.orc.read)(entry)?;
+        let (rules, tells) = match entry.fp {
+            OrcFp::Kept => (Vec::new(), RegSet::of(&[abi.fp])),
+            OrcFp::At(offset) => (vec![(abi.fp, Rule::At(offset))], RegSet::of(&[abi.fp])),
+            OrcFp::Elsewhere => (Vec::new(), RegSet::EMPTY),
         };
-        (kind & 7 == CALL).then_some(Row {
-            cfa: (abi.find(base)?, offset(sp_low, sp_high)),
-            // Where the call pushed it.
-            returns: Some(Rule::At(-8)),
-            in_link: false,
-            rules: saved.into_iter().collect(),
-            tells,
-        })
+        Some(Row { cfa: entry.cfa, returns: Some(Rule::At(entry.returns)), in_link: false, rules, tells })
     }
 }
 
 /// How many of these addresses the unwind table of `image` describes. Whatever is in it, there is an answer, soon.
-pub fn described(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> usize {
-    Table::read(image, abi, addresses).0.len()
+pub fn described(image: &Image, backend: &dyn Backend, addresses: impl Iterator<Item = u64>) -> usize {
+    let registers = Registers::of(backend.machine(), &backend.facts().abi);
+    registers.map_or(0, |registers| Table::read(image, registers, addresses).0.len())
 }
 
 type Entry<'i> = FrameDescriptionEntry<EndianSlice<'i, LittleEndian>>;
@@ -185,4 +179,129 @@ fn row(
         found.returns = column(returns_in).map(Rule::In);
     }
     Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use link::{Access, Section, Segment};
+
+    use super::*;
+
+    const CODE: u64 = 0x1000;
+    const FRAMES: u64 = 0x2000;
+
+    fn registers(backend: &dyn Backend) -> Registers {
+        Registers::of(backend.machine(), &backend.facts().abi).unwrap()
+    }
+
+    fn image(sections: &[(&str, u64, &[u8])]) -> Image {
+        let access = Access::Read;
+        let segment = |&(_, address, bytes): &(&str, u64, &[u8])| {
+            let (bytes, mem_size) = (bytes.to_vec(), bytes.len() as u64);
+            Segment { address, bytes, mem_size, access }
+        };
+        let section = |&(name, address, bytes): &(&str, u64, &[u8])| {
+            let (name, size) = (name.to_owned(), bytes.len() as u64);
+            Section { name, address, size, align: 1, access, zeroed: false }
+        };
+        Image {
+            machine: 0,
+            e_flags: 0,
+            segments: sections.iter().map(segment).collect(),
+            sections: sections.iter().map(section).collect(),
+            symbols: Vec::new(),
+            sites: Vec::new(),
+        }
+    }
+
+    /// A CIE and an FDE of 0x20 bytes of code at [`CODE`] (LSB, section `.eh_frame`), with these instructions.
+    fn frames(returns_in: u8, data_align: u8, initial: [u8; 7], rest: &[u8]) -> Vec<u8> {
+        let cie = [&[0x14, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, data_align, returns_in, 1, 0x1b], &initial[..]];
+        let mut all = cie.concat();
+        // Its field for the start of the code lies 8 bytes behind its own start.
+        let distance = (CODE as i64 - (FRAMES + all.len() as u64 + 8) as i64) as i32;
+        let to_cie = all.len() as u32 + 4;
+        let mut fde = [&to_cie.to_le_bytes(), &distance.to_le_bytes(), &[0x20, 0, 0, 0][..], &[0], rest].concat();
+        fde.resize(fde.len().next_multiple_of(4), 0);
+        all.extend((fde.len() as u32).to_le_bytes());
+        all.extend(fde);
+        all.extend([0; 4]);
+        all
+    }
+
+    /// Registers by name, as far as they matter.
+    fn gpr(abi: &Abi, values: &[(&str, u64)]) -> [u64; 32] {
+        let mut all = [0; 32];
+        for (name, value) in values {
+            all[usize::from(abi.find(name).unwrap().0)] = *value;
+        }
+        all
+    }
+
+    /// CFA, the return address and the frame pointer, where memory holds at each address that address plus 1.
+    fn unwound(row: &Row, abi: &Abi, gpr: &[u64]) -> (u64, Option<u64>, u64) {
+        let cfa = row.cfa(gpr);
+        let value = |rule: Rule| rule.value(cfa, gpr, |at| at + 1);
+        (cfa, row.returns.map(value), value(row.rule(abi.fp)))
+    }
+
+    /// push %rbp; mov %rsp, %rbp; ...; leave
+    #[test]
+    fn rows_of_eh_frame_follow_the_instructions() {
+        let registers = registers(&arch_x86_64::X86_64);
+        let abi = registers.abi;
+        // CFA is r7 + 8, r16 is at CFA - 8.
+        let initial = [0x0c, 7, 8, 0x90, 1, 0, 0];
+        // Behind 1 byte, CFA is r7 + 16 and r6 at CFA - 16; behind 3 more, CFA is r6 + 16; behind 8 more, r7 + 8.
+        let rest = [0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x48, 0x0c, 7, 8];
+        let frames = frames(16, 0x78, initial, &rest);
+        let table = Table::read(&image(&[(".eh_frame", FRAMES, &frames)]), registers, CODE..CODE + 0x30);
+        let gpr = gpr(abi, &[("rsp", 0x500), ("rbp", 0x700)]);
+        let at = |pc: u64| unwound(table.row(pc).unwrap(), abi, &gpr);
+        assert_eq!(at(CODE), (0x508, Some(0x501), 0x700));
+        assert_eq!(at(CODE + 1), (0x510, Some(0x509), 0x501));
+        assert_eq!(at(CODE + 4), (0x710, Some(0x709), 0x701));
+        assert_eq!(at(CODE + 12), (0x508, Some(0x501), 0x4f9));
+        assert!(table.row(CODE + 0x20).is_none(), "behind the function");
+        assert!(!table.row(CODE).unwrap().in_link);
+        assert_eq!(table.row(CODE).unwrap().tells, abi.callee_saved);
+    }
+
+    #[test]
+    fn without_a_rule_the_link_register_has_the_return_address_still() {
+        let registers = registers(&arch_arm64::Arm64);
+        let abi = registers.abi;
+        // CFA is r31 + 0; behind 4 bytes, r31 + 16, with r29 at CFA - 16 and r30 at CFA - 8.
+        let frames = frames(30, 0x78, [0x0c, 31, 0, 0, 0, 0, 0], &[0x44, 0x0e, 16, 0x9d, 2, 0x9e, 1]);
+        let table = Table::read(&image(&[(".eh_frame", FRAMES, &frames)]), registers, CODE..CODE + 8);
+        let gpr = gpr(abi, &[("sp", 0x500), ("x29", 0x700), ("x30", 0x900)]);
+        let at = |pc: u64| unwound(table.row(pc).unwrap(), abi, &gpr);
+        assert_eq!(at(CODE), (0x500, Some(0x900), 0x700));
+        assert_eq!(at(CODE + 4), (0x510, Some(0x509), 0x501));
+        assert!(table.row(CODE).unwrap().in_link);
+    }
+
+    #[test]
+    fn orc_is_read_where_there_is_no_eh_frame() {
+        let registers = registers(&arch_x86_64::X86_64);
+        let abi = registers.abi;
+        let (ips, entries) = (0x3000, 0x4000);
+        // From the function's start, behind its first byte, and behind its end.
+        let from = [CODE, CODE + 1, CODE + 0x10];
+        let distances: Vec<u8> =
+            (ips..).step_by(4).zip(from).flat_map(|(at, to)| (to as i32 - at).to_le_bytes()).collect();
+        let said = [[8, 0, 0, 0, 0x05, 2], [16, 0, 0xf0, 0xff, 0x15, 2], [0; 6]].concat();
+        let image = image(&[(".orc_unwind_ip", ips as u64, &distances), (".orc_unwind", entries, &said)]);
+        let gpr = gpr(abi, &[("rsp", 0x500), ("rbp", 0x700)]);
+        let table = Table::read(&image, registers, CODE - 1..CODE + 0x20);
+        let at = |pc: u64| table.row(pc).map(|row| unwound(row, abi, &gpr));
+        assert_eq!(at(CODE - 1), None);
+        assert_eq!(at(CODE), Some((0x508, Some(0x501), 0x700)));
+        assert_eq!(at(CODE + 1), Some((0x510, Some(0x509), 0x501)));
+        assert_eq!(at(CODE + 0xf), at(CODE + 1));
+        assert_eq!(at(CODE + 0x10), None, "an entry that says nothing");
+        // Other architectures have no such table.
+        let other = self::registers(&arch_riscv::Riscv64);
+        assert!(Table::read(&image, other, CODE..CODE + 1).row(CODE).is_none());
+    }
 }

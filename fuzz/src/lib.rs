@@ -51,7 +51,7 @@ pub fn cfi(bytes: &[u8]) -> usize {
     // What a trampoline has at most, of the first functions.
     let starts = image.symbols.iter().filter(|s| s.size > 0).take(8).map(|s| s.address);
     let addresses = || starts.clone().flat_map(|at| (0..64).map(move |i| at.wrapping_add(4 * i)));
-    BACKENDS.iter().map(|b| emu_tests::described(&image, &b.facts().abi, addresses())).sum()
+    BACKENDS.iter().map(|b| emu_tests::described(&image, *b, addresses())).sum()
 }
 
 /// Read `text` as a contract.
