@@ -21,29 +21,10 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
     let findings = std::mem::take(&mut tally.findings);
     for (finding, case) in findings {
         let t = finding.trampoline;
-        if let Some(known) = rig.known(&finding) {
-            tally.deviated[known] += 1;
-            let at = rig.symbolic(finding.pc);
-            if let Some(Naming::BySentence { id }) = rig.suite.deviations[known].names(&finding, &at) {
-                tally.renamed[known].insert(id);
-            }
+        if is_expected(rig, tally, &finding) {
             continue;
         }
-        let finding = match &rig.away {
-            None => finding,
-            // What fails without a distance is told there.
-            Some(away) if away.beside.failed[t][finding.clause as usize] > 0 => continue,
-            Some(away) => Finding {
-                clause: Clause::P16,
-                place: Place::Away {
-                    copy: if away.copied { "copy, " } else { "" },
-                    mib: away.distance >> 20,
-                    clause: finding.clause,
-                    place: Box::new(finding.place),
-                },
-                ..finding
-            },
-        };
+        let Some(finding) = told_here(rig, finding) else { continue };
         tally.failed[t][finding.clause as usize] += 1;
         let found_at = rig.symbolic(finding.pc);
         let place = finding.place.to_string();
@@ -101,6 +82,26 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
         });
     }
     Ok(())
+}
+
+/// Count a finding that the contract expects. Returns whether it is one.
+fn is_expected(rig: &Rig, tally: &mut Tally, finding: &Finding) -> bool {
+    let Some(known) = rig.known(finding) else { return false };
+    tally.deviated[known] += 1;
+    if let Some(Naming::BySentence { id }) = rig.suite.deviations[known].names(finding, &rig.symbolic(finding.pc)) {
+        tally.renamed[known].insert(id);
+    }
+    true
+}
+
+/// With a distance between trampolines and functions, a finding is one of that distance; none if it fails without it.
+fn told_here(rig: &Rig, finding: Finding) -> Option<Finding> {
+    let Some(away) = &rig.away else { return Some(finding) };
+    let Finding { clause, trampoline, .. } = finding;
+    let copy = if away.copied { "copy, " } else { "" };
+    let place = Place::Away { copy, mib: away.distance >> 20, clause, place: Box::new(finding.place) };
+    let told = away.beside.failed[trampoline][clause as usize] > 0;
+    (!told).then_some(Finding { clause: Clause::P16, place, ..finding })
 }
 
 /// The trampoline instruction that gave a register its final value, if one did.

@@ -27,9 +27,6 @@ const FUNCTIONS: &Excuses = &[
     ("codegen/src/plan.rs: entry", "not split yet"),
     ("codegen/src/text.rs: render", "not split yet"),
     ("emu-tests/src/cases.rs: cases", "not split yet"),
-    ("emu-tests/src/foreign.rs: contract", "not split yet"),
-    ("emu-tests/src/foreign.rs: suites", "not split yet"),
-    ("emu-tests/src/trace/world.rs: program", "not split yet"),
     ("emu-tests/src/verdict.rs: row", "not split yet"),
 ];
 

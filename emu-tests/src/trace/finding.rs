@@ -4,7 +4,6 @@ use std::fmt;
 
 use codegen::abi::Reg;
 
-use super::Trace;
 use crate::place::Place;
 use crate::report::Clause;
 
@@ -166,28 +165,6 @@ impl Checks {
         if let Some(lost) = self.vectors_lost.get_mut(trampoline) {
             *lost += 1;
         }
-    }
-}
-
-impl Trace {
-    /// A clause of the trampoline at work.
-    pub(super) fn at(&self, clause: Clause, pc: u64) -> At {
-        At { clause, trampoline: self.trampoline(), pc }
-    }
-
-    /// Fail without a check that is counted.
-    pub(super) fn fail(&mut self, at: At, place: impl Into<Place>, expected: u64, found: u64) {
-        self.checks.fail(Finding::new(at, place, expected, found));
-    }
-
-    pub(super) fn check(
-        &mut self,
-        at: At,
-        place: impl Into<Place>,
-        expected: impl Into<Value>,
-        found: impl Into<Value>,
-    ) {
-        self.checks.check(at, place, expected, found);
     }
 }
 

@@ -10,6 +10,7 @@ mod compare;
 mod finding;
 mod given;
 mod memory;
+mod stack;
 mod state;
 mod unwinding;
 mod world;
@@ -194,6 +195,20 @@ impl Trace {
     /// Does the site jump to the trampoline at work?
     fn jumped_to(&self) -> bool {
         self.kind(self.trampoline()).is_some_and(Kind::jumped_to)
+    }
+
+    /// A clause of the trampoline at work.
+    fn at(&self, clause: Clause, pc: u64) -> At {
+        At { clause, trampoline: self.trampoline(), pc }
+    }
+
+    /// Fail without a check that is counted.
+    fn fail(&mut self, at: At, place: impl Into<Place>, expected: u64, found: u64) {
+        self.checks.fail(Finding::new(at, place, expected, found));
+    }
+
+    fn check(&mut self, at: At, place: impl Into<Place>, expected: impl Into<Value>, found: impl Into<Value>) {
+        self.checks.check(at, place, expected, found);
     }
 
     /// The run ended without reaching the exit.

@@ -2,9 +2,8 @@
 
 use codegen::abi::RegSet;
 
-use super::Trace;
 use super::cells::Region;
-use super::memory::Stack;
+use super::stack::Stack;
 use crate::cpu::Snapshot;
 use crate::flow::{ReturnStack, Taken};
 
@@ -157,40 +156,6 @@ impl State {
             Moment::Exit(_, exiting) => Some(exiting),
             Moment::Body | Moment::Entry(_) => None,
         }
-    }
-}
-
-impl Trace {
-    pub(super) fn begin_activation(&mut self, expect: Snapshot, sp: u64, resume: u64, parent: u64, index: usize) {
-        let contract = self.contracts.get(index);
-        let is_shadow = contract.is_some_and(|c| c.kind.is_shadow());
-        let (kept, flags_kept) = contract.map_or((RegSet::EMPTY, true), |c| (c.kept, c.flags_kept));
-        let state = &mut self.state;
-        state.sites_seen += 1;
-        state.stack.begin(sp);
-        if let (Some(registers), true) = (self.registers, is_shadow) {
-            // It has the return address to itself, which a call may have written there.
-            state.stack.top = sp.wrapping_add(registers.abi.return_bytes());
-            state.stack.write(sp, 8);
-        }
-        state.activations.push(Activation {
-            expect,
-            sp,
-            pc: resume,
-            parent,
-            resume,
-            returns_to: parent,
-            kept,
-            flags_kept,
-            redirected: false,
-            dispatched: false,
-            calls: 0,
-        });
-        state.work(index);
-        state.entered |= 1 << index;
-        // The last call was that at the site, or, if the site jumped, that of the function.
-        let first = if self.jumped_to() { parent } else { resume };
-        self.state.returns.begin(Some(first));
     }
 }
 
