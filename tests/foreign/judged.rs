@@ -150,13 +150,12 @@ fn vector_state_that_the_engine_lacks_is_looked_for_and_named() {
     let verbose = ["check", "--object", "t.o", "--contract", "t.toml", "-v"];
     let (_, out, _) = Case::new(TRAMPOLINE, CONTRACT).tool(&verbose);
     assert!(
-        out.contains("ok P2-wide  x86_64 my_tramp [t.toml]: engine lacks ymm, zmm and mask registers, but"),
+        out.contains("ok P2-wide  x86_64 my_tramp [t.toml], 10 checks: engine lacks ymm, zmm and mask registers, but"),
         "{out}"
     );
     let text = TRAMPOLINE.replace("    leave\n    ret\n", "    leave\n    ret\n    vzeroupper\n");
     let (_, out, _) = Case::new(&text, CONTRACT).tool(&verbose);
-    let named =
-        "- P2-wide  x86_64 my_tramp [t.toml]: engine lacks ymm, zmm and mask registers, and vzeroupper at +0x14";
+    let named = "- P2-wide  x86_64 my_tramp [t.toml], 11 checks: engine lacks ymm, zmm and mask registers, and vzeroupper at +0x14";
     assert!(out.contains(named), "{out}");
 }
 
