@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use codegen::option::Choices;
 use codegen::spec::{Direct, Spec};
 
 fn root() -> PathBuf {
@@ -126,59 +125,6 @@ fn unsafe_code_is_named_in_the_design() {
         if text.contains("unsafe {") {
             assert!(design.contains(&inside), "{inside} has unsafe code that DESIGN.md does not name");
         }
-    }
-}
-
-/// The golden listings: file name and text.
-fn golden() -> Vec<(PathBuf, String)> {
-    let mut all = Vec::new();
-    for backend in tramptool::BACKENDS {
-        let facts = backend.facts();
-        // The defaults, and each option by itself with its other values.
-        let mut sets = vec![(String::from("default"), Choices::default())];
-        for (i, option) in facts.options.iter().enumerate() {
-            let others = (1..option.values.len()).map(|v| (i, v));
-            sets.extend(
-                others.map(|(i, v)| (format!("{}-{}", option.name, option.values[v]), Choices::default().with(i, v))),
-            );
-        }
-        let target = tramptool::default_target(*backend).unwrap();
-        let trampolines = tramptool::suite::trampolines(&target).unwrap();
-        let for_one =
-            ["direct_kfree_skb", "around_frame_1", "around_fregs", "programs_fexit", "programs_fmod_ret_stack"];
-        let specs = tramptool::suite::specs(&trampolines).into_iter().filter(|s| for_one.contains(&s.name));
-        let listings: Vec<_> = specs.map(|s| backend.text(&s, &target).unwrap()).collect();
-        let path = root().join("emu-tests/golden").join(facts.name).join("for-one-function.S");
-        all.push((path, templates::asm(&listings, &target, facts.name).unwrap()));
-        for (set, choices) in sets {
-            let target = backend.target(target.convention, choices).unwrap();
-            let direct = Spec::direct("my_tramp", Direct { args: 3, ..Direct::default() }, "my_direct_func");
-            let specs: Vec<Spec> = target.convention.specs().chain([direct]).collect();
-            let listings: Vec<_> = specs.iter().map(|s| backend.text(s, &target).unwrap()).collect();
-            let path = root().join("emu-tests/golden").join(facts.name).join(format!("{set}.S"));
-            all.push((path, templates::asm(&listings, &target, facts.name).unwrap()));
-        }
-    }
-    all
-}
-
-#[test]
-fn golden_listings_are_fresh() {
-    let golden = golden();
-    if std::env::var_os("BLESS").is_some() {
-        let _ = fs::remove_dir_all(root().join("emu-tests/golden"));
-        for (path, text) in &golden {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-    }
-    for (path, text) in &golden {
-        let blessed = fs::read_to_string(path).unwrap_or_default();
-        assert!(blessed == *text, "{} is stale: run `cargo xtask bless`, and read what changed", path.display());
-    }
-    let known: BTreeSet<&PathBuf> = golden.iter().map(|(p, _)| p).collect();
-    for file in files(&root().join("emu-tests/golden"), "") {
-        assert!(known.contains(&file), "{} belongs to nothing: run `cargo xtask bless`", file.display());
     }
 }
 
