@@ -59,22 +59,46 @@ pub fn settings_of<'s>(
 /// # Errors
 /// An unknown name or value, or two slots of a frame at one offset.
 pub fn target(backend: &dyn Backend, convention: &'static Convention, settings: &[(&str, &str)]) -> Result<Target> {
+    with_numbers(backend, convention, choices(backend, convention, settings)?, settings)
+}
+
+/// The options among these settings; what is no option is left to [`with_numbers`].
+///
+/// # Errors
+/// A value that an option does not have.
+pub fn choices(backend: &dyn Backend, convention: &Convention, settings: &[(&str, &str)]) -> Result<Choices> {
     let facts = backend.facts();
-    let is_option = |name: &str| convention.offered().any(|(_, o)| o.name == name);
     let mut choices = convention.defaults();
-    for (name, value) in settings.iter().filter(|(name, _)| is_option(name)) {
+    for (name, value) in settings.iter().filter(|(name, _)| is_option(convention, name)) {
         choices.set(facts.name, facts.options, name, value)?;
     }
+    Ok(choices)
+}
+
+/// The target with these options, and with the numbers among these settings.
+///
+/// # Errors
+/// A name that is neither an option nor a number, a number that does not fit, or two slots of a frame at one offset.
+pub fn with_numbers(
+    backend: &dyn Backend,
+    convention: &'static Convention,
+    choices: Choices,
+    settings: &[(&str, &str)],
+) -> Result<Target> {
     let mut target = backend.target(convention, choices)?;
-    for (name, value) in settings.iter().filter(|(name, _)| !is_option(name)) {
+    for (name, value) in settings.iter().filter(|(name, _)| !is_option(convention, name)) {
         if !target.symbols().contains(name) {
             return Err(unknown_setting(name, &target));
         }
-        let number = parse_i32(value).map_err(|e| e.at(format_args!("{name} of {}", facts.name)))?;
+        let number = parse_i32(value).map_err(|e| e.at(format_args!("{name} of {}", target.facts.name)))?;
         target.set_number(name, number)?;
     }
     target.check_frames()?;
     Ok(target)
+}
+
+fn is_option(convention: &Convention, name: &str) -> bool {
+    convention.offered().any(|(_, o)| o.name == name)
 }
 
 fn unknown_setting(name: &str, target: &Target) -> Error {

@@ -147,12 +147,12 @@ fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
         let convention = profile.convention(backend.facts().name)?;
         let named: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
         let fixed = |name: &str| named.contains(&name);
-        for choices in convention.combinations(|o| !fixed(o.name)) {
-            let mut every = settings.clone();
-            for (name, value) in convention.chosen(choices).filter(|(name, _)| !fixed(name)) {
-                every.push((name, value));
-            }
-            let target = settings::target(backend, convention, &every)?;
+        let chosen = settings::choices(backend, convention, &settings)?;
+        let kept: Vec<usize> =
+            convention.offered().filter(|(_, o)| fixed(o.name)).map(|(rule, _)| rule.index).collect();
+        for varied in convention.combinations(|o| !fixed(o.name)) {
+            let choices = kept.iter().fold(varied, |choices, &i| choices.with(i, chosen.get(i)));
+            let target = settings::with_numbers(backend, convention, choices, &settings)?;
             let trampolines = tramptool::suite::trampolines_affected_by(&target, fixed)?;
             // Options for different trampolines leave nothing that all of them change.
             if !trampolines.is_empty() {

@@ -23,7 +23,6 @@ const FILES: &Excuses = &[
     ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
     ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
     ("emu-tests/src/fixture.rs", "the list of fixtures: an architecture is a row of it"),
-    ("src/cmd/table.rs", "docs/cost.md compares with the kernel's own objects, which are of one architecture each"),
     ("src/contracts.rs", "the list of contracts, which are of one architecture each"),
 ];
 
