@@ -33,16 +33,13 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                     let listed = s.situation == "retired" || told.contains(&counted);
                     assert!(listed, "{what}, {}: counted {counted:?} of {told:?}", s.situation);
                     let hooked = s.situation.contains("parent") && !spec.kind.for_one_function();
-                    let jumps = suite.options.contains("direct-way=jmp") || target.facts.name != "x86_64";
+                    // Where the return address is in a register, what goes to a direct trampoline is a jump.
+                    let jumps = suite.options.contains("direct-way=jmp") || target.facts.abi.link.is_some();
                     let pushed = u32::from(s.situation.contains("direct") && !s.situation.contains("early") && !jumps);
-                    // A hooked return costs the function's own prediction. Then x86_64 pairs a return with a call of its
-                    // own, arm64 must return where no call belongs to it, riscv64 leaves by a jump.
-                    let (mispredicted, left) = match (hooked, target.facts.name) {
-                        (false, _) => (0, 0),
-                        (true, "x86_64") => (2, 0),
-                        (true, "arm64") => (2, -1),
-                        (true, _) => (1, 0),
-                    };
+                    // A hooked return costs the function's own prediction, and what the way back to the parent costs.
+                    let facts = target.facts;
+                    let (mispredicted, left) =
+                        if hooked { (facts.exit_mispredicted, -(facts.exit_unpaired as i32)) } else { (0, 0) };
                     // Nothing returns where the site called from, so the parent's call is left over.
                     let skipped = i32::from(spec.kind.calls_body() && !spec.kind.jumped_to());
                     let (mispredicted, left) = (mispredicted + pushed + skipped as u32, left + skipped);

@@ -7,13 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::Bench;
+use common::{Bench, arches, tools_of};
 
 mod common;
-
-/// Architecture, prefix of its GNU tools.
-const ARCHES: [(&str, &str); 3] =
-    [("x86_64", "x86_64-linux-gnu-"), ("arm64", "aarch64-linux-gnu-"), ("riscv64", "riscv64-linux-gnu-")];
 
 /// Some functions, one of them weak.
 const SOURCE: &str = "int one(int a) { return a + 1; }\nint two(int a) { return one(a) * 2; }\n\
@@ -83,7 +79,7 @@ fn kinds(arch: &str) -> Vec<(Vec<&'static str>, &'static str, u64, &'static str)
 
 #[test]
 fn objects_programs_and_libraries_list_their_functions() {
-    for (arch, prefix) in ARCHES {
+    for (arch, prefix) in arches() {
         let b = Bench::new();
         fs::write(b.path("a.c"), SOURCE).unwrap();
         fs::write(b.path("b.c"), OTHER).unwrap();
@@ -132,7 +128,7 @@ fn objects_programs_and_libraries_list_their_functions() {
 fn the_entries_are_those_of_objdump() {
     let b = Bench::new();
     let mut compared = 0;
-    for (arch, prefix) in ARCHES {
+    for (arch, prefix) in arches() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("emu-tests/fixtures").join(arch);
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -187,7 +183,7 @@ fn what_cannot_be_patched_says_why() {
         let human = b.ok(&["sites", "a.o"]);
         assert_eq!(human.matches(&format!("not patchable: {}", found.unwrap().0)).count() as u64, count + 1);
     };
-    let [(_, x86_64), (_, arm64), (_, riscv64)] = ARCHES;
+    let [x86_64, arm64, riscv64] = ["x86_64", "arm64", "riscv64"].map(tools_of);
     refused(x86_64, &["-pg", "-mfentry", "-mrecord-mcount", "-fPIC"], 5, "6 bytes");
     refused(riscv64, &["-fpatchable-function-entry=1"], 5, "none that are left");
     refused(arm64, &["-fpatchable-function-entry=1"], 5, "none that are left");

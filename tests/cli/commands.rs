@@ -5,8 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::Bench;
-use crate::inputs::ARCHES;
+use crate::common::{Bench, arches};
 
 #[test]
 fn help_version_completions_and_man() {
@@ -199,7 +198,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn show_and_diff() {
     let b = Bench::new();
-    for (arch, _) in ARCHES {
+    for (arch, _) in arches() {
         for name in
             ["ftrace_stub", "ftrace_stub_direct_tramp", "ftrace_caller", "ftrace_regs_caller", "return_to_handler"]
         {
@@ -257,7 +256,7 @@ fn cost_is_beside_its_bound() {
         assert!(b.ok(&["cost", "--arch", arch]).contains("at least, by the contract"));
     }
     // As many programs as were asked for, not as many as a trampoline of the same kind has that is judged.
-    for (arch, _) in ARCHES {
+    for (arch, _) in arches() {
         let one = ["--sig", "int f(long a)", "--function", "f", "--fexit", "after"];
         let ways = |more: &[&str]| -> Value {
             let json = ["cost", "programs", "--arch", arch, "--format", "json"];

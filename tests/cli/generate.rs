@@ -5,12 +5,11 @@ use std::fs;
 use object::{Object, ObjectSection, ObjectSymbol};
 use serde_json::Value;
 
-use crate::common::Bench;
-use crate::inputs::ARCHES;
+use crate::common::{Bench, arches};
 
 #[test]
 fn gen_writes_what_was_asked_for() {
-    for (arch, _) in ARCHES {
+    for (arch, _) in arches() {
         let b = Bench::new();
         b.ok(&["gen", "--all", "--arch", arch, "--emit", "asm,obj,bin,json", "-o", "out"]);
         let names = ["S", "bin", "json", "o"].map(|ext| format!("{arch}.{ext}"));
@@ -78,7 +77,8 @@ fn gen_to_stdout_and_to_stems() {
 
 #[test]
 fn gen_direct() {
-    for (arch, most) in [("x86_64", 6), ("arm64", 8), ("riscv64", 8)] {
+    for backend in tramptool::BACKENDS {
+        let (arch, most) = (backend.facts().name, backend.facts().abi.args.len());
         let b = Bench::new();
         for args in 0..=most {
             let n = args.to_string();
@@ -137,7 +137,7 @@ fn paired_trampolines_have_prototypes() {
     let b = Bench::new();
     fs::write(b.path("general.c"), "long n; void entry(long a) { n += a; } void leave(long r) { n -= r; }").unwrap();
     fs::write(b.path("vector.c"), "double n; void entry(long a) { } void leave(long r) { n += r; }").unwrap();
-    for (arch, prefix) in ARCHES {
+    for (arch, prefix) in arches() {
         let hard: &[&str] = if arch == "riscv64" { &["--set", "abi=lp64d"] } else { &[] };
         // Otherwise the kernel's x86-64 has a stack for general registers only.
         let aligned: &[&str] = if arch == "x86_64" { &["--set", "stack-align=16"] } else { &[] };
@@ -162,7 +162,7 @@ fn paired_trampolines_have_prototypes() {
                 assert_eq!(whole(&["--sig", &sig]), whole(&[]), "{arch} {sig}");
             }
         }
-        let most = if arch == "x86_64" { 6 } else { 8 };
+        let most = tramptool::backend(arch).unwrap().facts().abi.args.len();
         let longs: Vec<String> = (0..=most).map(|i| format!("long a{i}")).collect();
         let vector = "void f(long a, double x)";
         let proven = |sig, handler| b.run(&[&around[..], &["--sig", sig, "--handler", handler]].concat());
@@ -206,7 +206,7 @@ fn programs_are_attached_to_one_function() {
         u64 after(u64 *context, u64 *cookie) { return context[context[-1]]; }\n\
         int f(long a, void *p) { return a != 0; }\n";
     fs::write(b.path("programs.c"), source).unwrap();
-    for (arch, prefix) in ARCHES {
+    for (arch, prefix) in arches() {
         let what = ["gen", "programs", "--arch", arch, "--sig", "int f(long a, void *p)"];
         let list = ["--fentry", "before:7", "--fmod-ret", "before", "--fexit", "after,before:0x7fffffff"];
         b.ok(&[&what[..], &list, &["--function", "f", "--emit", "obj", "--stem", "programs"]].concat());

@@ -1,10 +1,6 @@
-//! Architectures, and the objects that gcc made for them.
+//! The objects of `emu-tests/fixtures`.
 
 use std::path::Path;
-
-/// Architecture, prefix of its binutils.
-pub const ARCHES: [(&str, &str); 3] =
-    [("x86_64", "x86_64-linux-gnu-"), ("arm64", "aarch64-linux-gnu-"), ("riscv64", "riscv64-linux-gnu-")];
 
 /// An object that gcc made.
 pub fn fixture(name: &str) -> String {
@@ -14,6 +10,8 @@ pub fn fixture(name: &str) -> String {
 
 /// The functions of an architecture in their plainest form, and their callbacks.
 pub fn fixtures(arch: &str) -> (String, String) {
-    let functions = if arch == "riscv64" { "rvc" } else { "plain" };
-    (fixture(&format!("{arch}/{functions}.o")), fixture(&format!("{arch}/callbacks.o")))
+    let list = include_str!("../../emu-tests/fixtures/fixtures.toml").parse::<toml::Table>().unwrap();
+    let of_arch = list["arch"].as_array().unwrap().iter().find(|a| a["name"].as_str() == Some(arch)).unwrap();
+    let first = &of_arch["object"][0]["output"];
+    (fixture(first.as_str().unwrap()), fixture(&format!("{arch}/callbacks.o")))
 }

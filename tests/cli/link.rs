@@ -4,23 +4,20 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::Bench;
-use crate::inputs::{ARCHES, fixture, fixtures};
+use crate::common::{Bench, arches};
+use crate::inputs::{fixture, fixtures};
 
 #[test]
 fn binutils_accept_every_object() {
-    for (arch, prefix) in ARCHES {
-        let settings = match arch {
-            "riscv64" => &["rvc=on", "rvc=off", "abi=lp64d"][..],
-            "arm64" => &["call-ops=on", "call-ops=off"],
-            _ => &["unwinder=orc", "unwinder=fp", "stack-align=16"],
-        };
+    for (arch, prefix) in arches() {
+        let options = tramptool::backend(arch).unwrap().facts().options;
+        let settings = options.iter().flat_map(|o| o.values.iter().map(|value| format!("{}={value}", o.name)));
         for set in settings {
             let b = Bench::new();
-            b.ok(&["gen", "--all", "--arch", arch, "--set", set, "--emit", "obj,json"]);
+            b.ok(&["gen", "--all", "--arch", arch, "--set", &set, "--emit", "obj,json"]);
             b.ok(&[
-                "gen", "direct", "--args", "3", "--call", "f", "--arch", arch, "--set", set, "--emit", "obj", "--stem",
-                "direct",
+                "gen", "direct", "--args", "3", "--call", "f", "--arch", arch, "--set", &set, "--emit", "obj",
+                "--stem", "direct",
             ]);
             let name = format!("{arch}.o");
             for object in [name.as_str(), "direct.o"] {
@@ -41,7 +38,7 @@ fn binutils_accept_every_object() {
 
 #[test]
 fn link_makes_an_image() {
-    for (arch, prefix) in ARCHES {
+    for (arch, prefix) in arches() {
         let b = Bench::new();
         let mut generate = vec!["gen", "--all", "--arch", arch, "--emit", "obj"];
         if arch == "arm64" {
@@ -129,7 +126,7 @@ fn link_gives_a_function_its_ops() {
 #[test]
 fn link_refuses_what_does_not_go_together() {
     let b = Bench::new();
-    for (arch, _) in ARCHES {
+    for (arch, _) in arches() {
         b.ok(&["gen", "--all", "--arch", arch, "--emit", "obj"]);
     }
     b.refuses(&["link", "x86_64.o", "arm64.o", "-o", "image"], &["arm64.o", "x86_64", "183"]);

@@ -32,6 +32,17 @@ pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::
     convention.combinations(|_| true).into_iter().map(|c| backend.target(convention, c).unwrap()).collect()
 }
 
+/// Every architecture, with the prefix of its GNU tools.
+pub fn arches() -> Vec<(&'static str, &'static str)> {
+    let facts = tramptool::BACKENDS.iter().map(|b| b.facts());
+    facts.map(|f| (f.name, f.assembler.strip_suffix("as").unwrap())).collect()
+}
+
+/// The prefix of the GNU tools of one.
+pub fn tools_of(arch: &str) -> &'static str {
+    arches().into_iter().find(|(name, _)| *name == arch).unwrap().1
+}
+
 /// A directory of its own for a test.
 pub struct Bench(tempfile::TempDir);
 
