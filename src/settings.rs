@@ -2,7 +2,7 @@
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::option::OptionInfo;
+use codegen::option::{Choices, OptionInfo};
 use codegen::profile::{Convention, OptionRule, Profile};
 use codegen::target::Target;
 

@@ -37,9 +37,9 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                     let jumps = suite.options.contains("direct-way=jmp") || target.facts.abi.link.is_some();
                     let pushed = u32::from(s.situation.contains("direct") && !s.situation.contains("early") && !jumps);
                     // A hooked return costs the function's own prediction, and what the way back to the parent costs.
-                    let facts = target.facts;
+                    let exit = &target.convention.exit;
                     let (mispredicted, left) =
-                        if hooked { (facts.exit_mispredicted, -(facts.exit_unpaired as i32)) } else { (0, 0) };
+                        if hooked { (exit.mispredicted, -(exit.unpaired as i32)) } else { (0, 0) };
                     // Nothing returns where the site called from, so the parent's call is left over.
                     let skipped = i32::from(spec.kind.calls_body() && !spec.kind.jumped_to());
                     let (mispredicted, left) = (mispredicted + pushed + skipped as u32, left + skipped);
