@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codegen::error::Result;
-use emu_tests::{Clause, Failure, Filter, Report, Suite};
+use emu_tests::{Clause, Failure, Filter, Report, Situation, Suite};
 
 use crate::report::SuiteName;
 
@@ -63,13 +63,8 @@ fn changed(suite: &Suite) -> usize {
     suite.backend.facts().options.iter().filter(|o| !default(o.name, o.values[0])).count()
 }
 
-/// How many things a situation has.
-fn parts(situation: &str) -> usize {
-    if situation == "plain" { 0 } else { situation.split('+').count() }
-}
-
 /// A suite by number, with the function and the situation where only one is run.
-type Cases = (usize, Option<String>, Option<String>);
+type Cases = (usize, Option<String>, Option<Situation>);
 
 struct Search<'s> {
     suites: &'s [&'s Suite],
@@ -97,8 +92,8 @@ impl Search<'_> {
         let found = self.first(functions.into_iter().map(|f| (suite, Some(f), None)), way)?;
         let Some(((_, function, _), _)) = found else { return Ok(None) };
         let mut situations = emu_tests::situations(std::slice::from_ref(suites[suite]));
-        situations.retain(|name| self.filter.situation.as_ref().is_none_or(|s| s == name));
-        situations.sort_by_key(|name| parts(name));
+        situations.retain(|situation| self.filter.situation.is_none_or(|wanted| wanted == *situation));
+        situations.sort_by_key(|situation| situation.decisions());
         let found = self.first(situations.into_iter().map(|s| (suite, function.clone(), Some(s))), way)?;
         Ok(found.map(|(_, failure)| failure))
     }
@@ -119,7 +114,7 @@ impl Search<'_> {
             let suite = self.suites[suite];
             let filter = Filter {
                 function: function.or(self.filter.function.clone()),
-                situation: situation.or(self.filter.situation.clone()),
+                situation: situation.or(self.filter.situation),
                 all_failures: true,
                 ..self.filter.clone()
             };

@@ -15,7 +15,7 @@ use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs,
 use codegen::step::Inner;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
-use emu_tests::{BY_THE_PROFILE, Deviation, Suite};
+use emu_tests::{BY_THE_PROFILE, Chosen, Deviation, Source, Suite};
 
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
@@ -298,12 +298,10 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
         stubs: false,
         alternatives: Vec::new(),
         options: options(target.convention, &settings),
-        replay: format!(
-            "tramptool check TRAMPOLINE --arch {}{}{}",
-            target.facts.name,
-            profile_argument(target.convention),
-            settings.iter().map(|s| format!(" --set {s}")).collect::<String>()
-        ),
+        chosen: Chosen {
+            profile: target.convention.argument,
+            source: Source::Generated { arch: target.facts.name, settings },
+        },
         op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
         notes,
         poke: BY_THE_PROFILE,

@@ -1,15 +1,19 @@
 //! One run of one function: with which handler, in which situation, from which registers; and what it leaves behind.
 
-use codegen::abi::{Abi, Reg, RegSet};
+use std::fmt;
+use std::str::FromStr;
+
+use codegen::abi::{Abi, Reg};
 use codegen::contract::Contract;
+use codegen::error::Error;
 use codegen::frame::{Back, Content};
-use codegen::spec::{Attach, Form, Kind};
 
 use crate::cpu::Snapshot;
+use crate::situation::Situation;
 
 /// The class of handler.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Handler {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Handler {
     /// Overwrites general registers only, as kernel C does.
     #[default]
     General,
@@ -17,98 +21,63 @@ pub(crate) enum Handler {
     Any,
 }
 
-/// What the callback does besides overwriting.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Situation {
-    pub args: bool,
-    pub ip: bool,
-    pub direct: bool,
-    pub early: bool,
-    pub parent: bool,
-    /// The return is hooked as for a kretprobe.
-    pub rethook: bool,
-    pub results: bool,
-    /// A program decides the result in the function's place.
-    pub skip: bool,
-    /// The last that may does so.
-    pub skip_last: bool,
-    /// Behind the traced function stands a jump past the programs that come after it.
-    pub retired: bool,
-    /// No callback is attached: the slot calls this stub.
-    pub stub: Option<Kind>,
+impl Handler {
+    /// Both, in the order in which they are run.
+    pub const ALL: [Handler; 2] = [Handler::General, Handler::Any];
 }
 
-impl Situation {
-    /// The traced function does not run.
-    pub(crate) fn skips(self) -> bool {
-        self.skip || self.skip_last
+impl fmt::Display for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Handler::General => "general",
+            Handler::Any => "any",
+        })
     }
+}
 
-    pub(crate) fn name(self) -> String {
-        let parts = [
-            (self.args, "args"),
-            (self.ip, "ip"),
-            (self.direct, "direct"),
-            (self.early, "early-direct"),
-            (self.parent && !self.rethook, "parent"),
-            (self.rethook, "rethook"),
-            (self.results, "results"),
-            (self.skip, "skip"),
-            (self.skip_last, "skip-last"),
-            (self.retired, "retired"),
-            (self.stub == Some(Kind::Stub), "stub"),
-            (self.stub == Some(Kind::StubGraph), "stub-graph"),
-        ];
-        let on: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
-        if on.is_empty() { "plain".to_owned() } else { on.join("+") }
+impl FromStr for Handler {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Handler, Error> {
+        let found = Handler::ALL.into_iter().find(|h| h.to_string() == name);
+        found.ok_or_else(|| Error::unknown("handler", name, ["general", "any"]))
     }
+}
 
-    /// The situations that this kind of trampoline can be in.
-    pub(crate) fn all(contract: &Contract) -> Vec<Situation> {
-        let plain = Situation::default();
-        if let Kind::Around(around) = contract.kind {
-            let changed = [plain, Situation { args: true, ..plain }, Situation { results: true, ..plain }];
-            return if around.form == Form::Frame { vec![plain] } else { changed.to_vec() };
+/// Where the trampolines are, seen from the functions that they are for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Distance {
+    /// In the same image.
+    #[default]
+    Near,
+    /// In an image of their own.
+    Far {
+        /// From the functions to there, in bytes.
+        bytes: i64,
+        /// The entry trampolines are copies, as the kernel makes them for an `ftrace_ops`.
+        copied: bool,
+    },
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Distance::Near => f.pad("0"),
+            Distance::Far { bytes, copied } => write!(f, "{}{bytes:+}", if *copied { "copy" } else { "" }),
         }
-        if let Kind::Programs(programs) = contract.kind {
-            let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
-            let before = attached(Attach::Fentry) + attached(Attach::FmodRet) > 0;
-            let after = attached(Attach::Fexit) > 0 && programs.result.regs != RegSet::EMPTY;
-            let can = [
-                (true, plain),
-                (before, Situation { args: true, ..plain }),
-                (attached(Attach::FmodRet) > 0, Situation { skip: true, ..plain }),
-                (attached(Attach::FmodRet) > 1, Situation { skip_last: true, ..plain }),
-                (programs.call_orig, Situation { retired: true, ..plain }),
-                (after, Situation { results: true, ..plain }),
-            ];
-            return can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect();
+    }
+}
+
+impl FromStr for Distance {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Distance, Error> {
+        let (copied, number) = text.strip_prefix("copy").map_or((false, text), |rest| (true, rest));
+        match number.parse() {
+            Ok(0) if !copied => Ok(Distance::Near),
+            Ok(bytes) if bytes != 0 => Ok(Distance::Far { bytes, copied }),
+            _ => Err(Error::new(format!("distance {text:?}; valid: 0, bytes as in -4096, or copy-4096 for copies"))),
         }
-        let Kind::Entry(_) = contract.kind else { return vec![plain] };
-        let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
-        // Without a link register, the return address lies where callbacks find it without the frame's help.
-        let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
-        let can =
-            |s: &Situation| (!s.ip || stores(Content::Pc)) && (!s.direct || contract.direct) && (!s.parent || hooks);
-        let mut all = Vec::new();
-        for bits in 0..16 {
-            all.push(Situation {
-                args: bits & 1 != 0,
-                ip: bits & 2 != 0,
-                direct: bits & 4 != 0,
-                parent: bits & 8 != 0,
-                ..plain
-            });
-        }
-        for (rethook, results) in [(false, true), (true, false), (true, true)] {
-            all.push(Situation { parent: true, rethook, results, ..plain });
-        }
-        all.extend([Kind::Stub, Kind::StubGraph].map(|k| Situation { stub: Some(k), ..plain }));
-        if contract.early_direct {
-            all.push(Situation { early: true, ..plain });
-        }
-        all.retain(can);
-        all
     }
 }
 
@@ -120,6 +89,8 @@ pub(crate) struct Case {
     pub function: usize,
     pub situation: Situation,
     pub handler: Handler,
+    /// What SP is besides a multiple of 16.
+    pub entry_sp: u64,
     pub seed: u64,
     pub sret: bool,
     /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
@@ -143,7 +114,7 @@ pub(crate) struct Initial {
 impl Case {
     /// The callback does nothing besides overwriting.
     pub fn is_plain(&self) -> bool {
-        self.situation == Situation::default()
+        self.situation == Situation::PLAIN
     }
 
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.

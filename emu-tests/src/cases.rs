@@ -8,30 +8,31 @@ use codegen::frame::{Back, Content};
 use codegen::live::Live;
 use codegen::spec::{Form, Kind};
 
-use crate::case::{Case, Handler, Initial, Situation};
+use crate::case::{Case, Handler, Initial};
 use crate::cpu::{EXIT, STACK_TOP, Snapshot};
 use crate::filter::Filter;
 use crate::fixture::{Function, LIVEPATCH};
 use crate::rig::Rig;
 use crate::rng::Rng;
+use crate::situation::Situation;
 
 /// Bytes above SP that hold stack arguments and canaries.
 const ABOVE: u64 = 256;
 
 /// Are the trampolines there that this situation needs?
-pub(crate) fn can(rig: &Rig, situation: Situation) -> bool {
+fn can(rig: &Rig, situation: Situation) -> bool {
     let has =
-        |wanted: fn(Kind, Option<Kind>) -> bool| rig.suite.contracts.iter().any(|c| wanted(c.kind, situation.stub));
-    let sent = situation.direct || situation.early;
+        |wanted: fn(Kind, Option<Kind>) -> bool| rig.suite.contracts.iter().any(|c| wanted(c.kind, situation.stub()));
+    let sent = situation.direct() || situation.early();
     (!sent || rig.direct_target().is_some())
-        && (!situation.parent || rig.exit(situation).is_some())
-        && (situation.stub.is_none() || has(|kind, stub| Some(kind) == stub))
+        && (!situation.parent() || rig.exit(situation).is_some())
+        && (situation.stub().is_none() || has(|kind, stub| Some(kind) == stub))
 }
 
 /// What the exit handler makes of the results: of each register that the contract lets it change.
-pub(crate) fn new_results(rig: &Rig, attach: usize, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
+fn new_results(rig: &Rig, attach: usize, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
     let around = Some(attach).filter(|i| rig.suite.contracts[*i].kind.calls_body());
-    let contract = around.or_else(|| rig.exit(situation)).filter(|_| situation.results || situation.skips());
+    let contract = around.or_else(|| rig.exit(situation)).filter(|_| situation.results() || situation.skips());
     let contract = contract.map(|i| &rig.suite.contracts[i]);
     let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
     let register = |f: &codegen::frame::Field| match f.content {
@@ -49,74 +50,45 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
         // Who has a copy to itself has no use for other handlers, so it has no way to a direct trampoline.
         contract.direct = false;
     }
-    let contract = &contract;
-    let abi = rig.registers.abi;
-    let (mut cases, mut first) = (Vec::new(), None);
-    for (i, f) in rig.functions.iter().enumerate() {
-        if filter.function.as_ref().is_some_and(|name| *name != f.name) || f.name.ends_with(LIVEPATCH) {
-            continue;
+    // What handlers overwrite and how the stack is aligned has nothing to do with distance. A stack that is misaligned for
+    // the psABI is for code that says it can live with it.
+    let (handlers, stacks) = match rig.away {
+        None => (&Handler::ALL[..], rig.registers.machine.entry_sp),
+        Some(_) => {
+            (&[Handler::General][..], &rig.registers.machine.entry_sp[..rig.registers.machine.entry_sp.len().min(1)])
         }
-        // A direct-call trampoline is for functions with as many argument registers as it keeps.
-        let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
-        // A sled is in the middle of any.
-        if contract.sled && first.is_some() {
-            break;
-        }
-        if let Kind::Direct(d) = contract.kind
-            && !contract.sled
-            && (d.args as usize != in_registers.min(abi.args.len())
-                || d.live.is_some_and(|live| !takes(f, live, in_registers, abi)))
-        {
-            continue;
-        }
-        if let Kind::Programs(programs) = contract.kind
-            && (f.sret
-                || programs.words.iter().flatten().count() != f.args
-                || !takes(f, programs.live, in_registers, abi))
-        {
-            continue;
-        }
-        // Arguments on the stack are out of reach where a frame stays below them.
-        if let Kind::Around(around) = contract.kind
-            && in_registers
-                > match around.form {
-                    Form::Frame => around.args.into(),
-                    Form::Fregs => abi.args.len(),
-                    Form::Shadow => usize::MAX,
-                }
-        {
-            continue;
-        }
-        let first = *first.get_or_insert(i);
-        for situation in Situation::all(contract).into_iter().filter(|s| can(rig, *s)) {
-            let name = situation.name();
-            if filter.situation.as_ref().is_some_and(|s| *s != name) || (situation.ip && f.livepatch.is_none()) {
-                continue;
-            }
-            if !filter.concerns(&rig.suite.contracts, contract, situation) {
-                continue;
-            }
-            // What handlers overwrite and how the stack is aligned has nothing to do with distance.
-            let (handlers, stacks) = match rig.away {
-                None => (&[Handler::General, Handler::Any][..], usize::MAX),
-                Some(_) => (&[Handler::General][..], 1),
-            };
-            for &handler in handlers {
-                for &sp in rig.registers.machine.entry_sp.iter().take(stacks) {
-                    // A stack that is misaligned for the psABI is for code that says it can live with it.
-                    let case_seed = Rng::new(rig.seed, (i as u64) << 8 | sp).next();
-                    let mut rng = Rng::new(case_seed, 3);
+    };
+    let handlers = handlers.iter().filter(|h| filter.handler.is_none_or(|wanted| **h == wanted));
+    let stacks = stacks.iter().filter(|sp| filter.entry_sp.is_none_or(|wanted| **sp == wanted));
+    let situations: Vec<Situation> = Situation::all(&contract)
+        .into_iter()
+        .filter(|s| filter.situation.is_none_or(|wanted| *s == wanted))
+        .filter(|s| can(rig, *s) && filter.concerns(&rig.suite.contracts, &contract, *s))
+        .collect();
+    let named = |f: &Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
+    let fit = |(_, f): &(usize, &Function)| named(f) && fits(&contract, f, rig.registers.abi);
+    // A sled is in the middle of any function.
+    let most = if contract.sled { 1 } else { usize::MAX };
+    let mut cases = Vec::new();
+    for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
+        for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
+            for &handler in handlers.clone() {
+                for &entry_sp in stacks.clone() {
+                    let new = nth == 0 && handler == Handler::General && !situation.args() && rig.away.is_none();
+                    let seed = Rng::new(rig.seed, (function as u64) << 8 | entry_sp).next();
+                    let mut rng = Rng::new(seed, 3);
                     cases.push(Arc::new(Case {
                         attach,
-                        function: i,
+                        function,
                         situation,
-                        closely: i == first && handler == Handler::General && !situation.args && rig.away.is_none(),
+                        closely: filter.closely.unwrap_or(new),
                         handler,
-                        seed: case_seed,
+                        entry_sp,
+                        seed,
                         sret: f.sret,
                         new_registers: std::array::from_fn(|_| rng.canary()),
                         new_results: new_results(rig, attach, situation, &mut rng),
-                        initial: initial(rig, contract, case_seed, f.sret, sp),
+                        initial: initial(rig, &contract, seed, f.sret, entry_sp),
                     }));
                 }
             }
@@ -125,7 +97,30 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     cases
 }
 
-pub(crate) fn initial(rig: &Rig, contract: &Contract, seed: u64, sret: bool, sp_low: u64) -> Initial {
+/// Is this a function that such a trampoline can be for?
+fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
+    let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
+    let kept = match contract.kind {
+        // As many argument registers as it keeps.
+        Kind::Direct(d) if !contract.sled => {
+            usize::from(d.args) == in_registers.min(abi.args.len())
+                && d.live.is_none_or(|live| takes(f, live, in_registers, abi))
+        }
+        Kind::Programs(programs) => {
+            !f.sret && programs.words.iter().flatten().count() == f.args && takes(f, programs.live, in_registers, abi)
+        }
+        // Arguments on the stack are out of reach where a frame stays below them.
+        Kind::Around(around) => match around.form {
+            Form::Frame => in_registers <= around.args.into(),
+            Form::Fregs => in_registers <= abi.args.len(),
+            Form::Shadow => true,
+        },
+        _ => true,
+    };
+    kept && !f.name.ends_with(LIVEPATCH)
+}
+
+fn initial(rig: &Rig, contract: &Contract, seed: u64, sret: bool, sp_low: u64) -> Initial {
     let abi = rig.registers.abi;
     let mut rng = Rng::new(seed, 1);
     let mut all = Snapshot { flags: if seed & 1 == 0 { 0 } else { u64::MAX }, ..rig.clean.clone() };

@@ -1,16 +1,16 @@
 //! Runs the cases of all suites, on each fixture that fits, near and far.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codegen::error::{Error, Result};
 use codegen::patch::SiteState;
-use codegen::spec::Kind;
 use link::{PAGE, STUBS};
 use rayon::prelude::*;
 
-use crate::case::{Case, Situation};
+use crate::case::{Case, Distance};
 use crate::cases::cases;
 use crate::compare::{disabled, enabled, reference, sled};
 use crate::explain::explain;
@@ -20,6 +20,7 @@ use crate::report::{Clause, Report};
 use crate::retire::judge_gap;
 use crate::rig::{Away, Rig};
 use crate::site::{Layout, code, judge_site, layouts};
+use crate::situation::Situation;
 use crate::size::{count, judge_sizes};
 use crate::suite::Suite;
 use crate::tally::Tally;
@@ -80,16 +81,27 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
 fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
     let rig = Rig::new(setup, true)?;
     let image = rig.image.clone();
+    if let Some(Distance::Far { bytes, copied }) = filter.distance {
+        let mut tally = Tally::new(setup.suite);
+        tally.sizes = rig.ranges.iter().map(|(_, size)| *size).collect();
+        let Some(rig) = Rig::moved(setup, Away { functions: image, bytes, copied, beside: &tally })? else {
+            return Err(Error::new(format!("the objects cannot be linked {bytes:+} bytes from the sites")));
+        };
+        let there = judge_image(rig, filter)?;
+        tally.scenarios = there.scenarios;
+        tally.absorb_moved(there);
+        return Ok(tally);
+    }
     let mut tally = judge_image(rig, filter)?;
     let start = image.segments.first().map_or(0, |s| s.address);
     let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
     let size = (end - start).next_multiple_of(PAGE) as i64;
     let reach = setup.suite.convention.site.reach;
-    for direction in [1, -1].into_iter().filter(|_| moved) {
+    for direction in [1, -1].into_iter().filter(|_| moved && filter.distance.is_none()) {
         // Code with addresses of 32 bits cannot be everywhere.
         for distance in [reach - 2 * size, reach / 2] {
-            let distance = direction * distance;
-            let away = |copied| Away { functions: image.clone(), distance, copied, beside: &tally };
+            let bytes = direction * distance;
+            let away = |copied| Away { functions: image.clone(), bytes, copied, beside: &tally };
             let rigs = [false, true].map(|copied| Rig::moved(setup, away(copied)));
             let mut found = Vec::new();
             for rig in rigs {
@@ -112,10 +124,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     let mut example = None;
     let layouts = if !filter.judges(Clause::P17) || rig.away.is_some() { Vec::new() } else { layouts(&rig)? };
     for (attach, contract) in rig.suite.contracts.iter().enumerate() {
-        let wanted = filter.trampolines.is_empty()
-            || filter.trampolines.contains(&contract.name)
-            || matches!(contract.kind, Kind::Entry(_));
-        if !contract.kind.attaches() || !wanted {
+        if !filter.attaches(contract) {
             continue;
         }
         let cases = cases(&rig, attach, filter);
@@ -213,7 +222,21 @@ fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result
     if let Some(wanted) = &filter.situation {
         let known = situations(suites);
         if !known.contains(wanted) {
-            return Err(Error::unknown("situation", wanted, known.iter().map(String::as_str)));
+            let known: Vec<String> = known.iter().map(Situation::to_string).collect();
+            return Err(Error::unknown("situation", &wanted.to_string(), known.iter().map(String::as_str)));
+        }
+    }
+    if let Some(wanted) = &filter.attached {
+        let known = suites.iter().flat_map(|s| &s.contracts).filter(|c| c.kind.attaches()).map(|c| c.name.as_str());
+        if !known.clone().any(|name| name == wanted) {
+            return Err(Error::unknown("trampoline at a site", wanted, known));
+        }
+    }
+    if let Some(wanted) = filter.entry_sp {
+        let known: BTreeSet<u64> = suites.iter().flat_map(|s| s.backend.machine().entry_sp).copied().collect();
+        if !known.contains(&wanted) {
+            let known: Vec<String> = known.iter().map(u64::to_string).collect();
+            return Err(Error::unknown("entry SP", &wanted.to_string(), known.iter().map(String::as_str)));
         }
     }
     if let Some(wanted) = &filter.fixture
@@ -224,12 +247,12 @@ fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result
     Ok(())
 }
 
-/// The names of the situations that the trampolines can be in.
-pub fn situations(suites: &[Suite]) -> Vec<String> {
+/// The situations that the trampolines can be in.
+pub fn situations(suites: &[Suite]) -> Vec<Situation> {
     let mut known = Vec::new();
-    for name in suites.iter().flat_map(|s| &s.contracts).flat_map(Situation::all).map(Situation::name) {
-        if !known.contains(&name) {
-            known.push(name);
+    for situation in suites.iter().flat_map(|s| &s.contracts).flat_map(Situation::all) {
+        if !known.contains(&situation) {
+            known.push(situation);
         }
     }
     known

@@ -18,12 +18,12 @@ use crate::trace::{At, Finding};
 pub(crate) fn reference(rig: &mut Rig, case: &Arc<Case>) -> Result<Outcome> {
     let mut initial = case.initial.registers.clone();
     let f = &rig.functions[case.function];
-    if case.situation.args {
+    if case.situation.args() {
         for (reg, value) in case.rewritten(&rig.suite.contracts[case.attach], rig.registers.abi) {
             initial.gpr[reg.0 as usize] = value;
         }
     }
-    let name = match (&f.livepatch, case.situation.ip) {
+    let name = match (&f.livepatch, case.situation.ip()) {
         (Some(other), true) => other,
         _ => &f.name,
     };

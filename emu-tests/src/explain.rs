@@ -26,60 +26,13 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
         }
         let Some(finding) = told_here(rig, finding) else { continue };
         tally.failed[t][finding.clause as usize] += 1;
-        let found_at = rig.symbolic(finding.pc);
-        let place = finding.place.to_string();
+        let (at, place) = (rig.symbolic(finding.pc), finding.place.to_string());
         let same = tally.failures[t].iter().filter(|f| f.clause == finding.clause);
-        if same.clone().count() >= filter.kept_failures()
-            || same.clone().any(|f| (&f.place, &f.at) == (&place, &found_at))
-        {
+        if same.clone().count() >= filter.kept_failures() || same.clone().any(|f| (&f.place, &f.at) == (&place, &at)) {
             continue;
         }
-        let writer = match (finding.register, finding.found) {
-            (Some(reg), Value::Word(value)) if !filter.first_failure => last_writer(rig, &case, reg.0 as usize, value)?,
-            _ => None,
-        };
-        let around = writer.unwrap_or(finding.pc);
-        let owner = rig.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(t);
-        let lines = rig.decode(owner)?;
-        let at = lines.iter().position(|d| d.at == around);
-        let text = |d: &Decoded| {
-            let offset = d.at - rig.ranges[owner].0;
-            let note = rig.suite.notes.get(&(rig.suite.contracts[owner].name.clone(), offset));
-            let note = note.map_or(String::new(), |n| format!("  {} {n}", rig.suite.backend.facts().comment));
-            let marker = if d.at == around { "=>" } else { "  " };
-            format!("{marker} {offset:4x}  {}{note}", d.text)
-        };
-        let context = match at {
-            Some(i) => lines[i.saturating_sub(3)..(i + 3).min(lines.len())].iter().map(text).collect(),
-            None => Vec::new(),
-        };
-        let last_writer = match (writer, at) {
-            (Some(pc), Some(i)) => format!("{}: {}", rig.symbolic(pc), lines[i].text),
-            _ => String::new(),
-        };
-        let situation = case.situation.name();
-        let attached = &rig.suite.contracts[case.attach].name;
-        // What is not at the site itself is only reported on if it is asked for.
-        let names =
-            if case.attach == t { attached.clone() } else { format!("{attached} {}", rig.suite.contracts[t].name) };
-        let (expected, found) = finding.values();
-        tally.failures[t].push(Failure {
-            clause: finding.clause,
-            place,
-            place_id: finding.place.id(),
-            expected,
-            found,
-            at: found_at,
-            last_writer,
-            context,
-            replay: format!(
-                "{} --fixture {} --function {} --situation {situation} --seed {}",
-                rig.suite.replay.replace("TRAMPOLINE", &names),
-                rig.fixture.variant,
-                rig.functions[case.function].name,
-                rig.seed
-            ),
-        });
+        let failure = failure(rig, &finding, &case, (place, at), !filter.first_failure)?;
+        tally.failures[t].push(failure);
     }
     Ok(())
 }
@@ -99,9 +52,54 @@ fn told_here(rig: &Rig, finding: Finding) -> Option<Finding> {
     let Some(away) = &rig.away else { return Some(finding) };
     let Finding { clause, trampoline, .. } = finding;
     let copy = if away.copied { "copy, " } else { "" };
-    let place = Place::Away { copy, mib: away.distance >> 20, clause, place: Box::new(finding.place) };
+    let place = Place::Away { copy, mib: away.bytes >> 20, clause, place: Box::new(finding.place) };
     let told = away.beside.failed[trampoline][clause as usize] > 0;
     (!told).then_some(Finding { clause: Clause::P16, place, ..finding })
+}
+
+/// One finding in words; with the instruction that wrote the register last, if that is `asked`.
+fn failure(
+    rig: &mut Rig,
+    finding: &Finding,
+    case: &Arc<Case>,
+    (place, at): (String, String),
+    asked: bool,
+) -> Result<Failure> {
+    let writer = match (finding.register, finding.found) {
+        (Some(reg), Value::Word(value)) if asked => last_writer(rig, case, reg.0 as usize, value)?,
+        _ => None,
+    };
+    let around = writer.unwrap_or(finding.pc);
+    let owner = rig.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(finding.trampoline);
+    let lines = rig.decode(owner)?;
+    let line = lines.iter().position(|d| d.at == around);
+    let text = |d: &Decoded| {
+        let offset = d.at - rig.ranges[owner].0;
+        let note = rig.suite.notes.get(&(rig.suite.contracts[owner].name.clone(), offset));
+        let note = note.map_or(String::new(), |n| format!("  {} {n}", rig.suite.backend.facts().comment));
+        let marker = if d.at == around { "=>" } else { "  " };
+        format!("{marker} {offset:4x}  {}{note}", d.text)
+    };
+    let context = match line {
+        Some(i) => lines[i.saturating_sub(3)..(i + 3).min(lines.len())].iter().map(text).collect(),
+        None => Vec::new(),
+    };
+    let last_writer = match (writer, line) {
+        (Some(pc), Some(i)) => format!("{}: {}", rig.symbolic(pc), lines[i].text),
+        _ => String::new(),
+    };
+    let (expected, found) = finding.values();
+    Ok(Failure {
+        clause: finding.clause,
+        place,
+        place_id: finding.place.id(),
+        expected,
+        found,
+        at,
+        last_writer,
+        context,
+        replay: rig.replay(case, finding.trampoline).to_string(),
+    })
 }
 
 /// The trampoline instruction that gave a register its final value, if one did.

@@ -11,6 +11,7 @@ use link::{Input, examine, relocatable};
 use crate::contract_file::{FileIn, Reader, TrampolineIn};
 use crate::marks::extent;
 use crate::raw::{Dump, wrap};
+use crate::replay::{Chosen, Source};
 use crate::suite::{BY_THE_PROFILE, Deviation, Suite};
 
 /// Objects with trampolines, and their contract.
@@ -68,7 +69,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         suites.push(Suite {
             backend,
             convention,
-            replay: replay(foreign, backend, &objects),
+            chosen: chosen(foreign, convention, backend, &objects),
             alternatives: alternatives(backend, &objects, &contracts)?,
             objects,
             deviations: deviations(convention, &reader, &trampolines, &contracts)?,
@@ -144,18 +145,15 @@ fn deviations(
     Ok(all)
 }
 
-/// The command that judges these objects again.
-fn replay(foreign: &Foreign, backend: &dyn Backend, objects: &Objects) -> String {
-    let paths = objects.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>().join(" ");
-    let contract = foreign.contract_name;
-    match foreign.dump {
-        None => format!("tramptool check TRAMPOLINE --object {paths} --contract {contract}"),
-        Some(Dump { base, entry }) => {
-            let arch = backend.facts().name;
-            let dump = format!("--raw {paths} --base {base:#x} --entry {entry:#x} --arch {arch}");
-            format!("tramptool check TRAMPOLINE {dump} --contract {contract}")
-        }
-    }
+/// What makes the command line choose these objects again.
+fn chosen(foreign: &Foreign, convention: &Convention, backend: &dyn Backend, objects: &Objects) -> Chosen {
+    let paths = objects.iter().map(|(path, _)| path.clone()).collect();
+    let contract = foreign.contract_name.to_owned();
+    let source = match foreign.dump {
+        None => Source::Objects { paths, contract },
+        Some(Dump { base, entry }) => Source::Dump { paths, base, entry, arch: backend.facts().name, contract },
+    };
+    Chosen { profile: convention.argument, source }
 }
 
 /// The list of instructions that the kernel may replace, whatever the architecture: it refers to each.

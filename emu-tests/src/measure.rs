@@ -13,6 +13,7 @@ use crate::cpu::{EXIT, put_word};
 use crate::filter::Filter;
 use crate::fixture::{Setup, fixtures, functions};
 use crate::rig::Rig;
+use crate::situation::Situation;
 use crate::suite::Suite;
 use crate::tally::Tally;
 
@@ -32,7 +33,7 @@ pub struct ScenarioCost {
 pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<ScenarioCost> {
     const RUNS: u32 = 2000;
     let functions = functions()?;
-    let filter = Filter { function: Some(function.into()), situation: Some("plain".into()), ..Filter::default() };
+    let filter = Filter { function: Some(function.into()), situation: Some(Situation::PLAIN), ..Filter::default() };
     let fixture = fixtures(suite, &filter).next().ok_or_else(|| Error::new("no fixture fits these options"))?;
     let attach = suite.contracts.iter().position(|c| c.name == trampoline);
     let attach = attach

@@ -32,7 +32,7 @@ fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Wri
 /// What puts that jump into its gap for a case that wants it, or what was there before.
 pub(crate) fn gap(suite: &Suite, image: &Image, case: &Case) -> Result<Vec<Write>> {
     let mut writes = retirement(suite, image, case.attach)?;
-    if !case.situation.retired {
+    if !case.situation.retired() {
         for write in &mut writes {
             write.bytes = image.bytes(write.at, write.bytes.len()).unwrap_or_default().to_vec();
         }

@@ -9,15 +9,17 @@ use codegen::spec::Kind;
 use link::{Image, Input, Options, link};
 use unicorn_engine::{Context, HookType, uc_error};
 
-use crate::case::{Case, Handler, Initial, Outcome, Situation};
+use crate::case::{Case, Distance, Handler, Initial, Outcome};
 use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
 use crate::fixture::{Fixture, Function, LIVEPATCH, OPS, Setup};
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
+use crate::replay::Replay;
 use crate::retire::gap;
 use crate::rng::Rng;
+use crate::situation::Situation;
 use crate::suite::Suite;
 use crate::tally::Tally;
 use crate::trace::{self, Finding, Mark, Places, Trace, Uc};
@@ -63,8 +65,8 @@ pub(crate) struct Rig<'s> {
 /// The same image once more, with the functions that are traced.
 pub(crate) struct Away<'s> {
     pub(crate) functions: Image,
-    /// From there to the trampolines, in bytes.
-    pub(crate) distance: i64,
+    /// From there to the trampolines.
+    pub(crate) bytes: i64,
     /// The entry trampolines are copies, as the kernel makes them for an `ftrace_ops`.
     pub(crate) copied: bool,
     /// What came out beside the trampolines.
@@ -147,7 +149,7 @@ impl<'s> Rig<'s> {
     /// objects cannot be linked there.
     pub(crate) fn moved(setup: Setup<'s>, away: Away<'s>) -> Result<Option<Rig<'s>>> {
         let base = away.functions.segments.first().map_or(BASE, |s| s.address);
-        let there = base.checked_add_signed(away.distance).filter(|at| *at > 0);
+        let there = base.checked_add_signed(away.bytes).filter(|at| *at > 0);
         let linked = there.map(|base| link_at(setup.suite, setup.fixture, base, base));
         let Some(Ok(mut linked)) = linked else { return Ok(None) };
         if away.copied && !put_copies(setup.suite, &mut linked) {
@@ -229,6 +231,29 @@ impl<'s> Rig<'s> {
         self.away.as_ref().is_some_and(|a| a.copied)
     }
 
+    /// Where the trampolines are.
+    pub(crate) fn distance(&self) -> Distance {
+        self.away.as_ref().map_or(Distance::Near, |a| Distance::Far { bytes: a.bytes, copied: a.copied })
+    }
+
+    /// The command that runs this case again, and judges this trampoline.
+    pub(crate) fn replay(&self, case: &Case, trampoline: usize) -> Replay {
+        let name = |i: usize| self.suite.contracts[i].name.clone();
+        Replay {
+            chosen: self.suite.chosen.clone(),
+            trampoline: name(trampoline),
+            attached: name(case.attach),
+            fixture: self.fixture.variant.to_owned(),
+            function: self.functions[case.function].name.clone(),
+            situation: case.situation,
+            handler: case.handler,
+            entry_sp: case.entry_sp,
+            distance: self.distance(),
+            closely: case.closely,
+            seed: self.seed,
+        }
+    }
+
     /// The address of a traced function.
     pub(crate) fn function(&self, name: &str) -> u64 {
         self.traced().symbol(name).map_or(0, |s| s.address)
@@ -258,7 +283,7 @@ impl<'s> Rig<'s> {
 
     /// The trampoline that a hooked return goes to.
     pub(crate) fn exit(&self, situation: Situation) -> Option<usize> {
-        self.suite.contracts.iter().position(|c| c.kind == Kind::Return && c.rethook == situation.rethook)
+        self.suite.contracts.iter().position(|c| c.kind == Kind::Return && c.rethook == situation.rethook())
     }
 
     /// The trampoline that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the
@@ -352,13 +377,13 @@ impl<'s> Rig<'s> {
         self.places.direct = self.direct_target().unwrap_or(0);
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
         self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.function(name));
-        let func = match case.situation.stub {
+        let func = match case.situation.stub() {
             Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
             None => self.callback,
         };
         let gap = gap(self.suite, &self.image, case)?;
         write_code(&mut self.uc, &gap)?;
-        let early = if case.situation.early { self.places.direct } else { 0 };
+        let early = if case.situation.early() { self.places.direct } else { 0 };
         if self.prepared == Some((func, early)) {
             return Ok(());
         }
@@ -368,7 +393,7 @@ impl<'s> Rig<'s> {
         }
         for &slot in &self.slots {
             let mut call = self.suite.backend.patch_call(slot, func)?;
-            if case.situation.stub == Some(Kind::Stub) && !self.copied() {
+            if case.situation.stub() == Some(Kind::Stub) && !self.copied() {
                 // As it was linked, before the kernel wrote to it. To a copy the kernel writes at once.
                 call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
             }

@@ -89,17 +89,19 @@ pub(crate) fn judge_site(
     only: Option<usize>,
     tally: &mut Tally,
 ) -> Result<()> {
-    let mut plain = cases.iter().zip(expected).filter(|(c, _)| c.is_plain());
-    let Some((case, expected)) = plain.next() else { return Ok(()) };
+    let plain = || cases.iter().zip(expected).filter(|(c, _)| c.is_plain());
+    let Some((case, expected)) = plain().next() else { return Ok(()) };
     let after = code(rig, layouts);
     for (function, layout) in layouts.iter().enumerate() {
         if let Some(layout) = layout {
             let bytes = [before, during, &after].map(|code| &code[function][..]);
+            // A case of the function itself shows it again.
+            let case = plain().find(|(c, _)| c.function == function).map_or(case, |(c, _)| c);
             judge_bytes(case, layout, bytes, only.is_none_or(|only| function == only), tally);
         }
     }
     match layouts.get(case.function) {
-        Some(Some(layout)) => judge_pokes(rig, case, layout, expected, tally),
+        Some(Some(layout)) if case.closely => judge_pokes(rig, case, layout, expected, tally),
         _ => Ok(()),
     }
 }

@@ -126,8 +126,8 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     count_into(&mut rig, this, &count, &returns)?;
     let mut all: Vec<Spent> = Vec::new();
     for case in &cases {
-        let situation = case.situation.name();
-        let hooked = case.situation.parent && case.situation.rethook == contract.rethook;
+        let situation = case.situation.to_string();
+        let hooked = case.situation.parent() && case.situation.rethook() == contract.rethook;
         let concerns = contract.kind != Kind::Return || hooked;
         if !concerns || all.iter().any(|s| s.situation == situation) || case.function != cases[0].function {
             continue;

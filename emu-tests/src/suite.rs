@@ -11,6 +11,7 @@ use codegen::site::Site;
 use link::SiteEntry;
 use wildmatch::WildMatch;
 
+use crate::replay::Chosen;
 use crate::report::Clause;
 use crate::trace::Finding;
 
@@ -37,8 +38,8 @@ pub struct Suite {
     pub alternatives: Vec<String>,
     /// `name=value` for every option.
     pub options: String,
-    /// What makes the command line choose these options again.
-    pub replay: String,
+    /// What makes the command line choose this suite again.
+    pub chosen: Chosen,
     /// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
     pub op_offsets: (u64, u64),
     /// Notes by symbol and offset, for the lines around a failure.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use codegen::contract::Contract;
 use codegen::spec::{Kind, Programs};
 
+use crate::case::Distance;
 use crate::filter::Filter;
 use crate::report::{Clause, RegisterFate, Report, Row, Survival, Verdict};
-use crate::suite::Suite;
+use crate::suite::{Deviation, Suite};
 use crate::tally::Tally;
 
 pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u64) -> Report {
@@ -21,7 +22,7 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
                 continue;
             }
             for clause in Clause::ALL {
-                results.push(row(suite, tally, contract, i, clause, filter));
+                results.push(row(suite, tally, i, clause, filter));
             }
             let abi = &suite.backend.facts().abi;
             let arch = suite.backend.facts().name;
@@ -68,96 +69,115 @@ fn warnings(suite: &Suite, tally: &Tally) -> Vec<String> {
     told.collect()
 }
 
-fn row(suite: &Suite, tally: &Tally, contract: &Contract, i: usize, clause: Clause, filter: &Filter) -> Row {
-    let c = clause as usize;
-    let failed = tally.failed[i][c];
+/// One clause of one trampoline, and all that its verdict depends on.
+struct Question<'q> {
+    suite: &'q Suite,
+    tally: &'q Tally,
+    filter: &'q Filter,
+    /// The number of the trampoline.
+    trampoline: usize,
+    clause: Clause,
+    checks: u64,
+}
+
+fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: &Filter) -> Row {
     let checks = match clause {
         // They look at each instruction.
-        Clause::Wide | Clause::Coverage => tally.instructions[i] as u64,
-        _ => tally.checks[i][c],
+        Clause::Wide | Clause::Coverage => tally.instructions[trampoline] as u64,
+        _ => tally.checks[trampoline][clause as usize],
     };
-    let row = |verdict, reason: String| Row {
+    let question = Question { suite, tally, filter, trampoline, clause, checks };
+    let (verdict, reason) = match clause {
+        Clause::Wide => question.wide(),
+        Clause::Coverage => question.coverage(),
+        _ => question.checked(),
+    };
+    let failures = tally.failures[trampoline].iter().filter(|f| f.clause == clause);
+    Row {
         arch: suite.backend.facts().name.to_owned(),
-        trampoline: contract.name.clone(),
+        trampoline: suite.contracts[trampoline].name.clone(),
         options: suite.options.clone(),
         clause,
         verdict,
         reason,
         checks,
-        failures: tally.failures[i]
-            .iter()
-            .filter(|f| f.clause == clause)
-            .take(filter.kept_failures())
-            .cloned()
-            .collect(),
-        missed: tally.missed[i].clone().filter(|_| clause == Clause::Coverage).unwrap_or_default(),
-    };
-    if clause == Clause::Wide {
-        let lacks = suite.backend.machine().wide.0;
-        return match (&tally.wide[i], tally.instructions[i]) {
-            (_, 0) => row(Verdict::Skip, "its instructions were not looked at".into()),
-            (Some(at), _) => row(Verdict::Skip, format!("engine lacks {lacks}, and {at} may change them")),
-            (None, n) => row(Verdict::Pass, format!("engine lacks {lacks}, but none of {n} instructions changes them")),
-        };
+        failures: failures.take(filter.kept_failures()).cloned().collect(),
+        missed: tally.missed[trampoline].clone().filter(|_| clause == Clause::Coverage).unwrap_or_default(),
     }
-    if clause == Clause::Coverage {
-        let total = tally.instructions[i];
-        return match &tally.missed[i] {
-            _ if !filter.judges(clause) => row(Verdict::Skip, "ended with the first failure".into()),
-            None => row(Verdict::Fail, "never executed".into()),
-            Some(missed) if missed.is_empty() => row(Verdict::Pass, format!("{total} of {total} instructions")),
-            Some(_) if filter.function.is_some() || filter.situation.is_some() || filter.concerning.is_some() => {
-                row(Verdict::Skip, "not all cases were run".into())
+}
+
+impl Question<'_> {
+    /// Of what runs check: the first line that fits decides.
+    fn checked(&self) -> (Verdict, String) {
+        let Question { suite, tally, filter, trampoline, clause, checks } = *self;
+        let contract = &suite.contracts[trampoline];
+        let of_this = |d: &Deviation| (d.trampoline, d.clause) == (trampoline, clause);
+        let expected = suite.deviations.iter().zip(&tally.deviated).filter(|(d, _)| of_this(d));
+        let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|(_, n)| **n > 0);
+        let found: Vec<&Deviation> = found.into_iter().map(|(d, _)| d).collect();
+        // What was not run may be where it deviates.
+        let ended = filter.first_failure && tally.fails();
+        let whole = !filter.leaves_out() && filter.fixture.is_none() && filter.judges(clause) && !ended;
+        let lost = lost.first().filter(|_| whole).map(|(d, _)| d);
+        let failed = tally.failed[trampoline][clause as usize];
+        let vectors_lost = tally.vectors_lost[trampoline] > 0;
+        match (lost, &found[..], clause) {
+            _ if failed > 0 => (Verdict::Fail, format!("{failed} failures")),
+            (Some(d), ..) => (Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason)),
+            (_, [_, ..], _) => (Verdict::Deviates, reasons(&found)),
+            (.., Clause::P2) if vectors_lost && checks > 0 => (Verdict::Deviates, VECTORS_LOST.to_owned()),
+            (.., Clause::P3) if vectors_lost && contract.kind == Kind::Return => {
+                (Verdict::Deviates, VECTOR_RESULTS_LOST.to_owned())
             }
+            _ if checks == 0 => (Verdict::Skip, not_applicable(contract, clause).to_owned()),
+            _ => (Verdict::Pass, String::new()),
+        }
+    }
+
+    fn wide(&self) -> (Verdict, String) {
+        let lacks = self.suite.backend.machine().wide.0;
+        match (&self.tally.wide[self.trampoline], self.checks) {
+            (_, 0) => (Verdict::Skip, "its instructions were not looked at".to_owned()),
+            (Some(at), _) => (Verdict::Skip, format!("engine lacks {lacks}, and {at} may change them")),
+            (None, n) => (Verdict::Pass, format!("engine lacks {lacks}, but none of {n} instructions changes them")),
+        }
+    }
+
+    fn coverage(&self) -> (Verdict, String) {
+        let (total, filter) = (self.tally.instructions[self.trampoline], self.filter);
+        match &self.tally.missed[self.trampoline] {
+            _ if !filter.judges(self.clause) => (Verdict::Skip, "ended with the first failure".to_owned()),
+            None if matches!(filter.distance, Some(Distance::Far { .. })) => {
+                (Verdict::Skip, "counted where the trampolines are in the same image".to_owned())
+            }
+            None => (Verdict::Fail, "never executed".to_owned()),
+            Some(missed) if missed.is_empty() => (Verdict::Pass, format!("{total} of {total} instructions")),
+            Some(_) if filter.leaves_out() => (Verdict::Skip, "not all cases were run".to_owned()),
             Some(missed) => {
                 let at: Vec<String> = missed.iter().map(|o| format!("{o:#x}")).collect();
                 let n = total - missed.len();
-                row(Verdict::Fail, format!("{n} of {total} instructions; not executed: {}", at.join(" ")))
-            }
-        };
-    }
-    if failed > 0 {
-        return row(Verdict::Fail, format!("{failed} failures"));
-    }
-    let expected =
-        suite.deviations.iter().zip(&tally.deviated).filter(|(d, _)| (d.trampoline, d.clause) == (i, clause));
-    let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|(_, n)| **n > 0);
-    let selected = [&filter.function, &filter.situation, &filter.fixture, &filter.concerning];
-    let ended = filter.first_failure && tally.fails();
-    let complete = selected.iter().all(|s| s.is_none()) && filter.judges(clause) && !ended;
-    if let Some((d, _)) = lost.first().filter(|_| complete) {
-        return row(Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason));
-    }
-    if !found.is_empty() {
-        // Places with the same reason are told together.
-        let mut reasons: Vec<(String, &str)> = Vec::new();
-        for (d, _) in found {
-            match reasons.last_mut().filter(|(_, reason)| *reason == d.reason) {
-                Some((places, _)) => *places = format!("{places}, {}", d.place),
-                None => reasons.push((d.place.clone(), &d.reason)),
+                (Verdict::Fail, format!("{n} of {total} instructions; not executed: {}", at.join(" ")))
             }
         }
-        let reasons = reasons.iter().map(|(places, reason)| format!("{places}: {reason}"));
-        let reasons: Vec<String> = reasons.collect();
-        return row(Verdict::Deviates, reasons.join("; "));
     }
-    if clause == Clause::P2 && tally.vectors_lost[i] > 0 && checks > 0 {
-        return row(
-            Verdict::Deviates,
-            "holds for handlers that use general registers only, as the contract says; others lose vector registers"
-                .into(),
-        );
+}
+
+const VECTORS_LOST: &str =
+    "holds for handlers that use general registers only, as the contract says; others lose vector registers";
+const VECTOR_RESULTS_LOST: &str =
+    "integer results hold; vector results hold for handlers that use general registers only";
+
+/// Why these are expected; places with the same reason are told together.
+fn reasons(deviations: &[&Deviation]) -> String {
+    let mut reasons: Vec<(String, &str)> = Vec::new();
+    for d in deviations {
+        match reasons.last_mut().filter(|(_, reason)| *reason == d.reason) {
+            Some((places, _)) => *places = format!("{places}, {}", d.place),
+            None => reasons.push((d.place.clone(), &d.reason)),
+        }
     }
-    if clause == Clause::P3 && tally.vectors_lost[i] > 0 && contract.kind == Kind::Return {
-        return row(
-            Verdict::Deviates,
-            "integer results hold; vector results hold for handlers that use general registers only".into(),
-        );
-    }
-    if checks == 0 {
-        return row(Verdict::Skip, not_applicable(contract, clause).into());
-    }
-    row(Verdict::Pass, String::new())
+    let told = reasons.iter().map(|(places, reason)| format!("{places}: {reason}"));
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use codegen::error::Result;
 use emu_tests::{Filter, Report, Suite};
 use tramptool::args::ProfileArg;
@@ -44,6 +45,22 @@ pub struct CheckArgs {
     /// Run only with the functions compiled in this way
     #[arg(long, value_name = "NAME")]
     pub fixture: Option<String>,
+    /// Run only cases with this trampoline at the site
+    #[arg(long, value_name = "TRAMPOLINE")]
+    pub attached: Option<String>,
+    /// Run only handlers that overwrite `general` registers, or `any`
+    #[arg(long, value_name = "CLASS")]
+    pub handler: Option<String>,
+    /// Run only with this SP at the function's entry, besides a multiple of 16
+    #[arg(long, value_name = "N")]
+    pub entry_sp: Option<u64>,
+    /// Run only with the trampolines so many bytes from the sites: 0, -4096, or copy-4096 for copies of them
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub distance: Option<String>,
+    /// Look at every instruction: unwind table, interrupts, patching while a CPU is there; in every case or in none
+    /// [default: on the first function]
+    #[arg(long, value_name = "yes|no", value_parser = BoolishValueParser::new())]
+    pub closely: Option<bool>,
     #[command(flatten)]
     foreign: ForeignArgs,
     /// Run only the Kth of N shares of the suites; `tramptool report merge` puts the reports together
@@ -116,8 +133,13 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
             suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str()),
         )?,
         function: args.function.clone(),
-        situation: args.situation.clone(),
+        situation: args.situation.as_deref().map(str::parse).transpose()?,
         fixture: args.fixture.clone(),
+        attached: args.attached.clone(),
+        handler: args.handler.as_deref().map(str::parse).transpose()?,
+        entry_sp: args.entry_sp,
+        distance: args.distance.as_deref().map(str::parse).transpose()?,
+        closely: args.closely,
         all_failures,
         ..Filter::default()
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codegen::error::Result;
 use codegen::faults::Operator;
 use codegen::spec::Kind;
-use emu_tests::{Clause, Filter, Progress, Verdict};
+use emu_tests::{Clause, Filter, Progress, Verdict, shell};
 use rayon::prelude::*;
 
 use super::bugs::{Known, table};
@@ -93,12 +93,14 @@ pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -
             (false, None, Some(reason)) => (Outcome::Equivalent, reason),
             (false, gap, _) => (Outcome::Survived, gap.unwrap_or("")),
         };
-        let replay = match c.bug {
-            Some(bug) => format!("tramptool mutate bug:{} --seed {seed}", bug.id),
+        let which = match c.bug {
+            Some(bug) => vec![format!("bug:{}", bug.id)],
             None => {
-                format!("tramptool mutate {}{} --only '{}' --seed {seed}", c.trampoline(), c.subject.chosen, c.mutant)
+                let only = ["--only".to_owned(), c.mutant.to_string()];
+                std::iter::once(c.trampoline().to_owned()).chain(c.subject.chosen.words()).chain(only).collect()
             }
         };
+        let replay = format!("tramptool mutate {} --seed {seed}", shell(&which));
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         Ok(Judged {
             number: *number,

@@ -8,7 +8,7 @@ use codegen::obj;
 use codegen::profile::Convention;
 use codegen::spec::Kind;
 use codegen::target::Target;
-use emu_tests::{Clause, Filter, Progress, Row, Suite, Verdict, disassemble};
+use emu_tests::{Chosen, Clause, Filter, Progress, Row, Source, Suite, Verdict, disassemble, shell};
 use link::Input;
 use link::object_mutants::Function;
 
@@ -22,7 +22,7 @@ pub struct MutationSubject {
     /// Where they come from.
     origin: Origin,
     /// The arguments that choose them.
-    pub(super) chosen: String,
+    pub(super) chosen: Chosen,
 }
 
 enum Origin {
@@ -44,8 +44,9 @@ impl MutationSubject {
     ) -> Result<MutationSubject> {
         let target = settings::target(backend, convention, settings)?;
         let suite = suite::suite(backend, &target)?;
-        let set: String = settings.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
-        let chosen = format!(" --arch {}{}{set}", backend.facts().name, suite::profile_argument(convention));
+        let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let source = Source::Generated { arch: backend.facts().name, settings };
+        let chosen = Chosen { profile: convention.argument, source };
         let trampolines = suite::trampolines(&target)?;
         Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines), chosen })
     }
@@ -66,15 +67,16 @@ impl MutationSubject {
     /// # Errors
     /// A clause of their contract fails, or they cannot be judged.
     pub fn objects(suite: Suite, seed: u64, progress: Progress) -> Result<MutationSubject> {
-        let chosen = suite.replay.strip_prefix("tramptool check TRAMPOLINE").unwrap_or_default().to_owned();
+        let chosen = suite.chosen.clone();
         let suites = [suite];
         let report = emu_tests::check(&suites, &Filter::default(), seed, progress)?;
         let [suite] = suites;
         let covers = |row: &&Row| row.clause == Clause::Coverage;
         if let Some(row) = report.results.iter().find(|row| row.verdict == Verdict::Fail && !covers(row)) {
             let (trampoline, clause) = (&row.trampoline, row.clause);
+            let chosen = shell(&chosen.words());
             return Err(Error::new(format!(
-                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline}{chosen}`, and mend it \
+                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline} {chosen}`, and mend it \
                  or add a deviation to the contract"
             )));
         }
@@ -89,10 +91,7 @@ impl MutationSubject {
 
     /// The name of the objects' contract; empty for what is generated.
     pub(super) fn contract(&self) -> &str {
-        match self.origin {
-            Origin::Generated(..) => "",
-            Origin::Objects(_) => self.suite.options.split(' ').next().unwrap_or_default(),
-        }
+        self.chosen.contract().unwrap_or_default()
     }
 
     /// The names of its trampolines.

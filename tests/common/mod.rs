@@ -43,6 +43,16 @@ pub fn tools_of(arch: &str) -> &'static str {
     arches().into_iter().find(|(name, _)| *name == arch).unwrap().1
 }
 
+/// What it wrote to stdout; it must have ended with this code and nothing on stderr.
+fn ended(out: &Output, code: i32, what: &str) -> String {
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{what}: {stderr}");
+    assert_eq!(stderr, "", "{what}");
+    let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(!stdout.contains('\x1b'), "{what}: colour in a pipe");
+    stdout
+}
+
 /// A directory of its own for a test.
 pub struct Bench(tempfile::TempDir);
 
@@ -68,13 +78,15 @@ impl Bench {
 
     /// Must end with this code and nothing on stderr. Returns stdout.
     pub fn ends(&self, code: i32, args: &[&str]) -> String {
-        let out = self.run(args);
-        let stderr = String::from_utf8(out.stderr).unwrap();
-        assert_eq!(out.status.code(), Some(code), "{args:?}: {stderr}");
-        assert_eq!(stderr, "", "{args:?}");
-        let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(!stdout.contains('\x1b'), "{args:?}: colour in a pipe");
-        stdout
+        ended(&self.run(args), code, &format!("{args:?}"))
+    }
+
+    /// The same of a command that a report printed, typed into a shell.
+    pub fn shell(&self, code: i32, command: &str) -> String {
+        let binary = PathBuf::from(env!("CARGO_BIN_EXE_tramptool"));
+        let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let out = Command::new("sh").args(["-c", command]).env("PATH", path).current_dir(self.0.path()).output();
+        ended(&out.unwrap(), code, command)
     }
 
     pub fn ok(&self, args: &[&str]) -> String {

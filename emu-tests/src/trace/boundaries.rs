@@ -85,8 +85,8 @@ impl Trace {
         }
         let situation = self.case.situation;
         let sent = match kind {
-            Some(Kind::Stub | Kind::StubGraph) => situation.stub == kind,
-            Some(Kind::Direct(_) | Kind::StubDirect) => situation.direct || situation.early,
+            Some(Kind::Stub | Kind::StubGraph) => situation.stub() == kind,
+            Some(Kind::Direct(_) | Kind::StubDirect) => situation.direct() || situation.early(),
             _ => false,
         };
         if !sent || !marks.has(Mark::ENTRY) || self.state.activations.is_empty() {
@@ -169,7 +169,7 @@ impl Trace {
             self.check_returns(here.pc);
         }
         let situation = self.case.situation;
-        if situation.direct || situation.early {
+        if situation.direct() || situation.early() {
             self.check(p9.of(Clause::P11), Place::DirectEntered, true, dispatched);
         }
         self.state.activations.pop();
@@ -180,7 +180,7 @@ impl Trace {
     fn calls_due(&self) -> u64 {
         let (situation, t) = (self.case.situation, self.trampoline());
         let entry = matches!(self.kind(self.case.attach), Some(Kind::Entry(_)));
-        let called_back = entry && situation.stub.is_none() && !situation.early;
+        let called_back = entry && situation.stub().is_none() && !situation.early();
         // A contract need not say what a direct trampoline calls.
         let named = self.callees.get(t).map_or(&[][..], |all| all).iter().filter(|callee| **callee != 0);
         let calls_named = matches!(self.kind(t), Some(Kind::Direct(_) | Kind::Programs(_)));
@@ -255,7 +255,7 @@ impl Trace {
         let (abi, p9) = (here.registers.abi, self.at(Clause::P9, here.pc));
         self.check(p9, Place::ParentPc, e.parent, here.pc);
         let programs = if let Some(Kind::Programs(programs)) = kind { Some(programs) } else { None };
-        let after = contract.programs.iter().filter(|p| p.attach == Attach::Fexit && !self.case.situation.retired);
+        let after = contract.programs.iter().filter(|p| p.attach == Attach::Fexit && !self.case.situation.retired());
         let wanted = if programs.is_some() { after.count() as u64 } else { 1 };
         self.check(p9.of(Clause::P10), Place::CallsAfter, wanted, e.calls);
         self.check(p9.of(Clause::P7), Place::Sp, e.sp, here.sp());

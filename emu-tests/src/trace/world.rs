@@ -15,6 +15,7 @@ use crate::case::Handler;
 use crate::place::Place;
 use crate::report::Clause;
 use crate::rng::Rng;
+use crate::situation::Situation;
 
 /// Bytes below SP that a callback overwrites.
 const SCRIBBLE: u64 = 512;
@@ -59,7 +60,7 @@ impl Trace {
         let written = |content: Content| cell(contract, fregs, content);
         let Some(a) = self.state.activations.last_mut() else { return };
         let mut stored = Vec::new();
-        if case.situation.args && outermost {
+        if case.situation.args() && outermost {
             for (reg, value) in case.rewritten(contract, registers.abi) {
                 if let Some(at) = written(Content::Reg(reg)) {
                     stored.push((at, value));
@@ -71,15 +72,15 @@ impl Trace {
                 stored.push((at, a.expect.flags));
             }
         }
-        if let (true, true, Some(at)) = (case.situation.ip, outermost, written(Content::Pc)) {
+        if let (true, true, Some(at)) = (case.situation.ip(), outermost, written(Content::Pc)) {
             stored.push((at, self.places.livepatch));
             a.resume = self.places.livepatch;
             a.redirected = true;
         }
-        if let (true, Some(at)) = (case.situation.direct, written(Content::Direct)) {
+        if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
             stored.push((at, self.places.direct));
         }
-        if case.situation.parent {
+        if case.situation.parent() {
             let slot = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(a.sp));
             if let Some(at) = slot {
                 stored.push((at, self.places.exit));
@@ -145,7 +146,7 @@ impl Trace {
         if contract.programs.get(n).is_some_and(|p| p.attach == Attach::FmodRet) {
             self.decide_result(here, &contract, n, outermost, words);
         } else if let (true, true, Some(e)) =
-            (self.case.situation.results && outermost, calls == 1, self.state.exiting_mut())
+            (self.case.situation.results() && outermost, calls == 1, self.state.exiting_mut())
         {
             for (n, &(reg, value)) in (words.len() as u64..).zip(&self.case.new_results) {
                 stored.push((context.wrapping_add(8 * n), value));
@@ -159,7 +160,7 @@ impl Trace {
     fn rewrite(&mut self, here: &Here, programs: &Programs, contract: &Contract, context: u64) -> Vec<(u64, u64)> {
         let mut stored = Vec::new();
         let entering = self.state.exiting().is_none();
-        if let (true, true, Some(a)) = (self.case.situation.args, entering, self.state.activations.last_mut()) {
+        if let (true, true, Some(a)) = (self.case.situation.args(), entering, self.state.activations.last_mut()) {
             for (reg, value) in self.case.rewritten(contract, here.registers.abi) {
                 let n = programs.words.iter().position(|w| *w == Some(Word::Reg(reg)));
                 stored.extend(n.map(|n| (context.wrapping_add(8 * n as u64), value)));
@@ -173,7 +174,7 @@ impl Trace {
     fn decide_result(&mut self, here: &mut Here, contract: &Contract, n: usize, outermost: bool, words: Vec<u64>) {
         let (case, abi) = (Arc::clone(&self.case), here.registers.abi);
         let last = contract.programs.iter().rposition(|p| p.attach == Attach::FmodRet) == Some(n);
-        let skips = outermost && (case.situation.skip || (case.situation.skip_last && last));
+        let skips = outermost && (case.situation == Situation::Skip || (case.situation == Situation::SkipLast && last));
         let value = case.new_results.first().map_or(0, |(_, value)| *value);
         here.set(abi.rets[0], if skips { value } else { 0 });
         if skips && let Some(mut a) = self.state.activations.pop() {
@@ -202,7 +203,7 @@ impl Trace {
         let mut stored: Vec<(u64, u64)> = way.map(|at| (at, parent)).into_iter().collect();
         let case = Arc::clone(&self.case);
         let outer = self.state.hooked.len() + self.state.pending.len();
-        if case.situation.results
+        if case.situation.results()
             && outer == 0
             && let Some(e) = self.state.exiting_mut()
         {

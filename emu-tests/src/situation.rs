@@ -1,0 +1,266 @@
+//! What a run does besides calling: what callbacks and programs decide, and how the return is hooked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use codegen::abi::RegSet;
+use codegen::contract::Contract;
+use codegen::error::Error;
+use codegen::frame::{Back, Content};
+use codegen::spec::{Attach, Form, Kind};
+
+/// One of them; its name is what `check --situation` takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Situation {
+    /// What is called may rewrite arguments, send the function elsewhere or to a direct trampoline, and hook its return.
+    Calls {
+        /// It rewrites the arguments.
+        args: bool,
+        /// It lets the function go on elsewhere.
+        ip: bool,
+        /// It chooses a direct trampoline.
+        direct: bool,
+        /// It puts the trampoline of function graphs in place of the parent.
+        parent: bool,
+    },
+    /// The return is hooked for function graphs, and the exit handler changes the results.
+    ParentResults,
+    /// The return is hooked as for a kretprobe.
+    Rethook {
+        /// The exit handler changes the results.
+        results: bool,
+    },
+    /// The direct trampoline in `op` is gone to before anything is called.
+    EarlyDirect,
+    /// No callback is attached: the slot calls `ftrace_stub`.
+    Stub,
+    /// The same with `ftrace_stub_graph`.
+    StubGraph,
+    /// The exit handler or the last program changes the results.
+    Results,
+    /// The first program that may decides the result in the function's place.
+    Skip,
+    /// The last that may does so.
+    SkipLast,
+    /// Behind the traced function stands a jump past the programs that come after it.
+    Retired,
+}
+
+/// A decision by its name, and whether it is taken.
+type Decision = (&'static str, fn(Situation) -> bool);
+
+/// The decisions that make up a name, in the order in which they stand there.
+const DECISIONS: [Decision; 12] = [
+    ("args", Situation::args),
+    ("ip", Situation::ip),
+    ("direct", Situation::direct),
+    ("early-direct", Situation::early),
+    ("parent", |s| s.parent() && !s.rethook()),
+    ("rethook", Situation::rethook),
+    ("results", Situation::results),
+    ("skip", |s| s == Situation::Skip),
+    ("skip-last", |s| s == Situation::SkipLast),
+    ("retired", Situation::retired),
+    ("stub", |s| s == Situation::Stub),
+    ("stub-graph", |s| s == Situation::StubGraph),
+];
+
+impl fmt::Display for Situation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on: Vec<&str> = DECISIONS.iter().filter(|(_, on)| on(*self)).map(|(name, _)| *name).collect();
+        f.pad(&if on.is_empty() { "plain".to_owned() } else { on.join("+") })
+    }
+}
+
+impl FromStr for Situation {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Situation, Error> {
+        let named = |s: &Situation| s.to_string() == name;
+        Situation::every().find(named).ok_or_else(|| {
+            let known: Vec<String> = Situation::every().map(|s| s.to_string()).collect();
+            Error::unknown("situation", name, known.iter().map(String::as_str))
+        })
+    }
+}
+
+impl Situation {
+    /// What is called does nothing besides overwriting.
+    pub const PLAIN: Situation = Situation::Calls { args: false, ip: false, direct: false, parent: false };
+
+    /// The arguments are rewritten, and nothing else.
+    const ARGS: Situation = Situation::Calls { args: true, ip: false, direct: false, parent: false };
+
+    /// All there are, what an entry trampoline can be in first, in the order in which they are run.
+    pub fn every() -> impl Iterator<Item = Situation> {
+        let calls = (0..16).map(|bits| Situation::Calls {
+            args: bits & 1 != 0,
+            ip: bits & 2 != 0,
+            direct: bits & 4 != 0,
+            parent: bits & 8 != 0,
+        });
+        calls.chain([
+            Situation::ParentResults,
+            Situation::Rethook { results: false },
+            Situation::Rethook { results: true },
+            Situation::Stub,
+            Situation::StubGraph,
+            Situation::EarlyDirect,
+            Situation::Skip,
+            Situation::SkipLast,
+            Situation::Retired,
+            Situation::Results,
+        ])
+    }
+
+    /// How many decisions are taken in it.
+    pub fn decisions(self) -> usize {
+        DECISIONS.iter().filter(|(_, on)| on(self)).count()
+    }
+
+    pub(crate) fn args(self) -> bool {
+        matches!(self, Situation::Calls { args: true, .. })
+    }
+
+    pub(crate) fn ip(self) -> bool {
+        matches!(self, Situation::Calls { ip: true, .. })
+    }
+
+    pub(crate) fn direct(self) -> bool {
+        matches!(self, Situation::Calls { direct: true, .. })
+    }
+
+    pub(crate) fn early(self) -> bool {
+        self == Situation::EarlyDirect
+    }
+
+    /// The return is hooked, in whatever way.
+    pub(crate) fn parent(self) -> bool {
+        matches!(self, Situation::Calls { parent: true, .. } | Situation::ParentResults) || self.rethook()
+    }
+
+    /// The return is hooked as for a kretprobe.
+    pub(crate) fn rethook(self) -> bool {
+        matches!(self, Situation::Rethook { .. })
+    }
+
+    pub(crate) fn results(self) -> bool {
+        matches!(self, Situation::ParentResults | Situation::Rethook { results: true } | Situation::Results)
+    }
+
+    /// The traced function does not run.
+    pub(crate) fn skips(self) -> bool {
+        matches!(self, Situation::Skip | Situation::SkipLast)
+    }
+
+    pub(crate) fn retired(self) -> bool {
+        self == Situation::Retired
+    }
+
+    /// The stub that the slot calls in place of a callback.
+    pub(crate) fn stub(self) -> Option<Kind> {
+        match self {
+            Situation::Stub => Some(Kind::Stub),
+            Situation::StubGraph => Some(Kind::StubGraph),
+            _ => None,
+        }
+    }
+
+    /// The situations that this kind of trampoline can be in.
+    pub(crate) fn all(contract: &Contract) -> Vec<Situation> {
+        match contract.kind {
+            Kind::Entry(_) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
+            Kind::Around(around) if around.form != Form::Frame => {
+                vec![Situation::PLAIN, Situation::ARGS, Situation::Results]
+            }
+            Kind::Programs(programs) => {
+                let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
+                let before = attached(Attach::Fentry) + attached(Attach::FmodRet) > 0;
+                let after = attached(Attach::Fexit) > 0 && programs.result.regs != RegSet::EMPTY;
+                let can = [
+                    (true, Situation::PLAIN),
+                    (before, Situation::ARGS),
+                    (attached(Attach::FmodRet) > 0, Situation::Skip),
+                    (attached(Attach::FmodRet) > 1, Situation::SkipLast),
+                    (programs.call_orig, Situation::Retired),
+                    (after, Situation::Results),
+                ];
+                can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()
+            }
+            _ => vec![Situation::PLAIN],
+        }
+    }
+
+    /// Can an entry trampoline with this contract be in it?
+    fn fits_entry(self, contract: &Contract) -> bool {
+        let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
+        // Without a link register, the return address lies where callbacks find it without the frame's help.
+        let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
+        match self {
+            Situation::Calls { ip, direct, parent, .. } => {
+                (!ip || stores(Content::Pc)) && (!direct || contract.direct) && (!parent || hooks)
+            }
+            Situation::ParentResults | Situation::Rethook { .. } => hooks,
+            Situation::Stub | Situation::StubGraph => true,
+            Situation::EarlyDirect => contract.early_direct,
+            Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
+        }
+    }
+}
+
+impl Default for Situation {
+    fn default() -> Situation {
+        Situation::PLAIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names are in reports, and people type them: these are all there have been.
+    const NAMES: [&str; 26] = [
+        "plain",
+        "args",
+        "ip",
+        "args+ip",
+        "direct",
+        "args+direct",
+        "ip+direct",
+        "args+ip+direct",
+        "parent",
+        "args+parent",
+        "ip+parent",
+        "args+ip+parent",
+        "direct+parent",
+        "args+direct+parent",
+        "ip+direct+parent",
+        "args+ip+direct+parent",
+        "parent+results",
+        "rethook",
+        "rethook+results",
+        "stub",
+        "stub-graph",
+        "early-direct",
+        "skip",
+        "skip-last",
+        "retired",
+        "results",
+    ];
+
+    #[test]
+    fn names_are_what_they_were_and_are_read_back() {
+        let names: Vec<String> = Situation::every().map(|s| s.to_string()).collect();
+        assert_eq!(names, NAMES);
+        for situation in Situation::every() {
+            assert_eq!(situation.to_string().parse::<Situation>().unwrap(), situation);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_has_no_name() {
+        for name in ["", "stub+args", "ip+args", "early-direct+parent", "args+results", "plain+args"] {
+            assert!(name.parse::<Situation>().is_err(), "{name}");
+        }
+    }
+}
