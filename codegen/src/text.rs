@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use crate::cfi::{CfiOp, Tracker, entry_ops};
 use crate::code::CodeBuf;
 use crate::contract::Contract;
+use crate::effects::CfiEntry;
 use crate::error::Result;
-use crate::frame::Content;
+use crate::frame::{Content, FrameLayout};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::names::Names;
@@ -91,6 +92,39 @@ fn directive(op: CfiOp, target: &Target) -> String {
     }
 }
 
+/// Lines so far, and where they are.
+struct Lines<'t> {
+    target: &'t Target,
+    lines: Vec<TextLine>,
+    role: Role,
+    code: CodeBuf,
+}
+
+impl Lines<'_> {
+    /// A line of what was encoded since `offset`.
+    fn push(&mut self, kind: LineKind, text: String, note: &'static str, offset: usize) {
+        let bytes = self.code.bytes.get(offset..).unwrap_or_default().to_vec();
+        self.lines.push(TextLine { kind, text, note, offset, bytes, role: self.role });
+    }
+
+    /// What objtool is told about this place.
+    fn objtool(&mut self, note: Note) {
+        let offset = self.code.bytes.len();
+        for text in note.text() {
+            self.push(LineKind::Cfi, text, "", offset);
+        }
+        self.push(LineKind::Label, "911".to_owned(), "", offset);
+    }
+
+    /// The rules that hold from here on.
+    fn rules(&mut self, tracker: &mut Tracker) {
+        let offset = self.code.bytes.len();
+        for op in tracker.ops.drain(..) {
+            self.push(LineKind::Cfi, directive(op, self.target), "", offset);
+        }
+    }
+}
+
 pub(crate) fn render<I: Isa>(
     spec: &Spec,
     target: &Target,
@@ -101,86 +135,73 @@ pub(crate) fn render<I: Isa>(
     let names = Names { frame: &frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
     let entry = I::cfi_entry(spec.kind);
     let mut tracker = Tracker::new(&entry, target);
-    let mut code = CodeBuf::default();
-    let mut lines: Vec<TextLine> = Vec::new();
-    let mut role = Role::Entry;
+    let mut out = Lines { target, lines: Vec::new(), role: Role::Entry, code: CodeBuf::default() };
     let (mut notes, at_start) = Notes::new(target, &entry);
-    let told = |note: Note, offset, role, lines: &mut Vec<TextLine>| {
-        let mut line = |kind, text| lines.push(TextLine { kind, text, note: "", offset, bytes: Vec::new(), role });
-        note.text().into_iter().for_each(|text| line(LineKind::Cfi, text));
-        line(LineKind::Label, "911".to_owned());
-    };
-    at_start.into_iter().for_each(|note| told(note, 0, role, &mut lines));
+    at_start.into_iter().for_each(|note| out.objtool(note));
     for line in &listing.lines {
-        let offset = code.bytes.len();
-        let about = match *line {
-            Line::Insn(insn, _) => notes.before(&I::effects(insn)),
-            Line::Inner(_) => notes.at_label(),
-            _ => None,
-        };
-        about.into_iter().for_each(|note| told(note, offset, role, &mut lines));
-        let (kind, text, note) = match *line {
+        let offset = out.code.bytes.len();
+        match *line {
             Line::Insn(insn, note) => {
-                I::encode(insn, target, &mut code)?;
-                tracker.after(&I::effects(insn));
+                let effects = I::effects(insn);
+                notes.before(&effects).into_iter().for_each(|note| out.objtool(note));
+                I::encode(insn, target, &mut out.code)?;
+                tracker.after(&effects);
                 let mut text = String::new();
                 // Writing to a String cannot fail.
                 let _ = I::text(insn, &names, &mut text);
-                (LineKind::Insn, text, note)
+                out.push(LineKind::Insn, text, note, offset);
+                out.rules(&mut tracker);
             }
             Line::Local(local) => {
                 tracker.at_label(local);
-                (LineKind::Label, format!(".L{}_{}", spec.name, local.suffix()), "")
+                out.push(LineKind::Label, names.local(local).to_string(), "", offset);
+                out.rules(&mut tracker);
             }
-            Line::Inner(inner) => (LineKind::Global, target.convention.label(inner, spec.name, spec.kind).concat(), ""),
-            Line::Misstate(_) => continue,
-            Line::ReturnLost => {
-                tracker.lose_return();
-                continue;
+            Line::Inner(inner) => {
+                notes.at_label().into_iter().for_each(|note| out.objtool(note));
+                out.push(LineKind::Global, target.convention.label(inner, spec.name, spec.kind).concat(), "", offset);
+                out.rules(&mut tracker);
             }
-            Line::Block(new, heading) => {
-                role = new;
-                (LineKind::Heading, heading.to_owned(), "")
+            Line::Block(role, heading) => {
+                out.role = role;
+                out.push(LineKind::Heading, heading.to_owned(), "", offset);
+                out.rules(&mut tracker);
             }
-        };
-        let bytes = code.bytes[offset..].to_vec();
-        lines.push(TextLine { kind, text, note, offset, bytes, role });
-        let offset = code.bytes.len();
-        lines.extend(tracker.ops.drain(..).map(|op| TextLine {
-            kind: LineKind::Cfi,
-            text: directive(op, target),
-            note: "",
-            offset,
-            bytes: Vec::new(),
-            role,
-        }));
+            Line::ReturnLost => tracker.lose_return(),
+            Line::Misstate(_) => {}
+        }
     }
-
-    let mut cfi_entry: Vec<String> = Vec::new();
-    if entry.column != target.facts.cie.column {
-        cfi_entry.push(format!(".cfi_return_column {}", entry.column));
-    }
-    cfi_entry.extend(entry_ops(&entry, target).map(|op| directive(op, target)));
-
-    let mut consts: Vec<(String, i32)> = target.numbers.iter().map(|n| (n.symbol.to_owned(), n.value)).collect();
-    let used_fields = frame.fields.iter().filter(|f| f.content != Content::Unfilled);
-    consts.extend(used_fields.map(|f| (f.symbol.to_owned(), f.offset)));
-    consts.extend(frame.records.iter().map(|r| (r.symbol.to_owned(), r.offset)));
-    consts.push((frame.size_symbol.to_owned(), frame.size));
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    let uses = |name: &str| lines.iter().any(|l| l.text.split(|c| !word(c)).any(|w| w == name));
-    let mut seen = HashSet::new();
-    // A register's slot may be its result's too.
-    consts.retain(|(name, _)| !name.is_empty() && uses(name) && seen.insert(name.clone()));
-
+    let Lines { lines, code, .. } = out;
     Ok(TextListing {
         name: spec.name.to_owned(),
         export: spec.export.to_owned(),
         contract: Contract::of(spec, target)?,
-        consts,
-        cfi_entry,
+        consts: consts(&frame, target, &lines),
+        cfi_entry: first_directives(&entry, target),
         lines,
         steps: plan.steps.clone(),
         size: code.bytes.len(),
     })
+}
+
+/// What follows `.cfi_startproc`.
+fn first_directives(entry: &CfiEntry, target: &Target) -> Vec<String> {
+    let moved = entry.column != target.facts.cie.column;
+    let column = moved.then(|| format!(".cfi_return_column {}", entry.column));
+    column.into_iter().chain(entry_ops(entry, target).map(|op| directive(op, target))).collect()
+}
+
+/// The names of offsets that these lines use, with their values.
+fn consts(frame: &FrameLayout, target: &Target, lines: &[TextLine]) -> Vec<(String, i32)> {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let words: HashSet<&str> = lines.iter().flat_map(|l| l.text.split(|c| !word(c))).collect();
+    let numbers = target.numbers.iter().map(|n| (n.symbol, n.value));
+    let filled = frame.fields.iter().filter(|f| f.content != Content::Unfilled);
+    let records = frame.records.iter().map(|r| (r.symbol, r.offset));
+    let mut all: Vec<(&str, i32)> = numbers.chain(filled.map(|f| (f.symbol, f.offset))).chain(records).collect();
+    all.push((frame.size_symbol, frame.size));
+    let mut seen = HashSet::new();
+    // A register's slot may be its result's too.
+    all.retain(|(name, _)| !name.is_empty() && words.contains(name) && seen.insert(*name));
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
