@@ -9,7 +9,7 @@ use codegen::form::{
     to_sp, write,
 };
 use codegen::mutate::Mutable;
-use codegen::step::{Name, Off, Sym};
+use codegen::step::{Name, Off};
 
 use crate::Arm64;
 use crate::abi::ABI;
@@ -44,44 +44,34 @@ impl Mutable for Arm64 {
     }
 
     fn faults(insn: Insn, out: &mut Faults<Insn>) {
-        let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
         match insn {
             Insn::BtiC => {
                 out.drop(Operator::DropPad);
                 out.put(Operator::PadKind, Operand::None, Insn::BtiJ);
             }
             Insn::Str { src, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: at.moved(by) });
                 out.put(Operator::NarrowSave, Operand::Reg(src), Insn::StrW { src, at });
             }
             Insn::Stp { a, b, at } => {
                 if matches!(at.name, Name::Record(_)) {
                     out.drop(Operator::FrameRecordOmit);
                 }
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::Stp { a, b, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Stp { a, b, at: at.moved(by) });
                 out.put(Operator::SwapSave, Operand::Regs(a, b), Insn::Stp { a: b, b: a, at });
-                out.put(Operator::DropSave, Operand::Reg(a), Insn::Str { src: b, at: moved(at, 8) });
+                out.put(Operator::DropSave, Operand::Reg(a), Insn::Str { src: b, at: at.moved(8) });
                 out.put(Operator::DropSave, Operand::Reg(b), Insn::Str { src: a, at });
             }
-            Insn::Ldr { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldr { dst, at: moved(at, by) }),
+            Insn::Ldr { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldr { dst, at: at.moved(by) }),
             Insn::Ldp { a, b, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldp { a, b, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Ldp { a, b, at: at.moved(by) });
                 out.put(Operator::SwapRestore, Operand::Regs(a, b), Insn::Ldp { a: b, b: a, at });
-                out.put(Operator::DropRestore, Operand::Reg(a), Insn::Ldr { dst: b, at: moved(at, 8) });
+                out.put(Operator::DropRestore, Operand::Reg(a), Insn::Ldr { dst: b, at: at.moved(8) });
                 out.put(Operator::DropRestore, Operand::Reg(b), Insn::Ldr { dst: a, at });
             }
-            Insn::StrQ { src, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::StrQ { src, at: moved(at, by) }),
-            Insn::LdrQ { dst, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::LdrQ { dst, at: moved(at, by) }),
-            Insn::StpQ { a, b, at } => {
-                out.off_by(Operator::SlotOffset, 16, |by| Insn::StpQ { a, b, at: moved(at, by) });
-                out.put(Operator::SwapSave, Operand::None, Insn::StpQ { a: b, b: a, at });
-            }
-            Insn::LdpQ { a, b, at } => {
-                out.off_by(Operator::SlotOffset, 16, |by| Insn::LdpQ { a, b, at: moved(at, by) });
-                out.put(Operator::SwapRestore, Operand::None, Insn::LdpQ { a: b, b: a, at });
-            }
+            Insn::StrQ { .. } | Insn::LdrQ { .. } | Insn::StpQ { .. } | Insn::LdpQ { .. } => vector_faults(insn, out),
             Insn::LdrReg { dst, base, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::LdrReg { dst, base, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LdrReg { dst, base, at: at.moved(by) });
             }
             Insn::LdurReg { dst, base, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::LdurReg { dst, base, at: at + by });
@@ -95,13 +85,13 @@ impl Mutable for Arm64 {
                 out.drop(Operator::DropArg);
                 out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::AddSp { dst, imm: Off::bare(by) });
             }
-            Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
+            Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: imm.moved(by) }),
             Insn::AddSp { dst: SP, imm } => {
-                out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { dst: SP, imm: moved(imm, by) });
+                out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { dst: SP, imm: imm.moved(by) });
             }
             Insn::AddSp { dst: X29, .. } => out.drop(Operator::FrameRecordOmit),
             Insn::AddSp { dst, imm } => {
-                out.off_by(Operator::RegsSpOff, 8, |by| Insn::AddSp { dst, imm: moved(imm, by) });
+                out.off_by(Operator::RegsSpOff, 8, |by| Insn::AddSp { dst, imm: imm.moved(by) });
             }
             Insn::Sub { dst, src, imm } => {
                 out.drop(Operator::DropArg);
@@ -109,14 +99,14 @@ impl Mutable for Arm64 {
             }
             Insn::Adrp { dst, sym } => {
                 out.drop(Operator::DropArg);
-                out.put(Operator::StalePcrel, Operand::None, Insn::Adrp { dst, sym: other(sym) });
+                out.put(Operator::StalePcrel, Operand::None, Insn::Adrp { dst, sym: sym.other() });
             }
             Insn::LdrLo12 { dst, base, sym } => {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddLo12 { dst, base, sym });
-                out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: other(sym) });
+                out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: sym.other() });
             }
             Insn::Cbnz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbz { reg, to }),
-            Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: other(sym) }),
+            Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: sym.other() }),
             Insn::Blr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Br { reg }),
             Insn::Br { reg } => out.put(Operator::JalrRa, Operand::None, Insn::Blr { reg }),
             Insn::Ret { reg } => {
@@ -128,9 +118,20 @@ impl Mutable for Arm64 {
     }
 }
 
-/// Another symbol, if the listing has one.
-fn other(sym: Sym) -> Sym {
-    Sym(sym.0 ^ 1)
+fn vector_faults(insn: Insn, out: &mut Faults<Insn>) {
+    match insn {
+        Insn::StrQ { src, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::StrQ { src, at: at.moved(by) }),
+        Insn::LdrQ { dst, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::LdrQ { dst, at: at.moved(by) }),
+        Insn::StpQ { a, b, at } => {
+            out.off_by(Operator::SlotOffset, 16, |by| Insn::StpQ { a, b, at: at.moved(by) });
+            out.put(Operator::SwapSave, Operand::None, Insn::StpQ { a: b, b: a, at });
+        }
+        Insn::LdpQ { a, b, at } => {
+            out.off_by(Operator::SlotOffset, 16, |by| Insn::LdpQ { a, b, at: at.moved(by) });
+            out.put(Operator::SwapRestore, Operand::None, Insn::LdpQ { a: b, b: a, at });
+        }
+        _ => {}
+    }
 }
 
 /// Instructions of others. Arm ARM C6.2; register 31 is sp where it is the base of an address, xzr elsewhere.

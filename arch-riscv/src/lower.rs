@@ -90,34 +90,38 @@ impl isa::Lower for Riscv64 {
                 load(Content::ParentIp, PARENT, "parent_ip", cx);
                 load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
             }
-            Step::Restore => {
-                for i in 0..cx.frame.fields.len() {
-                    let field = cx.frame.fields[i];
-                    match (field.content, field.back) {
-                        (Content::Reg(dst), Back::Written) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
-                        (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
-                        _ => {}
-                    }
-                }
-            }
+            Step::Restore => restore(cx),
             Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(Way::Direct) }),
             Step::AllocWithReturn => {
                 let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
                 cx.insn(Insn::Addi { dst: SP, src: SP, imm });
             }
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
-            Step::Leave(way) => {
-                let (reg, note) = match way {
-                    Way::Function => (PC, "into the traced function"),
-                    Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
-                    Way::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
-                    Way::Parent => (PARENT_JUMP, "to the parent"),
-                    Way::Caller | Way::Skipped => (RA, ""),
-                };
-                cx.noted(Insn::Jr { reg }, note);
-            }
+            Step::Leave(way) => leave(way, cx),
         }
     }
+}
+
+fn restore(cx: &mut Lower<Insn>) {
+    for i in 0..cx.frame.fields.len() {
+        let field = cx.frame.fields[i];
+        match (field.content, field.back) {
+            (Content::Reg(dst), Back::Written) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
+            (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
+            _ => {}
+        }
+    }
+}
+
+fn leave(way: Way, cx: &mut Lower<Insn>) {
+    let (reg, note) = match way {
+        Way::Function => (PC, "into the traced function"),
+        Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
+        Way::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
+        Way::Parent => (PARENT_JUMP, "to the parent"),
+        Way::Caller | Way::Skipped => (RA, ""),
+    };
+    cx.noted(Insn::Jr { reg }, note);
 }
 
 /// Have pc at hand, where the site jumped and so left none. Nothing is done if it was loaded before.

@@ -8,7 +8,7 @@ use codegen::form::{
     to_sp, trap,
 };
 use codegen::mutate::Mutable;
-use codegen::step::{Local, Off, Sym};
+use codegen::step::{Local, Off};
 
 use crate::Riscv64;
 use crate::abi::ABI;
@@ -34,15 +34,14 @@ impl Mutable for Riscv64 {
     }
 
     fn faults(insn: Insn, out: &mut Faults<Insn>) {
-        let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
         match insn {
             Insn::Sd { src, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
                 out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Sw { src, at });
             }
-            Insn::Ld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ld { dst, at: moved(at, by) }),
-            Insn::Fsd { src, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fsd { src, at: moved(at, by) }),
-            Insn::Fld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fld { dst, at: moved(at, by) }),
+            Insn::Ld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ld { dst, at: at.moved(by) }),
+            Insn::Fsd { src, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fsd { src, at: at.moved(by) }),
+            Insn::Fld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fld { dst, at: at.moved(by) }),
             Insn::Mv { dst: RA, .. } => out.drop(Operator::DropLrFix),
             Insn::Mv { dst, src } if ABI.args.contains(&dst) => {
                 out.drop(Operator::DropArg);
@@ -58,26 +57,26 @@ impl Mutable for Riscv64 {
                 });
             }
             Insn::Addi { dst, src: SP, imm } => {
-                out.off_by(Operator::RegsSpOff, 8, |by| Insn::Addi { dst, src: SP, imm: moved(imm, by) });
+                out.off_by(Operator::RegsSpOff, 8, |by| Insn::Addi { dst, src: SP, imm: imm.moved(by) });
             }
             Insn::Addi { dst, src: ZERO, imm } => {
-                out.off_by(Operator::WrongConst, 1, |by| Insn::Addi { dst, src: ZERO, imm: moved(imm, by) });
+                out.off_by(Operator::WrongConst, 1, |by| Insn::Addi { dst, src: ZERO, imm: imm.moved(by) });
             }
             Insn::Lui { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Lui { dst, imm: imm + by }),
             Insn::Addiw { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Addiw { dst, imm: imm + by }),
             Insn::Addi { dst, src, imm } => {
                 out.drop(Operator::DropArg);
-                out.off_by(Operator::IpOffset, 4, |by| Insn::Addi { dst, src, imm: moved(imm, by) });
+                out.off_by(Operator::IpOffset, 4, |by| Insn::Addi { dst, src, imm: imm.moved(by) });
             }
             Insn::AuipcHi { dst, sym } => {
                 out.drop(Operator::DropArg);
-                out.put(Operator::StalePcrel, Operand::None, Insn::AuipcHi { dst, sym: other(sym) });
+                out.put(Operator::StalePcrel, Operand::None, Insn::AuipcHi { dst, sym: sym.other() });
             }
             Insn::LdLo { dst } => {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst, anchor: Local::Anchor })
             }
             Insn::Bnez { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Beqz { reg, to }),
-            Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) }),
+            Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() }),
             Insn::Jr { reg } => {
                 out.put(Operator::WrongLink, Operand::Reg(RA), Insn::Jr { reg: RA });
                 out.put(Operator::JalrRa, Operand::Reg(reg), Insn::Jalr { reg });
@@ -85,11 +84,6 @@ impl Mutable for Riscv64 {
             _ => {}
         }
     }
-}
-
-/// Another symbol, if the listing has one.
-fn other(sym: Sym) -> Sym {
-    Sym(sym.0 ^ 1)
 }
 
 /// Instructions of others. RISC-V unprivileged manual, chapters "RV32I", "RV64I" and "C".

@@ -57,16 +57,7 @@ impl isa::Lower for X86_64 {
                 Some(Off { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Off { value: -value, name } }),
             },
             Step::StackArgs => stack_args(cx),
-            Step::Call(callee) => {
-                let sym = cx.callee(callee);
-                match callee {
-                    Callee::Body => cx.insn(Insn::CallBody { sym }),
-                    Callee::Patchable | Callee::OpFunc => {
-                        cx.noted(Insn::Call { sym }, "func: these 5 bytes are patched at run time");
-                    }
-                    _ => cx.insn(Insn::Call { sym }),
-                }
-            }
+            Step::Call(callee) => call(callee, cx),
             Step::TakeResult => cx.noted(Insn::Mov { dst: NEXT, src: RAX }, "where the function returns to"),
             Step::RestoreSite(way) => restore_site(way, cx),
             Step::Restore => restore(cx),
@@ -89,25 +80,38 @@ impl isa::Lower for X86_64 {
                 cx.inner(Inner::Jmp);
                 cx.insn(Insn::Jnz { to: Local::Path(Way::Direct) });
             }
-            Step::Free(way) => {
-                if cx.frame.pushed {
-                    cx.insn(Insn::Pop { reg: RBP });
-                } else {
-                    // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
-                    // RET they were moved down into the frame's last word.
-                    let moved = way == Way::Direct && cx.target.direct_jump.is_none();
-                    let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
-                    // Or what the site's call pushed, if nothing returns there.
-                    let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
-                    let above = i32::from(flags) + i32::from(pc) - i32::from(moved);
-                    cx.insn(Insn::AddSp { imm: cx.frame_size(8 * above) });
-                }
-            }
+            Step::Free(way) => free(way, cx),
             Step::FreeWithReturn => cx.insn(Insn::AddSp { imm: cx.frame_size(8) }),
             Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(8) }),
             Step::PopFlags => cx.insn(Insn::Popfq),
             Step::Leave(way) => leave(way, cx),
         }
+    }
+}
+
+fn call(callee: Callee, cx: &mut Lower<Insn>) {
+    let sym = cx.callee(callee);
+    match callee {
+        Callee::Body => cx.insn(Insn::CallBody { sym }),
+        Callee::Patchable | Callee::OpFunc => {
+            cx.noted(Insn::Call { sym }, "func: these 5 bytes are patched at run time");
+        }
+        _ => cx.insn(Insn::Call { sym }),
+    }
+}
+
+fn free(way: Way, cx: &mut Lower<Insn>) {
+    if cx.frame.pushed {
+        cx.insn(Insn::Pop { reg: RBP });
+    } else {
+        // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
+        // RET they were moved down into the frame's last word.
+        let moved = way == Way::Direct && cx.target.direct_jump.is_none();
+        let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
+        // Or what the site's call pushed, if nothing returns there.
+        let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
+        let above = i32::from(flags) + i32::from(pc) - i32::from(moved);
+        cx.insn(Insn::AddSp { imm: cx.frame_size(8 * above) });
     }
 }
 

@@ -9,7 +9,7 @@ use codegen::form::{
     trap, write,
 };
 use codegen::mutate::Mutable;
-use codegen::step::{Name, Off, Sym};
+use codegen::step::{Name, Off};
 
 use crate::X86_64;
 use crate::abi::ABI;
@@ -34,7 +34,6 @@ impl Mutable for X86_64 {
     }
 
     fn faults(insn: Insn, out: &mut Faults<Insn>) {
-        let moved = |at: Off, by: i32| Off { value: at.value + by, ..at };
         match insn {
             Insn::Endbr64 => {
                 out.drop(Operator::DropPad);
@@ -45,42 +44,42 @@ impl Mutable for X86_64 {
                 if matches!(at.name, Name::Record(_)) {
                     out.drop(Operator::FrameRecordOmit);
                 }
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::Store { src, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Store { src, at: at.moved(by) });
                 out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Store32 { src, at });
             }
             Insn::StoreImm { imm, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: at.moved(by) });
                 out.off_by(Operator::WrongConst, 1, |by| Insn::StoreImm { imm: imm.wrapping_add(by), at });
             }
             Insn::Load { dst, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: at.moved(by) });
             }
             Insn::StoreVector { src, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreVector { src, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreVector { src, at: at.moved(by) });
             }
             Insn::LoadVector { dst, at } => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: moved(at, by) });
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: at.moved(by) });
             }
             Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
             Insn::LoadSym { dst, sym } => {
                 out.drop(Operator::DropArg);
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::LeaSym { dst, sym });
-                out.put(Operator::StalePcrel, Operand::None, Insn::LoadSym { dst, sym: other(sym) });
+                out.put(Operator::StalePcrel, Operand::None, Insn::LoadSym { dst, sym: sym.other() });
             }
             Insn::Lea { dst: RSP, at } => {
                 out.put(Operator::AddForLea, Operand::None, Insn::AddSp { imm: at });
-                out.off_by(Operator::TeardownMismatch, 8, |by| Insn::Lea { dst: RSP, at: moved(at, by) });
+                out.off_by(Operator::TeardownMismatch, 8, |by| Insn::Lea { dst: RSP, at: at.moved(by) });
             }
             Insn::Lea { dst: RBP, at } => {
                 out.drop(Operator::FrameRecordOmit);
-                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst: RBP, at: moved(at, by) });
+                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst: RBP, at: at.moved(by) });
             }
-            Insn::Lea { dst, at } => out.off_by(Operator::RegsSpOff, 8, |by| Insn::Lea { dst, at: moved(at, by) }),
+            Insn::Lea { dst, at } => out.off_by(Operator::RegsSpOff, 8, |by| Insn::Lea { dst, at: at.moved(by) }),
             Insn::LeaSpFromBp { at } => {
-                out.off_by(Operator::TeardownMismatch, 8, |by| Insn::LeaSpFromBp { at: moved(at, by) });
+                out.off_by(Operator::TeardownMismatch, 8, |by| Insn::LeaSpFromBp { at: at.moved(by) });
             }
-            Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: moved(imm, by) }),
-            Insn::AddSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { imm: moved(imm, by) }),
+            Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: imm.moved(by) }),
+            Insn::AddSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::AddSp { imm: imm.moved(by) }),
             Insn::Sub { dst, imm } => out.off_by(Operator::IpOffset, 1, |by| Insn::Sub { dst, imm: imm - by as i8 }),
             Insn::Mov { dst: RBP, src: RSP } => out.drop(Operator::FrameRecordOmit),
             Insn::Mov { dst, src } if ABI.args.contains(&dst) => {
@@ -90,18 +89,13 @@ impl Mutable for X86_64 {
                 }
             }
             Insn::Call { sym } | Insn::CallBody { sym } => {
-                out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: other(sym) });
+                out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() });
             }
             Insn::JnzFar { to } => out.put(Operator::InvertCond, Operand::None, Insn::JzFar { to }),
             Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
             _ => {}
         }
     }
-}
-
-/// Another symbol, if the listing has one.
-fn other(sym: Sym) -> Sym {
-    Sym(sym.0 ^ 1)
 }
 
 /// Instructions of others. Intel SDM volume 2; the fields of REX and ModRM are those of tables 2-4 and 2-2.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::abi::Reg;
+use crate::contract::Contract;
 use crate::frame::{Back, Content, Field};
 use crate::spec::Kind;
 use crate::step::{Callee, Role, Step, Value, Way};
@@ -114,19 +115,7 @@ impl Side<'_> {
                 }
             }
             Step::StackArgs => out.push("the function's stack arguments once more".into()),
-            Step::Call(callee) => out.push(match callee {
-                Callee::Patchable => format!("patchable call of {}", contract.callee),
-                Callee::OpFunc => "call of op->func".into(),
-                Callee::ExitHandler | Callee::Named => format!("call of {}", contract.callee),
-                Callee::Body => "call of the traced function, behind its site".into(),
-                Callee::Program(n) => match contract.programs.get(usize::from(n)) {
-                    Some(program) => format!("call of {}", program.symbol),
-                    None => "call of a program".into(),
-                },
-                Callee::Exit => {
-                    format!("call of {}", contract.traced.as_ref().map_or("the exit handler", |t| &t.exit))
-                }
-            }),
+            Step::Call(callee) => out.push(call_words(callee, contract)),
             Step::ClearResult => out.push("result = 0".into()),
             Step::Cookie(cookie) => out.push(format!("cookie = {cookie}")),
             Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
@@ -228,6 +217,22 @@ fn value_words(value: Value) -> String {
         Value::Cookie => "the cookie's address".into(),
         Value::Argument(n) => format!("the function's argument {n}"),
         Value::Result(n) => format!("the function's result {n}"),
+    }
+}
+
+fn call_words(callee: Callee, contract: &Contract) -> String {
+    match callee {
+        Callee::Patchable => format!("patchable call of {}", contract.callee),
+        Callee::OpFunc => "call of op->func".into(),
+        Callee::ExitHandler | Callee::Named => format!("call of {}", contract.callee),
+        Callee::Body => "call of the traced function, behind its site".into(),
+        Callee::Program(n) => match contract.programs.get(usize::from(n)) {
+            Some(program) => format!("call of {}", program.symbol),
+            None => "call of a program".into(),
+        },
+        Callee::Exit => {
+            format!("call of {}", contract.traced.as_ref().map_or("the exit handler", |t| &t.exit))
+        }
     }
 }
 

@@ -193,33 +193,10 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
             let put = vec![(c.line + 1, c.insn)];
             all.push(Edit::new(Operator::Duplicate, Operand::None, Vec::new(), put));
         }
-        if let (Moves::Store(slots), Some(call)) = (c.effects.moves, call)
-            && n < call
-        {
-            let put = vec![(code[call].line + 1, c.insn)];
-            all.push(Edit::new(Operator::StoreAfterCall, registers(slots), vec![c.line], put));
-        }
-        if let Moves::Store(Slots { first, second: None, .. }) = c.effects.moves {
-            let reloads = |other: &&At<I>| other.effects.moves == loaded(c.effects.moves);
-            let mut out: Vec<usize> = code.iter().filter(reloads).map(|c| c.line).collect();
-            if c.effects.sp != SpEffect::None {
-                out = popped(&code[n..], first);
-            }
-            if !out.is_empty() {
-                out.push(c.line);
-                all.push(Edit::new(Operator::SkipSave, Operand::Reg(first), out, Vec::new()));
-            }
-        }
+        all.extend(other_saves(code, n, call));
         if let Some(next) = code.get(n + 1).filter(|next| next.line == c.line + 1) {
             all.extend(swapped(c, next, ways));
-            let temporary = match (c.effects.moves, c.effects.sp, next.effects.moves) {
-                (Moves::Load(a), _, Moves::Store(b)) if a.first == b.first => Some(a.first),
-                (_, SpEffect::CopyTo(reg, _), Moves::Store(b)) if reg == b.first => Some(reg),
-                _ => None,
-            };
-            for (s, &r) in temporary.iter().flat_map(|s| live.iter().map(move |r| (*s, r))) {
-                all.push(renamed(&[c, next], s, r, ways));
-            }
+            all.extend(other_temporary(c, next, &live, ways));
         }
     }
     let goes_on = |c: &&At<I>| matches!(c.effects.flow, Flow::Next | Flow::Call | Flow::Branch(_));
@@ -234,6 +211,39 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
     }
     all.extend(sizes);
     all
+}
+
+/// A save at line `n` of the code that comes after the call, or is left out with what reloads it.
+fn other_saves<I: Copy>(code: &[At<I>], n: usize, call: Option<usize>) -> Vec<Edit<I>> {
+    let (c, mut all) = (&code[n], Vec::new());
+    if let (Moves::Store(slots), Some(call)) = (c.effects.moves, call)
+        && n < call
+    {
+        let put = vec![(code[call].line + 1, c.insn)];
+        all.push(Edit::new(Operator::StoreAfterCall, registers(slots), vec![c.line], put));
+    }
+    if let Moves::Store(Slots { first, second: None, .. }) = c.effects.moves {
+        let reloads = |other: &&At<I>| other.effects.moves == loaded(c.effects.moves);
+        let mut out: Vec<usize> = code.iter().filter(reloads).map(|c| c.line).collect();
+        if c.effects.sp != SpEffect::None {
+            out = popped(&code[n..], first);
+        }
+        if !out.is_empty() {
+            out.push(c.line);
+            all.push(Edit::new(Operator::SkipSave, Operand::Reg(first), out, Vec::new()));
+        }
+    }
+    all
+}
+
+/// What passes from `c` to `next` through a register, through each of those that are live.
+fn other_temporary<I: Copy>(c: &At<I>, next: &At<I>, live: &[Reg], ways: &Ways<I>) -> Vec<Edit<I>> {
+    let temporary = match (c.effects.moves, c.effects.sp, next.effects.moves) {
+        (Moves::Load(a), _, Moves::Store(b)) if a.first == b.first => Some(a.first),
+        (_, SpEffect::CopyTo(reg, _), Moves::Store(b)) if reg == b.first => Some(reg),
+        _ => None,
+    };
+    temporary.map_or(Vec::new(), |s| live.iter().map(|&r| renamed(&[c, next], s, r, ways)).collect())
 }
 
 /// The name of the fault that an instruction is missing.

@@ -88,6 +88,18 @@ impl Plan {
         }
         self.call(target, if early { Callee::OpFunc } else { Callee::Patchable });
 
+        self.ways_out(has_direct, flags, target);
+        if early {
+            self.push(&[
+                Step::Block(Role::Dispatch, "op has a direct trampoline: there at once, nothing was touched"),
+                Step::Path(Way::EarlyDirect),
+                Step::Leave(Way::EarlyDirect),
+            ]);
+        }
+    }
+
+    /// From the callback back into the function, and to a direct trampoline.
+    fn ways_out(&mut self, has_direct: bool, flags: bool, target: &Target) {
         let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
         let end = [Step::Inner(Inner::End), Step::Leave(Way::Function)];
         let direct = match target.direct_jump {
@@ -133,13 +145,6 @@ impl Plan {
                     self.push(&[direct, Step::Path(Way::Direct), Step::Leave(Way::Direct)]);
                 }
             }
-        }
-        if early {
-            self.push(&[
-                Step::Block(Role::Dispatch, "op has a direct trampoline: there at once, nothing was touched"),
-                Step::Path(Way::EarlyDirect),
-                Step::Leave(Way::EarlyDirect),
-            ]);
         }
     }
 

@@ -221,6 +221,13 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sym(pub u8);
 
+impl Sym {
+    /// Another symbol, if the listing has one.
+    pub const fn other(self) -> Sym {
+        Sym(self.0 ^ 1)
+    }
+}
+
 /// A label inside one trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Local {
@@ -292,5 +299,10 @@ impl Off {
     /// A bare number.
     pub const fn bare(value: i32) -> Off {
         Off { value, name: Name::None }
+    }
+
+    /// So many bytes further, under the same name.
+    pub const fn moved(self, by: i32) -> Off {
+        Off { value: self.value + by, ..self }
     }
 }
