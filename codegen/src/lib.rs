@@ -2,8 +2,21 @@
 //!
 //! In running order: a [`spec::Spec`] (what is asked for) and a [`target::Target`] (an architecture with its options)
 //! become a [`plan::Plan`] (what happens to which slot), which an [`isa::Isa`] lowers to a [`listing::Listing`] of its
-//! own instructions. From the listing come text ([`text`]), bytes and relocations ([`code`]), unwind tables ([`cfi`])
+//! own instructions. From the listing come text ([`text`]), bytes and relocations ([`assembly`]), unwind tables ([`cfi`])
 //! and cost ([`cost`]); [`obj`] writes an object. The [`contract`] comes from the spec alone.
+//!
+//! The modules from below: each uses only those of its own line and of the lines before, and no two use each other.
+//!
+//! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`proto`].
+//! 2. What is asked for: [`live`], [`spec`], [`option`], [`frame`], [`place`].
+//! 3. What trampolines and instructions do: [`step`], [`action`], [`effects`], [`touched`], [`faults`].
+//! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`target`].
+//! 5. Steps and promise: [`plan`], [`contract`].
+//! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`objtool`].
+//! 7. An instruction set at work: [`isa`], `generate`.
+//! 8. What a listing becomes: [`assembly`], [`obj`], [`text`], [`cost`], [`diff`].
+//! 9. How it can be wrong: [`form`], [`mutate`].
+//! 10. All of it behind one trait: [`backend`].
 
 pub mod abi;
 pub mod action;

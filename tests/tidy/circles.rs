@@ -11,7 +11,7 @@ use syn::visit::{self, Visit};
 use syn::{Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
 
 use crate::excuses::{Excuses, judge};
-use crate::sources::{Modules, crate_roots, for_tests, modules, shown};
+use crate::sources::{Modules, crate_roots, for_tests, modules, root, shown};
 
 /// Crates, by their root, in which files do.
 const CIRCLES: &Excuses = &[];
@@ -231,6 +231,27 @@ fn no_files_import_each_other() {
     assert!(roots.len() > 10, "{roots:?}");
     let wrong = roots.iter().flat_map(|root| circles(&modules(root)).into_iter().map(move |c| (shown(root), c)));
     judge("circles of imports", wrong.collect(), CIRCLES);
+}
+
+/// The list in the documentation of codegen has all of its modules, and none above one that it uses.
+#[test]
+fn codegen_says_in_which_order_to_read_it() {
+    let root = root().join("codegen/src/lib.rs");
+    let text = std::fs::read_to_string(&root).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("//! ") && line.contains(". "));
+    let numbered = lines.filter(|line| line["//! ".len()..].starts_with(|c: char| c.is_ascii_digit()));
+    let listed: Vec<Vec<&str>> = numbered.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();
+    let place = |module: &Vec<String>| {
+        let name = module.first()?.as_str();
+        Some(listed.iter().position(|line| line.contains(&name)).unwrap_or_else(|| panic!("{name} is not listed")))
+    };
+    let all = modules(&root);
+    assert!(all.len() > 30 && listed.len() > 8, "{listed:?}");
+    for (module, used) in imports(&all) {
+        for used in &used {
+            assert!(place(module) >= place(used), "{module:?} stands before {used:?}, which it uses");
+        }
+    }
 }
 
 /// Crates of two or three files, and whether two of them import each other.
