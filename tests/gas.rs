@@ -1,5 +1,6 @@
 //! GNU as, given our text, must produce our object: the same section bytes and the same relocations, for every
-//! trampoline, architecture and option. There is no list of exceptions.
+//! trampoline, architecture and option, and for numbers at which instructions change; and the sizes that we tell are its
+//! own. There is no list of exceptions.
 
 mod common;
 
@@ -89,6 +90,10 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
         );
     }
     assert_eq!(symbols(&ours), symbols(&theirs), "{what}: symbols");
+    for spec in specs {
+        let theirs = object::File::parse(&*theirs).unwrap().symbol_by_name(spec.name).unwrap().size();
+        assert_eq!(u64::from(backend.cost(spec, target).unwrap().bytes), theirs, "{what}: size of {}", spec.name);
+    }
     assert_eq!(flags(&ours), flags(&theirs), "{what}: e_flags");
 }
 
@@ -116,6 +121,47 @@ fn gnu_as_agrees_on_every_trampoline() {
             }
         }
     }
+}
+
+/// At the edges of what instructions hold as an immediate: 7, 8, 9, 12 and 16 bits, with and without a sign.
+const EDGES: [i32; 14] = [0, 1, 8, 120, 127, 128, 256, 504, 512, 2040, 2048, 4095, 32760, 65536];
+
+#[test]
+fn gnu_as_agrees_where_numbers_change_instructions() {
+    let (mut compared, mut refused) = (0, 0);
+    for backend in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let sound = tramptool::default_target(*backend).unwrap();
+        for symbol in sound.symbols() {
+            for value in EDGES {
+                let mut target = sound.clone();
+                if target.set_number(symbol, value).and_then(|()| target.check_frames()).is_err() {
+                    refused += 1;
+                    continue;
+                }
+                let trampolines = suite::trampolines(&target).unwrap();
+                for spec in suite::specs(&trampolines) {
+                    let object = |target: &Target| {
+                        let written = backend.assemble(std::slice::from_ref(&spec), target).ok()?;
+                        Some(obj::write(&written, target).unwrap())
+                    };
+                    let Some(written) = object(&target) else {
+                        let told = backend.cost(&spec, &target);
+                        assert!(told.is_err(), "{} {symbol}={value}: only one of the two is refused", spec.name);
+                        refused += 1;
+                        continue;
+                    };
+                    // What it does not change is compared above.
+                    if object(&sound).is_none_or(|sound| sound != written) {
+                        compare(*backend, &target, &[spec], dir.path());
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("{compared} compared, {refused} refused");
+    assert!(compared > 10 && refused > 1000, "{compared} compared, {refused} refused");
 }
 
 #[test]

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::Command;
 
 use codegen::backend::Backend;
-use codegen::option::Choices;
 use codegen::spec::Spec;
 use codegen::target::Target;
 use common::{Bench, blessed};
@@ -224,10 +223,10 @@ fn story(backend: &'static dyn Backend, spec: &Spec) -> String {
     out += "\nWhat the unwind table says from each offset on. All that it does not name is kept.\n\n";
     out += &assembled.rules();
     let mut same = Vec::new();
-    for (i, option) in facts.options.iter().enumerate() {
-        for v in 1..option.values.len() {
+    for (rule, option) in default.convention.offered() {
+        for v in (0..option.values.len()).filter(|v| *v != rule.default) {
             let set = format!("--set {}={}", option.name, option.values[v]);
-            let other = backend.target(default.convention, Choices::default().with(i, v)).unwrap();
+            let other = backend.target(default.convention, default.choices.with(rule.index, v)).unwrap();
             let other = suite::command(backend, spec, &other);
             match printed(&other) {
                 Ok(other) if below_the_head(&other) == below_the_head(&text) => same.push(set),
