@@ -5,7 +5,7 @@ use codegen::frame::{Back, Content};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
-use codegen::step::{Callee, Local, Name, Off, Step, Value, Way};
+use codegen::step::{Callee, ExitPath, Local, Name, Off, Step, Value};
 
 use crate::Arm64;
 use crate::abi::ABI;
@@ -39,7 +39,7 @@ impl isa::Lower for Arm64 {
             Step::BranchIfEarlyDirect => {
                 let at = cx.number("FTRACE_OPS_DIRECT_CALL");
                 cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
-                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::EarlyDirect) });
+                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
             Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {}
             Step::Alloc => {
@@ -72,11 +72,11 @@ impl isa::Lower for Arm64 {
             }
             Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0)) }),
             Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie), "cookie", cx),
-            Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(Way::Skipped) }),
+            Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
             Step::BranchIfDirect => {
                 load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
-                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(Way::Direct) });
+                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::Direct) });
             }
             Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(0) }),
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
@@ -288,12 +288,12 @@ fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
     }
 }
 
-fn restore_site(way: Way, cx: &mut Lower<Insn>) {
-    if way == Way::Parent {
+fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
+    if way == ExitPath::Parent {
         cx.noted(Insn::Ldp { a: X29, b: LINK, at: cx.record(0, 0) }, "parent_ip");
         return;
     }
-    if way == Way::Direct {
+    if way == ExitPath::Direct {
         load(Content::ParentIp, PARENT, "parent_ip, as func left it", cx);
         load(Content::Pc, PC, "pc, as func left it", cx);
         return;
@@ -316,16 +316,16 @@ fn restore_site(way: Way, cx: &mut Lower<Insn>) {
     }
 }
 
-fn leave(way: Way, cx: &mut Lower<Insn>) {
+fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
     match (way, cx.spec.kind) {
-        (Way::Function, Kind::StubDirect) => {
+        (ExitPath::Function, Kind::StubDirect) => {
             cx.noted(Insn::Mov { dst: TEMP, src: PC }, "pc");
             cx.noted(Insn::Mov { dst: LINK, src: PARENT }, "parent_ip");
             cx.insn(Insn::Ret { reg: TEMP });
         }
-        (Way::Function, _) => cx.noted(Insn::Ret { reg: RESUME }, "into the traced function"),
-        (Way::Direct | Way::EarlyDirect, _) => cx.noted(Insn::Br { reg: DIRECT }, "to the direct trampoline"),
-        (Way::Parent, _) => cx.noted(Insn::Ret { reg: LINK }, "to the parent"),
-        (Way::Caller | Way::Skipped, _) => cx.insn(Insn::Ret { reg: LINK }),
+        (ExitPath::Function, _) => cx.noted(Insn::Ret { reg: RESUME }, "into the traced function"),
+        (ExitPath::Direct | ExitPath::EarlyDirect, _) => cx.noted(Insn::Br { reg: DIRECT }, "to the direct trampoline"),
+        (ExitPath::Parent, _) => cx.noted(Insn::Ret { reg: LINK }, "to the parent"),
+        (ExitPath::Caller | ExitPath::Skipped, _) => cx.insn(Insn::Ret { reg: LINK }),
     }
 }

@@ -4,7 +4,7 @@ use codegen::abi::Reg;
 use codegen::frame::{Back, Content};
 use codegen::isa;
 use codegen::listing::Lower;
-use codegen::step::{Callee, Local, Off, Step, Value, Way};
+use codegen::step::{Callee, ExitPath, Local, Off, Step, Value};
 
 use crate::Riscv64;
 use crate::abi::{ABI, RVC};
@@ -71,7 +71,7 @@ impl isa::Lower for Riscv64 {
                 let src = constant(cookie, cx);
                 cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie) }, "cookie");
             }
-            Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(Way::Skipped) }),
+            Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => {
                 // Eight bytes, as AUIPC and JALR have.
                 cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
@@ -79,7 +79,7 @@ impl isa::Lower for Riscv64 {
                 (0..more).for_each(|_| cx.insn(Insn::Nop));
             }
             Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
-                if way == Way::Function {
+                if way == ExitPath::Function {
                     cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
                 }
                 cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, "parent_ip");
@@ -91,7 +91,7 @@ impl isa::Lower for Riscv64 {
                 load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
             }
             Step::Restore => restore(cx),
-            Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(Way::Direct) }),
+            Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::Direct) }),
             Step::AllocWithReturn => {
                 let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
                 cx.insn(Insn::Addi { dst: SP, src: SP, imm });
@@ -113,13 +113,13 @@ fn restore(cx: &mut Lower<Insn>) {
     }
 }
 
-fn leave(way: Way, cx: &mut Lower<Insn>) {
+fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
     let (reg, note) = match way {
-        Way::Function => (PC, "into the traced function"),
-        Way::Direct | Way::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
-        Way::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
-        Way::Parent => (PARENT_JUMP, "to the parent"),
-        Way::Caller | Way::Skipped => (RA, ""),
+        ExitPath::Function => (PC, "into the traced function"),
+        ExitPath::Direct | ExitPath::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
+        ExitPath::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
+        ExitPath::Parent => (PARENT_JUMP, "to the parent"),
+        ExitPath::Caller | ExitPath::Skipped => (RA, ""),
     };
     cx.noted(Insn::Jr { reg }, note);
 }

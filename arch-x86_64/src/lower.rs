@@ -5,7 +5,7 @@ use codegen::frame::{Back, Content};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
-use codegen::step::{Callee, Inner, Local, Name, Off, Step, Value, Way};
+use codegen::step::{Callee, ExitPath, Inner, Local, Name, Off, Step, Value};
 
 use crate::X86_64;
 use crate::abi::{ABI, RETURN, THUNK, TRAPPED, VECTOR};
@@ -71,14 +71,14 @@ impl isa::Lower for X86_64 {
             Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie) }, "cookie"),
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
-                cx.insn(Insn::JnzFar { to: Local::Path(Way::Skipped) });
+                cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });
             }
             Step::Gap => cx.noted(Insn::Nop5, "a jump to the epilogue when this is retired"),
             Step::BranchIfDirect => {
                 load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
                 cx.insn(Insn::TestAx);
                 cx.inner(Inner::Jmp);
-                cx.insn(Insn::Jnz { to: Local::Path(Way::Direct) });
+                cx.insn(Insn::Jnz { to: Local::Path(ExitPath::Direct) });
             }
             Step::Free(way) => free(way, cx),
             Step::FreeWithReturn => cx.insn(Insn::AddSp { imm: cx.frame_size(8) }),
@@ -100,13 +100,13 @@ fn call(callee: Callee, cx: &mut Lower<Insn>) {
     }
 }
 
-fn free(way: Way, cx: &mut Lower<Insn>) {
+fn free(way: ExitPath, cx: &mut Lower<Insn>) {
     if cx.frame.pushed {
         cx.insn(Insn::Pop { reg: RBP });
     } else {
         // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
         // RET they were moved down into the frame's last word.
-        let moved = way == Way::Direct && cx.target.direct_jump.is_none();
+        let moved = way == ExitPath::Direct && cx.target.direct_jump.is_none();
         let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
         // Or what the site's call pushed, if nothing returns there.
         let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
@@ -345,19 +345,19 @@ fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
     }
 }
 
-fn restore_site(way: Way, cx: &mut Lower<Insn>) {
+fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
     if cx.frame.pushed {
         return;
     }
-    if way == Way::Parent || cx.frame.c_struct.is_empty() {
+    if way == ExitPath::Parent || cx.frame.c_struct.is_empty() {
         cx.insn(Insn::Load { dst: RBP, at: cx.record(0, 0) });
         return;
     }
-    if let (Way::Direct, Some(dst)) = (way, cx.target.direct_jump) {
+    if let (ExitPath::Direct, Some(dst)) = (way, cx.target.direct_jump) {
         load(Content::Direct, dst, "direct trampoline", cx);
         return;
     }
-    if way == Way::Direct {
+    if way == ExitPath::Direct {
         // The target takes the place of the flags, to be reached by RET; the flags go one word down.
         cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(0) }, "direct trampoline");
         if cx.target.restores_flags {
@@ -397,10 +397,10 @@ fn restore(cx: &mut Lower<Insn>) {
     }
 }
 
-fn leave(way: Way, cx: &mut Lower<Insn>) {
+fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
     match (way, cx.spec.kind) {
-        (Way::Direct, _) if cx.target.direct_jump.is_some() => cx.noted(Insn::JmpR11, "to the direct trampoline"),
-        (Way::Direct, _) => {
+        (ExitPath::Direct, _) if cx.target.direct_jump.is_some() => cx.noted(Insn::JmpR11, "to the direct trampoline"),
+        (ExitPath::Direct, _) => {
             // RET needs a call to pair with; LEA drops that call's slot without touching the flags.
             cx.insn(Insn::CallLocal { to: Local::Rebalance });
             cx.insn(Insn::Int3);
@@ -408,12 +408,12 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
             cx.insn(Insn::Lea { dst: RSP, at: Off::bare(8) });
             ret("to the direct trampoline", cx);
         }
-        (Way::Parent, Kind::Around(_)) => {
+        (ExitPath::Parent, Kind::Around(_)) => {
             // The parent's call is its pair.
             cx.insn(Insn::Store { src: NEXT, at: Off::bare(0) });
             ret("to the parent", cx);
         }
-        (Way::Parent, _) => {
+        (ExitPath::Parent, _) => {
             // A return, not an indirect jump: the parent has no landing pad. The call is its pair.
             cx.insn(Insn::CallLocal { to: Local::Rebalance });
             cx.insn(Insn::Int3);
@@ -421,7 +421,7 @@ fn leave(way: Way, cx: &mut Lower<Insn>) {
             cx.insn(Insn::Store { src: NEXT, at: Off::bare(0) });
             ret("to the parent", cx);
         }
-        (Way::Function, Kind::Entry(_)) => ret("into the traced function", cx),
+        (ExitPath::Function, Kind::Entry(_)) => ret("into the traced function", cx),
         _ => ret("", cx),
     }
 }

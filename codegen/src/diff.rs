@@ -6,7 +6,7 @@ use crate::abi::Reg;
 use crate::contract::Contract;
 use crate::frame::{Back, Content, Field};
 use crate::spec::Kind;
-use crate::step::{Callee, Role, Step, Value, Way};
+use crate::step::{Callee, ExitPath, Role, Step, Value};
 use crate::target::Target;
 use crate::text::{LineKind, TextLine, TextListing};
 
@@ -122,8 +122,8 @@ impl Side<'_> {
             Step::Gap => out.push("gap for a jump".into()),
             Step::TakeResult => out.push("the result is where to go on".into()),
             Step::RestoreSite(way) => out.push(match way {
-                Way::Direct => "pc and parent_ip as the site left them".into(),
-                Way::Parent => "frame pointer and parent_ip from the record".into(),
+                ExitPath::Direct => "pc and parent_ip as the site left them".into(),
+                ExitPath::Parent => "frame pointer and parent_ip from the record".into(),
                 _ => "pc and parent_ip from the frame".to_owned(),
             }),
             Step::BranchIfDirect => out.push(format!("if {cell} is set: to that direct trampoline")),
@@ -139,7 +139,7 @@ impl Side<'_> {
                     out.push("flags popped".into());
                 }
             }
-            Step::Leave(way) => out.push(format!("to {}", way_words(way))),
+            Step::Leave(way) => out.push(format!("to {}", exit_words(way))),
         }
     }
 
@@ -236,14 +236,14 @@ fn call_words(callee: Callee, contract: &Contract) -> String {
     }
 }
 
-fn way_words(way: Way) -> &'static str {
+fn exit_words(way: ExitPath) -> &'static str {
     match way {
-        Way::Function => "the traced function",
-        Way::Direct => "the direct trampoline",
-        Way::EarlyDirect => "op's direct trampoline",
-        Way::Parent => "the traced function's parent",
-        Way::Skipped => "past the traced function",
-        Way::Caller => "the caller",
+        ExitPath::Function => "the traced function",
+        ExitPath::Direct => "the direct trampoline",
+        ExitPath::EarlyDirect => "op's direct trampoline",
+        ExitPath::Parent => "the traced function's parent",
+        ExitPath::Skipped => "past the traced function",
+        ExitPath::Caller => "the caller",
     }
 }
 

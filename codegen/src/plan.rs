@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::frame::{Back, Content, FrameLayout};
 use crate::spec::{Around, Attach, Direct, Form, Kind, Programs, Regs, Spec};
-use crate::step::{Callee, Inner, Role, Step, Value, Way};
+use crate::step::{Callee, ExitPath, Inner, Role, Step, Value};
 use crate::target::{DirectTest, Target};
 
 /// The steps of one trampoline.
@@ -25,8 +25,8 @@ impl Plan {
         self.steps.clear();
         let frame = target.frame(spec.kind)?;
         match spec.kind {
-            Kind::Stub | Kind::StubGraph => self.stub(target, Way::Caller),
-            Kind::StubDirect => self.stub(target, Way::Function),
+            Kind::Stub | Kind::StubGraph => self.stub(target, ExitPath::Caller),
+            Kind::StubDirect => self.stub(target, ExitPath::Function),
             Kind::Entry(regs) => self.entry(regs, &frame, target),
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
@@ -57,7 +57,7 @@ impl Plan {
         }
     }
 
-    fn stub(&mut self, target: &Target, way: Way) {
+    fn stub(&mut self, target: &Target, way: ExitPath) {
         self.landing_pad(target);
         self.push(&[Step::Leave(way)]);
     }
@@ -92,8 +92,8 @@ impl Plan {
         if early {
             self.push(&[
                 Step::Block(Role::Dispatch, "op has a direct trampoline: there at once, nothing was touched"),
-                Step::Path(Way::EarlyDirect),
-                Step::Leave(Way::EarlyDirect),
+                Step::Path(ExitPath::EarlyDirect),
+                Step::Leave(ExitPath::EarlyDirect),
             ]);
         }
     }
@@ -101,7 +101,7 @@ impl Plan {
     /// From the callback back into the function, and to a direct trampoline.
     fn ways_out(&mut self, has_direct: bool, flags: bool, target: &Target) {
         let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
-        let end = [Step::Inner(Inner::End), Step::Leave(Way::Function)];
+        let end = [Step::Inner(Inner::End), Step::Leave(ExitPath::Function)];
         let direct = match target.direct_jump {
             None => "to the direct trampoline, with everything as the site left it",
             Some(_) => "to the direct trampoline, with all but a scratch register as the site left it",
@@ -109,40 +109,40 @@ impl Plan {
         let direct = Step::Block(Role::Dispatch, direct);
         self.push(&[back]);
         if !has_direct {
-            self.push(&[Step::RestoreSite(Way::Function), Step::Restore, Step::Block(Role::Exit, "")]);
-            self.push(&[Step::Free(Way::Function)]);
+            self.push(&[Step::RestoreSite(ExitPath::Function), Step::Restore, Step::Block(Role::Exit, "")]);
+            self.push(&[Step::Free(ExitPath::Function)]);
             self.pop_flags(flags, target);
             self.push(&end);
         } else {
             match target.direct_test {
                 DirectTest::BeforeRestore => {
-                    self.push(&[Step::RestoreSite(Way::Function), Step::BranchIfDirect, Step::Restore]);
-                    self.push(&[Step::Block(Role::Exit, ""), Step::Free(Way::Function)]);
+                    self.push(&[Step::RestoreSite(ExitPath::Function), Step::BranchIfDirect, Step::Restore]);
+                    self.push(&[Step::Block(Role::Exit, ""), Step::Free(ExitPath::Function)]);
                     self.pop_flags(flags, target);
                     self.push(&end);
-                    self.push(&[direct, Step::Path(Way::Direct)]);
-                    let mut state = [Step::RestoreSite(Way::Direct), Step::Restore];
+                    self.push(&[direct, Step::Path(ExitPath::Direct)]);
+                    let mut state = [Step::RestoreSite(ExitPath::Direct), Step::Restore];
                     if target.direct_jump.is_some() {
                         // The register that is used up is one of those restored.
                         state.reverse();
                     }
                     self.push(&state);
-                    self.push(&[Step::Free(Way::Direct)]);
+                    self.push(&[Step::Free(ExitPath::Direct)]);
                     self.pop_flags(flags, target);
-                    self.push(&[Step::Leave(Way::Direct)]);
+                    self.push(&[Step::Leave(ExitPath::Direct)]);
                 }
                 DirectTest::BeforeSite => {
                     self.push(&[Step::Restore, Step::BranchIfDirect, Step::Block(Role::Exit, "")]);
-                    self.push(&[Step::RestoreSite(Way::Function), Step::Free(Way::Function)]);
+                    self.push(&[Step::RestoreSite(ExitPath::Function), Step::Free(ExitPath::Function)]);
                     self.push(&end);
-                    self.push(&[direct, Step::Path(Way::Direct), Step::RestoreSite(Way::Direct)]);
-                    self.push(&[Step::Free(Way::Direct), Step::Leave(Way::Direct)]);
+                    self.push(&[direct, Step::Path(ExitPath::Direct), Step::RestoreSite(ExitPath::Direct)]);
+                    self.push(&[Step::Free(ExitPath::Direct), Step::Leave(ExitPath::Direct)]);
                 }
                 DirectTest::AfterFree => {
-                    self.push(&[Step::RestoreSite(Way::Function), Step::Restore, Step::Block(Role::Exit, "")]);
-                    self.push(&[Step::Free(Way::Function), Step::BranchIfDirect]);
+                    self.push(&[Step::RestoreSite(ExitPath::Function), Step::Restore, Step::Block(Role::Exit, "")]);
+                    self.push(&[Step::Free(ExitPath::Function), Step::BranchIfDirect]);
                     self.push(&end);
-                    self.push(&[direct, Step::Path(Way::Direct), Step::Leave(Way::Direct)]);
+                    self.push(&[direct, Step::Path(ExitPath::Direct), Step::Leave(ExitPath::Direct)]);
                 }
             }
         }
@@ -172,7 +172,7 @@ impl Plan {
         self.push(&[Step::Block(Role::Exit, ""), Step::TakeResult]);
         self.push(&[Step::Block(Role::Restores, "fregs -> the function's results, as the handlers left them")]);
         self.push(&[Step::Restore, Step::Block(Role::Exit, "")]);
-        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Parent)]);
+        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Parent)]);
     }
 
     fn direct(&mut self, direct: Direct, frame: &FrameLayout, target: &Target) {
@@ -190,8 +190,8 @@ impl Plan {
         }
         self.call_with(target, Callee::Named, direct.live.is_some_and(|live| live.stack > 0));
         self.push(&[Step::Block(Role::Restores, ""), Step::Restore]);
-        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
-        self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
+        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Function)]);
+        self.push(&[Step::Free(ExitPath::Function), Step::Leave(ExitPath::Function)]);
     }
 
     fn around(&mut self, around: Around, target: &Target) {
@@ -219,8 +219,8 @@ impl Plan {
         }
         self.call(target, Callee::Exit);
         self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
-        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
-        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
+        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
+        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
     }
 
     fn shadow(&mut self, target: &Target) {
@@ -240,7 +240,7 @@ impl Plan {
         self.call(target, Callee::Exit);
         self.push(&[Step::Block(Role::Exit, ""), Step::TakeResult]);
         self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults, Step::Block(Role::Exit, "")]);
-        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Parent)]);
+        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Parent)]);
     }
 
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
@@ -270,8 +270,8 @@ impl Plan {
         }
         let back = Step::Block(Role::Restores, "context -> the function's arguments");
         if !programs.call_orig {
-            self.push(&[back, Step::Restore, Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Function)]);
-            self.push(&[Step::Free(Way::Function), Step::Leave(Way::Function)]);
+            self.push(&[back, Step::Restore, Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Function)]);
+            self.push(&[Step::Free(ExitPath::Function), Step::Leave(ExitPath::Function)]);
             return;
         }
         if any(Attach::Fentry) || any(Attach::FmodRet) {
@@ -287,7 +287,7 @@ impl Plan {
         }
         self.push(&[Step::Inner(Inner::AfterCall), Step::Gap]);
         if any(Attach::FmodRet) {
-            self.push(&[Step::Path(Way::Skipped)]);
+            self.push(&[Step::Path(ExitPath::Skipped)]);
         }
         for program in called(Attach::Fexit) {
             self.program(target, "fexit(context, cookie)", program);
@@ -296,8 +296,8 @@ impl Plan {
         if any(Attach::Fexit) {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
         }
-        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(Way::Parent)]);
-        self.push(&[Step::Free(Way::Parent), Step::Leave(Way::Caller)]);
+        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
+        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
     }
 
     fn program(&mut self, target: &Target, heading: &'static str, (n, cookie): (u8, i32)) {

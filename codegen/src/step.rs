@@ -92,7 +92,7 @@ pub enum Callee {
 
 /// Which way a piece of the exit belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum ExitPath {
     /// Back into the traced function.
     Function,
     /// To the direct trampoline that a callback chose.
@@ -188,7 +188,7 @@ pub enum Step {
     /// Take the address to resume at from the exit handler.
     TakeResult,
     /// Bring pc, parent_ip and flags where this way out wants them.
-    RestoreSite(Way),
+    RestoreSite(ExitPath),
     /// Load every register slot to which stores take effect.
     Restore,
     /// Load the result registers.
@@ -208,13 +208,13 @@ pub enum Step {
     /// Allocate the frame again, with room for the return address.
     AllocWithReturn,
     /// Release the frame, on this way out.
-    Free(Way),
+    Free(ExitPath),
     /// Pop the flags.
     PopFlags,
     /// The place that a branch on this way goes to.
-    Path(Way),
+    Path(ExitPath),
     /// Leave.
-    Leave(Way),
+    Leave(ExitPath),
 }
 
 /// A symbol that instructions refer to: an index into those of its listing.
@@ -232,7 +232,7 @@ impl Sym {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Local {
     /// Where a way out begins.
-    Path(Way),
+    Path(ExitPath),
     /// The instruction that a second one refers to (RISC-V `%pcrel_lo`), for `op`.
     Anchor,
     /// The same for the traced function.
@@ -245,9 +245,9 @@ impl Local {
     /// The label's suffix in the text.
     pub fn suffix(self) -> &'static str {
         match self {
-            Local::Path(Way::EarlyDirect) => "direct_early",
-            Local::Path(Way::Direct) => "direct",
-            Local::Path(Way::Skipped) => "skipped",
+            Local::Path(ExitPath::EarlyDirect) => "direct_early",
+            Local::Path(ExitPath::Direct) => "direct",
+            Local::Path(ExitPath::Skipped) => "skipped",
             Local::Path(_) => "out",
             Local::Anchor => "op",
             Local::BodyAnchor => "pc",
@@ -258,9 +258,9 @@ impl Local {
     /// A small number for each label.
     pub(crate) fn index(self) -> usize {
         match self {
-            Local::Path(Way::EarlyDirect) => 0,
-            Local::Path(Way::Direct) => 1,
-            Local::Path(Way::Skipped) => 2,
+            Local::Path(ExitPath::EarlyDirect) => 0,
+            Local::Path(ExitPath::Direct) => 1,
+            Local::Path(ExitPath::Skipped) => 2,
             Local::Path(_) => 3,
             Local::Anchor => 4,
             Local::Rebalance => 5,

@@ -12,7 +12,7 @@ use codegen::frame::FrameLayout;
 use codegen::isa::Isa;
 use codegen::listing::Referred;
 use codegen::names::Names;
-use codegen::step::{Local, Name, Off, Sym, Way};
+use codegen::step::{ExitPath, Local, Name, Off, Sym};
 use codegen::target::Target;
 use codegen::touched::Touched;
 
@@ -93,7 +93,7 @@ impl Rng {
 
     /// The label.
     pub fn local(&mut self) -> Local {
-        Local::Path(Way::Direct)
+        Local::Path(ExitPath::Direct)
     }
 }
 
