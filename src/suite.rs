@@ -12,7 +12,7 @@ use codegen::live::{Live, MOST_WORDS};
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
 use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Spec};
-use codegen::step::Inner;
+use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
 use emu_tests::{BY_THE_PROFILE, Chosen, Deviation, Source, Suite};
@@ -276,8 +276,11 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
     let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;
     let defined = |name: &String| assembly.globals.iter().any(|s| assembly.name(s) == name);
-    let slots =
-        specs.iter().map(|s| target.convention.label(Inner::Call, s.name, s.kind).concat()).filter(defined).collect();
+    let slots = specs
+        .iter()
+        .map(|s| target.convention.label(KernelLabel::Call, s.name, s.kind).concat())
+        .filter(defined)
+        .collect();
     let mut notes = BTreeMap::new();
     for spec in specs {
         for line in backend.text(spec, target)?.lines {

@@ -30,7 +30,7 @@ const DIRECT: Reg = X17;
 impl isa::Lower for Arm64 {
     fn lower(step: Step, cx: &mut Lower<Insn>) {
         match step {
-            Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });

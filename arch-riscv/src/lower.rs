@@ -25,7 +25,7 @@ const PARENT_JUMP: Reg = T2;
 impl isa::Lower for Riscv64 {
     fn lower(step: Step, cx: &mut Lower<Insn>) {
         match step {
-            Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
             Step::MarkRegs | Step::Realign | Step::Unalign => {}
             Step::LoadBody => load_body(cx),

@@ -5,7 +5,7 @@ use codegen::frame::{Back, Content};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
-use codegen::step::{Callee, ExitPath, Inner, Local, Name, Off, Step, Value};
+use codegen::step::{Callee, ExitPath, KernelLabel, Local, Name, Off, Step, Value};
 
 use crate::X86_64;
 use crate::abi::{ABI, RETURN, THUNK, TRAPPED, VECTOR};
@@ -23,7 +23,7 @@ const AFTER: Reg = RAX;
 impl isa::Lower for X86_64 {
     fn lower(step: Step, cx: &mut Lower<Insn>) {
         match step {
-            Step::Block(..) | Step::Inner(_) | Step::Path(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad => cx.insn(Insn::Endbr64),
             Step::LoadOp | Step::BranchIfEarlyDirect => {}
             Step::PushFlags => {
@@ -77,7 +77,7 @@ impl isa::Lower for X86_64 {
             Step::BranchIfDirect => {
                 load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
                 cx.insn(Insn::TestAx);
-                cx.inner(Inner::Jmp);
+                cx.kernel_label(KernelLabel::Jmp);
                 cx.insn(Insn::Jnz { to: Local::Path(ExitPath::Direct) });
             }
             Step::Free(way) => free(way, cx),

@@ -169,8 +169,8 @@ impl Assembly {
                     labels[local.index()] = self.code.bytes.len();
                     tracker.at_label(local);
                 }
-                Line::Inner(inner) => {
-                    let [name, suffix] = target.convention.label(inner, spec.name, spec.kind);
+                Line::KernelLabel(label) => {
+                    let [name, suffix] = target.convention.label(label, spec.name, spec.kind);
                     let at = self.code.bytes.len();
                     notes.at_label().into_iter().for_each(|note| self.note(note, target));
                     if suffix.is_empty() {

@@ -106,11 +106,11 @@ impl Side<'_> {
             Step::Arg(n, value) => out.push(format!("argument {n} = {}", value_words(value))),
             Step::Realign => out.push(format!("sp aligned to {} bytes", contract.stack_align)),
             Step::Unalign => out.push("sp as it was".into()),
-            Step::Inner(inner) => {
-                if self.target.convention.labels.contains(&inner) {
+            Step::KernelLabel(label) => {
+                if self.target.convention.labels.contains(&label) {
                     out.push(format!(
                         "label {}",
-                        contract.convention.label(inner, &contract.name, contract.kind).concat()
+                        contract.convention.label(label, &contract.name, contract.kind).concat()
                     ));
                 }
             }

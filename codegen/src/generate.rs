@@ -23,7 +23,7 @@ pub(crate) fn generate<'a, I: Isa>(
     for &step in &plan.steps {
         match step {
             Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),
-            Step::Inner(inner) => cx.inner(inner),
+            Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::FreeWithReturn => {
                 I::lower(step, &mut cx);

@@ -4,7 +4,7 @@ use crate::abi::Reg;
 use crate::facts::Number;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
-use crate::step::{Callee, Inner, Local, Name, Off, Role, Sym};
+use crate::step::{Callee, KernelLabel, Local, Name, Off, Role, Sym};
 use crate::target::Target;
 
 /// A place that instructions refer to: so many bytes behind a symbol.
@@ -31,7 +31,7 @@ pub enum Line<I> {
     /// A label inside the trampoline.
     Local(Local),
     /// A global label that the kernel's C code knows.
-    Inner(Inner),
+    KernelLabel(KernelLabel),
     /// The beginning of a block, with a heading or an empty one.
     Block(Role, &'static str),
     /// From here on, the unwind table does not know the return address.
@@ -90,9 +90,9 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     }
 
     /// Append a label that the kernel's C code knows, where this architecture's C code does.
-    pub fn inner(&mut self, inner: Inner) {
-        if self.target.convention.labels.contains(&inner) {
-            self.listing.lines.push(Line::Inner(inner));
+    pub fn kernel_label(&mut self, label: KernelLabel) {
+        if self.target.convention.labels.contains(&label) {
+            self.listing.lines.push(Line::KernelLabel(label));
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::frame::{Back, Content, FrameLayout};
 use crate::spec::{Around, Attach, Direct, Form, Kind, Programs, Regs, Spec};
-use crate::step::{Callee, ExitPath, Inner, Role, Step, Value};
+use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
 use crate::target::{DirectTest, Target};
 
 /// The steps of one trampoline.
@@ -101,7 +101,7 @@ impl Plan {
     /// From the callback back into the function, and to a direct trampoline.
     fn ways_out(&mut self, has_direct: bool, flags: bool, target: &Target) {
         let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
-        let end = [Step::Inner(Inner::End), Step::Leave(ExitPath::Function)];
+        let end = [Step::KernelLabel(KernelLabel::End), Step::Leave(ExitPath::Function)];
         let direct = match target.direct_jump {
             None => "to the direct trampoline, with everything as the site left it",
             Some(_) => "to the direct trampoline, with all but a scratch register as the site left it",
@@ -152,7 +152,7 @@ impl Plan {
     fn callback_arguments(&mut self, target: &Target, labelled: bool) {
         for (n, &value) in target.convention.callback.arguments.iter().enumerate() {
             if labelled && value == Value::Op {
-                self.push(&[Step::Inner(Inner::OpPtr)]);
+                self.push(&[Step::KernelLabel(KernelLabel::OpPtr)]);
             }
             self.push(&[Step::Arg(n as u8, value)]);
         }
@@ -285,14 +285,14 @@ impl Plan {
         if any(Attach::Fexit) {
             self.push(&[Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
         }
-        self.push(&[Step::Inner(Inner::AfterCall), Step::Gap]);
+        self.push(&[Step::KernelLabel(KernelLabel::AfterCall), Step::Gap]);
         if any(Attach::FmodRet) {
             self.push(&[Step::Path(ExitPath::Skipped)]);
         }
         for program in called(Attach::Fexit) {
             self.program(target, "fexit(context, cookie)", program);
         }
-        self.push(&[Step::Inner(Inner::Epilogue)]);
+        self.push(&[Step::KernelLabel(KernelLabel::Epilogue)]);
         if any(Attach::Fexit) {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
         }
@@ -320,7 +320,7 @@ impl Plan {
             self.push(&[Step::StackArgs]);
         }
         if callee == Callee::Patchable {
-            self.push(&[Step::Inner(Inner::Call)]);
+            self.push(&[Step::KernelLabel(KernelLabel::Call)]);
         }
         self.push(&[Step::Call(callee)]);
         if realign {

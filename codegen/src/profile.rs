@@ -15,7 +15,7 @@ use crate::frame::{Content, Field, FrameLayout, Record};
 use crate::option::{Choices, OptionInfo};
 use crate::site::Site;
 use crate::spec::{Kind, Regs, Spec};
-use crate::step::{Inner, Value};
+use crate::step::{KernelLabel, Value};
 
 /// A profile: what is the same on every architecture, and a [`Convention`] for each.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Convention {
     /// The trampolines that exist under a name of their own, in the order in which `--all` emits them.
     pub trampolines: Vec<Offer>,
     /// The labels inside trampolines that the tracer's C code knows.
-    pub labels: Vec<Inner>,
+    pub labels: Vec<KernelLabel>,
     /// How a patched site arrives, and how it is written.
     pub site: Site,
     /// How returns are hooked.
@@ -107,7 +107,7 @@ pub struct Offer {
     /// Its symbol.
     pub symbol: &'static str,
     /// The labels inside it that have names of their own.
-    pub labels: Vec<(Inner, &'static str)>,
+    pub labels: Vec<(KernelLabel, &'static str)>,
 }
 
 /// How returns are hooked, in the eyes of the return-address stack.
@@ -339,7 +339,7 @@ impl Convention {
 
     /// The name of a label inside the trampoline called `name`: that of the profile, for a trampoline under the profile's
     /// name; else the trampoline's and a suffix. The name comes in two parts, so that none must be allocated.
-    pub fn label<'n>(&self, label: Inner, name: &'n str, kind: Kind) -> [&'n str; 2] {
+    pub fn label<'n>(&self, label: KernelLabel, name: &'n str, kind: Kind) -> [&'n str; 2] {
         let offer = self.trampolines.iter().find(|t| t.kind == kind && t.symbol == name);
         let named = offer.and_then(|t| t.labels.iter().find(|(l, _)| *l == label));
         match named {

@@ -109,7 +109,7 @@ pub enum ExitPath {
 
 /// A label that the kernel's C code knows by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inner {
+pub enum KernelLabel {
     /// On the instruction that loads the global op pointer.
     OpPtr,
     /// On the patchable call.
@@ -118,32 +118,32 @@ pub enum Inner {
     Jmp,
     /// After the last byte that a per-ops copy takes.
     End,
-    /// Behind the call of the traced function: a gap that a jump to [`Inner::Epilogue`] fits into.
+    /// Behind the call of the traced function: a gap that a jump to [`KernelLabel::Epilogue`] fits into.
     AfterCall,
     /// Behind the last program.
     Epilogue,
 }
 
-impl Inner {
+impl KernelLabel {
     /// All of them, with their names in a profile.
-    pub const WORDS: [(&str, Inner); 6] = [
-        ("op-ptr", Inner::OpPtr),
-        ("call", Inner::Call),
-        ("jmp", Inner::Jmp),
-        ("end", Inner::End),
-        ("after-call", Inner::AfterCall),
-        ("epilogue", Inner::Epilogue),
+    pub const WORDS: [(&str, KernelLabel); 6] = [
+        ("op-ptr", KernelLabel::OpPtr),
+        ("call", KernelLabel::Call),
+        ("jmp", KernelLabel::Jmp),
+        ("end", KernelLabel::End),
+        ("after-call", KernelLabel::AfterCall),
+        ("epilogue", KernelLabel::Epilogue),
     ];
 
     /// What stands behind the trampoline's name, where a label has no name of its own.
     pub fn suffix(self) -> &'static str {
         match self {
-            Inner::OpPtr => "_op_ptr",
-            Inner::Call => "_call",
-            Inner::Jmp => "_jmp",
-            Inner::End => "_end",
-            Inner::AfterCall => "_after_call",
-            Inner::Epilogue => "_epilogue",
+            KernelLabel::OpPtr => "_op_ptr",
+            KernelLabel::Call => "_call",
+            KernelLabel::Jmp => "_jmp",
+            KernelLabel::End => "_end",
+            KernelLabel::AfterCall => "_after_call",
+            KernelLabel::Epilogue => "_epilogue",
         }
     }
 }
@@ -180,7 +180,7 @@ pub enum Step {
     /// Undo [`Step::Realign`].
     Unalign,
     /// A label that the kernel knows.
-    Inner(Inner),
+    KernelLabel(KernelLabel),
     /// Copy the traced function's stack arguments to where the callee looks for its own.
     StackArgs,
     /// Call it.

@@ -157,9 +157,9 @@ pub(crate) fn render<I: Isa>(
                 out.push(LineKind::Label, names.local(local).to_string(), "", offset);
                 out.rules(&mut tracker);
             }
-            Line::Inner(inner) => {
+            Line::KernelLabel(label) => {
                 notes.at_label().into_iter().for_each(|note| out.objtool(note));
-                out.push(LineKind::Global, target.convention.label(inner, spec.name, spec.kind).concat(), "", offset);
+                out.push(LineKind::Global, target.convention.label(label, spec.name, spec.kind).concat(), "", offset);
                 out.rules(&mut tracker);
             }
             Line::Block(role, heading) => {

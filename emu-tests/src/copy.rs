@@ -2,7 +2,7 @@
 
 use codegen::patch::Parts;
 use codegen::spec::Kind;
-use codegen::step::Inner;
+use codegen::step::KernelLabel;
 use link::{Access, Image, PAGE, Section, Segment};
 
 use crate::fixture::OPS;
@@ -14,15 +14,17 @@ pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
     let mut any = false;
     let op = image.symbol(OPS).map_or(0, |s| s.address);
     for contract in suite.contracts.iter().filter(|c| c.convention.copies && matches!(c.kind, Kind::Entry(_))) {
-        let label = |inner: Inner| contract.convention.label(inner, &contract.name, contract.kind).concat();
+        let label = |which: KernelLabel| contract.convention.label(which, &contract.name, contract.kind).concat();
         let address = |name: &str| image.symbol(name).map(|s| s.address);
         let Some(start) = address(&contract.name) else { continue };
-        let part = |inner| address(&label(inner)).and_then(|at| at.checked_sub(start)).map(|at| at as usize);
-        let slot = label(Inner::Call);
-        let (Some(end), Some(op_ptr), Some(call)) = (part(Inner::End), part(Inner::OpPtr), part(Inner::Call)) else {
+        let part = |which| address(&label(which)).and_then(|at| at.checked_sub(start)).map(|at| at as usize);
+        let slot = label(KernelLabel::Call);
+        let (Some(end), Some(op_ptr), Some(call)) =
+            (part(KernelLabel::End), part(KernelLabel::OpPtr), part(KernelLabel::Call))
+        else {
             continue;
         };
-        let parts = Parts { end, op_ptr, jmp: part(Inner::Jmp).filter(|jmp| *jmp < end) };
+        let parts = Parts { end, op_ptr, jmp: part(KernelLabel::Jmp).filter(|jmp| *jmp < end) };
         let copy = image.bytes(start, end).and_then(|code| suite.backend.copy(code, &parts, op));
         let Some(bytes) = copy.filter(|_| suite.slots.contains(&slot)) else { continue };
         let last = image.segments.last().map_or(0, |s| s.address + s.mem_size);

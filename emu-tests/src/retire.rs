@@ -5,7 +5,7 @@ use std::sync::Arc;
 use codegen::error::Result;
 use codegen::patch::{Branch, Write};
 use codegen::spec::Kind;
-use codegen::step::Inner;
+use codegen::step::KernelLabel;
 use link::Image;
 
 use crate::case::Case;
@@ -20,8 +20,10 @@ use crate::trace::{At, Finding};
 /// site has no such gap.
 fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Write>> {
     let contract = &suite.contracts[trampoline];
-    let place = |inner: Inner| image.symbol(&contract.convention.label(inner, &contract.name, contract.kind).concat());
-    let (Kind::Programs(_), Some(gap), Some(to)) = (contract.kind, place(Inner::AfterCall), place(Inner::Epilogue))
+    let place =
+        |label: KernelLabel| image.symbol(&contract.convention.label(label, &contract.name, contract.kind).concat());
+    let (Kind::Programs(_), Some(gap), Some(to)) =
+        (contract.kind, place(KernelLabel::AfterCall), place(KernelLabel::Epilogue))
     else {
         return Ok(Vec::new());
     };

@@ -160,11 +160,11 @@ fn labels(name: &str, kind: Kind, target: &Target) -> Vec<String> {
     if plan.make(&spec, target).is_err() {
         return Vec::new();
     }
-    let inner = plan.steps.iter().filter_map(|s| match s {
-        codegen::step::Step::Inner(inner) if target.convention.labels.contains(inner) => Some(*inner),
+    let label = plan.steps.iter().filter_map(|s| match s {
+        codegen::step::Step::KernelLabel(label) if target.convention.labels.contains(label) => Some(*label),
         _ => None,
     });
-    let mut names: Vec<String> = inner.map(|i| target.convention.label(i, name, kind).concat()).collect();
+    let mut names: Vec<String> = label.map(|i| target.convention.label(i, name, kind).concat()).collect();
     names.dedup();
     names
 }

@@ -18,7 +18,7 @@ use crate::facts::{Facts, Number};
 use crate::frame::{Back, Content, Field, FrameLayout, Record, with_results};
 use crate::intern::intern;
 use crate::site::{OpLiteral, Protocol, Site, SiteWrite, What};
-use crate::step::{Inner, Value};
+use crate::step::{KernelLabel, Value};
 
 /// The text of a profile, and what messages call it.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
             .labels
             .iter()
             .enumerate()
-            .map(|(i, label)| self.word(label, &Inner::WORDS, "label", &join(at, path!["labels", i])));
+            .map(|(i, label)| self.word(label, &KernelLabel::WORDS, "label", &join(at, path!["labels", i])));
         let exit = join(at, path!["exit", "arrives"]);
         let mut numbers = Vec::new();
         for (i, (symbol, value)) in of.numbers.iter().enumerate() {
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
             let mut labels = Vec::new();
             for (label, name) in &offer.labels {
                 let path = join(path, path!["labels", &**label]);
-                labels.push((self.word(label, &Inner::WORDS, "label", &path)?, self.symbol(name, &path)?));
+                labels.push((self.word(label, &KernelLabel::WORDS, "label", &path)?, self.symbol(name, &path)?));
             }
             all.push(Offer { kind, symbol, labels });
         }
