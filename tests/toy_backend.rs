@@ -9,7 +9,7 @@ use codegen::code::CodeBuf;
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::facts::{Cie, EFlags, Facts};
-use codegen::frame::{Back, Content, FrameLayout, field};
+use codegen::frame::{Content, FrameLayout, Stores, field};
 use codegen::isa::{self, Architecture, Encode, Labels};
 use codegen::listing::Lower;
 use codegen::machine::{Goes, Machine};
@@ -132,10 +132,10 @@ impl Architecture for Toy {
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
         let frame = |args: usize| {
             let mut fields: Vec<_> = (0..args)
-                .map(|i| field(["A0", "A1"][i], "", 8 * i as i32, Content::Reg(Reg(i as u8)), Back::Written))
+                .map(|i| field(["A0", "A1"][i], "", 8 * i as i32, Content::Reg(Reg(i as u8)), Stores::TakeEffect))
                 .collect();
-            fields.push(field("PC", "", 8 * args as i32, Content::Pc, Back::Written));
-            fields.push(field("LR", "", 8 * args as i32 + 8, Content::ParentIp, Back::Written));
+            fields.push(field("PC", "", 8 * args as i32, Content::Pc, Stores::TakeEffect));
+            fields.push(field("LR", "", 8 * args as i32 + 8, Content::ParentIp, Stores::TakeEffect));
             FrameLayout { size: 8 * args as i32 + 16, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
         };
         Ok(Target {

@@ -3,7 +3,7 @@
 use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
 use codegen::frame::{
-    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field,
+    ARG_SLOTS, Content, Field, FrameLayout, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
@@ -74,20 +74,20 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     let mut fields = Vec::new();
     for (symbol, &vector) in VECTOR_SLOTS.iter().zip(ABI.vector_args).take(live.saved_vectors().into()) {
         at = (at + VECTOR - 1) & -VECTOR;
-        fields.push(field(symbol, "", at, Content::Vector(vector), Back::Written));
+        fields.push(field(symbol, "", at, Content::Vector(vector), Stores::TakeEffect));
         at += VECTOR;
     }
     let regs = ARG_SLOTS.iter().zip(ARGS.iter()).chain([(&"SRET", &X8)]);
     for (symbol, &reg) in regs.filter(|(_, reg)| live.regs.contains(**reg)) {
-        fields.push(field(symbol, "", at, Content::Reg(reg), Back::Written));
+        fields.push(field(symbol, "", at, Content::Reg(reg), Stores::TakeEffect));
         at += 8;
     }
     if frame_records {
         return recorded(fields, at);
     }
     let above = (at + 15) & !15;
-    fields.push(field("SITE_LR", "", above, Content::ParentIp, Back::Written));
-    fields.push(field("SITE_PC", "", above + 8, Content::Pc, Back::Written));
+    fields.push(field("SITE_LR", "", above, Content::ParentIp, Stores::TakeEffect));
+    fields.push(field("SITE_PC", "", above + 8, Content::Pc, Stores::TakeEffect));
     frame(above + RECORD, fields, Vec::new())
 }
 
@@ -95,7 +95,8 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
 fn recorded(mut fields: Vec<Field>, below: i32) -> FrameLayout {
     let above = (below + 15) & !15;
     let parent = above + RECORD;
-    let slot = |symbol, offset, content| Field { in_record: true, ..field(symbol, "", offset, content, Back::Written) };
+    let slot =
+        |symbol, offset, content| Field { in_record: true, ..field(symbol, "", offset, content, Stores::TakeEffect) };
     fields.push(slot("SITE_PC", above + 8, Content::Pc));
     fields.push(slot("SITE_FP", parent, Content::Reg(X29)));
     fields.push(slot("SITE_LR", parent + 8, Content::ParentIp));
@@ -111,7 +112,7 @@ fn around_args(args: usize) -> FrameLayout {
     let FrameLayout { mut fields, records, size, .. } =
         direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI), true);
     fields.retain(|f| !matches!(f.content, Content::Reg(r) if ARGS[args..].contains(&r)));
-    let result = |(i, &reg)| field(RESULT_SLOTS[i], "", 8 * i as i32, Content::Result(reg), Back::Written);
+    let result = |(i, &reg)| field(RESULT_SLOTS[i], "", 8 * i as i32, Content::Result(reg), Stores::TakeEffect);
     fields.extend(ABI.rets.iter().enumerate().map(result));
     frame(size, fields, records)
 }

@@ -1,7 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
@@ -56,8 +56,8 @@ impl isa::Lower for Arm64 {
             Step::RestoreSite(way) => restore_site(way, cx),
             Step::Restore => {
                 pairs(vector, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
-                let written = |field: &codegen::frame::Field| match (field.content, field.back) {
-                    (Content::Reg(reg), Back::Written) if !field.in_record => Some(reg),
+                let written = |field: &codegen::frame::Field| match (field.content, field.stores) {
+                    (Content::Reg(reg), Stores::TakeEffect) if !field.in_record => Some(reg),
                     _ => None,
                 };
                 pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });

@@ -4,7 +4,7 @@ use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
 use codegen::facts::EFlags;
 use codegen::frame::{
-    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field,
+    ARG_SLOTS, Content, Field, FrameLayout, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
@@ -96,7 +96,7 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     let site = site.into_iter().filter(|_| !frame_records);
     let words = (stack..).zip(vectors.chain(regs).chain(site));
     let fields: Vec<Field> =
-        words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Back::Written)).collect();
+        words.map(|(i, (symbol, content))| field(symbol, "", 8 * i, content, Stores::TakeEffect)).collect();
     let end = 8 * (stack + fields.len() as i32);
     if !frame_records {
         return FrameLayout { size_symbol: "FRAME_SIZE", size: (end + 15) & !15, fields, ..FrameLayout::empty() };
@@ -116,7 +116,7 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
 }
 
 fn around_args(args: usize) -> FrameLayout {
-    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
+    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Stores::TakeEffect);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ARGS[i]))).collect();
     fields.extend(ABI.rets.iter().enumerate().map(|(i, &reg)| slot(RESULT_SLOTS[i], i, Content::Result(reg))));
     around_frame(8 * args.max(ABI.rets.len()) as i32, fields)

@@ -1,7 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::step::{Callee, ExitPath, Local, Off, Step, Value};
@@ -105,8 +105,8 @@ impl isa::Lower for Riscv64 {
 fn restore(cx: &mut Lower<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let field = cx.frame.fields[i];
-        match (field.content, field.back) {
-            (Content::Reg(dst), Back::Written) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
+        match (field.content, field.stores) {
+            (Content::Reg(dst), Stores::TakeEffect) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
             (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
             _ => {}
         }

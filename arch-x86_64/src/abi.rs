@@ -3,7 +3,7 @@
 use codegen::abi::{Abi, Loc, RegSet};
 use codegen::error::Result;
 use codegen::frame::{
-    ARG_SLOTS, Back, Content, Field, FrameLayout, RESULT_SLOTS, Record, VECTOR_SLOTS, context, field,
+    ARG_SLOTS, Content, Field, FrameLayout, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
@@ -117,7 +117,7 @@ fn direct_frame(live: &Live) -> FrameLayout {
     let mut at = 8 * i32::from(live.stack);
     let mut fields = Vec::new();
     let mut slot = |symbol, content, bytes| {
-        fields.push(field(symbol, "", at, content, Back::Written));
+        fields.push(field(symbol, "", at, content, Stores::TakeEffect));
         at += bytes;
     };
     for (symbol, &vector) in VECTOR_SLOTS.iter().zip(ABI.vector_args).take(live.saved_vectors().into()) {
@@ -148,7 +148,7 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
 }
 
 fn around_args(args: usize) -> FrameLayout {
-    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Back::Written);
+    let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Stores::TakeEffect);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ABI.args[i]))).collect();
     fields.extend((0..2).map(|i| slot(RESULT_SLOTS[i], i, Content::Result(ABI.rets[i]))));
     around_frame(8 * args.max(2) as i32, fields)

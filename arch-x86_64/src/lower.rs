@@ -1,7 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
@@ -391,7 +391,7 @@ fn restore(cx: &mut Lower<Insn>) {
         if let (Content::Vector(dst), false) = (field.content, cx.frame.pushed) {
             cx.insn(Insn::LoadVector { dst, at: cx.field(i) });
         }
-        if let (Content::Reg(dst), Back::Written) = (field.content, field.back) {
+        if let (Content::Reg(dst), Stores::TakeEffect) = (field.content, field.stores) {
             cx.insn(if cx.frame.pushed { Insn::Pop { reg: dst } } else { Insn::Load { dst, at: cx.field(i) } });
         }
     }

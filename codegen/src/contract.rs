@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::abi::{Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::facts::Facts;
-use crate::frame::{Back, Content, FrameLayout};
+use crate::frame::{Content, FrameLayout, Stores};
 use crate::live::Live;
 use crate::profile::Convention;
 use crate::site::Site;
@@ -135,7 +135,7 @@ impl Contract {
             Kind::Direct(_) | Kind::Around(_) => spec.callee.to_owned(),
             _ => String::new(),
         };
-        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
+        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
         Ok(Contract {
             facts: target.facts,
             convention: target.convention,

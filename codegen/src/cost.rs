@@ -7,7 +7,7 @@ use crate::code::CodeBuf;
 use crate::contract::Contract;
 use crate::effects::{Flow, SpEffect};
 use crate::error::Result;
-use crate::frame::{Back, Content, Field, FrameLayout};
+use crate::frame::{Content, Field, FrameLayout, Stores};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
@@ -67,9 +67,9 @@ impl Bound {
             let slots = |wanted: &dyn Fn(&Field) -> bool| frame.fields.iter().filter(|f| wanted(f)).count() as u32;
             let in_memory = |c: Content| pushes == 1 && matches!(c, Content::Pc | Content::ParentIp | Content::Flags);
             let filled = slots(&|f| f.content != Content::Unfilled);
-            let back = slots(&|f| f.back == Back::Written);
+            let back = slots(&|f| f.stores == Stores::TakeEffect);
             let moved = slots(&|f| in_memory(f.content));
-            let moved_back = slots(&|f| in_memory(f.content) && f.back == Back::Written);
+            let moved_back = slots(&|f| in_memory(f.content) && f.stores == Stores::TakeEffect);
             let flags = u32::from(contract.flags_kept);
             return Bound {
                 saved: count(held(frame, target, |f| f.offset < frame.c_size)),
@@ -130,7 +130,7 @@ impl Bound {
         let (mut saved, mut back) = (0, 0);
         for field in frame.fields.iter().filter(of_handlers) {
             saved += 1;
-            back += u32::from(field.back == Back::Written);
+            back += u32::from(field.stores == Stores::TakeEffect);
         }
         // {fp, parent_ip} and {fp, pc}; where a call pushes its return address, parent_ip is there already.
         let records = 4 - pushes;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::abi::Reg;
 use crate::contract::Contract;
-use crate::frame::{Back, Content, Field};
+use crate::frame::{Content, Field, Stores};
 use crate::spec::Kind;
 use crate::step::{Callee, ExitPath, Role, Step, Value};
 use crate::target::Target;
@@ -93,8 +93,9 @@ impl Side<'_> {
                 self.slots(frame.fields.iter().filter(saved), names, out);
             }
             Step::Restore => {
-                let loaded =
-                    |f: &&Field| matches!(f.content, Content::Reg(_) | Content::Vector(_)) && f.back == Back::Written;
+                let loaded = |f: &&Field| {
+                    matches!(f.content, Content::Reg(_) | Content::Vector(_)) && f.stores == Stores::TakeEffect
+                };
                 self.slots(frame.fields.iter().filter(loaded), names, out);
             }
             Step::LoadBody => out.push("pc = behind the site".into()),

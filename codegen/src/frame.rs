@@ -73,9 +73,9 @@ impl Content {
 
 /// What becomes of a slot after the callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Back {
+pub enum Stores {
     /// What the callback stored takes effect.
-    Written,
+    TakeEffect,
     /// Reloaded or not, a store by the callback is not promised to have an effect.
     Ignored,
 }
@@ -92,7 +92,7 @@ pub struct Field {
     /// What is in it.
     pub content: Content,
     /// What a store to it does.
-    pub back: Back,
+    pub stores: Stores,
     /// A frame record stores this slot, so the save sequence leaves it out.
     pub in_record: bool,
 }
@@ -168,15 +168,16 @@ pub const RESULT_SLOTS: [&str; 2] = ["RESULT0", "RESULT1"];
 
 /// The slots of a C struct, and the result registers once more in those of the members for which `result` has one.
 pub fn with_results(mut fields: Vec<Field>, result: impl Fn(&str) -> Option<Reg>) -> Vec<Field> {
-    let again = |f: &Field| Some(Field { content: Content::Result(result(f.member)?), back: Back::Written, ..*f });
+    let again =
+        |f: &Field| Some(Field { content: Content::Result(result(f.member)?), stores: Stores::TakeEffect, ..*f });
     let results: Vec<Field> = fields.iter().filter_map(again).collect();
     fields.extend(results);
     fields
 }
 
 /// A slot of a C struct: name in assembly, member, offset, content, and whether stores to it take effect.
-pub const fn field(symbol: &'static str, member: &'static str, offset: i32, content: Content, back: Back) -> Field {
-    Field { symbol, member, offset, content, back, in_record: false }
+pub const fn field(symbol: &'static str, member: &'static str, offset: i32, content: Content, stores: Stores) -> Field {
+    Field { symbol, member, offset, content, stores, in_record: false }
 }
 
 /// The slots of a trampoline that calls programs, from SP up, and the bytes that they take: stack arguments of the
@@ -193,7 +194,7 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     let slot = |symbol, at, content| {
         let takes_effect =
             !matches!(content, Content::Cookie | Content::Ip | Content::Const(_) | Content::StackWord(_));
-        field(symbol, "", at, content, if takes_effect { Back::Written } else { Back::Ignored })
+        field(symbol, "", at, content, if takes_effect { Stores::TakeEffect } else { Stores::Ignored })
     };
     let Programs { live, call_orig, .. } = *programs;
     // Nothing else has a result.

@@ -4,7 +4,7 @@
 //! earlier or later ([`DirectTest`]).
 
 use crate::error::{Error, Result};
-use crate::frame::{Back, Content, FrameLayout};
+use crate::frame::{Content, FrameLayout, Stores};
 use crate::spec::{Around, Attach, Direct, Form, Kind, Programs, Regs, Spec};
 use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
 use crate::target::{DirectTest, Target};
@@ -63,7 +63,7 @@ impl Plan {
     }
 
     fn entry(&mut self, regs: Regs, frame: &FrameLayout, target: &Target) {
-        let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].back == Back::Written);
+        let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].stores == Stores::TakeEffect);
         let early = target.op_from_site && regs == Regs::Args;
         let flags = target.pushes_flags && regs == Regs::All;
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use codegen::abi::{Abi, Reg};
 use codegen::contract::Contract;
 use codegen::error::Error;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 
 use crate::cpu::Snapshot;
 use crate::situation::Situation;
@@ -119,8 +119,8 @@ impl Case {
 
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.
     pub fn rewritten<'c>(&'c self, contract: &'c Contract, abi: &'c Abi) -> impl Iterator<Item = (Reg, u64)> + 'c {
-        contract.frame.fields.iter().filter_map(move |f| match (f.content, f.back) {
-            (Content::Reg(r), Back::Written) if !(f.in_record || self.sret && r == abi.sret) => {
+        contract.frame.fields.iter().filter_map(move |f| match (f.content, f.stores) {
+            (Content::Reg(r), Stores::TakeEffect) if !(f.in_record || self.sret && r == abi.sret) => {
                 Some((r, self.new_registers[r.0 as usize]))
             }
             _ => None,

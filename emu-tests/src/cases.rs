@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codegen::abi::{Abi, Reg};
 use codegen::contract::Contract;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::live::Live;
 use codegen::spec::{Form, Kind};
 
@@ -34,7 +34,7 @@ fn new_results(rig: &Rig, attach: usize, situation: Situation, rng: &mut Rng) ->
     let around = Some(attach).filter(|i| rig.suite.contracts[*i].kind.calls_body());
     let contract = around.or_else(|| rig.exit(situation)).filter(|_| situation.results() || situation.skips());
     let contract = contract.map(|i| &rig.suite.contracts[i]);
-    let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.back == Back::Written);
+    let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.stores == Stores::TakeEffect);
     let register = |f: &codegen::frame::Field| match f.content {
         Content::Reg(r) if around.is_none() => Some((r, rng.canary())),
         Content::Result(r) => Some((r, rng.canary())),

@@ -6,7 +6,7 @@ use codegen::abi::RegSet;
 use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
 use codegen::facts::Facts;
-use codegen::frame::{Back, Content, Field, FrameLayout, Record};
+use codegen::frame::{self, Content, Field, FrameLayout, Record};
 use codegen::intern::intern;
 use codegen::profile::Convention;
 use codegen::spec::{Direct, Kind, Regs};
@@ -284,7 +284,7 @@ impl Reader<'_> {
         let (kind, stack_align) = (self.kind(t, facts)?, self.stack_align(t)?);
         let frame = self.layout(t, frames, facts)?;
         let (kept, clobbered) = self.survivors(t, kind, facts, convention)?;
-        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.back == Back::Written);
+        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
         Ok(Contract {
             facts,
             convention,
@@ -425,12 +425,12 @@ impl Reader<'_> {
                 return Err(self.at(f.offset.span().start, format!("offset = {offset}; valid: {valid}")));
             }
             let content = self.content(&f.holds, facts)?;
-            let back = match f.stores {
-                Stores::TakeEffect => Back::Written,
-                Stores::AreIgnored => Back::Ignored,
+            let stores = match f.stores {
+                Stores::TakeEffect => frame::Stores::TakeEffect,
+                Stores::AreIgnored => frame::Stores::Ignored,
             };
             let member = intern(&f.member);
-            fields.push(Field { symbol: member, member, offset, content, back, in_record: false });
+            fields.push(Field { symbol: member, member, offset, content, stores, in_record: false });
         }
         fields.sort_by_key(|f| f.offset);
         let c_struct = intern(&frame.r#struct);

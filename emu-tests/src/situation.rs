@@ -6,7 +6,7 @@ use std::str::FromStr;
 use codegen::abi::RegSet;
 use codegen::contract::Contract;
 use codegen::error::Error;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::spec::{Attach, Form, Kind};
 
 /// One of them; its name is what `check --situation` takes.
@@ -193,7 +193,8 @@ impl Situation {
 
     /// Can an entry trampoline with this contract be in it?
     fn fits_entry(self, contract: &Contract) -> bool {
-        let stores = |content| contract.frame.fields.iter().any(|f| (f.content, f.back) == (content, Back::Written));
+        let stores =
+            |content| contract.frame.fields.iter().any(|f| (f.content, f.stores) == (content, Stores::TakeEffect));
         // Without a link register, the return address lies where callbacks find it without the frame's help.
         let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
         match self {

@@ -4,7 +4,7 @@ use askama::Template;
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::target::Target;
 use codegen::text::{LineKind, TextListing};
 
@@ -99,11 +99,11 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
     for field in frame.fields.iter().filter(|f| !f.in_record) {
         (0..field.bytes(target.facts.abi.vector_bytes as i32)).step_by(8).for_each(|word| cover(field.offset + word));
         let name = if field.member.is_empty() { field.symbol } else { field.member };
-        let note = match (field.content, field.back) {
+        let note = match (field.content, field.stores) {
             (Content::Unfilled, _) => "not filled",
-            (Content::Direct, Back::Written) => "0; a direct trampoline's address stored here is honoured",
-            (_, Back::Written) => "written back",
-            (_, Back::Ignored) => "read only",
+            (Content::Direct, Stores::TakeEffect) => "0; a direct trampoline's address stored here is honoured",
+            (_, Stores::TakeEffect) => "written back",
+            (_, Stores::Ignored) => "read only",
         };
         rows.push((field.offset, name.to_owned(), note));
     }

@@ -5,7 +5,7 @@ use serde::ser::{SerializeStruct, Serializer};
 
 use crate::abi::Abi;
 use crate::contract::Contract;
-use crate::frame::{Back, Content};
+use crate::frame::{Content, Stores};
 use crate::spec::{Direct, Kind, Programs};
 
 impl Contract {
@@ -78,7 +78,7 @@ impl Serialize for Contract {
                 offset: f.offset,
                 holds: words(f.content, &self.facts.abi),
                 filled: f.content != Content::Unfilled,
-                stores_take_effect: f.back == Back::Written,
+                stores_take_effect: f.stores == Stores::TakeEffect,
             })
             .collect();
         let unfilled: Vec<&str> =

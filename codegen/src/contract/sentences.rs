@@ -2,7 +2,7 @@
 
 use crate::abi::RegSet;
 use crate::contract::Contract;
-use crate::frame::{Back, Content};
+use crate::frame::{Content, Stores};
 use crate::live::Live;
 use crate::spec::{Around, Attach, Direct, Form, Kind, Programs};
 
@@ -42,7 +42,7 @@ impl Contract {
             self.convention.site.arrives.to_owned(),
             format!("Calls {}, which must use general registers only.", self.convention.callback.prototype),
         ];
-        let written = || self.frame.fields.iter().filter(|f| f.back == Back::Written);
+        let written = || self.frame.fields.iter().filter(|f| f.stores == Stores::TakeEffect);
         let member = |content| written().find(|f| f.content == content).map(|f| f.member);
         let members: Vec<&str> =
             [Content::Pc, Content::ParentIp, Content::Flags].into_iter().filter_map(member).collect();

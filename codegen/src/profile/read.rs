@@ -15,7 +15,7 @@ use super::{
 use crate::abi::{Abi, Loc, RegSet};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Number};
-use crate::frame::{Back, Content, Field, FrameLayout, Record, with_results};
+use crate::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
 use crate::intern::intern;
 use crate::site::{OpLiteral, Protocol, Site, SiteWrite, What};
 use crate::step::{KernelLabel, Value};
@@ -503,9 +503,9 @@ impl<'a> Reader<'a> {
                 offset,
                 content: Content::parse(&field.holds, &facts.abi)
                     .map_err(|e| self.at(&join(&path, path!["holds"]), e))?,
-                back: match field.stores {
-                    StoresIn::TakeEffect => Back::Written,
-                    StoresIn::AreIgnored => Back::Ignored,
+                stores: match field.stores {
+                    StoresIn::TakeEffect => Stores::TakeEffect,
+                    StoresIn::AreIgnored => Stores::Ignored,
                 },
                 in_record: false,
             });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codegen::abi::RegSet;
 use codegen::contract::Contract;
-use codegen::frame::{Back, Content};
+use codegen::frame::{Content, Stores};
 use codegen::live::Word;
 use codegen::spec::{Attach, Kind, Programs};
 
@@ -22,7 +22,7 @@ const SCRIBBLE: u64 = 512;
 
 /// Where a store by a callback takes effect, in the frame at `fregs`.
 fn cell(contract: &Contract, fregs: u64, content: Content) -> Option<u64> {
-    let found = contract.frame.fields.iter().find(|f| f.content == content && f.back == Back::Written);
+    let found = contract.frame.fields.iter().find(|f| f.content == content && f.stores == Stores::TakeEffect);
     found.map(|f| fregs.wrapping_add(f.offset as u64))
 }
 
