@@ -1,7 +1,7 @@
 //! What an emulator must know of arm64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine, Pad};
+use codegen::machine::{Branch, EmuReg, Goes, IndirectBranch, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -32,9 +32,12 @@ pub const MACHINE: Machine = Machine {
     goes,
     // BTI c, BTI j, BTI jc. Arm ARM D8.4.
     pads: &[
-        Pad { bytes: &[0x5f, 0x24, 0x03, 0xd5], lets: &[Lands::Call, Lands::Veneer] },
-        Pad { bytes: &[0x9f, 0x24, 0x03, 0xd5], lets: &[Lands::Jump, Lands::Veneer] },
-        Pad { bytes: &[0xdf, 0x24, 0x03, 0xd5], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] },
+        Pad { bytes: &[0x5f, 0x24, 0x03, 0xd5], lets: &[IndirectBranch::Call, IndirectBranch::Veneer] },
+        Pad { bytes: &[0x9f, 0x24, 0x03, 0xd5], lets: &[IndirectBranch::Jump, IndirectBranch::Veneer] },
+        Pad {
+            bytes: &[0xdf, 0x24, 0x03, 0xd5],
+            lets: &[IndirectBranch::Call, IndirectBranch::Jump, IndirectBranch::Veneer],
+        },
     ],
     orc: None,
     record: 0,
@@ -46,9 +49,9 @@ pub const MACHINE: Machine = Machine {
 fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
     let branch = match (mnemonic, operands) {
         ("bl", _) => Branch { pushes: true, ..Branch::default() },
-        ("blr", _) => Branch { pushes: true, lands: Some(Lands::Call), ..Branch::default() },
-        ("br", "x16" | "x17") => Branch { lands: Some(Lands::Veneer), ..Branch::default() },
-        ("br", _) => Branch { lands: Some(Lands::Jump), ..Branch::default() },
+        ("blr", _) => Branch { pushes: true, indirect: Some(IndirectBranch::Call), ..Branch::default() },
+        ("br", "x16" | "x17") => Branch { indirect: Some(IndirectBranch::Veneer), ..Branch::default() },
+        ("br", _) => Branch { indirect: Some(IndirectBranch::Jump), ..Branch::default() },
         ("ret", _) => Branch { pops: true, ..Branch::default() },
         _ => return None,
     };

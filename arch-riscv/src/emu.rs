@@ -1,7 +1,7 @@
 //! What an emulator must know of riscv64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine};
+use codegen::machine::{Branch, EmuReg, Goes, IndirectBranch, Machine};
 
 use crate::regs::{VECTORS, ZERO};
 
@@ -56,8 +56,8 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
     };
     let link = |reg: &str| matches!(reg, "ra" | "t0");
     let indirect = !rs1.is_empty() && !link(rs1) && rs1 != "t2";
-    let lands = if rd == "zero" { Lands::Jump } else { Lands::Call };
-    Some(Branch { pushes: link(rd), pops: link(rs1) && rd != rs1, lands: indirect.then_some(lands) })
+    let kind = if rd == "zero" { IndirectBranch::Jump } else { IndirectBranch::Call };
+    Some(Branch { pushes: link(rd), pops: link(rs1) && rd != rs1, indirect: indirect.then_some(kind) })
 }
 
 /// RISC-V unprivileged manual, 2.5; "C" extension, 27.4.

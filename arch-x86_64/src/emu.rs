@@ -1,7 +1,7 @@
 //! What an emulator must know of x86-64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, Lands, Machine, Orc, OrcEntry, OrcFp, Pad};
+use codegen::machine::{Branch, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
 
 use crate::regs::{R10, R13, RBP, RDI, RDX, RSP, VECTORS};
 
@@ -35,7 +35,10 @@ pub const MACHINE: Machine = Machine {
     branch,
     goes,
     // ENDBR64. Intel SDM volume 1, 17.3.
-    pads: &[Pad { bytes: &[0xf3, 0x0f, 0x1e, 0xfa], lets: &[Lands::Call, Lands::Jump, Lands::Veneer] }],
+    pads: &[Pad {
+        bytes: &[0xf3, 0x0f, 0x1e, 0xfa],
+        lets: &[IndirectBranch::Call, IndirectBranch::Jump, IndirectBranch::Veneer],
+    }],
     orc: Some(Orc { bytes: 6, read: orc }),
     record: 0,
     e_flags_abi: 0,
@@ -46,8 +49,8 @@ pub const MACHINE: Machine = Machine {
 fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
     let indirect = !is_number(operands);
     let branch = match mnemonic {
-        "call" => Branch { pushes: true, lands: indirect.then_some(Lands::Call), ..Branch::default() },
-        "jmp" if indirect => Branch { lands: Some(Lands::Jump), ..Branch::default() },
+        "call" => Branch { pushes: true, indirect: indirect.then_some(IndirectBranch::Call), ..Branch::default() },
+        "jmp" if indirect => Branch { indirect: Some(IndirectBranch::Jump), ..Branch::default() },
         "ret" => Branch { pops: true, ..Branch::default() },
         _ => return None,
     };

@@ -14,7 +14,7 @@ pub struct EmuReg {
 
 /// What an indirect branch is, to the landing pad that it reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lands {
+pub enum IndirectBranch {
     /// A call.
     Call,
     /// A jump.
@@ -31,7 +31,7 @@ pub struct Branch {
     /// The return-address stack gives up its top, as a prediction of where this goes.
     pub pops: bool,
     /// It is indirect: where such branches are restricted, it must reach a landing pad.
-    pub lands: Option<Lands>,
+    pub indirect: Option<IndirectBranch>,
 }
 
 /// A landing pad.
@@ -40,7 +40,7 @@ pub struct Pad {
     /// The instruction.
     pub bytes: &'static [u8],
     /// What may reach it.
-    pub lets: &'static [Lands],
+    pub lets: &'static [IndirectBranch],
 }
 
 /// Where an instruction goes.

@@ -76,8 +76,8 @@ mod tests {
         Taken { branch: Branch { pushes: true, ..Branch::default() }, next }
     }
 
-    const RET: Taken = Taken { branch: Branch { pushes: false, pops: true, lands: None }, next: 0 };
-    const JUMP: Taken = Taken { branch: Branch { pushes: false, pops: false, lands: None }, next: 0 };
+    const RET: Taken = Taken { branch: Branch { pushes: false, pops: true, indirect: None }, next: 0 };
+    const JUMP: Taken = Taken { branch: Branch { pushes: false, pops: false, indirect: None }, next: 0 };
 
     fn stack() -> ReturnStack {
         let mut stack = ReturnStack::default();
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_branch_that_pops_and_pushes_pops_first() {
         let mut stack = stack();
-        let both = Taken { branch: Branch { pushes: true, pops: true, lands: None }, next: 0x2010 };
+        let both = Taken { branch: Branch { pushes: true, pops: true, indirect: None }, next: 0x2010 };
         assert_eq!(stack.step(0x7000, both), Some(RESUME));
         assert_eq!((stack.top(), stack.unreturned()), (Some(0x2010), 1));
     }

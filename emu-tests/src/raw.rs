@@ -57,7 +57,8 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
         // The longest sequence that makes an address, and can be made to load another one.
         for constant in Constant::read(backend.forms(), insn, line.at).iter().rev() {
             let Constant { value, size, .. } = *constant;
-            let branches = |d: &Decoded| d.at == line.at + size as u64 && d.branch.is_some_and(|b| b.lands.is_some());
+            let branches =
+                |d: &Decoded| d.at == line.at + size as u64 && d.branch.is_some_and(|b| b.indirect.is_some());
             if !inside(value) && !address(value) && !lines.iter().any(branches) {
                 continue;
             }

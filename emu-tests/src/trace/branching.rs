@@ -1,7 +1,7 @@
 //! P13, P14, P15: what restricted branches and return-address stacks make of the trampolines' branches. The engine
 //! enforces none of it.
 
-use codegen::machine::{Branch, Lands, Pad};
+use codegen::machine::{Branch, IndirectBranch, Pad};
 use codegen::spec::Kind;
 
 use super::cells::Region;
@@ -22,10 +22,10 @@ impl Trace {
             None if from == Region::Elsewhere && to.trampoline().is_some() => self.state.returns.returned(here.pc),
             None => None,
             Some(taken) => {
-                if let Some(lands) = taken.branch.lands.filter(|_| to != Region::Elsewhere)
+                if let Some(kind) = taken.branch.indirect.filter(|_| to != Region::Elsewhere)
                     && self.contract().is_some_and(|c| c.landing_pad)
                 {
-                    self.check_pad(here, self.at(Clause::P13, here.pc), Place::PadAtTarget, lands);
+                    self.check_pad(here, self.at(Clause::P13, here.pc), Place::PadAtTarget, kind);
                 }
                 // Between C functions calls are not followed, nor are returns.
                 let unknown = self.cells.get(here.pc).is_some_and(|cell| cell.branch.is_none());
@@ -56,12 +56,12 @@ impl Trace {
     pub(super) fn check_entry(&mut self, here: &Here, index: usize) {
         if self.contracts.get(index).is_some_and(|c| c.landing_pad && c.kind != Kind::Return) {
             let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
-            self.check_pad(here, at, Place::PadAtEntry, Lands::Call);
+            self.check_pad(here, at, Place::PadAtEntry, IndirectBranch::Call);
         }
     }
 
-    fn check_pad(&mut self, here: &Here, at: At, place: Place, lands: Lands) {
-        let fits = |pad: &Pad| pad.lets.contains(&lands) && begins_with(here, here.pc, pad.bytes);
+    fn check_pad(&mut self, here: &Here, at: At, place: Place, kind: IndirectBranch) {
+        let fits = |pad: &Pad| pad.lets.contains(&kind) && begins_with(here, here.pc, pad.bytes);
         self.check(at, place, true, here.registers.machine.pads.iter().any(fits));
     }
 
