@@ -9,14 +9,14 @@ use crate::target::Target;
 
 /// A place that instructions refer to: so many bytes behind a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Referred<'a> {
+pub struct SymRef<'a> {
     /// The symbol.
     pub name: &'a str,
     /// Bytes behind it.
     pub add: i32,
 }
 
-impl std::fmt::Display for Referred<'_> {
+impl std::fmt::Display for SymRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)?;
         if self.add == 0 { Ok(()) } else { write!(f, "+{}", self.add) }
@@ -46,7 +46,7 @@ pub struct Listing<'a, I> {
     /// In order of emission.
     pub lines: Vec<Line<I>>,
     /// The symbols that they refer to.
-    pub symbols: Vec<Referred<'a>>,
+    pub symbols: Vec<SymRef<'a>>,
 }
 
 impl<I> Default for Listing<'_, I> {
@@ -98,7 +98,7 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
 
     /// Refer to a symbol.
     pub fn symbol(&mut self, name: &'a str) -> Sym {
-        self.refer(Referred { name, add: 0 })
+        self.refer(SymRef { name, add: 0 })
     }
 
     /// Refer to the variable with the `ftrace_ops`. A profile has one if its callback gets `op`.
@@ -108,10 +108,10 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
 
     /// Refer to where the body of the traced function begins.
     pub fn body(&mut self) -> Sym {
-        self.refer(Referred { name: self.spec.body.function, add: self.spec.body.resume })
+        self.refer(SymRef { name: self.spec.body.function, add: self.spec.body.resume })
     }
 
-    fn refer(&mut self, to: Referred<'a>) -> Sym {
+    fn refer(&mut self, to: SymRef<'a>) -> Sym {
         let symbols = &mut self.listing.symbols;
         let i = symbols.iter().position(|s| *s == to).unwrap_or_else(|| {
             symbols.push(to);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::facts::Number;
 use crate::frame::FrameLayout;
-use crate::listing::Referred;
+use crate::listing::SymRef;
 use crate::step::{Local, Name, Off, Sym};
 
 /// The names that an instruction's text needs.
@@ -14,7 +14,7 @@ pub struct Names<'n> {
     /// The profile's numbers.
     pub numbers: &'n [Number],
     /// The symbols of the listing.
-    pub symbols: &'n [Referred<'n>],
+    pub symbols: &'n [SymRef<'n>],
     /// The trampoline's name, for local labels.
     pub function: &'n str,
 }
@@ -33,8 +33,8 @@ impl Names<'_> {
     }
 
     /// What is referred to.
-    pub fn sym(&self, sym: Sym) -> Referred<'_> {
-        self.symbols.get(sym.0 as usize).copied().unwrap_or(Referred { name: "?", add: 0 })
+    pub fn sym(&self, sym: Sym) -> SymRef<'_> {
+        self.symbols.get(sym.0 as usize).copied().unwrap_or(SymRef { name: "?", add: 0 })
     }
 
     /// A local label's name.

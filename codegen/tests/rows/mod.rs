@@ -10,7 +10,7 @@ use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use codegen::frame::FrameLayout;
 use codegen::isa::Isa;
-use codegen::listing::Referred;
+use codegen::listing::SymRef;
 use codegen::names::Names;
 use codegen::step::{ExitPath, Local, Name, Off, Sym};
 use codegen::target::Target;
@@ -186,7 +186,7 @@ fn ours<I: Isa>(isa: &I, insn: I::Insn, target: &Target, rng: &mut Rng) -> Optio
         targets.push(to);
     }
     let code = buffer.bytes.split_off(BEFORE);
-    let symbols = [Referred { name: "SYMBOL", add: 0 }];
+    let symbols = [SymRef { name: "SYMBOL", add: 0 }];
     let frame = FrameLayout::empty();
     let names = Names { frame: &frame, numbers: &[], symbols: &symbols, function: "f" };
     let mut text = String::new();
