@@ -19,7 +19,7 @@ use codegen::option::Choices;
 use codegen::patch::{Branch, Patch, Relocation};
 use codegen::profile::{Convention, Source};
 use codegen::spec::{Direct, Kind, Spec};
-use codegen::step::{Off, Step, Sym};
+use codegen::step::{Disp, Step, Sym};
 use codegen::target::{DirectTest, Target};
 
 struct Toy;
@@ -119,8 +119,8 @@ static MACHINE: Machine = Machine {
 #[derive(Clone, Copy, Debug)]
 enum Insn {
     AddSp(i32),
-    Store(Reg, Off),
-    Load(Reg, Off),
+    Store(Reg, Disp),
+    Load(Reg, Disp),
     Call(Sym),
     Jump(Reg),
 }
@@ -223,8 +223,8 @@ impl Encode for Toy {
     fn text(insn: Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
         match insn {
             Insn::AddSp(by) => write!(out, "addsp\t{by}"),
-            Insn::Store(reg, at) => write!(out, "store\tr{}, {}", reg.0, names.off(at)),
-            Insn::Load(reg, at) => write!(out, "load\tr{}, {}", reg.0, names.off(at)),
+            Insn::Store(reg, at) => write!(out, "store\tr{}, {}", reg.0, names.disp(at)),
+            Insn::Load(reg, at) => write!(out, "load\tr{}, {}", reg.0, names.disp(at)),
             Insn::Call(sym) => write!(out, "call\t{}", names.sym(sym)),
             Insn::Jump(reg) => write!(out, "jump\tr{}", reg.0),
         }

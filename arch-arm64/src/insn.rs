@@ -15,7 +15,7 @@ use codegen::code::Ref;
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::isa::Labels;
-use codegen::step::{Local, Off, Sym};
+use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
@@ -31,44 +31,44 @@ pub enum Insn {
     /// `reg` 31 is xzr.
     Str {
         src: Reg,
-        at: Off,
+        at: Disp,
     },
     Stp {
         a: Reg,
         b: Reg,
-        at: Off,
+        at: Disp,
     },
     Ldr {
         dst: Reg,
-        at: Off,
+        at: Disp,
     },
     Ldp {
         a: Reg,
         b: Reg,
-        at: Off,
+        at: Disp,
     },
     StrQ {
         src: u8,
-        at: Off,
+        at: Disp,
     },
     StpQ {
         a: u8,
         b: u8,
-        at: Off,
+        at: Disp,
     },
     LdrQ {
         dst: u8,
-        at: Off,
+        at: Disp,
     },
     LdpQ {
         a: u8,
         b: u8,
-        at: Off,
+        at: Disp,
     },
     LdrReg {
         dst: Reg,
         base: Reg,
-        at: Off,
+        at: Disp,
     },
     LdurReg {
         dst: Reg,
@@ -84,10 +84,10 @@ pub enum Insn {
     },
     AddSp {
         dst: Reg,
-        imm: Off,
+        imm: Disp,
     },
     SubSp {
-        imm: Off,
+        imm: Disp,
     },
     Sub {
         dst: Reg,
@@ -142,7 +142,7 @@ pub enum Insn {
     BtiJ,
     StrW {
         src: Reg,
-        at: Off,
+        at: Disp,
     },
     Cbz {
         reg: Reg,
@@ -156,27 +156,27 @@ codegen::rows! { Arm64: Insn, w names out target;
     // Not `bti c`: GNU as takes that only for ARMv8.5 and later, while the hint is a NOP before.
     BtiC => w.write_str("hint\t#34"),
         { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
-    Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.off(at)),
+    Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.disp(at)),
         { let (r, d) = (x_or_zero(src)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [sp, d]) }, Effects::store(src, at.value);
-    Stp { a, b, at } => write!(w, "stp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
+    Stp { a, b, at } => write!(w, "stp\t{}, {}, [sp, #{}]", name(a), name(b), names.disp(at)),
         { let (a, b, d) = (x_or_zero(a)?, x_or_zero(b)?, scaled(at.value, 8, 504)? as i32); dynasm!(out ; .arch aarch64 ; stp X(a), X(b), [sp, d]) }, Effects::store2(a, b, at.value);
-    Ldr { dst, at } => write!(w, "ldr\t{}, [sp, #{}]", name(dst), names.off(at)),
+    Ldr { dst, at } => write!(w, "ldr\t{}, [sp, #{}]", name(dst), names.disp(at)),
         { let (r, d) = (x(dst)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [sp, d]) }, Effects::load(dst, at.value);
-    Ldp { a, b, at } => write!(w, "ldp\t{}, {}, [sp, #{}]", name(a), name(b), names.off(at)),
+    Ldp { a, b, at } => write!(w, "ldp\t{}, {}, [sp, #{}]", name(a), name(b), names.disp(at)),
         { let (a, b, d) = (x(a)?, x(b)?, scaled(at.value, 8, 504)? as i32); different(a, b)?; dynasm!(out ; .arch aarch64 ; ldp X(a), X(b), [sp, d]) }, Effects::load2(a, b, at.value);
-    StrQ { src, at } => write!(w, "str\tq{src}, [sp, #{}]", names.off(at)),
+    StrQ { src, at } => write!(w, "str\tq{src}, [sp, #{}]", names.disp(at)),
         { let (q, d) = (q(src)?, scaled(at.value, 16, 65520)?); dynasm!(out ; .arch aarch64 ; str Q(q), [sp, d]) },
         Effects { stores: 2, ..stores(src, None, at) };
-    StpQ { a, b, at } => write!(w, "stp\tq{a}, q{b}, [sp, #{}]", names.off(at)),
+    StpQ { a, b, at } => write!(w, "stp\tq{a}, q{b}, [sp, #{}]", names.disp(at)),
         { let (a, b, d) = (q(a)?, q(b)?, scaled(at.value, 16, 1008)? as i32); dynasm!(out ; .arch aarch64 ; stp Q(a), Q(b), [sp, d]) },
         Effects { stores: 4, ..stores(a, Some(b), at) };
-    LdrQ { dst, at } => write!(w, "ldr\tq{dst}, [sp, #{}]", names.off(at)),
+    LdrQ { dst, at } => write!(w, "ldr\tq{dst}, [sp, #{}]", names.disp(at)),
         { let (q, d) = (q(dst)?, scaled(at.value, 16, 65520)?); dynasm!(out ; .arch aarch64 ; ldr Q(q), [sp, d]) },
         Effects { loads: 2, ..loads(dst, None, at) };
-    LdpQ { a, b, at } => write!(w, "ldp\tq{a}, q{b}, [sp, #{}]", names.off(at)),
+    LdpQ { a, b, at } => write!(w, "ldp\tq{a}, q{b}, [sp, #{}]", names.disp(at)),
         { let (a, b, d) = (q(a)?, q(b)?, scaled(at.value, 16, 1008)? as i32); different(a, b)?; dynasm!(out ; .arch aarch64 ; ldp Q(a), Q(b), [sp, d]) },
         Effects { loads: 4, ..loads(a, Some(b), at) };
-    LdrReg { dst, base, at } => write!(w, "ldr\t{}, [{}, #{}]", name(dst), name(base), names.off(at)),
+    LdrReg { dst, base, at } => write!(w, "ldr\t{}, [{}, #{}]", name(dst), name(base), names.disp(at)),
         { let (r, b, d) = (x(dst)?, x(base)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b), d]) },
         Effects { loads: 1, ..Effects::action(Action::LoadAt { dst, base, at: at.value }) };
     LdurReg { dst, base, at } => write!(w, "ldur\t{}, [{}, #{at}]", name(dst), name(base)),
@@ -186,9 +186,9 @@ codegen::rows! { Arm64: Insn, w names out target;
         { let (d, s) = (x(dst)?, x(src)?); dynasm!(out ; .arch aarch64 ; mov X(d), X(s)) }, Effects::copy(dst, src);
     MovFromSp { dst } => write!(w, "mov\t{}, sp", name(dst)),
         { let d = x(dst)?; dynasm!(out ; .arch aarch64 ; mov XSP(d), sp) }, Effects::sp(SpEffect::CopyTo(dst, 0));
-    AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name_or_sp(dst), names.off(imm)),
+    AddSp { dst, imm } => write!(w, "add\t{}, sp, #{}", name_or_sp(dst), names.disp(imm)),
         { let (d, i) = (x_or_sp(dst)?, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), sp, i) }, Effects::sp(add_sp(dst, imm.value));
-    SubSp { imm } => write!(w, "sub\tsp, sp, #{}", names.off(imm)),
+    SubSp { imm } => write!(w, "sub\tsp, sp, #{}", names.disp(imm)),
         { let i = ranged(imm.value, 0, 4095)? as u32; dynasm!(out ; .arch aarch64 ; sub sp, sp, i) }, Effects::sp(SpEffect::Move(-imm.value));
     Sub { dst, src, imm } => write!(w, "sub\t{}, {}, #{imm}", name(dst), name(src)),
         { let (d, s, i) = (x(dst)?, x(src)?, ranged(imm.cast_signed(), 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; sub XSP(d), XSP(s), i) },
@@ -220,7 +220,7 @@ codegen::rows! { Arm64: Insn, w names out target;
         { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
     BtiJ => w.write_str("hint\t#36"),
         { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
-    StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.off(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.off(at)) },
+    StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.disp(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.disp(at)) },
         { let (r, d) = (x_or_zero(src)?, scaled(at.value, 4, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) },
         Effects::store(src, at.value).and(Action::StoreHalf);
     AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
@@ -286,11 +286,11 @@ fn different(a: u8, b: u8) -> Result<()> {
     if a == b { Err(Error::new(format!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
 }
 
-fn stores(first: u8, second: Option<u8>, at: Off) -> Effects {
+fn stores(first: u8, second: Option<u8>, at: Disp) -> Effects {
     Effects::action(Action::StoreVectors { first, second, at: at.value })
 }
 
-fn loads(first: u8, second: Option<u8>, at: Off) -> Effects {
+fn loads(first: u8, second: Option<u8>, at: Disp) -> Effects {
     Effects::action(Action::LoadVectors { first, second, at: at.value })
 }
 

@@ -5,7 +5,7 @@ use codegen::frame::{Content, Stores};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
-use codegen::step::{Callee, ExitPath, Local, Name, Off, Step, Value};
+use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
 use crate::Arm64;
 use crate::abi::ABI;
@@ -130,7 +130,7 @@ fn vector_result(field: &codegen::frame::Field) -> Option<u8> {
 }
 
 /// Store a constant of 31 bits.
-fn constant(value: i32, at: Off, note: &'static str, cx: &mut Lower<Insn>) {
+fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lower<Insn>) {
     let mut src = XZR;
     if value != 0 {
         src = TEMP;
@@ -147,7 +147,7 @@ fn stack_args(cx: &mut Lower<Insn>) {
     let words = cx.spec.kind.live().map_or(0, |live| i32::from(live.stack));
     let mut word = 0;
     while word < words {
-        let (from, to) = (cx.frame_size(8 * word), Off::bare(8 * word));
+        let (from, to) = (cx.frame_size(8 * word), Disp::number(8 * word));
         if word + 1 < words && from.value <= 504 {
             cx.insn(Insn::Ldp { a: TEMP, b: TEMP2, at: from });
             cx.insn(Insn::Stp { a: TEMP, b: TEMP2, at: to });
@@ -221,8 +221,8 @@ fn save(cx: &mut Lower<Insn>) {
 fn pairs<R: Copy>(
     register: impl Fn(&codegen::frame::Field) -> Option<R>,
     cx: &mut Lower<Insn>,
-    two: impl Fn(R, R, Off) -> Insn,
-    one: impl Fn(R, Off) -> Insn,
+    two: impl Fn(R, R, Disp) -> Insn,
+    one: impl Fn(R, Disp) -> Insn,
 ) {
     let mut i = 0;
     while let Some(field) = cx.frame.fields.get(i) {
@@ -309,7 +309,7 @@ fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
     match cx.frame.records.first() {
         // {x29, parent_ip} lie side by side in the caller's record.
         Some(_) if cx.frame.fields.iter().any(|f| f.in_record) => {
-            let at = Off { value: cx.frame.records[0].offset, name: Name::Record(0) };
+            let at = Disp { value: cx.frame.records[0].offset, name: Name::Record(0) };
             cx.noted(Insn::Ldp { a: X29, b: LINK, at }, "parent_ip");
         }
         _ => load(Content::ParentIp, LINK, "parent_ip", cx),

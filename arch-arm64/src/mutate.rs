@@ -9,7 +9,7 @@ use codegen::form::{
     to_sp, write,
 };
 use codegen::mutate::Mutable;
-use codegen::step::{Name, Off};
+use codegen::step::{Disp, Name};
 
 use crate::Arm64;
 use crate::abi::ABI;
@@ -83,7 +83,7 @@ impl Mutable for Arm64 {
             Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
             Insn::MovFromSp { dst } => {
                 out.drop(Operator::DropArg);
-                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::AddSp { dst, imm: Off::bare(by) });
+                out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::AddSp { dst, imm: Disp::number(by) });
             }
             Insn::SubSp { imm } => out.off_by(Operator::FrameSize, 8, |by| Insn::SubSp { imm: imm.moved(by) }),
             Insn::AddSp { dst: SP, imm } => {

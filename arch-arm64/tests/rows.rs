@@ -8,7 +8,7 @@ use codegen::abi::Reg;
 use codegen::effects::SpEffect;
 use codegen::isa::{Architecture, Encode};
 use codegen::option::Choices;
-use codegen::step::Off;
+use codegen::step::Disp;
 use codegen::target::Target;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_arm64::Arm64;
@@ -46,23 +46,23 @@ fn odd_q(rng: &mut Rng) -> u8 {
     if rng.illegal { q(rng) } else { 2 * rng.index(16) + 1 }
 }
 
-fn single(rng: &mut Rng) -> Off {
+fn single(rng: &mut Rng) -> Disp {
     off(rng.number(0, 32760, 8))
 }
 
-fn pair(rng: &mut Rng) -> Off {
+fn pair(rng: &mut Rng) -> Disp {
     off(rng.number(0, 504, 8))
 }
 
-fn single_q(rng: &mut Rng) -> Off {
+fn single_q(rng: &mut Rng) -> Disp {
     off(rng.number(0, 65520, 16))
 }
 
-fn pair_q(rng: &mut Rng) -> Off {
+fn pair_q(rng: &mut Rng) -> Disp {
     off(rng.number(0, 1008, 16))
 }
 
-fn half(rng: &mut Rng) -> Off {
+fn half(rng: &mut Rng) -> Disp {
     off(rng.number(0, 16380, 4))
 }
 
@@ -70,7 +70,7 @@ fn unscaled(rng: &mut Rng) -> i32 {
     rng.number(-256, 255, 1)
 }
 
-fn added(rng: &mut Rng) -> Off {
+fn added(rng: &mut Rng) -> Disp {
     off(rng.number(0, 4095, 1))
 }
 

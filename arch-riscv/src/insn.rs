@@ -18,7 +18,7 @@ use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::isa::Labels;
 use codegen::patch::Relocation;
-use codegen::step::{Local, Off, Sym};
+use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
@@ -31,12 +31,12 @@ use crate::reloc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Insn {
-    Sd { src: Reg, at: Off },
-    Ld { dst: Reg, at: Off },
-    Fsd { src: u8, at: Off },
-    Fld { dst: u8, at: Off },
+    Sd { src: Reg, at: Disp },
+    Ld { dst: Reg, at: Disp },
+    Fsd { src: u8, at: Disp },
+    Fld { dst: u8, at: Disp },
     Mv { dst: Reg, src: Reg },
-    Addi { dst: Reg, src: Reg, imm: Off },
+    Addi { dst: Reg, src: Reg, imm: Disp },
     AuipcHi { dst: Reg, sym: Sym },
     LdLo { dst: Reg },
     AddiLo { dst: Reg, anchor: Local },
@@ -47,7 +47,7 @@ pub enum Insn {
     Addiw { dst: Reg, imm: i32 },
     Nop,
     // What only a faulty trampoline has: see `mutate.rs`.
-    Sw { src: Reg, at: Off },
+    Sw { src: Reg, at: Disp },
     Beqz { reg: Reg, to: Local },
     Jalr { reg: Reg },
 }
@@ -55,20 +55,20 @@ pub enum Insn {
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
 codegen::rows! { Riscv64: Insn, w names out target rvc = target.choices.get(RVC) == 0;
-    Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.off(at)),
+    Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.disp(at)),
         { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sd X(r), [sp, d]) } }, Effects::store(src, at.value);
-    Ld { dst, at } => write!(w, "ld\t{}, {}(sp)", name(dst), names.off(at)),
+    Ld { dst, at } => write!(w, "ld\t{}, {}(sp)", name(dst), names.disp(at)),
         { let (r, d) = (x(dst)?, simm12(at.value)?);
           if rvc && sp_slot(d) && dst != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ldsp X(r), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [sp, d]) } }, written(dst, Effects::load(dst, at.value));
-    Fsd { src, at } => write!(w, "fsd\t{}, {}(sp)", float(src), names.off(at)),
+    Fsd { src, at } => write!(w, "fsd\t{}, {}(sp)", float(src), names.disp(at)),
         { let (f, d) = (f(src)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fsdsp F(f), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fsd F(f), [sp, d]) } },
         Effects { stores: 1, ..Effects::action(Action::StoreVectors { first: src, second: None, at: at.value }) };
-    Fld { dst, at } => write!(w, "fld\t{}, {}(sp)", float(dst), names.off(at)),
+    Fld { dst, at } => write!(w, "fld\t{}, {}(sp)", float(dst), names.disp(at)),
         { let (f, d) = (f(dst)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature d, c ; c.fldsp F(f), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature d, c ; fld F(f), [sp, d]) } },
@@ -77,7 +77,7 @@ codegen::rows! { Riscv64: Insn, w names out target rvc = target.choices.get(RVC)
         { let (d, s) = (x(dst)?, x(src)?);
           if rvc && dst != ZERO && src != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.mv X(d), X(s)) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), 0) } }, Effects { sp: addi_sp(dst, src, 0), ..Effects::copy(dst, src) };
-    Addi { dst, src, imm } => write!(w, "addi\t{}, {}, {}", name(dst), name(src), names.off(imm)),
+    Addi { dst, src, imm } => write!(w, "addi\t{}, {}, {}", name(dst), name(src), names.disp(imm)),
         { addi(dst, src, imm.value, rvc, out)? }, addi_effects(dst, src, imm.value);
     AuipcHi { dst, sym } => write!(w, "auipc\t{}, %pcrel_hi({})", name(dst), names.sym(sym)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc X(r), 0);
@@ -108,7 +108,7 @@ codegen::rows! { Riscv64: Insn, w names out target rvc = target.choices.get(RVC)
     Nop => w.write_str("nop"),
         { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.nop) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) } }, Effects::PLAIN;
-    Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.off(at)),
+    Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.disp(at)),
         { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && (0..256).contains(&d) && d % 4 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.swsp X(r), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) } }, Effects::store(src, at.value).and(Action::StoreHalf);

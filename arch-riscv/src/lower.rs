@@ -4,7 +4,7 @@ use codegen::abi::Reg;
 use codegen::frame::{Content, Stores};
 use codegen::isa;
 use codegen::listing::Lower;
-use codegen::step::{Callee, ExitPath, Local, Off, Step, Value};
+use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
 use crate::abi::{ABI, RVC};
@@ -39,7 +39,7 @@ impl isa::Lower for Riscv64 {
                 cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n as usize, 16) });
             }
             Step::Alloc => {
-                let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
+                let imm = Disp { value: -cx.frame.size, ..cx.frame_size(0) };
                 cx.insn(Insn::Addi { dst: SP, src: SP, imm });
                 cx.depth += cx.frame.size;
             }
@@ -49,7 +49,7 @@ impl isa::Lower for Riscv64 {
                 // They lie above the frame, and are wanted at its bottom.
                 for word in 0..cx.spec.kind.live().map_or(0, |live| i32::from(live.stack)) {
                     cx.insn(Insn::Ld { dst: TEMP, at: cx.frame_size(8 * word) });
-                    cx.insn(Insn::Sd { src: TEMP, at: Off::bare(8 * word) });
+                    cx.insn(Insn::Sd { src: TEMP, at: Disp::number(8 * word) });
                 }
             }
             Step::Call(callee) => {
@@ -93,7 +93,7 @@ impl isa::Lower for Riscv64 {
             Step::Restore => restore(cx),
             Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::Direct) }),
             Step::AllocWithReturn => {
-                let imm = Off { value: -cx.frame.size, ..cx.frame_size(0) };
+                let imm = Disp { value: -cx.frame.size, ..cx.frame_size(0) };
                 cx.insn(Insn::Addi { dst: SP, src: SP, imm });
             }
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
@@ -144,7 +144,7 @@ fn constant(value: i32, cx: &mut Lower<Insn>) -> Reg {
     let high = value.wrapping_add(0x800) >> 12;
     let low = value << 20 >> 20;
     if high == 0 {
-        cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Off::bare(low) });
+        cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Disp::number(low) });
         return TEMP;
     }
     cx.insn(Insn::Lui { dst: TEMP, imm: high });
@@ -183,7 +183,7 @@ fn save(cx: &mut Lower<Insn>) {
                 if cx.spec.kind.jumped_to() {
                     load_body(cx);
                 }
-                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm: Off::bare(-cx.target.convention.site.ip_offset) });
+                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm: Disp::number(-cx.target.convention.site.ip_offset) });
                 (TEMP, "ip: first word of the site")
             }
             Content::Const(n) => (constant(n, cx), ""),
@@ -202,7 +202,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
-            let imm = Off::bare(-cx.target.convention.site.ip_offset);
+            let imm = Disp::number(-cx.target.convention.site.ip_offset);
             cx.noted(Insn::Addi { dst, src: PC, imm }, "ip: first word of the site");
         }
         Value::ParentIp => cx.noted(Insn::Mv { dst, src: PARENT }, "parent_ip"),

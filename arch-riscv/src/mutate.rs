@@ -8,7 +8,7 @@ use codegen::form::{
     to_sp, trap,
 };
 use codegen::mutate::Mutable;
-use codegen::step::{Local, Off};
+use codegen::step::{Disp, Local};
 
 use crate::Riscv64;
 use crate::abi::ABI;
@@ -46,14 +46,14 @@ impl Mutable for Riscv64 {
             Insn::Mv { dst, src } if ABI.args.contains(&dst) => {
                 out.drop(Operator::DropArg);
                 if src == SP {
-                    out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Addi { dst, src, imm: Off::bare(by) });
+                    out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Addi { dst, src, imm: Disp::number(by) });
                 }
             }
             Insn::Addi { dst: SP, src: SP, imm } => {
                 // Downwards the frame is allocated, upwards released.
                 out.off_by(Operator::FrameSize, 8, |by| {
                     let value = imm.value + by * imm.value.signum();
-                    Insn::Addi { dst: SP, src: SP, imm: Off::bare(value) }
+                    Insn::Addi { dst: SP, src: SP, imm: Disp::number(value) }
                 });
             }
             Insn::Addi { dst, src: SP, imm } => {

@@ -11,7 +11,7 @@ use codegen::abi::Reg;
 use codegen::effects::SpEffect;
 use codegen::isa::Architecture;
 use codegen::option::Choices;
-use codegen::step::{Local, Off};
+use codegen::step::{Disp, Local};
 use codegen::target::Target;
 use codegen::touched::Touched;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
@@ -34,7 +34,7 @@ fn float(rng: &mut Rng) -> u8 {
     rng.index(32)
 }
 
-fn simm12(rng: &mut Rng) -> Off {
+fn simm12(rng: &mut Rng) -> Disp {
     off(signed(rng))
 }
 

@@ -18,7 +18,7 @@ use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::isa::Labels;
-use codegen::step::{Local, Off, Sym};
+use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
@@ -52,11 +52,11 @@ pub enum Insn {
     /// `movups`: the stack need not be aligned.
     StoreVector {
         src: u8,
-        at: Off,
+        at: Disp,
     },
     LoadVector {
         dst: u8,
-        at: Off,
+        at: Disp,
     },
     Mov {
         dst: Reg,
@@ -64,15 +64,15 @@ pub enum Insn {
     },
     Store {
         src: Reg,
-        at: Off,
+        at: Disp,
     },
     StoreImm {
         imm: i32,
-        at: Off,
+        at: Disp,
     },
     Load {
         dst: Reg,
-        at: Off,
+        at: Disp,
     },
     LoadSym {
         dst: Reg,
@@ -80,16 +80,16 @@ pub enum Insn {
     },
     Lea {
         dst: Reg,
-        at: Off,
+        at: Disp,
     },
     LeaSpFromBp {
-        at: Off,
+        at: Disp,
     },
     SubSp {
-        imm: Off,
+        imm: Disp,
     },
     AddSp {
-        imm: Off,
+        imm: Disp,
     },
     AndSp {
         imm: i8,
@@ -127,7 +127,7 @@ pub enum Insn {
     Endbr32,
     Store32 {
         src: Reg,
-        at: Off,
+        at: Disp,
     },
     LeaSym {
         dst: Reg,
@@ -163,29 +163,29 @@ codegen::rows! { X86_64: Insn, w names out target;
         { short(out, 0x58, reg)? }, written(reg, Effects { sp: SpEffect::Move(8), ..Effects::load(reg, 0) });
     PushBp { at } => write!(w, "push\t{at}(%rbp)"),
         { push_bp(out, at) }, Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::action(Action::PushAt { base: RBP, at }) };
-    StoreVector { src, at } => write!(w, "movups\t%xmm{src}, {}(%rsp)", names.off(at)),
+    StoreVector { src, at } => write!(w, "movups\t%xmm{src}, {}(%rsp)", names.disp(at)),
         { at_rsp(out, NARROW, &[0x0f, 0x11], vector(src)?, at.value) },
         Effects { stores: 2, ..Effects::action(Action::StoreVectors { first: src, second: None, at: at.value }) };
-    LoadVector { dst, at } => write!(w, "movups\t{}(%rsp), %xmm{dst}", names.off(at)),
+    LoadVector { dst, at } => write!(w, "movups\t{}(%rsp), %xmm{dst}", names.disp(at)),
         { at_rsp(out, NARROW, &[0x0f, 0x10], vector(dst)?, at.value) },
         Effects { loads: 2, ..Effects::action(Action::LoadVectors { first: dst, second: None, at: at.value }) };
     Mov { dst, src } => write!(w, "mov\t%{}, %{}", name(src), name(dst)),
         { mov(out, dst, src)? }, Effects { sp: mov_sp(dst, src), ..Effects::copy(dst, src) };
-    Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.off(at)),
+    Store { src, at } => write!(w, "mov\t%{}, {}(%rsp)", name(src), names.disp(at)),
         { at_rsp(out, WIDE, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value);
-    StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.off(at)),
+    StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.disp(at)),
         { store_imm(out, at.value, imm) }, Effects { stores: 1, ..Effects::action(Action::StoreNumber { number: imm, at: at.value }) };
-    Load { dst, at } => write!(w, "mov\t{}(%rsp), %{}", names.off(at), name(dst)),
+    Load { dst, at } => write!(w, "mov\t{}(%rsp), %{}", names.disp(at), name(dst)),
         { at_rsp(out, WIDE, &[0x8b], general(dst)?, at.value) }, written(dst, Effects::load(dst, at.value));
     LoadSym { dst, sym } => write!(w, "mov\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { at_rip(out, 0x8b, dst, sym)? }, written(dst, Effects { loads: 1, ..Effects::action(Action::LoadSymbol { dst, sym }) });
-    Lea { dst, at } => write!(w, "lea\t{}(%rsp), %{}", names.off(at), name(dst)),
+    Lea { dst, at } => write!(w, "lea\t{}(%rsp), %{}", names.disp(at), name(dst)),
         { at_rsp(out, WIDE, &[0x8d], general(dst)?, at.value) }, Effects::sp(lea_sp(dst, at.value));
-    LeaSpFromBp { at } => write!(w, "lea\t{}(%rbp), %rsp", names.off(at)),
+    LeaSpFromBp { at } => write!(w, "lea\t{}(%rbp), %rsp", names.disp(at)),
         { lea_sp_from_bp(out, at.value) }, Effects::sp(SpEffect::CopyFrom(RBP, at.value));
-    SubSp { imm } => write!(w, "sub\t${}, %rsp", names.off(imm)),
+    SubSp { imm } => write!(w, "sub\t${}, %rsp", names.disp(imm)),
         { arithmetic_sp(out, imm.value, Arithmetic::Sub) }, Effects::sp(SpEffect::Move(-imm.value)).changing_flags();
-    AddSp { imm } => write!(w, "add\t${}, %rsp", names.off(imm)),
+    AddSp { imm } => write!(w, "add\t${}, %rsp", names.disp(imm)),
         { arithmetic_sp(out, imm.value, Arithmetic::Add) }, Effects::sp(SpEffect::Move(imm.value)).changing_flags();
     AndSp { imm } => write!(w, "and\t${imm}, %rsp"),
         { multiple(imm)?; dynasm!(out ; .arch x64 ; and rsp, BYTE imm) },
@@ -217,7 +217,7 @@ codegen::rows! { X86_64: Insn, w names out target;
         Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)).and(Action::PushNext) };
     Endbr32 => w.write_str("endbr32"),
         { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
-    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", HALVES.get(usize::from(src.0)).unwrap_or(&"?"), names.off(at)),
+    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", HALVES.get(usize::from(src.0)).unwrap_or(&"?"), names.disp(at)),
         { at_rsp(out, NARROW, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value).and(Action::StoreHalf);
     LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));

@@ -5,7 +5,7 @@ use codegen::frame::{Content, Stores};
 use codegen::isa;
 use codegen::listing::Lower;
 use codegen::spec::Kind;
-use codegen::step::{Callee, ExitPath, KernelLabel, Local, Name, Off, Step, Value};
+use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
 use crate::abi::{ABI, RETURN, THUNK, TRAPPED, VECTOR};
@@ -40,21 +40,21 @@ impl isa::Lower for X86_64 {
             Step::Record(n) => record(n as usize, cx),
             Step::Save => save(cx),
             Step::MarkRegs => {
-                cx.noted(Insn::Lea { dst: RBP, at: Off::bare(1) }, "marks the frame as pt_regs");
-                cx.anchor = Some(Off::bare(1));
+                cx.noted(Insn::Lea { dst: RBP, at: Disp::number(1) }, "marks the frame as pt_regs");
+                cx.anchor = Some(Disp::number(1));
             }
             Step::Arg(n, value) => argument(n as usize, value, cx),
             Step::Realign => {
                 if cx.anchor.is_none() {
                     cx.insn(Insn::Mov { dst: RBP, src: RSP });
-                    cx.anchor = Some(Off::bare(0));
+                    cx.anchor = Some(Disp::number(0));
                 }
                 cx.insn(Insn::AndSp { imm: -16 });
             }
             Step::Unalign => match cx.anchor {
-                Some(Off { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
-                Some(Off { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Off::bare(-value) }),
-                Some(Off { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Off { value: -value, name } }),
+                Some(Disp { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
+                Some(Disp { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Disp::number(-value) }),
+                Some(Disp { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Disp { value: -value, name } }),
             },
             Step::StackArgs => stack_args(cx),
             Step::Call(callee) => call(callee, cx),
@@ -116,7 +116,7 @@ fn free(way: ExitPath, cx: &mut Lower<Insn>) {
 }
 
 /// What the calls of site and caller pushed, relative to SP now.
-fn pushed(offset: i32, cx: &Lower<Insn>) -> Off {
+fn pushed(offset: i32, cx: &Lower<Insn>) -> Disp {
     cx.frame_size(cx.depth - cx.frame.size + offset)
 }
 
@@ -126,7 +126,7 @@ fn ip_offset(cx: &Lower<Insn>) -> i8 {
 }
 
 /// The address of parent_ip, which is SP at the site: behind what a site's call pushed.
-fn parent_slot(cx: &Lower<Insn>) -> Off {
+fn parent_slot(cx: &Lower<Insn>) -> Disp {
     pushed(if cx.spec.kind.jumped_to() { 0 } else { cx.target.convention.site.pushed }, cx)
 }
 
@@ -172,7 +172,7 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
         cx.insn(Insn::Push { reg: RBP });
         cx.insn(Insn::Mov { dst: RBP, src: RSP });
         cx.depth += 8;
-        cx.anchor = Some(Off { value: cx.frame.records[n].offset, name: Name::Record(n as u8) });
+        cx.anchor = Some(Disp { value: cx.frame.records[n].offset, name: Name::Record(n as u8) });
         return;
     }
     let is_parent = cx.frame.records[n].ret == Content::ParentIp;
@@ -204,13 +204,13 @@ fn save(cx: &mut Lower<Insn>) {
         }
         let Dropped { stack_args, vectors } = dropped(cx);
         if vectors > 0 {
-            cx.insn(Insn::SubSp { imm: Off::bare(vectors) });
+            cx.insn(Insn::SubSp { imm: Disp::number(vectors) });
             cx.depth += vectors;
         }
         for i in 0..cx.frame.fields.len() {
             if let Content::Vector(src) = cx.frame.fields[i].content {
                 let at = cx.field(i);
-                cx.insn(Insn::StoreVector { src, at: Off { value: at.value - stack_args, ..at } });
+                cx.insn(Insn::StoreVector { src, at: Disp { value: at.value - stack_args, ..at } });
             }
         }
         return;
@@ -279,9 +279,9 @@ fn dropped(cx: &Lower<Insn>) -> Dropped {
 }
 
 /// Where the function's caller put a word of its stack arguments: above the return address.
-fn stack_arg(n: u8, cx: &Lower<Insn>) -> Off {
+fn stack_arg(n: u8, cx: &Lower<Insn>) -> Disp {
     let parent = parent_slot(cx);
-    Off { value: parent.value + 8 * (i32::from(n) + 1), ..parent }
+    Disp { value: parent.value + 8 * (i32::from(n) + 1), ..parent }
 }
 
 /// The last one first. Above rbp are its own word, pc and parent_ip, then the function's arguments.
@@ -290,12 +290,12 @@ fn stack_args(cx: &mut Lower<Insn>) {
     if !cx.frame.pushed {
         for word in 0..words {
             cx.insn(Insn::Load { dst: AFTER, at: stack_arg(word as u8, cx) });
-            cx.insn(Insn::Store { src: AFTER, at: Off::bare(8 * word) });
+            cx.insn(Insn::Store { src: AFTER, at: Disp::number(8 * word) });
         }
         return;
     }
     if cx.target.realign.is_some() && words % 2 != 0 {
-        cx.insn(Insn::SubSp { imm: Off::bare(8) });
+        cx.insn(Insn::SubSp { imm: Disp::number(8) });
     }
     for word in (0..words).rev() {
         cx.insn(Insn::PushBp { at: 24 + 8 * word });
@@ -333,7 +333,7 @@ fn load_pc(cx: &mut Lower<Insn>) {
     if cx.spec.kind.jumped_to() {
         load_body(cx);
     } else if !cx.pc_loaded {
-        let at = if cx.frame.pushed { Off::bare(cx.depth) } else { pushed(0, cx) };
+        let at = if cx.frame.pushed { Disp::number(cx.depth) } else { pushed(0, cx) };
         cx.noted(Insn::Load { dst: pc(cx), at }, "pc");
         cx.pc_loaded = true;
     }
@@ -383,7 +383,7 @@ fn restore(cx: &mut Lower<Insn>) {
         }
         let Dropped { stack_args, vectors } = dropped(cx);
         if stack_args + vectors > 0 {
-            cx.insn(Insn::AddSp { imm: Off::bare(stack_args + vectors) });
+            cx.insn(Insn::AddSp { imm: Disp::number(stack_args + vectors) });
         }
     }
     for i in 0..cx.frame.fields.len() {
@@ -405,12 +405,12 @@ fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
             cx.insn(Insn::CallLocal { to: Local::Rebalance });
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
-            cx.insn(Insn::Lea { dst: RSP, at: Off::bare(8) });
+            cx.insn(Insn::Lea { dst: RSP, at: Disp::number(8) });
             ret("to the direct trampoline", cx);
         }
         (ExitPath::Parent, Kind::Around(_)) => {
             // The parent's call is its pair.
-            cx.insn(Insn::Store { src: NEXT, at: Off::bare(0) });
+            cx.insn(Insn::Store { src: NEXT, at: Disp::number(0) });
             ret("to the parent", cx);
         }
         (ExitPath::Parent, _) => {
@@ -418,7 +418,7 @@ fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
             cx.insn(Insn::CallLocal { to: Local::Rebalance });
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
-            cx.insn(Insn::Store { src: NEXT, at: Off::bare(0) });
+            cx.insn(Insn::Store { src: NEXT, at: Disp::number(0) });
             ret("to the parent", cx);
         }
         (ExitPath::Function, Kind::Entry(_)) => ret("into the traced function", cx),

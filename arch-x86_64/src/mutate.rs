@@ -9,7 +9,7 @@ use codegen::form::{
     trap, write,
 };
 use codegen::mutate::Mutable;
-use codegen::step::{Name, Off};
+use codegen::step::{Disp, Name};
 
 use crate::X86_64;
 use crate::abi::ABI;
@@ -85,7 +85,7 @@ impl Mutable for X86_64 {
             Insn::Mov { dst, src } if ABI.args.contains(&dst) => {
                 out.drop(Operator::DropArg);
                 if src == RSP {
-                    out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst, at: Off::bare(by) });
+                    out.off_by(Operator::ArgPtrOffset, 8, |by| Insn::Lea { dst, at: Disp::number(by) });
                 }
             }
             Insn::Call { sym } | Insn::CallBody { sym } => {

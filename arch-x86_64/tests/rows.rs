@@ -8,7 +8,7 @@ use codegen::abi::Reg;
 use codegen::effects::SpEffect;
 use codegen::isa::Architecture;
 use codegen::option::Choices;
-use codegen::step::Off;
+use codegen::step::Disp;
 use codegen::target::Target;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory, Mnemonic,
@@ -28,7 +28,7 @@ fn vector(rng: &mut Rng) -> u8 {
 }
 
 /// Any displacement fits.
-fn disp(rng: &mut Rng) -> Off {
+fn disp(rng: &mut Rng) -> Disp {
     off(displacement(rng))
 }
 
@@ -49,7 +49,7 @@ fn power(rng: &mut Rng) -> i8 {
 }
 
 /// What SP is moved by: never so much that it cannot be negated.
-fn moved(rng: &mut Rng) -> Off {
+fn moved(rng: &mut Rng) -> Disp {
     if rng.illegal { off(0) } else { off(rng.number(-i64::from(i32::MAX), i32::MAX.into(), 1)) }
 }
 

@@ -4,7 +4,7 @@ use crate::abi::Reg;
 use crate::facts::Number;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
-use crate::step::{Callee, KernelLabel, Local, Name, Off, Role, Sym};
+use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Sym};
 use crate::target::Target;
 
 /// A place that instructions refer to: so many bytes behind a symbol.
@@ -68,7 +68,7 @@ pub struct Lower<'t, 'a, 'l, I> {
     /// Bytes that SP is below its value at entry.
     pub depth: i32,
     /// Frame pointer minus SP, once the frame pointer has been pointed into the frame.
-    pub anchor: Option<Off>,
+    pub anchor: Option<Disp>,
     /// The argument register for pc holds it already.
     pub pc_loaded: bool,
 }
@@ -121,24 +121,24 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     }
 
     /// The offset of slot `i`.
-    pub fn field(&self, i: usize) -> Off {
-        Off { value: self.frame.fields[i].offset, name: Name::Field(i as u8) }
+    pub fn field(&self, i: usize) -> Disp {
+        Disp { value: self.frame.fields[i].offset, name: Name::Field(i as u8) }
     }
 
     /// The offset of frame record `i`, plus `add`.
-    pub fn record(&self, i: usize, add: i32) -> Off {
-        Off { value: self.frame.records[i].offset + add, name: Name::Record(i as u8) }
+    pub fn record(&self, i: usize, add: i32) -> Disp {
+        Disp { value: self.frame.records[i].offset + add, name: Name::Record(i as u8) }
     }
 
     /// The offset of the slot with this content, or of SP if there is none.
-    pub fn slot(&self, content: Content) -> Off {
-        self.frame.find(content).map_or(Off::bare(0), |i| self.field(i))
+    pub fn slot(&self, content: Content) -> Disp {
+        self.frame.find(content).map_or(Disp::number(0), |i| self.field(i))
     }
 
     /// The offset of the first word of a context: behind the number of words.
-    pub fn context(&self) -> Off {
+    pub fn context(&self) -> Disp {
         let count = self.frame.fields.iter().position(|f| matches!(f.content, Content::Const(_)));
-        count.map_or(Off::bare(0), |i| Off { value: self.frame.fields[i].offset + 8, ..self.field(i) })
+        count.map_or(Disp::number(0), |i| Disp { value: self.frame.fields[i].offset + 8, ..self.field(i) })
     }
 
     /// What a call refers to. Where a callback is called through `op`, that is what stands there until one is attached.
@@ -155,7 +155,7 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     }
 
     /// Store or load each result register.
-    pub fn results(&mut self, insn: impl Fn(Reg, Off) -> I, vector: impl Fn(u8, Off) -> I) {
+    pub fn results(&mut self, insn: impl Fn(Reg, Disp) -> I, vector: impl Fn(u8, Disp) -> I) {
         for i in 0..self.frame.fields.len() {
             match self.frame.fields[i].content {
                 Content::Result(reg) => self.insn(insn(reg, self.field(i))),
@@ -166,16 +166,16 @@ impl<'a, I> Lower<'_, 'a, '_, I> {
     }
 
     /// The size of the frame, plus `add`.
-    pub fn frame_size(&self, add: i32) -> Off {
-        Off { value: self.frame.size + add, name: Name::FrameSize }
+    pub fn frame_size(&self, add: i32) -> Disp {
+        Disp { value: self.frame.size + add, name: Name::FrameSize }
     }
 
     /// A number of the profile.
-    pub fn number(&self, symbol: &str) -> Off {
+    pub fn number(&self, symbol: &str) -> Disp {
         let numbers: &[Number] = &self.target.numbers;
         match numbers.iter().position(|n| n.symbol == symbol) {
-            Some(i) => Off { value: numbers[i].value, name: Name::Number(i as u8) },
-            None => Off::bare(0),
+            Some(i) => Disp { value: numbers[i].value, name: Name::Number(i as u8) },
+            None => Disp::number(0),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::facts::Number;
 use crate::frame::FrameLayout;
 use crate::listing::SymRef;
-use crate::step::{Local, Name, Off, Sym};
+use crate::step::{Disp, Local, Name, Sym};
 
 /// The names that an instruction's text needs.
 pub struct Names<'n> {
@@ -21,15 +21,15 @@ pub struct Names<'n> {
 
 impl Names<'_> {
     /// An offset as text: a name, a name and a number, or a number.
-    pub fn off(&self, off: Off) -> OffText<'_> {
-        let named = match off.name {
+    pub fn disp(&self, disp: Disp) -> DispText<'_> {
+        let named = match disp.name {
             Name::None => None,
             Name::Field(i) => self.frame.fields.get(i as usize).map(|f| (f.symbol, f.offset)),
             Name::Record(i) => self.frame.records.get(i as usize).map(|r| (r.symbol, r.offset)),
             Name::FrameSize => Some((self.frame.size_symbol, self.frame.size)),
             Name::Number(i) => self.numbers.get(i as usize).map(|n| (n.symbol, n.value)),
         };
-        OffText { value: off.value, named }
+        DispText { value: disp.value, named }
     }
 
     /// What is referred to.
@@ -43,13 +43,13 @@ impl Names<'_> {
     }
 }
 
-/// Prints an [`Off`].
-pub struct OffText<'n> {
+/// Prints an [`Disp`].
+pub struct DispText<'n> {
     value: i32,
     named: Option<(&'n str, i32)>,
 }
 
-impl fmt::Display for OffText<'_> {
+impl fmt::Display for DispText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.named {
             None => write!(f, "{}", self.value),

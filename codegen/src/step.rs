@@ -288,21 +288,21 @@ pub enum Name {
 
 /// A number with the name under which it is printed: `FREGS_SP`, `FREGS_FRAME + 8`, `-16`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Off {
+pub struct Disp {
     /// What is encoded.
     pub value: i32,
     /// What it is relative to in the text.
     pub name: Name,
 }
 
-impl Off {
+impl Disp {
     /// A bare number.
-    pub const fn bare(value: i32) -> Off {
-        Off { value, name: Name::None }
+    pub const fn number(value: i32) -> Disp {
+        Disp { value, name: Name::None }
     }
 
     /// So many bytes further, under the same name.
-    pub const fn moved(self, by: i32) -> Off {
-        Off { value: self.value + by, ..self }
+    pub const fn moved(self, by: i32) -> Disp {
+        Disp { value: self.value + by, ..self }
     }
 }

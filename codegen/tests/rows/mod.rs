@@ -12,7 +12,7 @@ use codegen::frame::FrameLayout;
 use codegen::isa::Isa;
 use codegen::listing::SymRef;
 use codegen::names::Names;
-use codegen::step::{ExitPath, Local, Name, Off, Sym};
+use codegen::step::{Disp, ExitPath, Local, Name, Sym};
 use codegen::target::Target;
 use codegen::touched::Touched;
 
@@ -98,8 +98,8 @@ impl Rng {
 }
 
 /// A number without a name.
-pub fn off(value: i32) -> Off {
-    Off { value, name: Name::None }
+pub fn off(value: i32) -> Disp {
+    Disp { value, name: Name::None }
 }
 
 /// A row's name, and a random instruction of it.
