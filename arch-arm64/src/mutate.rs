@@ -4,11 +4,11 @@ use codegen::abi::Reg;
 use codegen::effects::{Effects, SpEffect};
 use codegen::faults::Operator::*;
 use codegen::faults::{Faults, Operand, Operator};
-use codegen::form::{
-    Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
-    to_sp, write,
-};
 use codegen::mutate::Mutable;
+use codegen::pattern::{
+    Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
+    step, store, to_sp, write,
+};
 use codegen::step::{Disp, Name};
 
 use crate::Arm64;
@@ -18,7 +18,7 @@ use crate::regs::*;
 use crate::reloc;
 
 impl Mutable for Arm64 {
-    const FORMS: Forms = FORMS;
+    const PATTERNS: PatternTable = PATTERNS;
 
     fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
         match insn {
@@ -136,67 +136,67 @@ fn vector_faults(insn: Insn, out: &mut Faults<Insn>) {
 
 /// Instructions of others. Arm ARM C6.2; register 31 is sp where it is the base of an address, xzr elsewhere.
 #[rustfmt::skip]
-const FORMS: Forms = Forms {
+const PATTERNS: PatternTable = PatternTable {
     nops: &[&[0x1f, 0x20, 0x03, 0xd5]],
     // MOVZ, MOVN, MOVK; ADRP, ADD.
     steps: &[
-        step(Place::First, Form::word("110100101 xx i{16} aaaaa", plain), |_, f, _| (f.imm as u64) << (16 * f.rest)),
-        step(Place::First, Form::word("100100101 xx i{16} aaaaa", plain), |_, f, _| !((f.imm as u64) << (16 * f.rest))),
-        step(Place::Next, Form::word("111100101 xx i{16} aaaaa", plain), |before, f, _| {
+        step(Place::First, InsnPattern::word("110100101 xx i{16} aaaaa", plain), |_, f, _| (f.imm as u64) << (16 * f.rest)),
+        step(Place::First, InsnPattern::word("100100101 xx i{16} aaaaa", plain), |_, f, _| !((f.imm as u64) << (16 * f.rest))),
+        step(Place::Next, InsnPattern::word("111100101 xx i{16} aaaaa", plain), |before, f, _| {
             before & !(0xffff << (16 * f.rest)) | (f.imm as u64) << (16 * f.rest)
         }),
-        step(Place::First, Form::word("1xx10000 i{19} aaaaa", plain).signed(SlotOffset), |_, f, at| {
+        step(Place::First, InsnPattern::word("1xx10000 i{19} aaaaa", plain).signed(SlotOffset), |_, f, at| {
             (at & !0xfff).wrapping_add_signed((i64::from(f.imm) * 4 + f.rest as i64) * 4096)
         }),
-        step(Place::Next, Form::word("1001000100 i{12} bbbbb aaaaa", plain), |before, f, _| {
+        step(Place::Next, InsnPattern::word("1001000100 i{12} bbbbb aaaaa", plain), |before, f, _| {
             before.wrapping_add_signed(f.imm.into())
         }),
     ],
     load: &[
-        (Form::word("10010000 x{19} aaaaa", plain), (reloc::ADR_PREL_PG_HI21, 0, 0)),
-        (Form::word("1001000100 i{12} bbbbb aaaaa", plain), (reloc::ADD_ABS_LO12_NC, 0, 0)),
+        (InsnPattern::word("10010000 x{19} aaaaa", plain), (reloc::ADR_PREL_PG_HI21, 0, 0)),
+        (InsnPattern::word("1001000100 i{12} bbbbb aaaaa", plain), (reloc::ADD_ABS_LO12_NC, 0, 0)),
     ],
     list: &[
         // BTI c; in its place, BTI j.
-        Form::word("11010101 00000011 00100100 01011111", plain).missing(DropPad)
+        InsnPattern::word("11010101 00000011 00100100 01011111", plain).missing(DropPad)
             .wrong(PadKind, "11010101 00000011 00100100 10011111"),
         // STR, LDR, STP, LDP at an offset from sp.
-        Form::word("1111100100 i{12} 11111 aaaaa *8", store).unsigned(SlotOffset)
+        InsnPattern::word("1111100100 i{12} 11111 aaaaa *8", store).unsigned(SlotOffset)
             .wrong(NarrowSave, "1011100100 i{12} 11111 aaaaa *4"),
-        Form::word("1111100101 i{12} 11111 aaaaa *8", load).unsigned(SlotOffset),
-        Form::word("1010100100 iiiiiii bbbbb 11111 aaaaa *8", |f| Effects::store2(f.a, f.b, f.imm)).signed(SlotOffset),
-        Form::word("1010100101 iiiiiii bbbbb 11111 aaaaa *8", |f| Effects::load2(f.a, f.b, f.imm)).signed(SlotOffset),
+        InsnPattern::word("1111100101 i{12} 11111 aaaaa *8", load).unsigned(SlotOffset),
+        InsnPattern::word("1010100100 iiiiiii bbbbb 11111 aaaaa *8", |f| Effects::store2(f.a, f.b, f.imm)).signed(SlotOffset),
+        InsnPattern::word("1010100101 iiiiiii bbbbb 11111 aaaaa *8", |f| Effects::load2(f.a, f.b, f.imm)).signed(SlotOffset),
         // The same, moving sp before a store and after a load.
-        Form::word("11111000000 iiiiiiiii 11 11111 aaaaa", |f| moving(f, Effects::store(f.a, 0))).signed(FrameSize),
-        Form::word("11111000010 iiiiiiiii 01 11111 aaaaa", |f| moving(f, Effects::load(f.a, 0))).signed(FrameSize),
-        Form::word("1010100110 iiiiiii bbbbb 11111 aaaaa *8", |f| moving(f, Effects::store2(f.a, f.b, 0)))
+        InsnPattern::word("11111000000 iiiiiiiii 11 11111 aaaaa", |f| moving(f, Effects::store(f.a, 0))).signed(FrameSize),
+        InsnPattern::word("11111000010 iiiiiiiii 01 11111 aaaaa", |f| moving(f, Effects::load(f.a, 0))).signed(FrameSize),
+        InsnPattern::word("1010100110 iiiiiii bbbbb 11111 aaaaa *8", |f| moving(f, Effects::store2(f.a, f.b, 0)))
             .signed(FrameSize),
-        Form::word("1010100011 iiiiiii bbbbb 11111 aaaaa *8", |f| moving(f, Effects::load2(f.a, f.b, 0)))
+        InsnPattern::word("1010100011 iiiiiii bbbbb 11111 aaaaa *8", |f| moving(f, Effects::load2(f.a, f.b, 0)))
             .signed(FrameSize),
         // STR, LDR, LDUR through another register.
-        Form::word("1111100100 i{12} bbbbb aaaaa *8", write).unsigned(SlotOffset),
-        Form::word("1111100101 i{12} bbbbb aaaaa *8", read).unsigned(SlotOffset),
-        Form::word("11111000010 iiiiiiiii 00 bbbbb aaaaa", read).signed(SlotOffset),
+        InsnPattern::word("1111100100 i{12} bbbbb aaaaa *8", write).unsigned(SlotOffset),
+        InsnPattern::word("1111100101 i{12} bbbbb aaaaa *8", read).unsigned(SlotOffset),
+        InsnPattern::word("11111000010 iiiiiiiii 00 bbbbb aaaaa", read).signed(SlotOffset),
         // ADD and SUB of an immediate: sp, from sp, to sp, any other.
-        Form::word("1001000100 i{12} 11111 11111", move_sp).unsigned(FrameSize),
-        Form::word("1101000100 i{12} 11111 11111", |f| Effects::sp(SpEffect::Move(-f.imm))).unsigned(FrameSize),
-        Form::word("1001000100 i{12} 11111 aaaaa", from_sp).unsigned(ArgPtrOffset),
-        Form::word("1001000100 i{12} bbbbb 11111", to_sp).unsigned(TeardownMismatch),
-        Form::word("1001000100 i{12} bbbbb aaaaa", plain).unsigned(IpOffset),
-        Form::word("1101000100 i{12} bbbbb aaaaa", plain).unsigned(IpOffset),
+        InsnPattern::word("1001000100 i{12} 11111 11111", move_sp).unsigned(FrameSize),
+        InsnPattern::word("1101000100 i{12} 11111 11111", |f| Effects::sp(SpEffect::Move(-f.imm))).unsigned(FrameSize),
+        InsnPattern::word("1001000100 i{12} 11111 aaaaa", from_sp).unsigned(ArgPtrOffset),
+        InsnPattern::word("1001000100 i{12} bbbbb 11111", to_sp).unsigned(TeardownMismatch),
+        InsnPattern::word("1001000100 i{12} bbbbb aaaaa", plain).unsigned(IpOffset),
+        InsnPattern::word("1101000100 i{12} bbbbb aaaaa", plain).unsigned(IpOffset),
         // MOV, ADRP.
-        Form::word("10101010000 bbbbb 000000 11111 aaaaa", copy),
-        Form::word("1xx10000 x{19} aaaaa", plain),
+        InsnPattern::word("10101010000 bbbbb 000000 11111 aaaaa", copy),
+        InsnPattern::word("1xx10000 x{19} aaaaa", plain),
         // CBZ and CBNZ, TBZ and TBNZ, B.cond.
-        Form::word("x011010x x{19} aaaaa", branch).wrong(InvertCond, "x011010^ x{19} aaaaa"),
-        Form::word("x011011x x{19} aaaaa", branch).wrong(InvertCond, "x011011^ x{19} aaaaa"),
-        Form::word("01010100 x{19} 0 xxxx", branch).wrong(InvertCond, "01010100 x{19} 0 xxx^"),
+        InsnPattern::word("x011010x x{19} aaaaa", branch).wrong(InvertCond, "x011010^ x{19} aaaaa"),
+        InsnPattern::word("x011011x x{19} aaaaa", branch).wrong(InvertCond, "x011011^ x{19} aaaaa"),
+        InsnPattern::word("01010100 x{19} 0 xxxx", branch).wrong(InvertCond, "01010100 x{19} 0 xxx^"),
         // BL and B, BLR and BR, RET.
-        Form::word("100101 x{26}", call).wrong(CallAsJmp, "000101 x{26}"),
-        Form::word("000101 x{26}", jump).wrong(JalrRa, "100101 x{26}"),
-        Form::word("1101011000111111000000 aaaaa 00000", call).wrong(CallAsJmp, "1101011000011111000000 aaaaa 00000"),
-        Form::word("1101011000011111000000 aaaaa 00000", leave).wrong(JalrRa, "1101011000111111000000 aaaaa 00000"),
-        Form::word("1101011001011111000000 aaaaa 00000", leave).wrong(BrForRet, "1101011000011111000000 aaaaa 00000"),
+        InsnPattern::word("100101 x{26}", call).wrong(CallAsJmp, "000101 x{26}"),
+        InsnPattern::word("000101 x{26}", jump).wrong(JalrRa, "100101 x{26}"),
+        InsnPattern::word("1101011000111111000000 aaaaa 00000", call).wrong(CallAsJmp, "1101011000011111000000 aaaaa 00000"),
+        InsnPattern::word("1101011000011111000000 aaaaa 00000", leave).wrong(JalrRa, "1101011000111111000000 aaaaa 00000"),
+        InsnPattern::word("1101011001011111000000 aaaaa 00000", leave).wrong(BrForRet, "1101011000011111000000 aaaaa 00000"),
     ],
 };
 

@@ -3,11 +3,11 @@
 use codegen::abi::Reg;
 use codegen::faults::Operator::*;
 use codegen::faults::{Faults, Operand, Operator};
-use codegen::form::{
-    Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
-    to_sp, trap,
-};
 use codegen::mutate::Mutable;
+use codegen::pattern::{
+    Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
+    step, store, to_sp, trap,
+};
 use codegen::step::{Disp, Local};
 
 use crate::Riscv64;
@@ -17,7 +17,7 @@ use crate::regs::*;
 use crate::reloc;
 
 impl Mutable for Riscv64 {
-    const FORMS: Forms = FORMS;
+    const PATTERNS: PatternTable = PATTERNS;
 
     fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
         match insn {
@@ -88,73 +88,73 @@ impl Mutable for Riscv64 {
 
 /// Instructions of others. RISC-V unprivileged manual, chapters "RV32I", "RV64I" and "C".
 #[rustfmt::skip]
-const FORMS: Forms = Forms {
+const PATTERNS: PatternTable = PatternTable {
     nops: &[&[0x13, 0, 0, 0], &[1, 0]],
     // LUI, AUIPC, ADDI and ADDIW from zero; ADDI, ADDIW and SLLI of the register itself; their short forms. JALR and
     // loads through it.
     steps: &[
-        step(Place::First, Form::word("i{20} aaaaa 0110111 *4096", plain).signed(SlotOffset), |_, f, _| add(0, f)),
-        step(Place::First, Form::word("011 i aaaaa iiiii 01 *4096", plain).signed(SlotOffset), |_, f, _| add(0, f)),
-        step(Place::First, Form::word("i{20} aaaaa 0010111 *4096", plain).signed(SlotOffset), |_, f, at| add(at, f)),
-        step(Place::First, Form::word("i{12} 00000 000 aaaaa 0010011", plain).signed(SlotOffset), |_, f, _| add(0, f)),
-        step(Place::First, Form::word("i{12} 00000 000 aaaaa 0011011", plain).signed(SlotOffset), |_, f, _| add(0, f)),
-        step(Place::First, Form::word("010 i aaaaa iiiii 01", plain).signed(SlotOffset), |_, f, _| add(0, f)),
-        step(Place::Next, Form::word("i{12} bbbbb 000 aaaaa 0010011", plain).signed(SlotOffset), |x, f, _| add(x, f)),
-        step(Place::Next, Form::word("000 i aaaaa iiiii 01", plain).signed(SlotOffset), |x, f, _| add(x, f)),
-        step(Place::Next, Form::word("i{12} bbbbb 000 aaaaa 0011011", plain).signed(SlotOffset), |x, f, _| {
+        step(Place::First, InsnPattern::word("i{20} aaaaa 0110111 *4096", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, InsnPattern::word("011 i aaaaa iiiii 01 *4096", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, InsnPattern::word("i{20} aaaaa 0010111 *4096", plain).signed(SlotOffset), |_, f, at| add(at, f)),
+        step(Place::First, InsnPattern::word("i{12} 00000 000 aaaaa 0010011", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, InsnPattern::word("i{12} 00000 000 aaaaa 0011011", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::First, InsnPattern::word("010 i aaaaa iiiii 01", plain).signed(SlotOffset), |_, f, _| add(0, f)),
+        step(Place::Next, InsnPattern::word("i{12} bbbbb 000 aaaaa 0010011", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Next, InsnPattern::word("000 i aaaaa iiiii 01", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Next, InsnPattern::word("i{12} bbbbb 000 aaaaa 0011011", plain).signed(SlotOffset), |x, f, _| {
             word(add(x, f))
         }),
-        step(Place::Next, Form::word("001 i aaaaa iiiii 01", plain).signed(SlotOffset), |x, f, _| word(add(x, f))),
-        step(Place::Next, Form::word("000000 i{6} bbbbb 001 aaaaa 0010011", plain), |x, f, _| x << f.imm),
-        step(Place::Next, Form::word("000 i aaaaa iiiii 10", plain), |x, f, _| x << f.imm),
-        step(Place::Last, Form::word("i{12} aaaaa 000 xxxxx 1100111", plain).signed(SlotOffset), |x, f, _| add(x, f)),
-        step(Place::Last, Form::word("i{12} aaaaa xxx xxxxx 0000011", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Next, InsnPattern::word("001 i aaaaa iiiii 01", plain).signed(SlotOffset), |x, f, _| word(add(x, f))),
+        step(Place::Next, InsnPattern::word("000000 i{6} bbbbb 001 aaaaa 0010011", plain), |x, f, _| x << f.imm),
+        step(Place::Next, InsnPattern::word("000 i aaaaa iiiii 10", plain), |x, f, _| x << f.imm),
+        step(Place::Last, InsnPattern::word("i{12} aaaaa 000 xxxxx 1100111", plain).signed(SlotOffset), |x, f, _| add(x, f)),
+        step(Place::Last, InsnPattern::word("i{12} aaaaa xxx xxxxx 0000011", plain).signed(SlotOffset), |x, f, _| add(x, f)),
     ],
     load: &[
-        (Form::word("x{20} aaaaa 0010111", plain), (reloc::PCREL_HI20, 0, 0)),
-        (Form::word("i{12} bbbbb 000 aaaaa 0010011", plain), (reloc::PCREL_LO12_I, 0, 0)),
+        (InsnPattern::word("x{20} aaaaa 0010111", plain), (reloc::PCREL_HI20, 0, 0)),
+        (InsnPattern::word("i{12} bbbbb 000 aaaaa 0010011", plain), (reloc::PCREL_LO12_I, 0, 0)),
     ],
     list: &[
         // SD and LD from sp, from s0 as a frame pointer; LD through another register.
-        Form::word("iiiiiii aaaaa 00010 011 iiiii 0100011", store).signed(SlotOffset)
+        InsnPattern::word("iiiiiii aaaaa 00010 011 iiiii 0100011", store).signed(SlotOffset)
             .wrong(NarrowSave, "iiiiiii aaaaa 00010 010 iiiii 0100011"),
-        Form::word("i{12} 00010 011 aaaaa 0000011", load).signed(SlotOffset),
-        Form::word("iiiiiii aaaaa 01000 011 iiiii 0100011", store).signed(SlotOffset)
+        InsnPattern::word("i{12} 00010 011 aaaaa 0000011", load).signed(SlotOffset),
+        InsnPattern::word("iiiiiii aaaaa 01000 011 iiiii 0100011", store).signed(SlotOffset)
             .wrong(NarrowSave, "iiiiiii aaaaa 01000 010 iiiii 0100011"),
-        Form::word("i{12} 01000 011 aaaaa 0000011", load).signed(SlotOffset),
-        Form::word("i{12} bbbbb 011 aaaaa 0000011", read).signed(SlotOffset)
+        InsnPattern::word("i{12} 01000 011 aaaaa 0000011", load).signed(SlotOffset),
+        InsnPattern::word("i{12} bbbbb 011 aaaaa 0000011", read).signed(SlotOffset)
             .wrong(AddrForValue, "i{12} bbbbb 000 aaaaa 0010011"),
         // C.SDSP with C.SWSP in its place, C.LDSP.
-        Form::word("111 543876 aaaaa 10", store).unsigned(SlotOffset).wrong(NarrowSave, "110 543276 aaaaa 10"),
-        Form::word("011 5 aaaaa 43876 10", load).unsigned(SlotOffset),
+        InsnPattern::word("111 543876 aaaaa 10", store).unsigned(SlotOffset).wrong(NarrowSave, "110 543276 aaaaa 10"),
+        InsnPattern::word("011 5 aaaaa 43876 10", load).unsigned(SlotOffset),
         // ADDI: sp, to sp, from sp, MV, any other. C.ADDI16SP, C.ADDI4SPN and C.ADDI among them.
-        Form::word("i{12} 00010 000 00010 0010011", move_sp).signed(FrameSize),
-        Form::word("011 9 00010 46875 01", move_sp).signed(FrameSize),
-        Form::word("000 i 00010 iiiii 01", move_sp).signed(FrameSize),
-        Form::word("i{12} bbbbb 000 00010 0010011", to_sp).signed(TeardownMismatch),
-        Form::word("i{12} 00010 000 aaaaa 0010011", from_sp).signed(ArgPtrOffset),
-        Form::word("000 54987623 ppp 00", from_sp).unsigned(ArgPtrOffset),
-        Form::word("000000000000 bbbbb 000 aaaaa 0010011", copy),
-        Form::word("i{12} bbbbb 000 aaaaa 0010011", plain).signed(IpOffset),
-        Form::word("000 i aaaaa iiiii 01", plain).signed(IpOffset),
+        InsnPattern::word("i{12} 00010 000 00010 0010011", move_sp).signed(FrameSize),
+        InsnPattern::word("011 9 00010 46875 01", move_sp).signed(FrameSize),
+        InsnPattern::word("000 i 00010 iiiii 01", move_sp).signed(FrameSize),
+        InsnPattern::word("i{12} bbbbb 000 00010 0010011", to_sp).signed(TeardownMismatch),
+        InsnPattern::word("i{12} 00010 000 aaaaa 0010011", from_sp).signed(ArgPtrOffset),
+        InsnPattern::word("000 54987623 ppp 00", from_sp).unsigned(ArgPtrOffset),
+        InsnPattern::word("000000000000 bbbbb 000 aaaaa 0010011", copy),
+        InsnPattern::word("i{12} bbbbb 000 aaaaa 0010011", plain).signed(IpOffset),
+        InsnPattern::word("000 i aaaaa iiiii 01", plain).signed(IpOffset),
         // C.JR, C.EBREAK, C.JALR and C.MV have bits in common: those with the fewest fields come first.
-        Form::word("100 0 aaaaa 00000 10", leave).wrong(JalrRa, "100 1 aaaaa 00000 10"),
-        Form::word("100 1 00000 00000 10", trap),
-        Form::word("100 1 aaaaa 00000 10", call).wrong(CallAsJmp, "100 0 aaaaa 00000 10"),
-        Form::word("100 0 aaaaa 00010 10", from_sp),
-        Form::word("100 0 aaaaa bbbbb 10", copy),
+        InsnPattern::word("100 0 aaaaa 00000 10", leave).wrong(JalrRa, "100 1 aaaaa 00000 10"),
+        InsnPattern::word("100 1 00000 00000 10", trap),
+        InsnPattern::word("100 1 aaaaa 00000 10", call).wrong(CallAsJmp, "100 0 aaaaa 00000 10"),
+        InsnPattern::word("100 0 aaaaa 00010 10", from_sp),
+        InsnPattern::word("100 0 aaaaa bbbbb 10", copy),
         // JALR and JAL, with ra and without; AUIPC.
-        Form::word("x{12} aaaaa 000 00001 1100111", call).wrong(CallAsJmp, "x{12} aaaaa 000 00000 1100111"),
-        Form::word("x{12} aaaaa 000 00000 1100111", leave).wrong(JalrRa, "x{12} aaaaa 000 00001 1100111"),
-        Form::word("x{20} 00001 1101111", call).wrong(CallAsJmp, "x{20} 00000 1101111"),
-        Form::word("x{20} 00000 1101111", jump).wrong(JalrRa, "x{20} 00001 1101111"),
-        Form::word("101 x{11} 01", jump),
-        Form::word("x{20} aaaaa 0010111", plain),
+        InsnPattern::word("x{12} aaaaa 000 00001 1100111", call).wrong(CallAsJmp, "x{12} aaaaa 000 00000 1100111"),
+        InsnPattern::word("x{12} aaaaa 000 00000 1100111", leave).wrong(JalrRa, "x{12} aaaaa 000 00001 1100111"),
+        InsnPattern::word("x{20} 00001 1101111", call).wrong(CallAsJmp, "x{20} 00000 1101111"),
+        InsnPattern::word("x{20} 00000 1101111", jump).wrong(JalrRa, "x{20} 00001 1101111"),
+        InsnPattern::word("101 x{11} 01", jump),
+        InsnPattern::word("x{20} aaaaa 0010111", plain),
         // BEQ to BGEU, C.BEQZ and C.BNEZ: one bit inverts the condition. EBREAK.
-        Form::word("xxxxxxx bbbbb aaaaa xxx xxxxx 1100011", branch)
+        InsnPattern::word("xxxxxxx bbbbb aaaaa xxx xxxxx 1100011", branch)
             .wrong(InvertCond, "xxxxxxx bbbbb aaaaa xx^ xxxxx 1100011"),
-        Form::word("11x xxx ppp xxxxx 01", branch).wrong(InvertCond, "11^ xxx ppp xxxxx 01"),
-        Form::word("000000000001 00000 000 00000 1110011", trap),
+        InsnPattern::word("11x xxx ppp xxxxx 01", branch).wrong(InvertCond, "11^ xxx ppp xxxxx 01"),
+        InsnPattern::word("000000000001 00000 000 00000 1110011", trap),
     ],
 };
 

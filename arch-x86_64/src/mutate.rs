@@ -4,11 +4,11 @@ use codegen::abi::Reg;
 use codegen::effects::{Effects, SpEffect};
 use codegen::faults::Operator::*;
 use codegen::faults::{Faults, Operand, Operator};
-use codegen::form::{
-    Fields, Form, Forms, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read, step, store,
-    trap, write,
-};
 use codegen::mutate::Mutable;
+use codegen::pattern::{
+    Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
+    step, store, trap, write,
+};
 use codegen::step::{Disp, Name};
 
 use crate::X86_64;
@@ -18,7 +18,7 @@ use crate::regs::*;
 use crate::reloc;
 
 impl Mutable for X86_64 {
-    const FORMS: Forms = FORMS;
+    const PATTERNS: PatternTable = PATTERNS;
 
     fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
         match insn {
@@ -100,92 +100,92 @@ impl Mutable for X86_64 {
 
 /// Instructions of others. Intel SDM volume 2; the fields of REX and ModRM are those of tables 2-4 and 2-2.
 #[rustfmt::skip]
-const FORMS: Forms = Forms {
+const PATTERNS: PatternTable = PatternTable {
     nops: &[&[0x90]],
     // MOVABS, LEA from rip.
     steps: &[
-        step(Place::First, Form::bytes("0100100A 10111aaa x{64}", plain), |_, f, _| f.rest),
-        step(Place::First, Form::bytes("01001A00 10001101 00aaa101 i{32}", plain).signed(SlotOffset),
+        step(Place::First, InsnPattern::bytes("0100100A 10111aaa x{64}", plain), |_, f, _| f.rest),
+        step(Place::First, InsnPattern::bytes("01001A00 10001101 00aaa101 i{32}", plain).signed(SlotOffset),
             |_, f, at| at.wrapping_add(7).wrapping_add_signed(f.imm.into())),
     ],
-    load: &[(Form::bytes("01001A00 10001101 00aaa101 i{32}", plain), (reloc::PC32, 3, -4))],
+    load: &[(InsnPattern::bytes("01001A00 10001101 00aaa101 i{32}", plain), (reloc::PC32, 3, -4))],
     list: &[
         // ENDBR64; in its place, ENDBR32.
-        Form::bytes("11110011 00001111 00011110 11111010", plain).missing(DropPad)
+        InsnPattern::bytes("11110011 00001111 00011110 11111010", plain).missing(DropPad)
             .wrong(PadKind, "11110011 00001111 00011110 11111011"),
         // PUSH and POP of a register, PUSHFQ and POPFQ, LEAVE.
-        Form::bytes("01010aaa", |f| moving(-8, Effects::store(f.a, 0))),
-        Form::bytes("01011aaa", |f| moving(8, Effects::load(f.a, 0))),
-        Form::bytes("0100000A 01010aaa", |f| moving(-8, Effects::store(f.a, 0))),
-        Form::bytes("0100000A 01011aaa", |f| moving(8, Effects::load(f.a, 0))),
-        Form::bytes("10011100", |f| moving(-8, write(f))).missing(DropPushf),
-        Form::bytes("10011101", |f| moving(8, read(f))),
-        Form::bytes("11001001", |_| Effects::sp(SpEffect::CopyFrom(RBP, 8))),
+        InsnPattern::bytes("01010aaa", |f| moving(-8, Effects::store(f.a, 0))),
+        InsnPattern::bytes("01011aaa", |f| moving(8, Effects::load(f.a, 0))),
+        InsnPattern::bytes("0100000A 01010aaa", |f| moving(-8, Effects::store(f.a, 0))),
+        InsnPattern::bytes("0100000A 01011aaa", |f| moving(8, Effects::load(f.a, 0))),
+        InsnPattern::bytes("10011100", |f| moving(-8, write(f))).missing(DropPushf),
+        InsnPattern::bytes("10011101", |f| moving(8, read(f))),
+        InsnPattern::bytes("11001001", |_| Effects::sp(SpEffect::CopyFrom(RBP, 8))),
         // PUSH, MOV and LEA at (%rsp), disp8(%rsp), disp32(%rsp).
-        Form::bytes("11111111 00110100 00100100", |f| moving(-8, read(f))),
-        Form::bytes("11111111 01110100 00100100 iiiiiiii", |f| moving(-8, read(f))).signed(SlotOffset),
-        Form::bytes("11111111 10110100 00100100 i{32}", |f| moving(-8, read(f))).signed(SlotOffset),
-        Form::bytes("01001A00 10001001 00aaa100 00100100", store)
+        InsnPattern::bytes("11111111 00110100 00100100", |f| moving(-8, read(f))),
+        InsnPattern::bytes("11111111 01110100 00100100 iiiiiiii", |f| moving(-8, read(f))).signed(SlotOffset),
+        InsnPattern::bytes("11111111 10110100 00100100 i{32}", |f| moving(-8, read(f))).signed(SlotOffset),
+        InsnPattern::bytes("01001A00 10001001 00aaa100 00100100", store)
             .wrong(NarrowSave, "01000A00 10001001 00aaa100 00100100"),
-        Form::bytes("01001A00 10001011 00aaa100 00100100", load),
-        Form::bytes("01001A00 10001001 01aaa100 00100100 iiiiiiii", store).signed(SlotOffset)
+        InsnPattern::bytes("01001A00 10001011 00aaa100 00100100", load),
+        InsnPattern::bytes("01001A00 10001001 01aaa100 00100100 iiiiiiii", store).signed(SlotOffset)
             .wrong(NarrowSave, "01000A00 10001001 01aaa100 00100100 iiiiiiii"),
-        Form::bytes("01001A00 10001011 01aaa100 00100100 iiiiiiii", load).signed(SlotOffset),
-        Form::bytes("01001A00 10001001 10aaa100 00100100 i{32}", store).signed(SlotOffset)
+        InsnPattern::bytes("01001A00 10001011 01aaa100 00100100 iiiiiiii", load).signed(SlotOffset),
+        InsnPattern::bytes("01001A00 10001001 10aaa100 00100100 i{32}", store).signed(SlotOffset)
             .wrong(NarrowSave, "01000A00 10001001 10aaa100 00100100 i{32}"),
-        Form::bytes("01001A00 10001011 10aaa100 00100100 i{32}", load).signed(SlotOffset),
-        Form::bytes("01001000 10001101 01100100 00100100 iiiiiiii", move_sp).signed(FrameSize)
+        InsnPattern::bytes("01001A00 10001011 10aaa100 00100100 i{32}", load).signed(SlotOffset),
+        InsnPattern::bytes("01001000 10001101 01100100 00100100 iiiiiiii", move_sp).signed(FrameSize)
             .wrong(AddForLea, "01001000 10000011 11000100 iiiiiiii"),
-        Form::bytes("01001000 10001101 10100100 00100100 i{32}", move_sp).signed(FrameSize)
+        InsnPattern::bytes("01001000 10001101 10100100 00100100 i{32}", move_sp).signed(FrameSize)
             .wrong(AddForLea, "01001000 10000001 11000100 i{32}"),
-        Form::bytes("01001A00 10001101 00aaa100 00100100", from_sp),
-        Form::bytes("01001A00 10001101 01aaa100 00100100 iiiiiiii", from_sp).signed(ArgPtrOffset),
-        Form::bytes("01001A00 10001101 10aaa100 00100100 i{32}", from_sp).signed(ArgPtrOffset),
+        InsnPattern::bytes("01001A00 10001101 00aaa100 00100100", from_sp),
+        InsnPattern::bytes("01001A00 10001101 01aaa100 00100100 iiiiiiii", from_sp).signed(ArgPtrOffset),
+        InsnPattern::bytes("01001A00 10001101 10aaa100 00100100 i{32}", from_sp).signed(ArgPtrOffset),
         // MOV and LEA at disp8(%rbp), disp32(%rbp).
-        Form::bytes("01001A00 10001001 01aaa101 iiiiiiii", store).signed(SlotOffset)
+        InsnPattern::bytes("01001A00 10001001 01aaa101 iiiiiiii", store).signed(SlotOffset)
             .wrong(NarrowSave, "01000A00 10001001 01aaa101 iiiiiiii"),
-        Form::bytes("01001A00 10001011 01aaa101 iiiiiiii", load).signed(SlotOffset),
-        Form::bytes("01001000 10001101 01100101 iiiiiiii", |f| Effects::sp(SpEffect::CopyFrom(RBP, f.imm)))
+        InsnPattern::bytes("01001A00 10001011 01aaa101 iiiiiiii", load).signed(SlotOffset),
+        InsnPattern::bytes("01001000 10001101 01100101 iiiiiiii", |f| Effects::sp(SpEffect::CopyFrom(RBP, f.imm)))
             .signed(TeardownMismatch),
-        Form::bytes("01001A00 10001101 01aaa101 iiiiiiii", plain).signed(ArgPtrOffset),
-        Form::bytes("01001A00 10001001 10aaa101 i{32}", store).signed(SlotOffset)
+        InsnPattern::bytes("01001A00 10001101 01aaa101 iiiiiiii", plain).signed(ArgPtrOffset),
+        InsnPattern::bytes("01001A00 10001001 10aaa101 i{32}", store).signed(SlotOffset)
             .wrong(NarrowSave, "01000A00 10001001 10aaa101 i{32}"),
-        Form::bytes("01001A00 10001011 10aaa101 i{32}", load).signed(SlotOffset),
-        Form::bytes("01001000 10001101 10100101 i{32}", |f| Effects::sp(SpEffect::CopyFrom(RBP, f.imm)))
+        InsnPattern::bytes("01001A00 10001011 10aaa101 i{32}", load).signed(SlotOffset),
+        InsnPattern::bytes("01001000 10001101 10100101 i{32}", |f| Effects::sp(SpEffect::CopyFrom(RBP, f.imm)))
             .signed(TeardownMismatch),
-        Form::bytes("01001A00 10001101 10aaa101 i{32}", plain).signed(ArgPtrOffset),
+        InsnPattern::bytes("01001A00 10001101 10aaa101 i{32}", plain).signed(ArgPtrOffset),
         // MOV of an immediate to the stack; between registers, encoded either way; from a variable. TEST.
-        Form::bytes("01001000 11000111 00000100 00100100 x{32}", write),
-        Form::bytes("01001000 11000111 01000100 00100100 iiiiiiii x{32}", write).signed(SlotOffset),
-        Form::bytes("01001000 11000111 10000100 00100100 i{32} x{32}", write).signed(SlotOffset),
-        Form::bytes("01001B0A 10001001 11bbbaaa", mov),
-        Form::bytes("01001A0B 10001011 11aaabbb", mov),
-        Form::bytes("01001A00 10001011 00aaa101 x{32}", read).wrong(AddrForValue, "01001A00 10001101 00aaa101 x{32}"),
-        Form::bytes("01001B0A 10000101 11bbbaaa", plain),
+        InsnPattern::bytes("01001000 11000111 00000100 00100100 x{32}", write),
+        InsnPattern::bytes("01001000 11000111 01000100 00100100 iiiiiiii x{32}", write).signed(SlotOffset),
+        InsnPattern::bytes("01001000 11000111 10000100 00100100 i{32} x{32}", write).signed(SlotOffset),
+        InsnPattern::bytes("01001B0A 10001001 11bbbaaa", mov),
+        InsnPattern::bytes("01001A0B 10001011 11aaabbb", mov),
+        InsnPattern::bytes("01001A00 10001011 00aaa101 x{32}", read).wrong(AddrForValue, "01001A00 10001101 00aaa101 x{32}"),
+        InsnPattern::bytes("01001B0A 10000101 11bbbaaa", plain),
         // ADD, SUB and AND of an immediate: rsp; ADD and SUB, any other.
-        Form::bytes("01001000 10000011 11000100 iiiiiiii", move_sp).signed(FrameSize),
-        Form::bytes("01001000 10000011 11101100 iiiiiiii", |f| moving(-f.imm, Effects::PLAIN)).signed(FrameSize),
-        Form::bytes("01001000 10000011 11100100 xxxxxxxx", |_| Effects::sp(SpEffect::Realign)),
-        Form::bytes("0100100A 10000011 11000aaa iiiiiiii", plain).signed(IpOffset),
-        Form::bytes("0100100A 10000011 11101aaa iiiiiiii", plain).signed(IpOffset),
-        Form::bytes("01001000 10000001 11000100 i{32}", move_sp).signed(FrameSize),
-        Form::bytes("01001000 10000001 11101100 i{32}", |f| moving(-f.imm, Effects::PLAIN)).signed(FrameSize),
-        Form::bytes("01001000 10000001 11100100 x{32}", |_| Effects::sp(SpEffect::Realign)),
-        Form::bytes("0100100A 10000001 11000aaa i{32}", plain).signed(IpOffset),
-        Form::bytes("0100100A 10000001 11101aaa i{32}", plain).signed(IpOffset),
+        InsnPattern::bytes("01001000 10000011 11000100 iiiiiiii", move_sp).signed(FrameSize),
+        InsnPattern::bytes("01001000 10000011 11101100 iiiiiiii", |f| moving(-f.imm, Effects::PLAIN)).signed(FrameSize),
+        InsnPattern::bytes("01001000 10000011 11100100 xxxxxxxx", |_| Effects::sp(SpEffect::Realign)),
+        InsnPattern::bytes("0100100A 10000011 11000aaa iiiiiiii", plain).signed(IpOffset),
+        InsnPattern::bytes("0100100A 10000011 11101aaa iiiiiiii", plain).signed(IpOffset),
+        InsnPattern::bytes("01001000 10000001 11000100 i{32}", move_sp).signed(FrameSize),
+        InsnPattern::bytes("01001000 10000001 11101100 i{32}", |f| moving(-f.imm, Effects::PLAIN)).signed(FrameSize),
+        InsnPattern::bytes("01001000 10000001 11100100 x{32}", |_| Effects::sp(SpEffect::Realign)),
+        InsnPattern::bytes("0100100A 10000001 11000aaa i{32}", plain).signed(IpOffset),
+        InsnPattern::bytes("0100100A 10000001 11101aaa i{32}", plain).signed(IpOffset),
         // CALL and JMP, direct and through a register; Jcc, of which the lowest bit inverts the condition.
-        Form::bytes("11101000 x{32}", call).wrong(CallAsJmp, "11101001 x{32}"),
-        Form::bytes("11101001 x{32}", jump).wrong(JalrRa, "11101000 x{32}"),
-        Form::bytes("11101011 xxxxxxxx", jump),
-        Form::bytes("11111111 11010aaa", call).wrong(CallAsJmp, "11111111 11100aaa"),
-        Form::bytes("11111111 11100aaa", leave).wrong(JalrRa, "11111111 11010aaa"),
-        Form::bytes("0100000A 11111111 11010aaa", call).wrong(CallAsJmp, "0100000A 11111111 11100aaa"),
-        Form::bytes("0100000A 11111111 11100aaa", leave).wrong(JalrRa, "0100000A 11111111 11010aaa"),
-        Form::bytes("0111xxxx xxxxxxxx", branch).wrong(InvertCond, "0111xxx^ xxxxxxxx"),
-        Form::bytes("00001111 1000xxxx x{32}", branch).wrong(InvertCond, "00001111 1000xxx^ x{32}"),
+        InsnPattern::bytes("11101000 x{32}", call).wrong(CallAsJmp, "11101001 x{32}"),
+        InsnPattern::bytes("11101001 x{32}", jump).wrong(JalrRa, "11101000 x{32}"),
+        InsnPattern::bytes("11101011 xxxxxxxx", jump),
+        InsnPattern::bytes("11111111 11010aaa", call).wrong(CallAsJmp, "11111111 11100aaa"),
+        InsnPattern::bytes("11111111 11100aaa", leave).wrong(JalrRa, "11111111 11010aaa"),
+        InsnPattern::bytes("0100000A 11111111 11010aaa", call).wrong(CallAsJmp, "0100000A 11111111 11100aaa"),
+        InsnPattern::bytes("0100000A 11111111 11100aaa", leave).wrong(JalrRa, "0100000A 11111111 11010aaa"),
+        InsnPattern::bytes("0111xxxx xxxxxxxx", branch).wrong(InvertCond, "0111xxx^ xxxxxxxx"),
+        InsnPattern::bytes("00001111 1000xxxx x{32}", branch).wrong(InvertCond, "00001111 1000xxx^ x{32}"),
         // RET, INT3.
-        Form::bytes("11000011", leave),
-        Form::bytes("11001100", trap),
+        InsnPattern::bytes("11000011", leave),
+        InsnPattern::bytes("11001100", trap),
     ],
 };
 

@@ -3,7 +3,6 @@
 use crate::assembly::Assembly;
 use crate::cost::{self, Cost};
 use crate::error::Result;
-use crate::form::Forms;
 use crate::generate::generate;
 use crate::isa::Isa;
 use crate::listing::Listing;
@@ -11,6 +10,7 @@ use crate::machine::Machine;
 use crate::mutate::{self, Mutable, Mutant};
 use crate::option::Choices;
 use crate::patch::Patch;
+use crate::pattern::PatternTable;
 use crate::place::Placement;
 use crate::plan::Plan;
 use crate::profile::Convention;
@@ -45,8 +45,8 @@ pub trait Backend: Patch {
     /// # Errors
     /// As there, and a mutant of another target.
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly>;
-    /// See [`Mutable::FORMS`].
-    fn forms(&self) -> &'static Forms;
+    /// See [`Mutable::PATTERNS`].
+    fn patterns(&self) -> &'static PatternTable;
     /// Generate one trampoline as text with offsets and bytes.
     ///
     /// # Errors
@@ -109,8 +109,8 @@ impl<I: Mutable> Backend for I {
         })
     }
 
-    fn forms(&self) -> &'static Forms {
-        &I::FORMS
+    fn patterns(&self) -> &'static PatternTable {
+        &I::PATTERNS
     }
 
     fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing> {

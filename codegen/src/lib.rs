@@ -15,7 +15,7 @@
 //! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
 //! 8. What a listing becomes: [`assembly`], [`obj`], [`text`], [`cost`], [`diff`].
-//! 9. How it can be wrong: [`form`], [`mutate`].
+//! 9. How it can be wrong: [`pattern`], [`mutate`].
 //! 10. All of it behind one trait: [`backend`].
 
 pub mod abi;
@@ -32,7 +32,6 @@ pub mod error;
 pub mod facts;
 pub mod faults;
 pub mod field;
-pub mod form;
 pub mod frame;
 mod generate;
 pub mod intern;
@@ -46,6 +45,7 @@ pub mod obj;
 pub mod objtool;
 pub mod option;
 pub mod patch;
+pub mod pattern;
 pub mod place;
 pub mod plan;
 pub mod profile;

@@ -13,11 +13,11 @@ use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::error::{Error, Result};
 use crate::faults::{Faults, Operand, Operator};
-use crate::form::Forms;
 use crate::generate::generate;
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::names::Names;
+use crate::pattern::PatternTable;
 use crate::plan::Plan;
 use crate::spec::Spec;
 use crate::target::Target;
@@ -34,7 +34,7 @@ pub trait Mutable: Isa {
     fn faults(_insn: Self::Insn, _out: &mut Faults<Self::Insn>) {}
 
     /// Instructions of trampolines that others wrote.
-    const FORMS: Forms = Forms::NONE;
+    const PATTERNS: PatternTable = PatternTable::NONE;
 }
 
 /// A trampoline with one fault, described.

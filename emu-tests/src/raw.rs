@@ -2,8 +2,8 @@
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::form::{Constant, Fields, Forms};
 use codegen::patch::Relocation;
+use codegen::pattern::{Constant, Fields, PatternTable};
 use link::PAGE;
 use link::raw::{Call, Raw, object};
 
@@ -55,14 +55,14 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
             continue;
         }
         // The longest sequence that makes an address, and can be made to load another one.
-        for constant in Constant::read(backend.forms(), insn, line.at).iter().rev() {
+        for constant in Constant::read(backend.patterns(), insn, line.at).iter().rev() {
             let Constant { value, size, .. } = *constant;
             let branches =
                 |d: &Decoded| d.at == line.at + size as u64 && d.branch.is_some_and(|b| b.indirect.is_some());
             if !inside(value) && !address(value) && !lines.iter().any(branches) {
                 continue;
             }
-            let Some((new, relocations)) = load(backend.forms(), constant, insn) else { continue };
+            let Some((new, relocations)) = load(backend.patterns(), constant, insn) else { continue };
             let target = format!("{value:#x}");
             let high = format!("load of {target} at {:#x}", line.at);
             for (at, r_type, addend) in relocations {
@@ -103,22 +103,22 @@ type Field = (usize, u32, i64);
 
 /// Instructions that load the address of a symbol, in the place of a constant, with their relocations. `None` if there
 /// is no room.
-fn load(forms: &Forms, constant: &Constant, code: &[u8]) -> Option<(Vec<u8>, Vec<Field>)> {
+fn load(patterns: &PatternTable, constant: &Constant, code: &[u8]) -> Option<(Vec<u8>, Vec<Field>)> {
     let (mut bytes, mut relocations) = (Vec::new(), Vec::new());
-    for (n, (form, (r_type, at, addend))) in forms.load.iter().enumerate() {
+    for (n, (form, (r_type, at, addend))) in patterns.load.iter().enumerate() {
         let mut insn = form.encode(&Fields { a: constant.register, ..Fields::NONE });
         if form.has(b"bB") {
             insn = form.encode(&Fields { a: constant.register, b: constant.register, ..Fields::NONE });
         }
         // What uses the address has the last part of it.
-        if let Some(last) = constant.last.filter(|_| n + 1 == forms.load.len()) {
-            bytes.extend(forms.fill(last.checked_sub(bytes.len())?)?);
+        if let Some(last) = constant.last.filter(|_| n + 1 == patterns.load.len()) {
+            bytes.extend(patterns.fill(last.checked_sub(bytes.len())?)?);
             insn = code.get(last..constant.size).map(<[u8]>::to_vec);
         }
         relocations.push((bytes.len() + at, *r_type, *addend));
         bytes.extend(insn?);
     }
-    bytes.extend(forms.fill(constant.size.checked_sub(bytes.len())?)?);
+    bytes.extend(patterns.fill(constant.size.checked_sub(bytes.len())?)?);
     Some((bytes, relocations))
 }
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::faults::Operator;
-use codegen::form::{Fields, Form, Forms, Found};
 use codegen::mutate::{At, Edit, Mutant, Ways, edits};
+use codegen::pattern::{Fields, Found, InsnPattern, PatternTable};
 use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
@@ -101,7 +101,7 @@ impl Function {
     /// What the decoder refuses.
     pub fn mutants(
         &self,
-        forms: &Forms,
+        patterns: &PatternTable,
         contract: &Contract,
         decode: Decode,
         skip: &dyn Fn(usize) -> bool,
@@ -109,14 +109,14 @@ impl Function {
         let lines = decode(&self.code, 0)?;
         let mut code = Vec::new();
         for (n, line) in lines.iter().enumerate().filter(|(_, line)| !line.nop && !skip(line.offset)) {
-            let insn = self.found(forms, line);
+            let insn = self.found(patterns, line);
             code.push(At { line: n, insn, effects: insn.effects() });
         }
         let ways = Ways { with_registers: Found::with_registers, faults: Found::faults };
         let (mut seen, mut mutants) = (Vec::new(), Vec::new());
         for edit in edits(&code, contract, &ways).into_iter().filter(|edit| edit.misstate.is_none()) {
             let Some(parts) = self.parts(&edit, &lines) else { continue };
-            let Some(patch) = parts.iter().map(|part| self.patch(part, forms)).collect::<Option<Vec<_>>>() else {
+            let Some(patch) = parts.iter().map(|part| self.patch(part, patterns)).collect::<Option<Vec<_>>>() else {
                 continue;
             };
             let patch = patch.concat();
@@ -143,11 +143,11 @@ impl Function {
     }
 
     /// The instruction of a line.
-    fn found(&self, forms: &Forms, line: &Line) -> Found {
+    fn found(&self, patterns: &PatternTable, line: &Line) -> Found {
         let code = self.code.get(line.offset..line.offset + line.size).unwrap_or_default();
-        let fits = |form: &Form| Some((*form, form.read(code)?));
-        let known = forms.list.iter().filter(|form| form.size() == line.size).find_map(fits);
-        let (form, fields) = known.unwrap_or((Form::UNKNOWN, Fields::NONE));
+        let fits = |form: &InsnPattern| Some((*form, form.read(code)?));
+        let known = patterns.list.iter().filter(|form| form.size() == line.size).find_map(fits);
+        let (form, fields) = known.unwrap_or((InsnPattern::UNKNOWN, Fields::NONE));
         Found { form, fields, relocated: self.relocated(&(line.offset..line.offset + line.size)) }
     }
 
@@ -188,9 +188,9 @@ impl Function {
     }
 
     /// The bytes of the file that a part changes. `None` if it does not fit.
-    fn patch(&self, part: &Part, forms: &Forms) -> Option<Vec<(usize, Vec<u8>)>> {
+    fn patch(&self, part: &Part, patterns: &PatternTable) -> Option<Vec<(usize, Vec<u8>)>> {
         let mut new = part.new.clone();
-        new.extend(forms.fill(part.old.len().checked_sub(new.len())?)?);
+        new.extend(patterns.fill(part.old.len().checked_sub(new.len())?)?);
         let mut patch = Vec::new();
         if self.code.get(part.old.clone()) != Some(&new[..]) {
             patch.push((self.at + part.old.start, new));

@@ -144,7 +144,7 @@ impl MutationSubject {
             let slot = |offset| function.labels.iter().any(|(label, at)| *at == offset && slots.contains(label));
             let skip = |offset: usize| slot(offset) || missed.contains(&(offset as u64));
             let decode = |code: &[u8], offset| disassemble(backend.machine(), code, offset);
-            return Ok(vec![(i, function.mutants(backend.forms(), &contracts[which], &decode, &skip)?)]);
+            return Ok(vec![(i, function.mutants(backend.patterns(), &contracts[which], &decode, &skip)?)]);
         }
         Ok(Vec::new())
     }

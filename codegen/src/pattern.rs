@@ -8,20 +8,20 @@ use crate::step::Local;
 
 /// What an architecture knows of other people's instructions.
 #[derive(Debug)]
-pub struct Forms {
+pub struct PatternTable {
     /// Of those that several fit, the first one holds.
-    pub list: &'static [Form],
+    pub list: &'static [InsnPattern],
     /// Instructions that do nothing, the longest first.
     pub nops: &'static [&'static [u8]],
     /// How a constant comes into a register.
     pub steps: &'static [Step],
     /// How the address of a symbol does: instructions, each with the type, place and addend of its relocation.
-    pub load: &'static [(Form, (u32, usize, i64))],
+    pub load: &'static [(InsnPattern, (u32, usize, i64))],
 }
 
-impl Forms {
+impl PatternTable {
     /// None are known.
-    pub const NONE: Forms = Forms { list: &[], nops: &[], steps: &[], load: &[] };
+    pub const NONE: PatternTable = PatternTable { list: &[], nops: &[], steps: &[], load: &[] };
 
     /// Instructions that do nothing, of so many bytes together.
     pub fn fill(&self, mut room: usize) -> Option<Vec<u8>> {
@@ -40,7 +40,7 @@ impl Forms {
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The instruction.
-    pub form: Form,
+    pub form: InsnPattern,
     /// Where it stands in a sequence.
     pub place: Place,
     /// What is in the register then, from what was there before, and from the instruction's address.
@@ -48,7 +48,7 @@ pub struct Step {
 }
 
 /// A [`Step`].
-pub const fn step(place: Place, form: Form, value: fn(u64, &Fields, u64) -> u64) -> Step {
+pub const fn step(place: Place, form: InsnPattern, value: fn(u64, &Fields, u64) -> u64) -> Step {
     Step { form, place, value }
 }
 
@@ -78,11 +78,11 @@ pub struct Constant {
 
 impl Constant {
     /// What `code`, at an address, begins with: a constant, and each that goes on from the one before.
-    pub fn read(forms: &Forms, code: &[u8], at: u64) -> Vec<Constant> {
+    pub fn read(patterns: &PatternTable, code: &[u8], at: u64) -> Vec<Constant> {
         let next = |now: Option<&Constant>, wanted: &[Place]| {
             let (register, before, from) = now.map_or((None, 0, 0), |c| (Some(c.register), c.value, c.size));
             let rest = code.get(from..)?;
-            forms.steps.iter().filter(|step| wanted.contains(&step.place)).find_map(|step| {
+            patterns.steps.iter().filter(|step| wanted.contains(&step.place)).find_map(|step| {
                 let fields = step.form.read(rest)?;
                 let same = !step.form.has(b"bB") || fields.b == fields.a;
                 let goes_on = register.is_none_or(|register| register == fields.a && same);
@@ -105,7 +105,7 @@ impl Constant {
 /// it stands, `2` to `9` the bits of the immediate with these numbers. `x{26}` is a letter that often, `*4` at the end
 /// the unit of the immediate. Blanks part words for the eye. In the pattern of a faulty form `^` is an `x` inverted.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct InsnPattern {
     pattern: &'static str,
     /// The pattern is a sequence of bytes, not a little-endian word.
     bytes: bool,
@@ -204,43 +204,43 @@ impl Fields {
     pub const NONE: Fields = Fields { a: Reg(0), b: Reg(0), imm: 0, rest: 0 };
 }
 
-impl Form {
+impl InsnPattern {
     /// Stands for instructions that no form fits: all that can be done to them is to leave them out.
-    pub const UNKNOWN: Form = Form::word("", plain);
+    pub const UNKNOWN: InsnPattern = InsnPattern::word("", plain);
 
     /// A form of words.
-    pub const fn word(pattern: &'static str, effects: fn(&Fields) -> Effects) -> Form {
-        Form { pattern, bytes: false, effects, imm: None, missing: None, wrong: None }
+    pub const fn word(pattern: &'static str, effects: fn(&Fields) -> Effects) -> InsnPattern {
+        InsnPattern { pattern, bytes: false, effects, imm: None, missing: None, wrong: None }
     }
 
     /// A form of bytes.
-    pub const fn bytes(pattern: &'static str, effects: fn(&Fields) -> Effects) -> Form {
-        Form { bytes: true, ..Form::word(pattern, effects) }
+    pub const fn bytes(pattern: &'static str, effects: fn(&Fields) -> Effects) -> InsnPattern {
+        InsnPattern { bytes: true, ..InsnPattern::word(pattern, effects) }
     }
 
     /// With a signed immediate.
-    pub const fn signed(self, wrong: Operator) -> Form {
-        Form { imm: Some((wrong, true)), ..self }
+    pub const fn signed(self, wrong: Operator) -> InsnPattern {
+        InsnPattern { imm: Some((wrong, true)), ..self }
     }
 
     /// With an unsigned immediate.
-    pub const fn unsigned(self, wrong: Operator) -> Form {
-        Form { imm: Some((wrong, false)), ..self }
+    pub const fn unsigned(self, wrong: Operator) -> InsnPattern {
+        InsnPattern { imm: Some((wrong, false)), ..self }
     }
 
     /// That it is missing has a name of its own.
-    pub const fn missing(self, operator: Operator) -> Form {
-        Form { missing: Some(operator), ..self }
+    pub const fn missing(self, operator: Operator) -> InsnPattern {
+        InsnPattern { missing: Some(operator), ..self }
     }
 
     /// The same fields in another pattern, no longer than this one: what stands here when it is wrong.
-    pub const fn wrong(self, operator: Operator, pattern: &'static str) -> Form {
-        Form { wrong: Some((operator, pattern)), ..self }
+    pub const fn wrong(self, operator: Operator, pattern: &'static str) -> InsnPattern {
+        InsnPattern { wrong: Some((operator, pattern)), ..self }
     }
 
     /// What stands here when it is wrong, and what that is called.
-    pub fn faulty(&self) -> Option<(Operator, Form)> {
-        self.wrong.map(|(operator, pattern)| (operator, Form { pattern, wrong: None, ..*self }))
+    pub fn faulty(&self) -> Option<(Operator, InsnPattern)> {
+        self.wrong.map(|(operator, pattern)| (operator, InsnPattern { pattern, wrong: None, ..*self }))
     }
 
     /// What the instruction does.
@@ -348,7 +348,7 @@ impl Form {
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Its form.
-    pub form: Form,
+    pub form: InsnPattern,
     /// The values of the form's fields.
     pub fields: Fields,
     /// The linker fills in its immediate.

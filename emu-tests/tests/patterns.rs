@@ -5,11 +5,11 @@ use codegen::abi::Reg;
 use codegen::backend::Backend;
 use codegen::effects::{Flow, Moves, SpEffect};
 use codegen::faults::Operator;
-use codegen::form::{Fields, Form};
+use codegen::pattern::{Fields, InsnPattern};
 use tramptool_emu_tests::disassemble;
 
 /// The one instruction that Capstone sees, as text.
-fn text(backend: &dyn Backend, form: &Form, fields: &Fields) -> String {
+fn text(backend: &dyn Backend, form: &InsnPattern, fields: &Fields) -> String {
     let code = form.encode(fields).unwrap_or_else(|| panic!("{form:?} does not hold {fields:?}"));
     let lines = disassemble(backend.machine(), &code, 0).unwrap();
     assert!(lines.len() == 1 && lines[0].size == form.size(), "{form:?} {fields:?}: {code:x?}: {lines:?}");
@@ -17,7 +17,7 @@ fn text(backend: &dyn Backend, form: &Form, fields: &Fields) -> String {
 }
 
 /// Mnemonics, without the mark of compressed instructions, of instructions that do this.
-fn mnemonics(form: &Form, fields: &Fields) -> &'static [&'static str] {
+fn mnemonics(form: &InsnPattern, fields: &Fields) -> &'static [&'static str] {
     let effects = form.effects(fields);
     match (effects.moves, effects.flow, effects.sp) {
         (Moves::Store(_), ..) => &["mov", "push", "str", "stp", "sd", "sdsp"],
@@ -46,7 +46,7 @@ fn mnemonics(form: &Form, fields: &Fields) -> &'static [&'static str] {
 fn capstone_reads_what_the_forms_say() {
     for &backend in BACKENDS {
         let abi = &backend.facts().abi;
-        for form in backend.forms().list {
+        for form in backend.patterns().list {
             let registers =
                 if form.has(b"p") || !form.has(b"AB") && form.size() != 4 && form.has(b"a") && abi.link.is_none() {
                     [(10, 0), (15, 0)].map(|(a, b)| if form.has(b"p") { (a, b) } else { (a - 8, b) })
@@ -84,8 +84,8 @@ fn capstone_reads_what_the_forms_say() {
 /// Fields that do not fit are not bent until they do.
 #[test]
 fn a_form_refuses_what_it_cannot_hold() {
-    let forms = arch::backend("arm64").unwrap().forms();
-    let pair = forms.list.iter().find_map(|f| Some((f, f.read(&[0xe0, 0x07, 0x00, 0xa9])?))).unwrap();
+    let patterns = arch::backend("arm64").unwrap().patterns();
+    let pair = patterns.list.iter().find_map(|f| Some((f, f.read(&[0xe0, 0x07, 0x00, 0xa9])?))).unwrap();
     assert_eq!((pair.1.a, pair.1.b, pair.1.imm), (Reg(0), Reg(1), 0));
     let at = |imm| pair.0.encode(&Fields { imm, ..pair.1 });
     assert!(at(-512).is_some() && at(504).is_some());
