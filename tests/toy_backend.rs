@@ -10,8 +10,8 @@ use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::facts::{Cie, EFlags, Facts};
 use codegen::frame::{Content, FrameLayout, Stores, field};
-use codegen::isa::{self, Architecture, Encode, Labels};
-use codegen::listing::Lower;
+use codegen::isa::{Architecture, Encode, Labels, Lower};
+use codegen::listing::Lowering;
 use codegen::machine::{Goes, Machine};
 use codegen::mutate::Mutable;
 use codegen::names::Names;
@@ -173,8 +173,8 @@ impl Architecture for Toy {
     }
 }
 
-impl isa::Lower for Toy {
-    fn lower(step: Step, cx: &mut Lower<Insn>) {
+impl Lower for Toy {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) {
         let source = |content| match content {
             Content::Reg(reg) => Some(reg),
             Content::Pc => Some(PC),

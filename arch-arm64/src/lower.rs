@@ -2,8 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Content, Stores};
-use codegen::isa;
-use codegen::listing::Lower;
+use codegen::isa::Lower;
+use codegen::listing::Lowering;
 use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
@@ -27,8 +27,8 @@ const OP: Reg = X11;
 /// A direct trampoline: BTI c accepts BR through x16 or x17 only.
 const DIRECT: Reg = X17;
 
-impl isa::Lower for Arm64 {
-    fn lower(step: Step, cx: &mut Lower<Insn>) {
+impl Lower for Arm64 {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
@@ -86,16 +86,16 @@ impl isa::Lower for Arm64 {
 }
 
 /// The register that has pc: where the site jumped, none has, so it is put where nothing is.
-fn pc(cx: &Lower<Insn>) -> Reg {
+fn pc(cx: &Lowering<Insn>) -> Reg {
     if cx.spec.kind.jumped_to() { PARENT } else { PC }
 }
 
 /// The register that has parent_ip.
-fn parent(cx: &Lower<Insn>) -> Reg {
+fn parent(cx: &Lowering<Insn>) -> Reg {
     if cx.spec.kind.jumped_to() { LINK } else { PARENT }
 }
 
-fn load_body(cx: &mut Lower<Insn>) {
+fn load_body(cx: &mut Lowering<Insn>) {
     if !cx.pc_loaded {
         let (dst, sym) = (pc(cx), cx.body());
         cx.insn(Insn::Adrp { dst, sym });
@@ -111,7 +111,7 @@ fn result(field: &codegen::frame::Field) -> Option<Reg> {
     }
 }
 
-fn record(n: usize, cx: &mut Lower<Insn>) {
+fn record(n: usize, cx: &mut Lowering<Insn>) {
     let (ret, note) = match cx.frame.records[n].ret {
         Content::ParentIp => (parent(cx), "parent_ip"),
         _ => (pc(cx), "pc"),
@@ -130,7 +130,7 @@ fn vector_result(field: &codegen::frame::Field) -> Option<u8> {
 }
 
 /// Store a constant of 31 bits.
-fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lower<Insn>) {
+fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
     let mut src = XZR;
     if value != 0 {
         src = TEMP;
@@ -143,7 +143,7 @@ fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lower<Insn>) {
 }
 
 /// They lie above the frame, and are wanted at its bottom.
-fn stack_args(cx: &mut Lower<Insn>) {
+fn stack_args(cx: &mut Lowering<Insn>) {
     let words = cx.spec.kind.live().map_or(0, |live| i32::from(live.stack));
     let mut word = 0;
     while word < words {
@@ -160,7 +160,7 @@ fn stack_args(cx: &mut Lower<Insn>) {
     }
 }
 
-fn save(cx: &mut Lower<Insn>) {
+fn save(cx: &mut Lowering<Insn>) {
     pairs(vector, cx, |a, b, at| Insn::StpQ { a, b, at }, |src, at| Insn::StrQ { src, at });
     let site_sp = cx.frame.find(Content::SiteSp);
     // A full save wants TEMP's own value in memory before SP's passes through it.
@@ -220,7 +220,7 @@ fn save(cx: &mut Lower<Insn>) {
 /// Emit `two` for neighbouring slots and `one` for the others.
 fn pairs<R: Copy>(
     register: impl Fn(&codegen::frame::Field) -> Option<R>,
-    cx: &mut Lower<Insn>,
+    cx: &mut Lowering<Insn>,
     two: impl Fn(R, R, Disp) -> Insn,
     one: impl Fn(R, Disp) -> Insn,
 ) {
@@ -242,11 +242,11 @@ fn pairs<R: Copy>(
 }
 
 /// pc minus ip: a few bytes ([`codegen::profile`] bounds it).
-fn ip_offset(cx: &Lower<Insn>) -> u32 {
+fn ip_offset(cx: &Lowering<Insn>) -> u32 {
     cx.target.convention.site.ip_offset as u32
 }
 
-fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
+fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
@@ -270,7 +270,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     }
 }
 
-fn call(callee: Callee, cx: &mut Lower<Insn>) {
+fn call(callee: Callee, cx: &mut Lowering<Insn>) {
     if callee == Callee::OpFunc {
         let at = cx.number("FTRACE_OPS_FUNC");
         cx.noted(Insn::LdrReg { dst: X4, base: X2, at }, "op->func");
@@ -282,13 +282,13 @@ fn call(callee: Callee, cx: &mut Lower<Insn>) {
     cx.noted(Insn::Bl { sym }, note);
 }
 
-fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
+fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>) {
     if let Some(i) = cx.frame.find(content) {
         cx.noted(Insn::Ldr { dst, at: cx.field(i) }, note);
     }
 }
 
-fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
+fn restore_site(way: ExitPath, cx: &mut Lowering<Insn>) {
     if way == ExitPath::Parent {
         cx.noted(Insn::Ldp { a: X29, b: LINK, at: cx.record(0, 0) }, "parent_ip");
         return;
@@ -316,7 +316,7 @@ fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
     }
 }
 
-fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
+fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
     match (way, cx.spec.kind) {
         (ExitPath::Function, Kind::StubDirect) => {
             cx.noted(Insn::Mov { dst: TEMP, src: PC }, "pc");

@@ -2,8 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Content, Stores};
-use codegen::isa;
-use codegen::listing::Lower;
+use codegen::isa::Lower;
+use codegen::listing::Lowering;
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
@@ -22,8 +22,8 @@ const DIRECT: Reg = T1;
 /// Zicfilp wants no landing pad.
 const PARENT_JUMP: Reg = T2;
 
-impl isa::Lower for Riscv64 {
-    fn lower(step: Step, cx: &mut Lower<Insn>) {
+impl Lower for Riscv64 {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
@@ -102,7 +102,7 @@ impl isa::Lower for Riscv64 {
     }
 }
 
-fn restore(cx: &mut Lower<Insn>) {
+fn restore(cx: &mut Lowering<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let field = cx.frame.fields[i];
         match (field.content, field.stores) {
@@ -113,7 +113,7 @@ fn restore(cx: &mut Lower<Insn>) {
     }
 }
 
-fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
+fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
     let (reg, note) = match way {
         ExitPath::Function => (PC, "into the traced function"),
         ExitPath::Direct | ExitPath::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
@@ -125,7 +125,7 @@ fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
 }
 
 /// Have pc at hand, where the site jumped and so left none. Nothing is done if it was loaded before.
-fn load_body(cx: &mut Lower<Insn>) {
+fn load_body(cx: &mut Lowering<Insn>) {
     if !cx.pc_loaded {
         let sym = cx.body();
         cx.local(Local::BodyAnchor);
@@ -136,7 +136,7 @@ fn load_body(cx: &mut Lower<Insn>) {
 }
 
 /// Have a constant of 31 bits in a register.
-fn constant(value: i32, cx: &mut Lower<Insn>) -> Reg {
+fn constant(value: i32, cx: &mut Lowering<Insn>) -> Reg {
     if value == 0 {
         return ZERO;
     }
@@ -154,7 +154,7 @@ fn constant(value: i32, cx: &mut Lower<Insn>) -> Reg {
     TEMP
 }
 
-fn save(cx: &mut Lower<Insn>) {
+fn save(cx: &mut Lowering<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         let (src, note) = match cx.frame.fields[i].content {
@@ -198,7 +198,7 @@ fn save(cx: &mut Lower<Insn>) {
     }
 }
 
-fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
+fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
@@ -226,7 +226,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
     }
 }
 
-fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
+fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>) {
     if let Some(i) = cx.frame.find(content) {
         cx.noted(Insn::Ld { dst, at: cx.field(i) }, note);
     }

@@ -2,8 +2,8 @@
 
 use codegen::abi::Reg;
 use codegen::frame::{Content, Stores};
-use codegen::isa;
-use codegen::listing::Lower;
+use codegen::isa::Lower;
+use codegen::listing::Lowering;
 use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
@@ -20,8 +20,8 @@ const BODY: Reg = R11;
 /// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
 const AFTER: Reg = RAX;
 
-impl isa::Lower for X86_64 {
-    fn lower(step: Step, cx: &mut Lower<Insn>) {
+impl Lower for X86_64 {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad => cx.insn(Insn::Endbr64),
@@ -89,7 +89,7 @@ impl isa::Lower for X86_64 {
     }
 }
 
-fn call(callee: Callee, cx: &mut Lower<Insn>) {
+fn call(callee: Callee, cx: &mut Lowering<Insn>) {
     let sym = cx.callee(callee);
     match callee {
         Callee::Body => cx.insn(Insn::CallBody { sym }),
@@ -100,7 +100,7 @@ fn call(callee: Callee, cx: &mut Lower<Insn>) {
     }
 }
 
-fn free(way: ExitPath, cx: &mut Lower<Insn>) {
+fn free(way: ExitPath, cx: &mut Lowering<Insn>) {
     if cx.frame.pushed {
         cx.insn(Insn::Pop { reg: RBP });
     } else {
@@ -116,29 +116,29 @@ fn free(way: ExitPath, cx: &mut Lower<Insn>) {
 }
 
 /// What the calls of site and caller pushed, relative to SP now.
-fn pushed(offset: i32, cx: &Lower<Insn>) -> Disp {
+fn pushed(offset: i32, cx: &Lowering<Insn>) -> Disp {
     cx.frame_size(cx.depth - cx.frame.size + offset)
 }
 
 /// pc minus ip: a few bytes ([`codegen::profile`] bounds it).
-fn ip_offset(cx: &Lower<Insn>) -> i8 {
+fn ip_offset(cx: &Lowering<Insn>) -> i8 {
     cx.target.convention.site.ip_offset as i8
 }
 
 /// The address of parent_ip, which is SP at the site: behind what a site's call pushed.
-fn parent_slot(cx: &Lower<Insn>) -> Disp {
+fn parent_slot(cx: &Lowering<Insn>) -> Disp {
     pushed(if cx.spec.kind.jumped_to() { 0 } else { cx.target.convention.site.pushed }, cx)
 }
 
 /// The argument register in which the callback gets `value`: it is saved before the value passes through it to memory. Four
 /// values have at most four registers, so what the callback does not get passes through one of the others.
-fn register(value: Value, other: Reg, cx: &Lower<Insn>) -> Reg {
+fn register(value: Value, other: Reg, cx: &Lowering<Insn>) -> Reg {
     let position = cx.target.convention.callback.position(value);
     position.and_then(|n| ABI.args.get(n).copied()).unwrap_or(other)
 }
 
 /// The register that pc passes through.
-fn pc(cx: &Lower<Insn>) -> Reg {
+fn pc(cx: &Lowering<Insn>) -> Reg {
     match cx.spec.kind {
         kind if kind.jumped_to() && cx.frame.c_struct.is_empty() => BODY,
         Kind::Direct(_) | Kind::Programs(_) => RDI,
@@ -147,18 +147,18 @@ fn pc(cx: &Lower<Insn>) -> Reg {
 }
 
 /// The register that parent_ip passes through.
-fn parent(cx: &Lower<Insn>) -> Reg {
+fn parent(cx: &Lowering<Insn>) -> Reg {
     register(Value::ParentIp, R8, cx)
 }
 
 /// The register that everything else passes through.
-fn temp(cx: &Lower<Insn>) -> Reg {
+fn temp(cx: &Lowering<Insn>) -> Reg {
     // Without the frame's address there are at most three.
     register(Value::Fregs, RCX, cx)
 }
 
 /// The address that a site's call would have pushed. Nothing is done if it was loaded before.
-fn load_body(cx: &mut Lower<Insn>) {
+fn load_body(cx: &mut Lowering<Insn>) {
     if !cx.pc_loaded {
         let (dst, sym) = (pc(cx), cx.body());
         cx.noted(Insn::LeaBody { dst, sym }, "pc");
@@ -166,7 +166,7 @@ fn load_body(cx: &mut Lower<Insn>) {
     }
 }
 
-fn record(n: usize, cx: &mut Lower<Insn>) {
+fn record(n: usize, cx: &mut Lowering<Insn>) {
     if cx.frame.pushed {
         // pc lies where the site's call pushed it: the record is complete with rbp below it.
         cx.insn(Insn::Push { reg: RBP });
@@ -194,7 +194,7 @@ fn record(n: usize, cx: &mut Lower<Insn>) {
     cx.anchor = Some(cx.record(n, 0));
 }
 
-fn save(cx: &mut Lower<Insn>) {
+fn save(cx: &mut Lowering<Insn>) {
     if cx.frame.pushed {
         for i in (0..cx.frame.fields.len()).rev() {
             if let Content::Reg(reg) = cx.frame.fields[i].content {
@@ -273,19 +273,19 @@ struct Dropped {
     vectors: i32,
 }
 
-fn dropped(cx: &Lower<Insn>) -> Dropped {
+fn dropped(cx: &Lowering<Insn>) -> Dropped {
     let live = cx.spec.kind.live().unwrap_or_default();
     Dropped { stack_args: 8 * i32::from(live.stack), vectors: VECTOR * i32::from(live.saved_vectors()) }
 }
 
 /// Where the function's caller put a word of its stack arguments: above the return address.
-fn stack_arg(n: u8, cx: &Lower<Insn>) -> Disp {
+fn stack_arg(n: u8, cx: &Lowering<Insn>) -> Disp {
     let parent = parent_slot(cx);
     Disp { value: parent.value + 8 * (i32::from(n) + 1), ..parent }
 }
 
 /// The last one first. Above rbp are its own word, pc and parent_ip, then the function's arguments.
-fn stack_args(cx: &mut Lower<Insn>) {
+fn stack_args(cx: &mut Lowering<Insn>) {
     let words = dropped(cx).stack_args / 8;
     if !cx.frame.pushed {
         for word in 0..words {
@@ -303,7 +303,7 @@ fn stack_args(cx: &mut Lower<Insn>) {
     cx.depth += 8 * words;
 }
 
-fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
+fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
@@ -329,7 +329,7 @@ fn argument(n: usize, value: Value, cx: &mut Lower<Insn>) {
 }
 
 /// Have pc at hand, from where the site's call pushed it or as it is known.
-fn load_pc(cx: &mut Lower<Insn>) {
+fn load_pc(cx: &mut Lowering<Insn>) {
     if cx.spec.kind.jumped_to() {
         load_body(cx);
     } else if !cx.pc_loaded {
@@ -339,13 +339,13 @@ fn load_pc(cx: &mut Lower<Insn>) {
     }
 }
 
-fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lower<Insn>) {
+fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>) {
     if let Some(i) = cx.frame.find(content) {
         cx.noted(Insn::Load { dst, at: cx.field(i) }, note);
     }
 }
 
-fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
+fn restore_site(way: ExitPath, cx: &mut Lowering<Insn>) {
     if cx.frame.pushed {
         return;
     }
@@ -374,7 +374,7 @@ fn restore_site(way: ExitPath, cx: &mut Lower<Insn>) {
     cx.insn(Insn::Store { src: AFTER, at: pushed(0, cx) });
 }
 
-fn restore(cx: &mut Lower<Insn>) {
+fn restore(cx: &mut Lowering<Insn>) {
     if cx.frame.pushed {
         for i in 0..cx.frame.fields.len() {
             if let Content::Vector(dst) = cx.frame.fields[i].content {
@@ -397,7 +397,7 @@ fn restore(cx: &mut Lower<Insn>) {
     }
 }
 
-fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
+fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
     match (way, cx.spec.kind) {
         (ExitPath::Direct, _) if cx.target.direct_jump.is_some() => cx.noted(Insn::JmpR11, "to the direct trampoline"),
         (ExitPath::Direct, _) => {
@@ -427,7 +427,7 @@ fn leave(way: ExitPath, cx: &mut Lower<Insn>) {
 }
 
 /// Return in the way that the kernel's configuration wants.
-fn ret(note: &'static str, cx: &mut Lower<Insn>) {
+fn ret(note: &'static str, cx: &mut Lowering<Insn>) {
     match cx.target.choices.get(RETURN) {
         THUNK => {
             let sym = cx.symbol(MACHINE.return_thunk);

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::isa::Isa;
-use crate::listing::{Line, Listing, Lower};
+use crate::listing::{Line, Listing, Lowering};
 use crate::plan::Plan;
 use crate::spec::Spec;
 use crate::step::{Local, Step};
@@ -19,7 +19,7 @@ pub(crate) fn generate<'a, I: Isa>(
     listing.lines.clear();
     listing.symbols.clear();
     let frame = target.frame(spec.kind)?;
-    let mut cx = Lower { target, spec, frame: &frame, listing, depth: 0, anchor: None, pc_loaded: false };
+    let mut cx = Lowering { target, spec, frame: &frame, listing, depth: 0, anchor: None, pc_loaded: false };
     for &step in &plan.steps {
         match step {
             Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),

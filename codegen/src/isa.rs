@@ -6,7 +6,7 @@ use crate::code::CodeBuf;
 use crate::effects::{CfiEntry, Effects};
 use crate::error::Result;
 use crate::facts::Facts;
-use crate::listing;
+use crate::listing::Lowering;
 use crate::machine::Machine;
 use crate::names::Names;
 use crate::option::Choices;
@@ -78,7 +78,7 @@ pub trait Labels {
 /// Steps in instructions.
 pub trait Lower: Encode {
     /// Append the instructions of one step. A step without an arm here cannot be generated for this architecture.
-    fn lower(step: Step, cx: &mut listing::Lower<Self::Insn>);
+    fn lower(step: Step, cx: &mut Lowering<Self::Insn>);
 }
 
 /// An instruction set: all that generating takes, and patching.

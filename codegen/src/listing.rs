@@ -56,7 +56,7 @@ impl<I> Default for Listing<'_, I> {
 }
 
 /// What lowering works on: the listing so far, the target, and how far SP and the frame are.
-pub struct Lower<'t, 'a, 'l, I> {
+pub struct Lowering<'t, 'a, 'l, I> {
     /// Options and layouts.
     pub target: &'t Target,
     /// What is generated.
@@ -73,7 +73,7 @@ pub struct Lower<'t, 'a, 'l, I> {
     pub pc_loaded: bool,
 }
 
-impl<'a, I> Lower<'_, 'a, '_, I> {
+impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// Append an instruction.
     pub fn insn(&mut self, insn: I) {
         self.noted(insn, "");
