@@ -53,8 +53,15 @@ struct Assembled {
     offsets: BTreeMap<usize, usize>,
     code: Vec<u8>,
     relocations: Vec<(usize, String)>,
-    /// The rules that hold from an offset, by what they are for; the CFA's first.
+    /// The rules that hold from an address, by what they are for; the CFA's first.
     unwinding: Vec<(usize, Vec<(String, String)>)>,
+    /// Where the function begins. What is before it is in its unwind table.
+    function: usize,
+}
+
+/// Where this is, from the function's start.
+fn from_start(at: usize, function: usize) -> String {
+    if at < function { format!("-{:x}", function - at) } else { format!("{:x}", at - function) }
 }
 
 impl Assembled {
@@ -80,16 +87,17 @@ impl Assembled {
         let object = std::fs::read(b.path("t.o")).unwrap();
         let object = object::File::parse(&*object).unwrap();
         let function = object.symbols().find(|s| s.name() == Ok(spec.name)).unwrap();
-        assert_eq!(function.address(), 0, "{}: something comes before it", spec.name);
         // What follows is there for the alignment of the section.
-        let size = function.size() as usize;
-        offsets.retain(|_, offset| *offset < size);
+        let start = function.address() as usize;
+        let end = start + function.size() as usize;
+        offsets.retain(|_, offset| *offset < end);
         let code = object.section_by_name(".text").unwrap().data().unwrap();
         Assembled {
             offsets,
-            code: code[..size].to_vec(),
+            code: code[..end].to_vec(),
             relocations: relocations(&b.tool("readelf", &["--wide", "--relocs", "t.o"])),
-            unwinding: unwinding(&std::fs::read(b.path("t")).unwrap(), spec, target),
+            unwinding: unwinding(&std::fs::read(b.path("t")).unwrap(), spec, target, start),
+            function: start,
         }
     }
 
@@ -109,12 +117,12 @@ impl Assembled {
                 let bytes: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
                 let bytes = bytes.join(" ");
                 match i {
-                    0 => writeln!(out, "{start:4x}  {bytes:25}{cfa:9}{line}").unwrap(),
+                    0 => writeln!(out, "{:>4}  {bytes:25}{cfa:9}{line}", from_start(start, self.function)).unwrap(),
                     _ => writeln!(out, "{:6}{bytes}", "").unwrap(),
                 }
             }
             for (at, what) in self.relocations.iter().filter(|(at, _)| (start..end).contains(at)) {
-                writeln!(out, "{at:4x}  {what}").unwrap();
+                writeln!(out, "{:>4}  {what}", from_start(*at, self.function)).unwrap();
             }
         }
         out
@@ -129,7 +137,7 @@ impl Assembled {
             let mut changes: Vec<String> = new.map(|(what, rule)| format!("{what} {rule}")).collect();
             let gone = before.iter().filter(|(what, _)| !rules.iter().any(|(w, _)| w == what));
             changes.extend(gone.map(|(what, _)| format!("{what} kept")));
-            writeln!(out, "{from:4x}  {}", changes.join(", ")).unwrap();
+            writeln!(out, "{:>4}  {}", from_start(*from, self.function), changes.join(", ")).unwrap();
             before = rules;
         }
         out
@@ -148,8 +156,8 @@ fn relocations(readelf: &str) -> Vec<(usize, String)> {
     .collect()
 }
 
-/// The unwind table of a function in a linked file.
-fn unwinding(file: &[u8], spec: &Spec, target: &Target) -> Vec<(usize, Vec<(String, String)>)> {
+/// The unwind table of a function in a linked file, by offsets in the section of its code.
+fn unwinding(file: &[u8], spec: &Spec, target: &Target, start: usize) -> Vec<(usize, Vec<(String, String)>)> {
     let file = object::File::parse(file).unwrap();
     let function = file.symbols().find(|s| s.name() == Ok(spec.name)).unwrap();
     let section = file.section_by_name(".eh_frame").unwrap();
@@ -180,7 +188,7 @@ fn unwinding(file: &[u8], spec: &Spec, target: &Target) -> Vec<(usize, Vec<(Stri
             (column(*n), rule)
         });
         let cfa = [("CFA".to_owned(), format!("{}{offset:+}", name(*register)))];
-        let from = (row.start_address() - function.address()) as usize;
+        let from = (row.start_address() + start as u64 - function.address()) as usize;
         rows.push((from, cfa.into_iter().chain(rules).collect()));
     }
     rows

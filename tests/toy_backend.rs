@@ -71,6 +71,7 @@ static FACTS: Facts = Facts {
         vector_rets: &[],
         vector_callee_saved: &[],
         sp_align: 8,
+        return_columns: &[],
     },
     flags: "",
     mapping: "",
@@ -157,6 +158,7 @@ impl Architecture for Toy {
             stack_align: 8,
             objtool: false,
             padding: &[],
+            lead: (&[], &[]),
             unwind_tables: true,
             numbers: convention.numbers.clone(),
             frames: convention.frames(choices),
@@ -169,7 +171,7 @@ impl Architecture for Toy {
     }
 
     fn cfi_entry(_kind: Kind) -> CfiEntry {
-        CfiEntry { column: 5, cfa_offset: 0, moved: &[], undefined: false }
+        CfiEntry { column: 5, cfa_offset: 0, moved: &[], undefined: false, signal: false }
     }
 }
 

@@ -39,6 +39,7 @@ pub const ABI: Abi = Abi {
     vector_rets: &[0, 1, 2, 3],
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],
     sp_align: 16,
+    return_columns: &[],
 };
 
 /// Index of `call-ops` in [`OPTIONS`].
@@ -156,6 +157,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         resume: 8,
         objtool: false,
         padding: &[],
+        lead: (&[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], &["nop", "nop"]),
         unwind_tables: true,
         numbers: convention.numbers.clone(),
         frames: convention.frames(choices),

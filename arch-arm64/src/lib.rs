@@ -58,9 +58,11 @@ pub const FACTS: Facts = Facts {
     },
 };
 
-/// The DWARF column of x30, and that of PC (AADWARF64, section 4.1).
+/// The DWARF column of x30 (AADWARF64, section 4.1).
 const LINK: u16 = 30;
-const PC: u16 = 32;
+/// The column of the return address where x30 has a value of its own: that of x17, which carries nothing at a function's
+/// entry. AADWARF64 has column 32 for PC, but libgcc gives it no size and aborts.
+const PC: u16 = 17;
 
 impl Architecture for Arm64 {
     const FACTS: &'static Facts = &FACTS;
@@ -75,16 +77,13 @@ impl Architecture for Arm64 {
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
+        let plain = CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false, signal: false };
         match kind {
-            _ if kind.jumped_to() || matches!(kind, Kind::Stub | Kind::StubGraph) => {
-                CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false }
-            }
-            Kind::Return => CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: true },
-            _ if kind.calls_body() => {
-                CfiEntry { column: LINK, cfa_offset: 0, moved: &[(LINK, regs::X9)], undefined: false }
-            }
+            _ if kind.jumped_to() || matches!(kind, Kind::Stub | Kind::StubGraph) => plain,
+            Kind::Return => CfiEntry { undefined: true, ..plain },
+            _ if kind.calls_body() => CfiEntry { moved: &[(LINK, regs::X9)], ..plain },
             // The site moved the function's x30 to x9 and put its own return address into x30.
-            _ => CfiEntry { column: PC, cfa_offset: 0, moved: &[(PC, regs::X30), (LINK, regs::X9)], undefined: false },
+            _ => CfiEntry { column: PC, moved: &[(PC, regs::X30), (LINK, regs::X9)], signal: true, ..plain },
         }
     }
 }

@@ -162,11 +162,13 @@ fn stack_args(cx: &mut Lowering<Insn>) {
 
 fn save(cx: &mut Lowering<Insn>) {
     pairs(vector, cx, |a, b, at| Insn::StpQ { a, b, at }, |src, at| Insn::StrQ { src, at });
-    let site_sp = cx.frame.find(Content::SiteSp);
+    let exit_sp = cx.frame.find(Content::ExitSp);
+    let site_sp = cx.frame.find(Content::SiteSp).or(exit_sp);
+    let sp = if exit_sp.is_some() { "sp when the return arrived" } else { "sp at the site" };
     // A full save wants TEMP's own value in memory before SP's passes through it.
     let temp_is_free = cx.frame.find(Content::Reg(TEMP)).is_none();
     if site_sp.is_some() && temp_is_free {
-        cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
+        cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, sp);
     }
     let tells_pc = |f: &codegen::frame::Field| f.content == Content::Ip || (f.content == Content::Pc && !f.in_record);
     if cx.spec.kind.jumped_to() && cx.frame.fields.iter().any(tells_pc) {
@@ -181,7 +183,7 @@ fn save(cx: &mut Lowering<Insn>) {
             Content::Reg(reg) => Some(reg),
             Content::Pc => Some(pc),
             Content::ParentIp => Some(parent),
-            Content::SiteSp => temp_is_free.then_some(TEMP),
+            Content::SiteSp | Content::ExitSp => temp_is_free.then_some(TEMP),
             Content::Direct => Some(XZR),
             Content::Result(_)
             | Content::Vector(_)
@@ -191,13 +193,12 @@ fn save(cx: &mut Lowering<Insn>) {
             | Content::Ip
             | Content::Const(_)
             | Content::Flags
-            | Content::ExitSp
             | Content::Unfilled => None,
         }
     };
     pairs(saved, cx, |a, b, at| Insn::Stp { a, b, at }, |src, at| Insn::Str { src, at });
     if let (Some(i), false) = (site_sp, temp_is_free) {
-        cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, "sp at the site");
+        cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, sp);
         cx.insn(Insn::Str { src: TEMP, at: cx.field(i) });
     }
     for i in 0..cx.frame.fields.len() {

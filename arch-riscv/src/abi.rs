@@ -40,6 +40,8 @@ pub const ABI: Abi = Abi {
     vector_rets: &[10, 11],
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
     sp_align: 16,
+    // DWARF for RISC-V: the alternate frame return column.
+    return_columns: &[64],
 };
 
 /// Index of `fp-test` in [`OPTIONS`].
@@ -189,6 +191,8 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         arch.push_str("_c2p0");
         e_flags |= EF_RISCV_RVC;
     }
+    let lead: (&[u8], &[&str]) =
+        if rvc { (&[0x01, 0x00, 0x01, 0x00], &["nop", "nop"]) } else { (&[0x13, 0x00, 0x00, 0x00], &["nop"]) };
     let option = if rvc { "rvc" } else { "norvc" };
     Ok(Target {
         facts: convention.facts,
@@ -213,6 +217,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         resume: 8,
         objtool: false,
         padding: &[],
+        lead,
         unwind_tables: true,
         numbers: convention.numbers.clone(),
         frames: convention.frames(choices),

@@ -171,9 +171,9 @@ fn save(cx: &mut Lowering<Insn>) {
             }
             Content::ParentIp => (PARENT, "parent_ip"),
             Content::Direct => (ZERO, "no direct trampoline yet"),
-            Content::SiteSp => {
+            content @ (Content::SiteSp | Content::ExitSp) => {
                 cx.insn(Insn::Addi { dst: TEMP, src: SP, imm: cx.frame_size(0) });
-                (TEMP, "sp at the site")
+                (TEMP, if content == Content::SiteSp { "sp at the site" } else { "sp when the return arrived" })
             }
             Content::StackWord(n) => {
                 cx.insn(Insn::Ld { dst: TEMP, at: cx.frame_size(8 * i32::from(n)) });
@@ -187,12 +187,9 @@ fn save(cx: &mut Lowering<Insn>) {
                 (TEMP, "ip: first word of the site")
             }
             Content::Const(n) => (constant(n, cx), ""),
-            Content::Result(_)
-            | Content::VectorResult(_)
-            | Content::Cookie
-            | Content::Flags
-            | Content::ExitSp
-            | Content::Unfilled => continue,
+            Content::Result(_) | Content::VectorResult(_) | Content::Cookie | Content::Flags | Content::Unfilled => {
+                continue;
+            }
         };
         cx.noted(Insn::Sd { src, at }, note);
     }

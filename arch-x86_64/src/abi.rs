@@ -37,6 +37,7 @@ pub const ABI: Abi = Abi {
     vector_rets: &[0, 1],
     vector_callee_saved: &[],
     sp_align: 16,
+    return_columns: &[16],
 };
 
 /// Index of `unwinder` in [`OPTIONS`].
@@ -154,17 +155,18 @@ fn around_args(args: usize) -> FrameLayout {
     around_frame(8 * args.max(2) as i32, fields)
 }
 
-/// The record of the traced function's caller and that of the function; one of the return addresses is where a call pushed
-/// it, and rbp below it completes the record.
+/// The record of the traced function's caller above that of the function. Where the site jumped, one of the return addresses
+/// is where the caller's call pushed it, and rbp below it completes the record.
 fn programs_frame(programs: &Programs) -> FrameLayout {
     let (fields, below) = context(programs, &ABI);
     if programs.call_orig && !programs.skip_frame {
         return around_frame(below, fields);
     }
     let above = (below + 15) & !15;
+    // Unwinders only go up. pc lies below parent_ip as the calls pushed them, so both records have copies.
     let records = vec![
-        Record { symbol: "RECORD_PARENT", offset: above + 8, ret: Content::ParentIp },
-        Record { symbol: "RECORD_PC", offset: above + 24, ret: Content::Pc },
+        Record { symbol: "RECORD_PARENT", offset: above + 16, ret: Content::ParentIp },
+        Record { symbol: "RECORD_PC", offset: above, ret: Content::Pc },
     ];
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 32, fields, records, ..FrameLayout::empty() }
 }
@@ -201,6 +203,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         resume: if choices.get(ENDBR) == 0 { 9 } else { 5 },
         objtool: false,
         padding: if choices.get(CALL_PADDING) == 1 { &[0x90; 16] } else { &[] },
+        lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
         unwind_tables: true,
         numbers: convention.numbers.clone(),
         frames: convention.frames(choices),

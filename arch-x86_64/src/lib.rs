@@ -78,6 +78,6 @@ impl Architecture for X86_64 {
         // Where nothing returns to the function from its site, the return address is its caller's.
         let dropped = if kind.calls_body() && !kind.jumped_to() { 8 } else { 0 };
         let cfa_offset = if undefined { 0 } else { 8 + dropped };
-        CfiEntry { column: RETURN_ADDRESS, cfa_offset, moved: &[], undefined }
+        CfiEntry { column: RETURN_ADDRESS, cfa_offset, moved: &[], undefined, signal: false }
     }
 }

@@ -176,15 +176,16 @@ fn record(n: usize, cx: &mut Lowering<Insn>) {
         return;
     }
     let is_parent = cx.frame.records[n].ret == Content::ParentIp;
-    let (source, note) = match is_parent {
-        true if cx.frame.c_struct.is_empty() => (BODY, "parent_ip"),
-        true => (parent(cx), "parent_ip"),
-        false => (pc(cx), "pc"),
+    let (loaded, source, note) = match is_parent {
+        true if cx.frame.c_struct.is_empty() => (Some(parent_slot(cx)), BODY, "parent_ip"),
+        true => (Some(parent_slot(cx)), parent(cx), "parent_ip"),
+        false if cx.frame.c_struct.is_empty() && !cx.spec.kind.jumped_to() => (Some(pushed(0, cx)), BODY, "pc"),
+        false => (None, pc(cx), "pc"),
     };
     // Where a call pushed it, the record needs no copy of it.
     let copied = cx.frame.records[n].offset + 8 != cx.frame.size;
-    if is_parent && copied {
-        cx.noted(Insn::Load { dst: source, at: parent_slot(cx) }, "parent_ip");
+    if let (Some(at), true) = (loaded, copied) {
+        cx.noted(Insn::Load { dst: source, at }, note);
     }
     cx.insn(Insn::Store { src: RBP, at: cx.record(n, 0) });
     if copied {

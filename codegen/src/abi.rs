@@ -123,6 +123,8 @@ pub struct Abi {
     pub vector_callee_saved: &'static [u8],
     /// Bytes to which the psABI aligns SP at a call.
     pub sp_align: u32,
+    /// The DWARF columns, besides those of general registers, in which unwinders can have a return address.
+    pub return_columns: &'static [u16],
 }
 
 impl Abi {

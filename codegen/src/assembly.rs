@@ -136,6 +136,8 @@ impl Assembly {
     pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
         self.align(target);
         self.code.bytes.extend_from_slice(target.padding);
+        let described = self.code.bytes.len();
+        self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         let start = self.code.bytes.len();
         let mut labels = [usize::MAX; Local::COUNT];
         let entry = I::cfi_entry(spec.kind);
@@ -147,7 +149,7 @@ impl Assembly {
             _ => Box::new(Tracker::new(&entry, target)),
         };
         self.code.fixups.clear();
-        self.eh_frame.open(start as u32, &entry, target);
+        self.eh_frame.open(described as u32, &entry, target);
         let mut opaque_from = 0;
         let (mut notes, at_start) = Notes::new(target, &entry);
         at_start.into_iter().for_each(|note| self.note(note, target));

@@ -106,7 +106,9 @@ impl Tracker {
             used += 1;
         }
         for &(number, reg) in entry.moved {
-            let home = abi.regs.iter().position(|r| r.dwarf == number).map(|i| Reg(i as u8));
+            // A column that stands in for the return address never comes home.
+            let kept = |reg: &Reg| abi.callee_saved.contains(*reg) || Some(*reg) == abi.link;
+            let home = abi.regs.iter().position(|r| r.dwarf == number).map(|i| Reg(i as u8)).filter(kept);
             let column = Column { number, home, place: Place::Register(reg) };
             match columns.iter_mut().flatten().find(|c| c.number == number) {
                 Some(known) => *known = column,
@@ -349,10 +351,11 @@ impl Tracker {
     }
 }
 
-/// A CIE: its return address column, the rules that it begins with besides a C function's, its offset.
+/// A CIE: its return address column, whether it is of signal frames, the rules that it begins with besides a C function's, its offset.
 #[derive(Debug)]
 struct CieEntry {
     column: u16,
+    signal: bool,
     ops: Vec<CfiOp>,
     at: u32,
 }
@@ -464,19 +467,20 @@ impl EhFrame {
         let ops = || entry_ops(entry, target);
         // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
         let begins = |rules: &[CfiOp]| ops().zip(rules).filter(|(a, b)| a == *b).count() == rules.len();
-        let fits = |c: &&CieEntry| c.column == entry.column && begins(&c.ops);
+        let fits = |c: &&CieEntry| c.column == entry.column && c.signal == entry.signal && begins(&c.ops);
         let (cie_at, shared) = match self.cies.iter().find(fits) {
             Some(cie) => (cie.at, cie.ops.len()),
             None => {
                 let at = self.bytes.len() as u32;
                 self.bytes.extend_from_slice(&[0; 8]);
-                self.bytes.extend_from_slice(&[cie.version, b'z', b'R', 0]);
+                self.bytes.push(cie.version);
+                self.bytes.extend_from_slice(if entry.signal { b"zRS\0" } else { b"zR\0" });
                 self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f]);
                 self.bytes.extend_from_slice(&[entry.column as u8, 1, POINTER_ENCODING]);
                 self.bytes.extend_from_slice(cie.initial);
                 ops().for_each(|op| self.encode(op, target));
                 self.seal(at, 4);
-                let cie = CieEntry { column: entry.column, ops: ops().collect(), at };
+                let cie = CieEntry { column: entry.column, signal: entry.signal, ops: ops().collect(), at };
                 let shared = cie.ops.len();
                 self.cies.push(cie);
                 (at, shared)

@@ -170,4 +170,7 @@ pub struct CfiEntry {
     pub moved: &'static [(u16, Reg)],
     /// The return address cannot be told.
     pub undefined: bool,
+    /// The return address is where the function goes on, and not behind a call that it made: unwinders look up the address
+    /// itself, and not the one before it.
+    pub signal: bool,
 }

@@ -61,6 +61,8 @@ pub struct Target {
     pub objtool: bool,
     /// Bytes before each function, as many as its alignment or none.
     pub padding: &'static [u8],
+    /// What stands before a trampoline to which functions return, as many bytes as its alignment, and its text.
+    pub lead: (&'static [u8], &'static [&'static str]),
     /// Objects have an `.eh_frame`. Kernels have none, and their linkers warn of one.
     pub unwind_tables: bool,
     /// Numbers of the profile.
@@ -80,6 +82,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the
+    /// address before its first instruction.
+    pub fn lead(&self, kind: Kind) -> (&'static [u8], &'static [&'static str]) {
+        if kind == Kind::Return && self.unwind_tables { self.lead } else { (&[], &[]) }
+    }
+
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
         match kind {

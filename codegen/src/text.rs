@@ -188,7 +188,8 @@ pub(crate) fn render<I: Isa>(
 fn first_directives(entry: &CfiEntry, target: &Target) -> Vec<String> {
     let moved = entry.column != target.facts.cie.column;
     let column = moved.then(|| format!(".cfi_return_column {}", entry.column));
-    column.into_iter().chain(entry_ops(entry, target).map(|op| directive(op, target))).collect()
+    let signal = entry.signal.then(|| ".cfi_signal_frame".to_owned());
+    column.into_iter().chain(signal).chain(entry_ops(entry, target).map(|op| directive(op, target))).collect()
 }
 
 /// The names of offsets that these lines use, with their values.

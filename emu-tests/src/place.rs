@@ -102,7 +102,11 @@ places! {
     Column { name: &'static str } => "unwind:{name}", "{name} by the unwind table";
     UnwindReturn => "unwind:return-address", "return address by the unwind table";
     UnwindLink => "unwind:link", "link register by the unwind table";
+    ReturnColumn => "unwind:return-column", "return address in a column that unwinders know";
+    BeforeReturn => "unwind:before-return",
+        "the address before the one that functions return to has no return address in the unwind table";
     FrameRecord { n: usize } => "frame-record:{n}", "return address in frame record {n}";
+    RecordRises { n: usize } => "frame-record:{n}:rises", "frame record {n} lies above the one before";
     BehindRecords => "frame-record:end", "frame pointer behind the records";
     MarkedRegs => "frame-record:regs", "frame pointer: address of pt_regs with bit 0 set";
 

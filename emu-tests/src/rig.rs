@@ -168,7 +168,9 @@ impl<'s> Rig<'s> {
         let registers = Registers::of(suite.backend.machine(), &suite.backend.facts().abi)?;
         let traced = away.as_ref().map(|a| &a.functions);
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
-        let table = Table::read(&image, registers, marks.instructions.into_iter());
+        // Where functions return to a trampoline, unwinders look up the address before it.
+        let before = marks.ranges.iter().map(|(start, _)| start.wrapping_sub(1));
+        let table = Table::read(&image, registers, before.chain(marks.instructions));
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);

@@ -33,6 +33,8 @@ pub(crate) struct Row {
     cfa: (Reg, i64),
     /// The return address; a register without a rule has its value still.
     pub returns: Option<Rule>,
+    /// The return address has a column that unwinders know; `None` where it has none, as in ORC.
+    pub known_column: Option<bool>,
     /// The return address is in the link register's own column.
     pub in_link: bool,
     rules: Vec<(Reg, Rule)>,
@@ -126,7 +128,14 @@ impl<'i> OrcTable<'i> {
             OrcFp::At(offset) => (vec![(abi.fp, Rule::At(offset))], RegSet::of(&[abi.fp])),
             OrcFp::Elsewhere => (Vec::new(), RegSet::EMPTY),
         };
-        Some(Row { cfa: entry.cfa, returns: Some(Rule::At(entry.returns)), in_link: false, rules, tells })
+        Some(Row {
+            cfa: entry.cfa,
+            returns: Some(Rule::At(entry.returns)),
+            known_column: None,
+            in_link: false,
+            rules,
+            tells,
+        })
     }
 }
 
@@ -153,6 +162,7 @@ fn row(
     let mut found = Row {
         cfa: (column(register)?, offset),
         returns: None,
+        known_column: Some(column(returns_in).is_some() || abi.return_columns.contains(&returns_in.0)),
         in_link: column(returns_in) == abi.link && abi.link.is_some(),
         rules: Vec::new(),
         tells: abi.callee_saved,

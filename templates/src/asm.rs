@@ -36,6 +36,8 @@ struct Function<'a> {
     consts: Vec<String>,
     contract: Vec<String>,
     cfi_entry: &'a [String],
+    /// What stands before its label and is in its unwind table.
+    lead: &'static [&'static str],
     lines: Vec<String>,
 }
 
@@ -82,6 +84,7 @@ fn render(
             consts: consts(listing, comment),
             contract: listing.contract.sentences().iter().flat_map(|s| wrap(s)).collect(),
             cfi_entry: &listing.cfi_entry,
+            lead: target.lead(listing.contract.kind).1,
             lines: lines(&listing.lines, comment),
         })
         .collect();
@@ -114,8 +117,10 @@ pub fn line_of(text: &str, listing: &TextListing, target: &Target, offset: usize
     let instruction = |l: &TextLine| l.kind == LineKind::Insn && (l.offset..l.offset + l.bytes.len()).contains(&offset);
     let upto = listing.lines.get(..=listing.lines.iter().position(instruction)?)?;
     let label = text.lines().position(|l| l.strip_suffix(':') == Some(&listing.name))?;
-    // After the label come .cfi_startproc, what holds at the entry, and the lines.
-    Some(label + 2 + listing.cfi_entry.len() + lines(upto, target.facts.comment).len())
+    // Before or after the label come .cfi_startproc and what holds at the entry; then the lines.
+    let lead = !target.lead(listing.contract.kind).1.is_empty();
+    let entry = if lead { 0 } else { 1 + listing.cfi_entry.len() };
+    Some(label + 1 + entry + lines(upto, target.facts.comment).len())
 }
 
 /// The names of offsets, and which C struct they are in.

@@ -20,13 +20,25 @@
 {% if let Some(byte) = padding.first() -%}
 {{ "\t" }}.skip	{{ padding.len() }}, {{ "{:#x}"|format(byte) }}
 {% endif -%}
-{{ "\t" }}.globl	{{ f.name }}
-	.type	{{ f.name }}, {{ function_type }}
-{{ f.name }}:
-	.cfi_startproc
+{% if !f.lead.is_empty() -%}
+{{ "\t" }}.cfi_startproc
 {% for line in f.cfi_entry -%}
 {{ "\t" }}{{ line }}
 {% endfor -%}
+{{ "\t" }}{{ c }} An unwinder looks up the address before the one that a function returns to.
+{% for line in f.lead -%}
+{{ "\t" }}{{ line }}
+{% endfor -%}
+{% endif -%}
+{{ "\t" }}.globl	{{ f.name }}
+	.type	{{ f.name }}, {{ function_type }}
+{{ f.name }}:
+{% if f.lead.is_empty() -%}
+{{ "\t" }}.cfi_startproc
+{% for line in f.cfi_entry -%}
+{{ "\t" }}{{ line }}
+{% endfor -%}
+{% endif -%}
 {% for line in f.lines -%}
 {{ line }}
 {% endfor -%}

@@ -47,6 +47,14 @@ impl Trace {
         }
         let p12 = self.at(Clause::P12, here.pc);
         self.check(p12, Place::Cfa, sp, cfa);
+        if let Some(known) = row.known_column {
+            self.check(p12, Place::ReturnColumn, true, known);
+            if here.pc == self.places.exit {
+                // Unwinders take it for a call's, and look up the call.
+                let before = table.row(here.pc.wrapping_sub(1)).is_none_or(|row| row.returns.is_none());
+                self.check(p12, Place::BeforeReturn, true, before);
+            }
+        }
         for (reg, want, found) in columns {
             self.check(p12, Place::Column { name: abi.name(reg) }, want, found);
         }
@@ -75,11 +83,15 @@ impl Trace {
             return;
         }
         for (n, record) in contract.frame.records.iter().rev().enumerate() {
+            let before = fp;
             let place = fp.wrapping_add_signed(here.registers.machine.record);
             let want = if record.ret == Content::Pc { resume } else { parent };
             let found = here.word(place.wrapping_add(8));
             self.check(p12, Place::FrameRecord { n }, want, found);
             fp = here.word(place);
+            if n + 1 < contract.frame.records.len() {
+                self.check(p12, Place::RecordRises { n: n + 1 }, true, fp > before);
+            }
         }
         self.check(p12, Place::BehindRecords, before, fp);
     }

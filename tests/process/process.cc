@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What a tracer's user does from a handler, through a patched site: unwind, throw, end the thread. The patcher is the
+// test's own.
+#include <execinfo.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifdef __x86_64__
+#define SITE __attribute__((noinline, patchable_function_entry(5, 0)))
+#define RECORD 0
+#define FREGS_SP 19
+#elif defined(__aarch64__)
+#define SITE __attribute__((noinline, patchable_function_entry(2, 0)))
+#define RECORD 0
+#define FREGS_SP 12
+#define MV "mov"
+#else
+#define SITE __attribute__((noinline, patchable_function_entry(4, 0)))
+#define RECORD -2
+#define FREGS_SP 2
+#define MV "mv"
+#endif
+
+extern "C" {
+void ftrace_caller(void);
+void ftrace_regs_caller(void);
+void return_to_handler(void);
+void direct_tramp(void);
+void called_tramp(void);
+void jumped_tramp(void);
+void entered_tramp(void);
+void around_tramp(void);
+void *function_trace_op;
+long traced(long a);
+long caller(long a);
+void *thread(void *);
+long hooked(long a);
+void hooker(void);
+}
+
+static const char *what;
+static void *frames[64];
+static int frame_count;
+static uintptr_t kept_parent, sp_then, sp_told;
+
+static void unwind_here() { frame_count = backtrace(frames, 64); }
+
+// What an unwinder that follows frame pointers does, Linux's included: it only goes up.
+static __attribute__((noinline)) void walk(uintptr_t fp) {
+    frame_count = 0;
+    for (uintptr_t last = 0; fp > last && frame_count < 16; last = fp, fp = ((uintptr_t *)fp)[RECORD])
+        frames[frame_count++] = (void *)((uintptr_t *)fp)[RECORD + 1];
+}
+
+static void act() {
+    if (!strcmp(what, "trace"))
+        unwind_here();
+    else if (!strcmp(what, "records"))
+        walk((uintptr_t)__builtin_frame_address(0));
+    else if (!strcmp(what, "throw"))
+        throw 42;
+    else if (!strcmp(what, "exit"))
+        pthread_exit(nullptr);
+    // Nothing above was a tail call.
+    asm volatile("" ::: "memory");
+}
+
+extern "C" void handler() {
+    act();
+    asm volatile("" ::: "memory");
+}
+extern "C" void ftrace_stub() { handler(); asm volatile("" ::: "memory"); }
+extern "C" __attribute__((noinline)) void nothing() {
+    // A word that nobody writes has this.
+    volatile uintptr_t stack[512];
+    for (int i = 0; i < 512; i++) stack[i] = 0x5a5a5a5a;
+}
+extern "C" uint64_t program(uint64_t *, uint64_t *) { handler(); asm volatile("" ::: "memory"); return 0; }
+extern "C" uint64_t silent(uint64_t *, uint64_t *) { return 0; }
+
+extern "C" SITE long traced(long a) {
+    asm volatile("" : "+r"(a) :: "memory");
+    return a + 1;
+}
+// A compiler that sees the call takes it for one that cannot throw.
+static long (*volatile called)(long) = traced;
+extern "C" __attribute__((noinline)) long caller(long a) {
+    long r = 0;
+    try {
+        r = called(a);
+    } catch (int n) {
+        printf("caught %d\n", n);
+    }
+    asm volatile("" ::: "memory");
+    return r + 1;
+}
+
+// Its return goes to the trampoline, as the function graph tracer has it.
+extern "C" __attribute__((noinline)) long hooked(long a) {
+    volatile uintptr_t *slot = (uintptr_t *)__builtin_frame_address(0) + RECORD + 1;
+    kept_parent = *slot;
+    *slot = (uintptr_t)return_to_handler;
+    nothing();
+    asm volatile("" ::: "memory");
+    return a + 1;
+}
+extern "C" uintptr_t ftrace_return_to_handler(uintptr_t *fregs) {
+    sp_told = fregs[FREGS_SP];
+    act();
+    return kept_parent;
+}
+extern "C" __attribute__((noinline)) void hooker(void) {
+    long r = hooked(7);
+#ifdef __x86_64__
+    asm volatile("mov %%rsp, %0" : "=r"(sp_then));
+#else
+    asm volatile(MV " %0, sp" : "=r"(sp_then));
+#endif
+    printf("result %ld, sp %s\n", r, sp_then == sp_told ? "told" : "not told");
+}
+
+static void patch(void (*tramp)(void)) {
+    static const struct { void (*to)(void); int jump; } jumps[] = {{jumped_tramp, 1}, {around_tramp, 1}};
+    int jump = tramp == jumps[0].to || tramp == jumps[1].to;
+    uint8_t *site = (uint8_t *)traced;
+    uintptr_t page = (uintptr_t)site & -4096ul;
+    if (mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC)) exit(3);
+    intptr_t to = (intptr_t)tramp - (intptr_t)site;
+#ifdef __x86_64__
+    int32_t distance = to - 5;
+    site[0] = jump ? 0xe9 : 0xe8;
+    memcpy(site + 1, &distance, 4);
+#elif defined(__aarch64__)
+    uint32_t words[2] = {jump ? 0xd503201fu : 0xaa1e03e9u, (jump ? 0x14000000u : 0x94000000u) | (((uint32_t)(to - 4) >> 2 & 0x3ffffff))};
+    memcpy(site, words, 8);
+#else
+    uint32_t high = (uint32_t)((to + 0x800) >> 12) << 12, low = (uint32_t)(to & 0xfff) << 20;
+    uint32_t words[2] = {jump ? high | 0x317 : high | 0x297, jump ? low | 0x30067 : low | 0x282e7};
+    memcpy(site, words, 8);
+#endif
+    __builtin___clear_cache((char *)site, (char *)site + 8);
+}
+
+extern "C" void *thread(void *tramp) {
+    if (tramp == (void *)return_to_handler) {
+        hooker();
+    } else {
+        patch((void (*)(void))tramp);
+        printf("result %ld\n", caller(40));
+    }
+    asm volatile("" ::: "memory");
+    return nullptr;
+}
+
+int main(int, char **argv) {
+    static const struct { const char *name; void (*tramp)(void); } all[] = {
+        {"ftrace_caller", ftrace_caller}, {"ftrace_regs_caller", ftrace_regs_caller},
+        {"direct_tramp", direct_tramp}, {"entered_tramp", entered_tramp}, {"called_tramp", called_tramp},
+        {"jumped_tramp", jumped_tramp}, {"around_tramp", around_tramp}, {"return_to_handler", return_to_handler},
+    };
+    what = argv[2];
+    setvbuf(stdout, nullptr, _IONBF, 0);
+    void *warm[4];
+    backtrace(warm, 4);
+    for (auto &one : all) {
+        if (strcmp(argv[1], one.name)) continue;
+        pthread_t t;
+        if (pthread_create(&t, nullptr, thread, (void *)one.tramp)) return 3;
+        pthread_join(t, nullptr);
+        for (int i = 0; i < frame_count; i++) printf("frame %lx\n", (unsigned long)frames[i]);
+        puts("done");
+        return 0;
+    }
+    return 4;
+}
