@@ -15,13 +15,13 @@ use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs,
 use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
-use emu_tests::{BY_THE_PROFILE, Chosen, Deviation, Source, Suite};
+use emu_tests::{BY_THE_PROFILE, CALLBACK, Chosen, Deviation, EXIT_HANDLER, Source, Suite};
 
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
 
 /// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
-const BODY: Body = Body { function: "traced_function", resume: 8, exit: "ftrace_return_to_handler" };
+const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER };
 
 /// The prototypes for which a suite has direct-call trampolines: one argument, several on the stack, a result in memory,
 /// vector registers, and vector registers with stack arguments.
@@ -184,7 +184,7 @@ pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
 pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
     let callee = match kind {
         Kind::Programs(_) => "",
-        Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }) => "callback",
+        Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }) => CALLBACK,
         _ => CALLEE,
     };
     Spec { name, kind, callee, body: BODY, programs, export: "" }

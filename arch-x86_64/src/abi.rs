@@ -196,7 +196,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         pushes_flags: true,
         restores_flags,
         realign: align16.then_some(16),
-        marks_regs: frame_pointer,
+        marks_regs: frame_pointer && convention.marks_regs,
         direct_test: DirectTest::BeforeRestore,
         direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },

@@ -65,6 +65,9 @@ pub struct Convention {
     pub exit: ExitConvention,
     /// The tracer makes a copy of an entry trampoline for each `ftrace_ops`.
     pub copies: bool,
+    /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set, by which Linux's
+    /// unwinder knows a `struct pt_regs`.
+    pub marks_regs: bool,
     /// Numbers that the code needs, with their usual values.
     pub numbers: Vec<Number>,
     /// What a kernel's configuration means; `None` where no kernel is configured.
@@ -272,7 +275,9 @@ impl Convention {
             Kind::StubGraph => "graph callback that does nothing".to_owned(),
             Kind::StubDirect => "direct-call trampoline that does nothing".to_owned(),
             Kind::Entry(Regs::Args) => format!("calls {} with the argument registers", self.callback.prototype),
-            Kind::Entry(Regs::All) => format!("calls {} with a full struct pt_regs", self.callback.prototype),
+            Kind::Entry(Regs::All) => {
+                format!("calls {} with a full {}", self.callback.prototype, self.c_struct(FrameUse::Regs))
+            }
             Kind::Return => format!("calls {}(fregs) when a traced function returns", self.exit_handler),
             Kind::Direct(_) => "calls one C function with the traced function's arguments".to_owned(),
             Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler".to_owned(),
@@ -280,6 +285,11 @@ impl Convention {
                 "calls programs before, instead of and after one function, with its arguments in an array".to_owned()
             }
         }
+    }
+
+    /// The C name of a frame.
+    fn c_struct(&self, of: FrameUse) -> &'static str {
+        self.frames.iter().find(|(u, _)| *u == of).map_or("frame", |(_, table)| table.layout.c_struct)
     }
 
     /// All frames under these choices.

@@ -42,6 +42,15 @@ pub fn functions() -> Result<Vec<Function>> {
 /// The `ftrace_ops` of `callbacks.c`.
 pub(crate) const OPS: &str = "ops";
 
+/// The fixtures' variable with the address of [`OPS`].
+pub(crate) const OP: &str = "function_trace_op";
+
+/// The fixtures' function in the place of a tracer's callback.
+pub const CALLBACK: &str = "callback";
+
+/// The fixtures' function in the place of a tracer's exit handler.
+pub const EXIT_HANDLER: &str = "ftrace_return_to_handler";
+
 /// An object with the functions, compiled in one way, and the object with the callbacks that links with it.
 #[derive(Debug)]
 pub struct Fixture {

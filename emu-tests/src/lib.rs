@@ -44,7 +44,7 @@ pub use cpu::engine_version;
 pub use disasm::disassemble;
 pub use draft::{Draft, draft};
 pub use filter::Filter;
-pub use fixture::{Fixture, Function, functions};
+pub use fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use foreign::{Foreign, suites as foreign_suites};
 pub use measure::{ScenarioCost, measure};
 pub use raw::Dump;

@@ -6,7 +6,7 @@ use codegen::spec::{Form, Kind};
 use link::{Access, Image, STUBS, SymbolKind};
 
 use crate::disasm::decode;
-use crate::fixture::{Fixture, Setup};
+use crate::fixture::{CALLBACK, Fixture, Setup};
 use crate::trace::{Cell, Cells, Mark, Region};
 
 /// What each trampoline calls by name: where that begins, and what it is.
@@ -91,10 +91,10 @@ pub(crate) fn mark_cells(
             marks.each(fixture, "code", (insn.at, 1), |c| c.branch = Some(branch))?;
         }
     }
-    let callback = image.symbol("callback");
+    let callback = image.symbol(CALLBACK);
     let callback =
         callback.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol callback", fixture.variant)))?;
-    marks.each(fixture, "callback", (callback.address, 1), |c| c.marks.set(Mark::CALLBACK, true))?;
+    marks.each(fixture, CALLBACK, (callback.address, 1), |c| c.marks.set(Mark::CALLBACK, true))?;
     for (contract, called) in suite.contracts.iter().zip(called) {
         for &(at, mark) in called.iter().filter(|(at, _)| *at != 0) {
             marks.each(fixture, &contract.callee, (at, 1), |c| c.marks.set(mark, true))?;

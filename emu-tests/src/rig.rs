@@ -13,7 +13,7 @@ use crate::case::{Case, Distance, Handler, Initial, Outcome};
 use crate::copy::put_copies;
 use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
 use crate::disasm::{Decoded, decode};
-use crate::fixture::{Fixture, Function, LIVEPATCH, OPS, Setup};
+use crate::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
 use crate::replay::Replay;
@@ -88,8 +88,13 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Ima
     let stub = suite.stubs.then_some(suite.backend.machine().ret);
     let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
     let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
-    let site = Some(&suite.convention.site);
-    link(suite.backend, &inputs, &Options { base, define, first: suite.first(), stub, site, ..Options::default() })
+    let convention = suite.convention;
+    // What the profile calls them; here they have the names of the fixtures.
+    let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
+    alias.extend(convention.callback.op.map(|op| (op, OP)));
+    let site = Some(&convention.site);
+    let first = suite.first();
+    link(suite.backend, &inputs, &Options { base, define, first, stub, site, alias, ..Options::default() })
 }
 
 /// The image as a file would say it, ready to be run: pointers to functions are set, and the C functions that others wrote
@@ -177,7 +182,7 @@ impl<'s> Rig<'s> {
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let trace = Trace {
             registers: Some(registers),
-            site: Some(&suite.convention.site),
+            convention: Some(suite.convention),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
             cells: marks.cells,
             garbage: garbage.clone(),
@@ -197,7 +202,7 @@ impl<'s> Rig<'s> {
             fixture,
             functions,
             seed,
-            callback: address("callback")?,
+            callback: address(CALLBACK)?,
             scratch: address("scratch")?,
             op_cell: (op.wrapping_add(suite.op_offsets.0), op.wrapping_add(suite.op_offsets.1)),
             image,

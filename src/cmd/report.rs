@@ -104,7 +104,7 @@ enum Action {
     /// Put reports together that were made apart, or write one in another format
     #[command(after_help = EXAMPLES)]
     Merge(MergeArgs),
-    /// Print the JSON schema of a report or of a contract
+    /// Print the JSON schema of a report, a contract or a profile
     #[command(after_help = EXAMPLES)]
     Schema(SchemaArgs),
 }
@@ -125,6 +125,8 @@ enum Described {
     Mutants,
     /// What `check --contract` reads, in TOML.
     Contract,
+    /// What `--profile` reads, in TOML.
+    Profile,
 }
 
 /// Arguments of `report merge`.
@@ -144,7 +146,8 @@ The partitions of a run together give the report of the whole run, byte for byte
 Examples:
   tramptool report merge 1.json 2.json 3.json
   tramptool report merge report.json --format sarif -o report.sarif
-  tramptool report schema contract";
+  tramptool report schema contract
+  tramptool report schema profile";
 
 /// Run `report`.
 ///
@@ -158,6 +161,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
                 Described::Report => schemars::schema_for!(Document),
                 Described::Mutants => schemars::schema_for!(Mutants),
                 Described::Contract => emu_tests::contract_schema(),
+                Described::Profile => codegen::profile::schema(),
             };
             return ui.out(tramptool::report::json(&schema)?).map(|()| DONE);
         }

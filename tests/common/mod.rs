@@ -26,10 +26,16 @@ pub fn blessed(path: &str, text: &str) {
     assert_eq!(was, text, "{path}");
 }
 
-/// An architecture under every set of options that the default profile offers.
+/// An architecture under every set of options that each profile offers.
 pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::Target> {
-    let convention = tramptool::convention(backend).unwrap();
-    convention.combinations(|_| true).into_iter().map(|c| backend.target(convention, c).unwrap()).collect()
+    let profiles = profiles::names().into_iter().map(|name| tramptool::profile(name).unwrap());
+    let conventions: Vec<_> = profiles.map(|p| p.convention(backend.facts().name).unwrap()).collect();
+    let mut all = Vec::new();
+    for convention in conventions {
+        let each = convention.combinations(|_| true).into_iter();
+        all.extend(each.map(|choices| backend.target(convention, choices).unwrap()));
+    }
+    all
 }
 
 /// Every architecture, with the prefix of its GNU tools.

@@ -205,6 +205,7 @@ impl<'a> Reader<'a> {
                 mispredicted: of.exit.mispredicted,
             },
             copies: of.copies,
+            marks_regs: of.marks_regs,
             numbers,
             kernel: of.kernel.as_ref().map(|k| self.kernel(k, &join(at, path!["kernel"]))).transpose()?,
             options,

@@ -62,6 +62,8 @@ pub(super) struct ArchIn {
     pub exit: ExitIn,
     /// The tracer makes a copy of an entry trampoline for each `ftrace_ops`.
     pub copies: bool,
+    /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set.
+    pub marks_regs: bool,
     /// Numbers that the code needs: the name that the text gives one, and its usual value.
     pub numbers: Vec<(String, i32)>,
     /// What a kernel's configuration means.

@@ -4,6 +4,7 @@ use codegen::contract::Contract;
 use codegen::frame::Content;
 use codegen::live::Word;
 use codegen::spec::{Around, Attach, Direct, Form, Kind, Programs};
+use codegen::step::Value;
 
 use super::{Here, Trace};
 use crate::cpu::Snapshot;
@@ -42,10 +43,19 @@ impl Trace {
         let Some(a) = self.state.activations.last() else { return };
         let (parent, resume, site_sp, at) = (a.parent, a.pc, a.sp, a.expect.clone());
         let p10 = self.at(Clause::P10, here.pc);
-        self.check(p10, Place::Ip, here.ip(resume), here.arg(0));
-        self.check(p10, Place::ParentIp, parent, here.arg(1));
-        self.check(p10, Place::Op, self.places.op, here.arg(2));
-        let fregs = here.arg(3);
+        let callback = &contract.convention.callback;
+        let op = self.places.op;
+        let told = [
+            (Value::Ip, Place::Ip, here.ip(resume)),
+            (Value::ParentIp, Place::ParentIp, parent),
+            (Value::Op, Place::Op, op),
+        ];
+        for (value, place, want) in told {
+            if let Some(n) = callback.position(value) {
+                self.check(p10, place, want, here.arg(n));
+            }
+        }
+        let Some(fregs) = callback.position(Value::Fregs).map(|n| here.arg(n)) else { return };
         if contract.frame.c_size > 0 {
             let inside = fregs >= here.sp() && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
             self.check(p10, Place::FregsInFrame, true, inside);

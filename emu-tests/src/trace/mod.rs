@@ -21,6 +21,7 @@ use std::sync::Arc;
 use codegen::abi::Reg;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::profile::Convention;
 use codegen::site::Site;
 use codegen::spec::Kind;
 
@@ -62,7 +63,7 @@ pub(crate) struct Places {
 #[derive(Default)]
 pub(crate) struct Trace {
     pub registers: Option<Registers>,
-    pub site: Option<&'static Site>,
+    pub convention: Option<&'static Convention>,
     pub contracts: Vec<Rc<Contract>>,
     /// Where the functions begin that each trampoline calls by name; 0 if its contract names none.
     pub callees: Vec<Vec<u64>>,
@@ -224,7 +225,7 @@ impl Trace {
 
     /// The run reached the exit page.
     pub fn finished(&mut self, uc: &mut Uc) {
-        let (Some(registers), Some(site)) = (self.registers, self.site) else { return };
+        let (Some(registers), Some(site)) = (self.registers, self.convention.map(|c| &c.site)) else { return };
         if !self.enabled {
             return;
         }
@@ -270,7 +271,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         }
     }
     if event && let Some(mut trace) = uc.get_data_mut().take() {
-        if let (Some(registers), Some(site)) = (trace.registers, trace.site) {
+        if let (Some(registers), Some(site)) = (trace.registers, trace.convention.map(|c| &c.site)) {
             trace.event(&mut Here { uc, registers, site, pc }, &Arrival { by, from, to, marks });
         }
         *uc.get_data_mut() = Some(trace);

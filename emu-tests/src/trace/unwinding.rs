@@ -5,6 +5,7 @@ use codegen::abi::Reg;
 use codegen::contract::Contract;
 use codegen::frame::Content;
 use codegen::spec::Kind;
+use codegen::step::Value;
 
 use super::{Here, Trace};
 use crate::cpu::Snapshot;
@@ -76,7 +77,8 @@ impl Trace {
         let (abi, before) = (here.registers.abi, at[here.registers.abi.fp]);
         let mut fp = here.get(abi.fp);
         if contract.marks_regs && matches!(contract.kind, Kind::Entry(_)) {
-            self.check(p12, Place::MarkedRegs, here.arg(3) | 1, fp);
+            let fregs = contract.convention.callback.position(Value::Fregs).map_or(0, |n| here.arg(n));
+            self.check(p12, Place::MarkedRegs, fregs | 1, fp);
             return;
         }
         if contract.frame.records.is_empty() {

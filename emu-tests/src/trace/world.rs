@@ -7,6 +7,7 @@ use codegen::contract::Contract;
 use codegen::frame::{Content, Stores};
 use codegen::live::Word;
 use codegen::spec::{Attach, Kind, Programs};
+use codegen::step::Value;
 
 use super::given::{ProgramCall, shown};
 use super::state::{Activation, Exiting, Hooked, Moment};
@@ -30,7 +31,8 @@ impl Trace {
     /// What handlers must do that alone know the parent, where nothing is checked.
     pub(super) fn keep_parent(&mut self, here: &mut Here, marks: Mark) {
         if marks.has(Mark::CALLBACK) {
-            self.state.parents.push(here.arg(1));
+            let parent_ip = self.convention.and_then(|c| c.callback.position(Value::ParentIp));
+            self.state.parents.push(parent_ip.map_or(0, |n| here.arg(n)));
         } else if marks.has(Mark::EXIT_HANDLER)
             && let Some(parent) = self.state.parents.pop()
         {
@@ -56,8 +58,9 @@ impl Trace {
     fn decide(&mut self, here: &mut Here, contract: &Contract) {
         let (case, registers) = (Arc::clone(&self.case), here.registers);
         let outermost = self.state.callbacks == 1;
-        let fregs = here.arg(3);
-        let written = |content: Content| cell(contract, fregs, content);
+        // Without its address, nothing can be stored to the frame.
+        let fregs = contract.convention.callback.position(Value::Fregs).map(|n| here.arg(n));
+        let written = |content: Content| cell(contract, fregs?, content);
         let Some(a) = self.state.activations.last_mut() else { return };
         let mut stored = Vec::new();
         if case.situation.args() && outermost {

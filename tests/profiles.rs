@@ -1,0 +1,151 @@
+//! Kernels and tracers as data: the page that says how to write one is followed, mistakes in one are told with their line,
+//! and what needs no kernel needs nothing but its handlers.
+
+mod common;
+
+use std::process::Command;
+
+use codegen::profile::Source;
+use common::Bench;
+use object::{Object, ObjectSymbol};
+use tramptool::BACKENDS;
+
+const PAGE: &str = include_str!("../docs/adding-a-profile.md");
+
+/// The block of the page in this language.
+fn block(language: &str) -> &'static str {
+    let from = PAGE.split_once(&format!("```{language}\n")).expect("the block").1;
+    from.split_once("```").expect("its end").0
+}
+
+#[test]
+fn the_page_is_true() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("mine.toml"), block("toml")).unwrap();
+    for command in block("sh").lines() {
+        let arguments: Vec<&str> = command.strip_prefix("tramptool ").unwrap().split(' ').collect();
+        let out = bench.ends(0, &arguments);
+        match arguments[0] {
+            "list" => assert!(out.contains("on_event(regs, caller, ip)") && out.contains("my_regs_entry"), "{out}"),
+            "check" => assert!(out.contains(" 0 fail"), "{out}"),
+            _ => {}
+        }
+    }
+    let text = std::fs::read_to_string(bench.path("out/riscv64.S")).unwrap();
+    for expected in ["my_entry:", "EVENT_CALLER", "on_event", "on_event(regs, caller, ip)", "profile mine"] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+    let shown = bench.ends(0, &["show", "my_entry", "--arch", "riscv64", "--profile", "mine.toml"]);
+    assert!(shown.contains("EVENT_CALLER"), "{shown}");
+    // Another order of the arguments and another frame are differences.
+    let other = bench.ends(1, &["diff", "riscv64:my_entry,profile=mine.toml", "riscv64:trace_caller,profile=bare"]);
+    assert!(other.contains("argument 0"), "{other}");
+}
+
+/// The replay of a failure names the profile.
+#[test]
+fn a_failure_under_a_profile_is_seen_again() {
+    let profile = tramptool::profile("bare").unwrap();
+    for backend in BACKENDS {
+        let convention = profile.convention(backend.facts().name).unwrap();
+        let target = backend.target(convention, convention.defaults()).unwrap();
+        let suite = tramptool::suite::suite(*backend, &target).unwrap();
+        assert!(suite.options.starts_with("profile=bare "), "{}", suite.options);
+        let (again, settings) = tramptool::settings::of_options(&suite.options).unwrap();
+        let again = again.convention(backend.facts().name).unwrap();
+        assert_eq!(tramptool::settings::target(*backend, again, &settings).unwrap().choices, target.choices);
+    }
+}
+
+#[test]
+fn bare_objects_need_nothing_but_their_handlers() {
+    let bench = Bench::new();
+    for backend in BACKENDS {
+        let arch = backend.facts().name;
+        bench.ends(0, &["gen", "--all", "--arch", arch, "--profile", "bare", "--emit", "obj", "-o", "out"]);
+        let bytes = std::fs::read(bench.path(&format!("out/{arch}.o"))).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let mut missing: Vec<&str> =
+            file.symbols().filter(|s| s.is_undefined()).filter_map(|s| s.name().ok()).collect();
+        missing.retain(|name| !name.is_empty());
+        missing.sort_unstable();
+        assert_eq!(missing, ["trace_entry", "trace_exit"], "{arch}");
+        // GNU ld agrees, where nothing but the two is given.
+        let linker = backend.facts().assembler.replace("-as", "-ld");
+        let object = bench.path(&format!("out/{arch}.o"));
+        let handlers = ["--defsym=trace_entry=0x10000", "--defsym=trace_exit=0x10000", "-e", "0"];
+        let mut ld = Command::new(&linker);
+        ld.args(handlers).args(["-Ttext=0x11000", "-o"]).arg(bench.path("image")).arg(object);
+        let ld = ld.output().unwrap();
+        assert!(ld.status.success(), "{linker}: {}", String::from_utf8_lossy(&ld.stderr));
+    }
+}
+
+/// A mistake, and what the message has of it.
+#[test]
+fn mistakes_are_told_with_their_line() {
+    let good = block("toml");
+    let cases = [
+        ("extends = \"bare\"", "extends = \"bear\"", "mine.toml:3: unknown profile 'bear'; valid: linux-6.12, bare"),
+        (
+            "\"parent-ip\", \"ip\"]",
+            "\"parent_ip\", \"ip\"]",
+            "mine.toml:8: unknown argument 'parent_ip'; valid: ip, parent-ip",
+        ),
+        ("symbol = \"my_exit\"", "symbol = \"my exit\"", "mine.toml:18: 'my exit' is no symbol"),
+        ("[trampoline.return]", "[trampoline.exit]", "mine.toml:17: unknown trampoline 'exit'; valid: stub,"),
+        ("holds = \"a7\"", "holds = \"a8\"", "mine.toml:35: unknown content 'a8'"),
+        ("offset = 88", "offset = 89", "mine.toml:36: offset = 89; valid: a multiple of 8 from 0 to 88"),
+        ("offset = 88", "offset = 80", "mine.toml:36: EVENT_S0 is where EVENT_A7 is"),
+        ("size = 96", "size = 97", "mine.toml:22: size = 97"),
+        ("[arch.riscv64.", "[arch.riscv.", "mine.toml:20: unknown architecture 'riscv'; valid: x86_64, arm64, riscv64"),
+        ("about = ", "abut = ", "mine.toml:2: unknown field `abut`"),
+        ("[\"fregs\", ", "[\"op\", ", "mine.toml:6: `op` is missing: the variable for the argument `op`"),
+        ("name = \"mine\"", "name = mine", "mine.toml:1: "),
+    ];
+    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
+    profiles::load(Source { name: "mine.toml", text: good }, &facts).unwrap();
+    for (right, wrong, message) in cases {
+        assert!(good.contains(right), "{right}");
+        let text = good.replacen(right, wrong, 1);
+        let e = profiles::load(Source { name: "mine.toml", text: &text }, &facts).expect_err(wrong).to_string();
+        assert!(e.starts_with(message), "{wrong}: {e}");
+    }
+    let itself = "extends = \"x.toml\"";
+    assert!(profiles::load(Source { name: "x.toml", text: itself }, &facts).is_err());
+    let bench = Bench::new();
+    bench.refuses(&["list", "--profile", "nothing"], &["unknown profile 'nothing'; valid: linux-6.12, bare, a file"]);
+    bench.refuses(&["list", "--profile", "none.toml"], &["cannot read profile none.toml"]);
+}
+
+/// An option that a profile fixes is no choice.
+#[test]
+fn what_a_profile_does_not_offer_is_refused() {
+    let bench = Bench::new();
+    let command = ["gen", "trace_caller", "--arch", "arm64", "--profile", "bare", "-o", "out"];
+    bench.refuses(
+        &[&command[..], &["--set", "call-ops=on"]].concat(),
+        &["option 'call-ops' of arm64 has one value in profile bare"],
+    );
+    bench.refuses(
+        &["gen", "ftrace_caller", "--arch", "arm64", "--profile", "bare", "-o", "out"],
+        &["unknown trampoline 'ftrace_caller'; valid: trace_caller"],
+    );
+}
+
+/// The schema has the entries that the profiles of the repository use.
+#[test]
+fn profiles_fit_their_schema() {
+    let bench = Bench::new();
+    let schema: serde_json::Value = serde_json::from_str(&bench.ends(0, &["report", "schema", "profile"])).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let texts = profiles::BUILT_IN.iter().map(|(_, text)| *text).chain([block("toml")]);
+    for text in texts {
+        let table: toml::Table = toml::from_str(text).unwrap();
+        let value = serde_json::to_value(&table).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+    let wrong = serde_json::json!({ "nme": "x" });
+    assert!(!validator.is_valid(&wrong));
+}
