@@ -38,12 +38,17 @@ fn cell(row: &Row) -> &'static str {
     }
 }
 
-/// Those options that have not their default.
+/// The profile, if it is not the default one, and those options that have not their default in it.
 fn set(backend: &dyn Backend, options: &str) -> String {
-    let default = tramptool::default_target(backend).unwrap().describe();
+    let (profile, _) = tramptool::settings::of_options(options).unwrap();
+    let convention = profile.convention(backend.facts().name).unwrap();
+    let default = convention.describe(convention.defaults());
     let default: BTreeSet<&str> = default.split(' ').collect();
-    let others: Vec<&str> = options.split(' ').filter(|o| !default.contains(o)).collect();
-    if others.is_empty() { "default".to_owned() } else { others.join(" ") }
+    let mut others: Vec<&str> = options.split(' ').filter(|o| !default.contains(o)).collect();
+    if others.iter().all(|o| o.starts_with("profile=")) {
+        others.push("default");
+    }
+    others.join(" ")
 }
 
 /// A row a trampoline and set of options, a column a clause.
