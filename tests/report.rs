@@ -258,6 +258,24 @@ fn what_is_expected_to_fail_does_not_fail_the_run() {
     // One that does not fail.
     expect(failing.iter().map(|c| entry(c, "")).chain([entry("P8", "")]).collect());
     assert!(b.ends(1, &known).contains("is expected to fail: known.toml:"));
+    // At places: all of them, and no others.
+    let others = |place: &str| {
+        let rest = failing.iter().filter(|c| **c != "P1").map(|c| entry(c, ""));
+        expect(rest.chain([entry("P1", place)]).collect());
+    };
+    let id = failures(&report).find(|f| f["clause"] == "P1").unwrap()["place_id"].as_str().unwrap();
+    assert_eq!(id, "rsi");
+    others("place = \"rs?\"\n");
+    assert!(b.ok(&known).contains("known (expected in known.toml:"));
+    others("place = \"rsi@*\"\n");
+    b.ok(&known);
+    others("place = \"rdx\"\n");
+    assert!(b.ends(1, &known).contains("nothing fails at rdx: known.toml:"));
+    expect(failing.iter().map(|c| entry(c, "")).collect::<String>() + &entry("P1", "place = \"rsi\"\n"));
+    b.ok(&known);
+    let text = "[[expect]]\nclause = \"P1\"\nverdict = \"deviates\"\nreason = \"known\"\nplace = \"rsi\"";
+    expect(text.to_owned());
+    b.refuses(&known, &["known.toml", ":1:", "a place with verdict"]);
     for (text, line) in [
         ("[[expect]]\nclause = \"P99\"", ":2:"),
         ("\n[[expect]]\nclause = \"P1\"\nverdict = \"fail\"\nreason = \"\"", ":2:"),

@@ -209,8 +209,8 @@ pub(crate) struct DeviationIn {
     /// P1 to P23, as in `tramptool check --list-clauses`.
     #[schemars(with = "String")]
     pub(crate) clause: Spanned<String>,
-    /// The register, field or place, as the report names it, or a list of them, each with or without ` at ` and the
-    /// instruction as symbol+offset; `*` and `?` are wildcards.
+    /// A place as `tramptool check --list-places` names it, or a list of them, each with or without `@` and the instruction
+    /// as symbol+offset; `*` and `?` are wildcards.
     pub(crate) place: Places,
     /// Why.
     pub(crate) reason: String,

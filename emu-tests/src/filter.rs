@@ -82,3 +82,68 @@ impl Filter {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use codegen::spec::{Direct, Regs, Spec};
+
+    use super::*;
+
+    /// Contracts of these kinds that differ in nothing else; those of a second return are of kretprobes.
+    fn contracts() -> Vec<Contract> {
+        let backend = arch::backend("x86_64").unwrap();
+        let facts: Vec<_> = arch::BACKENDS.iter().map(|b| b.facts()).collect();
+        let profile = profiles::find(profiles::DEFAULT, &facts).unwrap();
+        let convention = profile.convention(backend.facts().name).unwrap();
+        let target = backend.target(convention, convention.defaults()).unwrap();
+        let direct = Contract::of(&Spec::direct("direct", Direct::default(), "f"), &target).unwrap();
+        let of = |name: &str, kind| Contract { name: name.to_owned(), kind, ..direct.clone() };
+        vec![
+            of("entry", Kind::Entry(Regs::Args)),
+            of("regs", Kind::Entry(Regs::All)),
+            direct.clone(),
+            of("return", Kind::Return),
+            Contract { rethook: true, ..of("rethook", Kind::Return) },
+            of("stub", Kind::Stub),
+        ]
+    }
+
+    /// What is concerned in this situation, with `entry` at the site.
+    fn concerned(situation: Situation) -> Vec<String> {
+        let contracts = contracts();
+        let concerns = |name: &str| {
+            let filter = Filter { concerning: Some(name.to_owned()), ..Filter::default() };
+            filter.concerns(&contracts, &contracts[0], situation)
+        };
+        contracts.iter().map(|c| c.name.clone()).filter(|name| concerns(name)).collect()
+    }
+
+    #[test]
+    fn a_case_concerns_the_trampoline_at_the_site_and_those_that_it_leads_to() {
+        let named = |name: &str| concerned(name.parse().unwrap());
+        assert_eq!(named("plain"), ["entry"]);
+        assert_eq!(named("direct"), ["entry", "direct"]);
+        assert_eq!(named("early-direct"), ["entry", "direct"]);
+        assert_eq!(named("parent"), ["entry", "return"]);
+        assert_eq!(named("args+direct+parent"), ["entry", "direct", "return"]);
+        assert_eq!(named("rethook"), ["entry", "rethook"]);
+        assert_eq!(named("stub"), ["entry", "stub"]);
+        let all = contracts();
+        assert!(Filter::default().concerns(&all, &all[0], Situation::PLAIN), "nothing is asked for");
+    }
+
+    #[test]
+    fn with_the_first_failure_what_is_not_the_trampolines_own_is_not_judged() {
+        let first = Filter { first_failure: true, ..Filter::default() };
+        for (clause, judged) in [(Clause::P1, true), (Clause::P15, true), (Clause::P16, false), (Clause::P17, false)] {
+            assert_eq!(first.judges(clause), judged, "{clause}");
+            assert!(Filter::default().judges(clause), "{clause}");
+        }
+    }
+
+    #[test]
+    fn all_failures_are_kept_if_all_are_wanted() {
+        assert_eq!(Filter::default().kept_failures(), KEPT_FAILURES);
+        assert_eq!(Filter { all_failures: true, ..Filter::default() }.kept_failures(), usize::MAX);
+    }
+}

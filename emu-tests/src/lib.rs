@@ -47,6 +47,7 @@ pub use filter::Filter;
 pub use fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use foreign::{Foreign, suites as foreign_suites};
 pub use measure::{ScenarioCost, measure};
+pub use place::places;
 pub use raw::Dump;
 pub use replay::{Chosen, Replay, Source, shell};
 pub use report::{Clause, Failure, Of, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};

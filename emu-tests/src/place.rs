@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::report::Clause;
 
-/// One row per place: its variant, its id, its sentence. Ids have no spaces. `docs/contracts.md` lists them.
+/// One row per place: its variant, its id, its sentence. Ids have no spaces. `tramptool check --list-places`
+/// prints them.
 macro_rules! places {
     ($($(#[$doc:meta])* $name:ident $({ $($field:ident: $type:ty),* })? => $id:literal, $text:literal;)*) => {
         /// What a check is about. Displayed it is a sentence; with `{:#}` it is its id.
@@ -12,6 +13,9 @@ macro_rules! places {
         pub(crate) enum Place {
             $($(#[$doc])* $name $({ $($field: $type),* })?,)*
         }
+
+        /// The ids and sentences of all places, with names in braces where they have parts that vary.
+        const PLACES: &[(&str, &str)] = &[$(($id, $text)),*];
 
         impl fmt::Display for Place {
             #[allow(unused_variables, reason = "an id need not say all that the sentence says")]
@@ -143,6 +147,14 @@ impl Place {
     }
 }
 
+/// All places that contracts and expectations may name: each with its id and its sentence, in which `{..}` stands for what
+/// varies.
+pub fn places() -> Vec<(String, String)> {
+    // How a part is printed is of no interest here.
+    let plain = |text: &str| text.replace(":#x}", "}").replace(":#}", "}");
+    PLACES.iter().map(|(id, text)| (plain(id), plain(text))).collect()
+}
+
 /// A member of the structure that a callback is given, as long as no check of it failed.
 pub(crate) struct Slot<'m>(pub &'m str);
 
@@ -215,6 +227,21 @@ mod tests {
         assert_eq!(both(SlotWritten("lr").into()), pair("slot:lr:written", "fregs->lr was written"));
         let site = Place::Site { function: "f1".to_owned(), what: SiteBytes::Branch };
         assert_eq!(both(site), pair("site:branch:f1", "f1: a branch of the function into its site"));
+    }
+
+    #[test]
+    fn ids_differ_and_are_no_sentences() {
+        let all = places();
+        let mut ids: Vec<&str> = all.iter().map(|(id, _)| id.as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all.len());
+        for id in ids {
+            let plain = |c: char| c.is_ascii_lowercase() || "-:_{}+".contains(c);
+            assert!(id.chars().all(plain), "{id}");
+        }
+        assert!(all.contains(&("frame-record:{n}".to_owned(), "return address in frame record {n}".to_owned())));
+        assert!(all.iter().all(|(id, text)| !format!("{id}{text}").contains('#')));
     }
 
     #[test]

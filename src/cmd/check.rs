@@ -75,6 +75,9 @@ pub struct CheckArgs {
     /// List the clauses and stop
     #[arg(long)]
     pub list_clauses: bool,
+    /// List the places that contracts and expectations may name, and stop
+    #[arg(long)]
+    pub list_places: bool,
     #[command(flatten)]
     pub report: ReportArgs,
 }
@@ -105,6 +108,10 @@ Examples:
 pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
     if args.list_clauses {
         return ui.out(explain::list()?).map(|()| DONE);
+    }
+    if args.list_places {
+        let lines = emu_tests::places().into_iter().map(|(id, text)| format!("{id:<32} {text}\n"));
+        return ui.out(lines.collect::<String>()).map(|()| DONE);
     }
     args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.

@@ -66,8 +66,8 @@ fn orc_is_compared_with_the_stack_at_every_instruction() {
         broken.contract(&format!("{CONTRACT}{known}"));
         broken.check()
     };
-    assert_eq!(expecting("* by the unwind table").0, Some(0));
-    let (code, out, _) = expecting("* by the unwind table at my_tramp+0x4");
+    assert_eq!(expecting("unwind:*").0, Some(0));
+    let (code, out, _) = expecting("unwind:*@my_tramp+0x4");
     assert_eq!(code, Some(1));
     assert!(out.contains("at my_tramp+0x5") && !out.contains("at my_tramp+0x4\n"), "{out}");
 }
