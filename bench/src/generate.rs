@@ -35,8 +35,14 @@ fn specs(names: &[String]) -> Vec<Spec<'_>> {
     names.iter().map(|name| Spec { name, ..Spec::of(name, Kind::Entry(Regs::Args)) }).collect()
 }
 
+/// An architecture with all defaults.
+fn default_target(backend: &dyn Backend) -> Result<Target, String> {
+    let convention = profiles::default_convention(backend.facts()).map_err(|e| e.to_string())?;
+    backend.target(convention, convention.defaults()).map_err(|e| e.to_string())
+}
+
 fn object(backend: &dyn Backend, specs: &[Spec]) -> Result<(Vec<u8>, usize), String> {
-    let target = tramptool::default_target(backend).map_err(|e| e.to_string())?;
+    let target = default_target(backend)?;
     let assembly = backend.assemble(specs, &target).map_err(|e| e.to_string())?;
     let text = assembly.text().len();
     Ok((obj::write(&assembly, &target).map_err(|e| e.to_string())?, text))
@@ -163,7 +169,7 @@ type Traced = (String, Vec<Program>);
 
 /// From signatures and lists to a linked image in which each function's site goes to a trampoline of its own.
 fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Result<usize, String> {
-    let target = tramptool::default_target(backend).map_err(|e| e.to_string())?;
+    let target = default_target(backend)?;
     let abi = &backend.facts().abi;
     let planned = |(text, programs): &Traced| {
         let proto = Prototype::parse(text)?;
@@ -202,7 +208,7 @@ fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<Traced>, Vec<u8>),
     let names: Vec<String> = numbers(count).map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let traced = numbers(count).map(|n| (prototype(n), programs(n))).collect();
-    Ok((traced, functions(&tramptool::default_target(backend).map_err(|e| e.to_string())?, &names)?))
+    Ok((traced, functions(&default_target(backend)?, &names)?))
 }
 
 fn numbers(count: usize) -> impl Iterator<Item = usize> {
@@ -251,7 +257,7 @@ pub fn run(json: bool) -> Result<(), String> {
     let dir = scratch()?;
     let mut rows = Vec::new();
     for backend in BACKENDS {
-        let target = tramptool::default_target(*backend).map_err(|e| e.to_string())?;
+        let target = default_target(*backend)?;
         let arch = target.facts.name;
         let instructions =
             COUNT as f64 * f64::from(backend.cost(&specs[0], &target).map_err(|e| e.to_string())?.instructions);

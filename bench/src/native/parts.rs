@@ -189,7 +189,7 @@ fn of_many(variant: &str, i: usize) -> String {
 fn generated(dir: &Path) -> Result<(), String> {
     let backend = arch::backend("x86_64").map_err(|e| e.to_string())?;
     let options = backend.facts().options;
-    let convention = tramptool::convention(backend).map_err(|e| e.to_string())?;
+    let convention = profiles::default_convention(backend.facts()).map_err(|e| e.to_string())?;
     let write = |name: &str, settings: &[(&str, &str)], specs: &[Spec]| -> Result<(), String> {
         let mut choices = convention.defaults();
         // The kernel's code has no landing pads here either.
@@ -205,9 +205,9 @@ fn generated(dir: &Path) -> Result<(), String> {
     let direct = |name, args| Spec::direct(name, Direct { args, ..Direct::default() }, "on_entry");
     let proto =
         Prototype::parse("long f(long a, long b, long c, long d, long e, long f)").map_err(|e| e.to_string())?;
-    let shown = backend
-        .place(&tramptool::default_target(backend).map_err(|e| e.to_string())?, &proto)
-        .and_then(|placement| placement.programs(&proto, &backend.facts().abi, false));
+    let defaults = backend.target(convention, convention.defaults()).map_err(|e| e.to_string())?;
+    let shown =
+        backend.place(&defaults, &proto).and_then(|placement| placement.programs(&proto, &backend.facts().abi, false));
     let fexit = Programs { call_orig: true, ..shown.map_err(|e| e.to_string())? };
     let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
     let fexit_skip = Kind::Programs(Programs { skip_frame: true, ..fexit });
