@@ -176,7 +176,7 @@ impl Architecture for Toy {
 }
 
 impl Lower for Toy {
-    fn lower(step: Step, cx: &mut Lowering<Insn>) {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         let source = |content| match content {
             Content::Reg(reg) => Some(reg),
             Content::Pc => Some(PC),
@@ -199,8 +199,10 @@ impl Lower for Toy {
                 cx.noted(Insn::Call(sym), "the callback");
             }
             Step::Leave(_) => cx.insn(Insn::Jump(PC)),
-            _ => {}
+            Step::RestoreSite(_) => {}
+            _ => return Err(cx.unsupported(step)),
         }
+        Ok(())
     }
 }
 
@@ -311,6 +313,10 @@ fn a_backend_needs_no_more_than_the_page_says() {
     let object = codegen::obj::write(&assembly, &target).unwrap();
     assert_eq!(u16::from_le_bytes([object[18], object[19]]), 0xfeed);
     assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ..Direct::default() }, "f")], &target).is_err());
+    // It has no way to pass ip: that is refused, not left out.
+    let with_ip = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
+    let refused = Toy.assemble(&[with_ip], &target).unwrap_err().to_string();
+    assert!(refused.starts_with("toy: t: toy cannot do what profile toy-1 asks for here (Arg("), "{refused}");
 }
 
 /// Everything between backquotes that looks like a file or a function of a trait exists, and no method is missing.

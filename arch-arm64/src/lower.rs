@@ -1,6 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
+use codegen::error::Result;
 use codegen::frame::{Content, Stores};
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
@@ -28,7 +29,7 @@ const OP: Reg = X11;
 const DIRECT: Reg = X17;
 
 impl Lower for Arm64 {
-    fn lower(step: Step, cx: &mut Lowering<Insn>) {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
@@ -37,11 +38,13 @@ impl Lower for Arm64 {
                 cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
             }
             Step::BranchIfEarlyDirect => {
-                let at = cx.number("FTRACE_OPS_DIRECT_CALL");
+                let at = cx.number("FTRACE_OPS_DIRECT_CALL")?;
                 cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
                 cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
-            Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {}
+            Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {
+                return Err(cx.unsupported(step));
+            }
             Step::Alloc => {
                 cx.insn(Insn::SubSp { imm: cx.frame_size(0) });
                 cx.depth += cx.frame.size;
@@ -49,9 +52,9 @@ impl Lower for Arm64 {
             Step::LoadBody => load_body(cx),
             Step::Record(n) => record(n as usize, cx),
             Step::Save => save(cx),
-            Step::Arg(n, value) => argument(n as usize, value, cx),
+            Step::Arg(n, value) => argument(n as usize, value, cx)?,
             Step::StackArgs => stack_args(cx),
-            Step::Call(callee) => call(callee, cx),
+            Step::Call(callee) => call(callee, cx)?,
             Step::TakeResult => cx.noted(Insn::Mov { dst: LINK, src: X0 }, "where the function returns to"),
             Step::RestoreSite(way) => restore_site(way, cx),
             Step::Restore => {
@@ -70,8 +73,8 @@ impl Lower for Arm64 {
                 pairs(vector_result, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
                 pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
             }
-            Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0)) }),
-            Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie), "cookie", cx),
+            Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0))? }),
+            Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie)?, "cookie", cx),
             Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
             Step::BranchIfDirect => {
@@ -82,6 +85,7 @@ impl Lower for Arm64 {
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
             Step::Leave(way) => leave(way, cx),
         }
+        Ok(())
     }
 }
 
@@ -247,7 +251,7 @@ fn ip_offset(cx: &Lowering<Insn>) -> u32 {
     cx.target.convention.site.ip_offset as u32
 }
 
-fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
+fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
@@ -258,29 +262,31 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
             cx.noted(Insn::Mov { dst, src: OP }, "op");
         }
         Value::Op => {
-            let sym = cx.op();
+            let sym = cx.op()?;
             cx.insn(Insn::Adrp { dst, sym });
             cx.noted(Insn::LdrLo12 { dst, base: dst, sym }, "op");
         }
         Value::Fregs => cx.noted(Insn::MovFromSp { dst }, "fregs"),
-        Value::Context => cx.noted(Insn::AddSp { dst, imm: cx.context() }, "context: the first word"),
-        Value::Cookie => cx.noted(Insn::AddSp { dst, imm: cx.slot(Content::Cookie) }, "address of the cookie"),
+        Value::Context => cx.noted(Insn::AddSp { dst, imm: cx.context()? }, "context: the first word"),
+        Value::Cookie => cx.noted(Insn::AddSp { dst, imm: cx.slot(Content::Cookie)? }, "address of the cookie"),
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
         // Results are where arguments are.
         Value::Result(_) => {}
     }
+    Ok(())
 }
 
-fn call(callee: Callee, cx: &mut Lowering<Insn>) {
+fn call(callee: Callee, cx: &mut Lowering<Insn>) -> Result<()> {
     if callee == Callee::OpFunc {
-        let at = cx.number("FTRACE_OPS_FUNC");
+        let at = cx.number("FTRACE_OPS_FUNC")?;
         cx.noted(Insn::LdrReg { dst: X4, base: X2, at }, "op->func");
         cx.noted(Insn::Blr { reg: X4 }, "func");
-        return;
+        return Ok(());
     }
     let sym = cx.callee(callee);
     let note = if callee == Callee::Patchable { "func: this word is patched at run time" } else { "" };
     cx.noted(Insn::Bl { sym }, note);
+    Ok(())
 }
 
 fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>) {

@@ -1,6 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
+use codegen::error::Result;
 use codegen::frame::{Content, Stores};
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
@@ -23,11 +24,13 @@ const DIRECT: Reg = T1;
 const PARENT_JUMP: Reg = T2;
 
 impl Lower for Riscv64 {
-    fn lower(step: Step, cx: &mut Lowering<Insn>) {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
-            Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {}
-            Step::MarkRegs | Step::Realign | Step::Unalign => {}
+            Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {
+                return Err(cx.unsupported(step));
+            }
+            Step::MarkRegs | Step::Realign | Step::Unalign => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
             Step::Record(n) => {
                 let (ret, note) = match cx.frame.records[n as usize].ret {
@@ -44,7 +47,7 @@ impl Lower for Riscv64 {
                 cx.depth += cx.frame.size;
             }
             Step::Save => save(cx),
-            Step::Arg(n, value) => argument(n as usize, value, cx),
+            Step::Arg(n, value) => argument(n as usize, value, cx)?,
             Step::StackArgs => {
                 // They lie above the frame, and are wanted at its bottom.
                 for word in 0..cx.spec.kind.live().map_or(0, |live| i32::from(live.stack)) {
@@ -66,10 +69,10 @@ impl Lower for Riscv64 {
             }
             Step::SaveResults => cx.results(|src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
             Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
-            Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0)) }),
+            Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0))? }),
             Step::Cookie(cookie) => {
                 let src = constant(cookie, cx);
-                cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie) }, "cookie");
+                cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie)? }, "cookie");
             }
             Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => {
@@ -99,6 +102,7 @@ impl Lower for Riscv64 {
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
             Step::Leave(way) => leave(way, cx),
         }
+        Ok(())
     }
 }
 
@@ -195,7 +199,7 @@ fn save(cx: &mut Lowering<Insn>) {
     }
 }
 
-fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
+fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
@@ -204,23 +208,24 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
         }
         Value::ParentIp => cx.noted(Insn::Mv { dst, src: PARENT }, "parent_ip"),
         Value::Op => {
-            let sym = cx.op();
+            let sym = cx.op()?;
             cx.local(Local::Anchor);
             cx.insn(Insn::AuipcHi { dst, sym });
             cx.noted(Insn::LdLo { dst }, "op");
         }
         Value::Fregs => cx.noted(Insn::Mv { dst, src: SP }, "fregs"),
         Value::Context => {
-            cx.noted(Insn::Addi { dst, src: SP, imm: cx.context() }, "context: the first word");
+            cx.noted(Insn::Addi { dst, src: SP, imm: cx.context()? }, "context: the first word");
         }
         Value::Cookie => {
-            let imm = cx.slot(Content::Cookie);
+            let imm = cx.slot(Content::Cookie)?;
             cx.noted(Insn::Addi { dst, src: SP, imm }, "address of the cookie");
         }
         Value::Argument(i) => cx.insn(Insn::Mv { dst, src: ABI.args[i as usize] }),
         // Results are where arguments are.
         Value::Result(_) => {}
     }
+    Ok(())
 }
 
 fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>) {

@@ -1,6 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
+use codegen::error::Result;
 use codegen::frame::{Content, Stores};
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
@@ -21,11 +22,11 @@ const BODY: Reg = R11;
 const AFTER: Reg = RAX;
 
 impl Lower for X86_64 {
-    fn lower(step: Step, cx: &mut Lowering<Insn>) {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
             Step::LandingPad => cx.insn(Insn::Endbr64),
-            Step::LoadOp | Step::BranchIfEarlyDirect => {}
+            Step::LoadOp | Step::BranchIfEarlyDirect => return Err(cx.unsupported(step)),
             Step::PushFlags => {
                 cx.insn(Insn::Pushfq);
                 cx.depth += 8;
@@ -43,7 +44,7 @@ impl Lower for X86_64 {
                 cx.noted(Insn::Lea { dst: RBP, at: Disp::number(1) }, "marks the frame as pt_regs");
                 cx.anchor = Some(Disp::number(1));
             }
-            Step::Arg(n, value) => argument(n as usize, value, cx),
+            Step::Arg(n, value) => argument(n as usize, value, cx)?,
             Step::Realign => {
                 if cx.anchor.is_none() {
                     cx.insn(Insn::Mov { dst: RBP, src: RSP });
@@ -67,8 +68,8 @@ impl Lower for X86_64 {
             Step::RestoreResults => {
                 cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
             }
-            Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX)) }),
-            Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie) }, "cookie"),
+            Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX))? }),
+            Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie)? }, "cookie"),
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
                 cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });
@@ -86,6 +87,7 @@ impl Lower for X86_64 {
             Step::PopFlags => cx.insn(Insn::Popfq),
             Step::Leave(way) => leave(way, cx),
         }
+        Ok(())
     }
 }
 
@@ -304,7 +306,7 @@ fn stack_args(cx: &mut Lowering<Insn>) {
     cx.depth += 8 * words;
 }
 
-fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
+fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
@@ -318,15 +320,16 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) {
             }
         }
         Value::Op => {
-            let sym = cx.op();
+            let sym = cx.op()?;
             cx.noted(Insn::LoadSym { dst, sym }, "op");
         }
         Value::Fregs => cx.noted(Insn::Mov { dst, src: RSP }, "fregs"),
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
-        Value::Context => cx.noted(Insn::Lea { dst, at: cx.context() }, "context: the first word"),
-        Value::Cookie => cx.noted(Insn::Lea { dst, at: cx.slot(Content::Cookie) }, "address of the cookie"),
+        Value::Context => cx.noted(Insn::Lea { dst, at: cx.context()? }, "context: the first word"),
+        Value::Cookie => cx.noted(Insn::Lea { dst, at: cx.slot(Content::Cookie)? }, "address of the cookie"),
         Value::Result(i) => cx.insn(Insn::Mov { dst, src: ABI.rets[i as usize] }),
     }
+    Ok(())
 }
 
 /// Have pc at hand, from where the site's call pushed it or as it is known.

@@ -26,11 +26,11 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::FreeWithReturn => {
-                I::lower(step, &mut cx);
+                I::lower(step, &mut cx)?;
                 cx.listing.lines.push(Line::ReturnLost);
                 cx.depth = 0;
             }
-            _ => I::lower(step, &mut cx),
+            _ => I::lower(step, &mut cx)?,
         }
     }
     Ok(())

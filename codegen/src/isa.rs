@@ -77,8 +77,11 @@ pub trait Labels {
 
 /// Steps in instructions.
 pub trait Lower: Encode {
-    /// Append the instructions of one step. A step without an arm here cannot be generated for this architecture.
-    fn lower(step: Step, cx: &mut Lowering<Self::Insn>);
+    /// Append the instructions of one step. What cannot be done is an error, never left out.
+    ///
+    /// # Errors
+    /// [`Lowering::unsupported`]: the architecture has no way to do it.
+    fn lower(step: Step, cx: &mut Lowering<Self::Insn>) -> Result<()>;
 }
 
 /// An instruction set: all that generating takes, and patching.

@@ -1,10 +1,11 @@
 //! The listing: the one source of truth. Text, bytes, relocations, CFI, cost and contract text come from it.
 
 use crate::abi::Reg;
+use crate::error::{Error, Result};
 use crate::facts::Number;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
-use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Sym};
+use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
 use crate::target::Target;
 
 /// A place that instructions refer to: so many bytes behind a symbol.
@@ -102,8 +103,14 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     }
 
     /// Refer to the variable with the `ftrace_ops`. A profile has one if its callback gets `op`.
-    pub fn op(&mut self) -> Sym {
-        self.symbol(self.target.convention.callback.op.unwrap_or_default())
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn op(&mut self) -> Result<Sym> {
+        let profile = self.target.convention.profile;
+        let op = self.target.convention.callback.op;
+        let op = op.ok_or_else(|| Error::new(format!("profile {profile} has no variable `op`; valid: one with it")))?;
+        Ok(self.symbol(op))
     }
 
     /// Refer to where the body of the traced function begins.
@@ -130,15 +137,31 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         Disp { value: self.frame.records[i].offset + add, name: Name::Record(i as u8) }
     }
 
-    /// The offset of the slot with this content, or of SP if there is none.
-    pub fn slot(&self, content: Content) -> Disp {
-        self.frame.find(content).map_or(Disp::number(0), |i| self.field(i))
+    /// The architecture has no instructions for a step.
+    pub fn unsupported(&self, step: Step) -> Error {
+        let (arch, profile) = (self.target.facts.name, self.target.convention.profile);
+        Error::new(format!(
+            "{arch} cannot do what profile {profile} asks for here ({step:?}); valid: a profile or option without it"
+        ))
+    }
+
+    /// The offset of the slot with this content.
+    ///
+    /// # Errors
+    /// The frame has none.
+    pub fn slot(&self, content: Content) -> Result<Disp> {
+        let found = self.frame.find(content).map(|i| self.field(i));
+        found.ok_or_else(|| Error::new(format!("the frame has no slot for {content:?}; valid: a frame with one")))
     }
 
     /// The offset of the first word of a context: behind the number of words.
-    pub fn context(&self) -> Disp {
+    ///
+    /// # Errors
+    /// The frame has no context.
+    pub fn context(&self) -> Result<Disp> {
         let count = self.frame.fields.iter().position(|f| matches!(f.content, Content::Const(_)));
-        count.map_or(Disp::number(0), |i| Disp { value: self.frame.fields[i].offset + 8, ..self.field(i) })
+        let found = count.map(|i| Disp { value: self.frame.fields[i].offset + 8, ..self.field(i) });
+        found.ok_or_else(|| Error::new("the frame has no context; valid: that of a trampoline with programs"))
     }
 
     /// What a call refers to. Where a callback is called through `op`, that is what stands there until one is attached.
@@ -171,11 +194,13 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     }
 
     /// A number of the profile.
-    pub fn number(&self, symbol: &str) -> Disp {
+    ///
+    /// # Errors
+    /// The profile has none of that name.
+    pub fn number(&self, symbol: &str) -> Result<Disp> {
         let numbers: &[Number] = &self.target.numbers;
-        match numbers.iter().position(|n| n.symbol == symbol) {
-            Some(i) => Disp { value: numbers[i].value, name: Name::Number(i as u8) },
-            None => Disp::number(0),
-        }
+        let found = numbers.iter().position(|n| n.symbol == symbol);
+        let found = found.map(|i| Disp { value: numbers[i].value, name: Name::Number(i as u8) });
+        found.ok_or_else(|| Error::unknown("number of the profile", symbol, numbers.iter().map(|n| n.symbol)))
     }
 }
