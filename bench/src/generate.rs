@@ -197,7 +197,8 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
     let (jump, patch): (Vec<_>, Vec<_>) = names.into_iter().zip(kinds).partition(|(_, kind)| kind.jumped_to());
     let [jump, patch] = [jump, patch].map(|all| all.into_iter().map(|(names, _)| names).collect());
     let inputs = [Input { name: "tailored.o", bytes: &bytes }, Input { name: "functions.o", bytes: functions }];
-    let options = Options { stub: Some(backend.machine().ret), patch, jump, ..Options::default() };
+    let site = Some(&target.convention.site);
+    let options = Options { stub: Some(backend.machine().ret), site, patch, jump, ..Options::default() };
     let image = link(backend, &inputs, &options).map_err(|e| e.to_string())?;
     Ok(image.sites.len())
 }
@@ -325,5 +326,13 @@ mod tests {
             shares
         };
         assert_eq!(mixture(FEW), mixture(MANY));
+    }
+
+    #[test]
+    fn every_site_goes_to_a_trampoline_of_its_own() {
+        for &backend in BACKENDS {
+            let (traced, functions) = traced(backend, 40).unwrap();
+            assert_eq!(tailored(backend, &traced, &functions), Ok(40), "{}", backend.facts().name);
+        }
     }
 }
