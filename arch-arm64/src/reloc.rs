@@ -1,7 +1,7 @@
 //! Relocations (ELF for the Arm 64-bit Architecture, 5.7).
 
 use codegen::error::{Error, Result};
-use codegen::field::{get, put, reach, too_large, unknown_type};
+use codegen::field::{get, known_type, put, reach, too_large};
 use codegen::patch::Relocation;
 
 /// No relocation.
@@ -83,9 +83,7 @@ pub const NAMES: &[(u32, &str)] = &[
 /// # Errors
 /// An unknown type, a value out of the field's range, or a field that is cut off.
 pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
-    let Some(&(_, name)) = NAMES.iter().find(|(r_type, _)| *r_type == rel.r_type) else {
-        return Err(unknown_type(rel.r_type, NAMES));
-    };
+    let name = known_type(rel.r_type, NAMES)?;
     let value = rel.value;
     let distance = value.wrapping_sub(rel.place);
     match rel.r_type {

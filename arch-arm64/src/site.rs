@@ -33,7 +33,7 @@ const FORMS: &[SiteForm] = &[
 ];
 
 const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
-    SiteForm { about, sled: false, before: 4, bytes, refused: "" }
+    SiteForm { before: 4, ..SiteForm::entry(about, bytes) }
 }
 
 impl Patch for Arm64 {

@@ -1,7 +1,7 @@
 //! Relocations (RISC-V ABIs Specification, ELF psABI, 8.4).
 
 use codegen::error::{Error, Result};
-use codegen::field::{get, out_of_reach, put, reach, too_large, unknown_type};
+use codegen::field::{get, known_type, out_of_reach, put, reach, too_large};
 use codegen::patch::Relocation;
 
 /// No relocation.
@@ -114,9 +114,7 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
     if rel.r_type == ALIGN {
         return Err(Error::new("ALIGN asks the linker to move code, which this one does not; compile with -mno-relax"));
     }
-    let Some(&(_, name)) = NAMES.iter().find(|(r_type, _)| *r_type == rel.r_type) else {
-        return Err(unknown_type(rel.r_type, NAMES));
-    };
+    let name = known_type(rel.r_type, NAMES)?;
     let value = rel.value;
     let distance = value.wrapping_sub(rel.place);
     match rel.r_type {

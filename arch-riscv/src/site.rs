@@ -23,14 +23,10 @@ const RA: u32 = 1;
 
 /// What gcc and clang leave at sites, and what is written there: 8 bytes, in compressed instructions or not.
 const FORMS: &[SiteForm] = &[
-    entry("nops", "13 00 00 00 13 00 00 00"),
-    entry("compressed nops", "01 00 01 00 01 00 01 00"),
-    entry("call", "97 ?? ?? ?? e7 82 ?? ??"),
+    SiteForm::entry("nops", "13 00 00 00 13 00 00 00"),
+    SiteForm::entry("compressed nops", "01 00 01 00 01 00 01 00"),
+    SiteForm::entry("call", "97 ?? ?? ?? e7 82 ?? ??"),
 ];
-
-const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
-    SiteForm { about, sled: false, before: 0, bytes, refused: "" }
-}
 
 impl Patch for Riscv64 {
     fn facts(&self) -> &'static Facts {

@@ -1,7 +1,7 @@
 //! Relocations (System V ABI, AMD64 supplement, 4.4.1).
 
 use codegen::error::Result;
-use codegen::field::{put, reach, too_large, unknown_type};
+use codegen::field::{known_type, put, reach, too_large};
 use codegen::patch::Relocation;
 
 /// No relocation.
@@ -30,9 +30,7 @@ pub const NAMES: &[(u32, &str)] =
 /// # Errors
 /// An unknown type, a value out of the field's range, or a field that is cut off.
 pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
-    let Some(&(_, name)) = NAMES.iter().find(|(r_type, _)| *r_type == rel.r_type) else {
-        return Err(unknown_type(rel.r_type, NAMES));
-    };
+    let name = known_type(rel.r_type, NAMES)?;
     let value = rel.value;
     let distance = value.wrapping_sub(rel.place);
     match rel.r_type {

@@ -16,24 +16,16 @@ const JMP: u8 = 0xe9;
 
 /// What gcc and clang leave at sites, and what is written there. XRay's sleds have a jump over the rest, or a return.
 const FORMS: &[SiteForm] = &[
-    entry("call", "e8 ?? ?? ?? ??"),
-    entry("nop", "0f 1f 44 00 00"),
-    entry("nops", "90 90 90 90 90"),
+    SiteForm::entry("call", "e8 ?? ?? ?? ??"),
+    SiteForm::entry("nop", "0f 1f 44 00 00"),
+    SiteForm::entry("nops", "90 90 90 90 90"),
     SiteForm {
         refused: "6 bytes, of which patching would write 5: compile without -fPIC, or with -mnop-mcount",
-        ..entry("call through a pointer", "ff 15 ?? ?? ?? ??")
+        ..SiteForm::entry("call through a pointer", "ff 15 ?? ?? ?? ??")
     },
-    sled("jump", "eb 09 66 0f 1f 84 00 00 02 00 00"),
-    sled("return", "c3 2e 66 0f 1f 84 00 00 02 00 00"),
+    SiteForm::sled("jump", "eb 09 66 0f 1f 84 00 00 02 00 00"),
+    SiteForm::sled("return", "c3 2e 66 0f 1f 84 00 00 02 00 00"),
 ];
-
-const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
-    SiteForm { about, sled: false, before: 0, bytes, refused: "" }
-}
-
-const fn sled(about: &'static str, bytes: &'static str) -> SiteForm {
-    SiteForm { sled: true, ..entry(about, bytes) }
-}
 
 impl Patch for X86_64 {
     fn facts(&self) -> &'static Facts {

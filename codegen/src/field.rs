@@ -61,13 +61,18 @@ pub fn too_large(what: &str, value: u64) -> Error {
     ))
 }
 
-/// The error of a relocation type that is not in `names`.
-pub fn unknown_type(r_type: u32, names: &[(u32, &str)]) -> Error {
-    let valid: Vec<&str> = names.iter().map(|(_, name)| *name).collect();
-    Error::new(format!(
-        "relocation type {r_type} is not known here; compile with -fno-pic, without thread-local data; valid: {}",
-        valid.join(", ")
-    ))
+/// The name of a relocation type.
+///
+/// # Errors
+/// It is not in `names`.
+pub fn known_type(r_type: u32, names: &[(u32, &'static str)]) -> Result<&'static str> {
+    names.iter().find(|(known, _)| *known == r_type).map(|(_, name)| *name).ok_or_else(|| {
+        let valid: Vec<&str> = names.iter().map(|(_, name)| *name).collect();
+        Error::new(format!(
+            "relocation type {r_type} is not known here; compile with -fno-pic, without thread-local data; valid: {}",
+            valid.join(", ")
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -79,6 +79,16 @@ pub struct SiteForm {
 }
 
 impl SiteForm {
+    /// One of the lists of patchable entries, whose address is that of its first byte.
+    pub const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
+        SiteForm { about, sled: false, before: 0, bytes, refused: "" }
+    }
+
+    /// One of the XRay map.
+    pub const fn sled(about: &'static str, bytes: &'static str) -> SiteForm {
+        SiteForm { sled: true, ..SiteForm::entry(about, bytes) }
+    }
+
     /// How many bytes it has.
     #[allow(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
