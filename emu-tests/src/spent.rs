@@ -18,6 +18,7 @@ use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP};
 use crate::disasm::decode;
 use crate::filter::Filter;
 use crate::fixture::{Setup, fixtures, functions};
+use crate::flow::{ReturnStack, Taken};
 use crate::rig::Rig;
 use crate::suite::Suite;
 use crate::tally::Tally;
@@ -46,12 +47,9 @@ pub struct Spent {
 /// The return-address stack during one traced call, with every call and return in it.
 #[derive(Default)]
 struct Returns {
-    stack: Vec<u64>,
-    /// Returns that found the stack empty: their predictions were the callers'.
-    below: i32,
-    mispredicted: u32,
-    /// The branch that was executed last, and the address behind it.
-    taken: Option<(Branch, u64)>,
+    stack: ReturnStack,
+    /// The branch that was executed last.
+    taken: Option<Taken>,
     /// What instructions are, by their bytes.
     known: HashMap<Vec<u8>, Option<Branch>>,
 }
@@ -59,20 +57,24 @@ struct Returns {
 impl Returns {
     /// The parent has called the traced function.
     fn begin(&mut self) {
-        let known = std::mem::take(&mut self.known);
-        *self = Returns { stack: vec![EXIT], known, ..Returns::default() };
+        self.stack.begin(Some(EXIT));
+        self.taken = None;
     }
 
     fn arrived(&mut self, pc: u64) {
-        let Some((branch, next)) = self.taken.take() else { return };
-        if branch.pops {
-            let predicted = self.stack.pop();
-            self.below += i32::from(predicted.is_none());
-            self.mispredicted += u32::from(predicted != Some(pc));
+        if let Some(taken) = self.taken.take() {
+            self.stack.step(pc, taken);
         }
-        if branch.pushes {
-            self.stack.push(next);
-        }
+    }
+
+    /// Returns that went elsewhere than predicted. Those that found the stack empty had the callers' predictions.
+    fn mispredicted(&self) -> u32 {
+        (self.stack.mispredicted() + self.stack.unpaired()) as u32
+    }
+
+    /// Calls that are left, without the callers' that are gone.
+    fn imbalance(&self) -> i32 {
+        self.stack.unreturned() as i32 - self.stack.unpaired() as i32
     }
 
     fn executed(&mut self, registers: Registers, uc: &Uc, pc: u64, size: usize) {
@@ -85,7 +87,7 @@ impl Returns {
             let decoded = decode(registers.machine, bytes, pc).unwrap_or_default();
             decoded.first().and_then(|insn| insn.branch)
         });
-        self.taken = branch.map(|branch| (branch, pc + size as u64));
+        self.taken = branch.map(|branch| Taken { branch, next: pc + size as u64 });
     }
 }
 
@@ -150,8 +152,8 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
             loads,
             stores,
             stack: entry.saturating_sub(lowest) as u32,
-            mispredicted: returns.mispredicted,
-            imbalance: returns.stack.len() as i32 - returns.below,
+            mispredicted: returns.mispredicted(),
+            imbalance: returns.imbalance(),
         });
     }
     Ok((rig.ranges[this].1, all))
