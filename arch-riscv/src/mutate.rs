@@ -62,7 +62,9 @@ impl Mutable for Riscv64 {
             Insn::Addi { dst, src: ZERO, imm } => {
                 out.off_by(Operator::WrongConst, 1, |by| Insn::Addi { dst, src: ZERO, imm: imm.moved(by) });
             }
-            Insn::Lui { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Lui { dst, imm: imm + by }),
+            Insn::Lui { dst, imm } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::Lui { dst, imm: (imm + by) & 0xf_ffff })
+            }
             Insn::Addiw { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Addiw { dst, imm: imm + by }),
             Insn::Addi { dst, src, imm } => {
                 out.drop(Operator::DropArg);

@@ -1,8 +1,9 @@
 //! An architecture as the rest of the world sees it: [`Backend`] follows from [`Mutable`], object safe.
 
 use crate::assembly::Assembly;
+use crate::contract::Contract;
 use crate::cost::{self, Cost};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generate::generate;
 use crate::isa::Isa;
 use crate::listing::Listing;
@@ -18,6 +19,7 @@ use crate::proto::Prototype;
 use crate::spec::Spec;
 use crate::target::Target;
 use crate::text::{self, TextListing};
+use crate::verify::{self, Fault};
 
 /// An architecture as the rest of the world sees it. Nobody implements it by hand.
 pub trait Backend: Patch {
@@ -57,6 +59,48 @@ pub trait Backend: Patch {
     /// # Errors
     /// As [`Backend::assemble`].
     fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost>;
+    /// What the symbolic checker finds wrong in one trampoline, with this fault if there is one.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`], and a mutant of another target.
+    fn verify(&self, spec: &Spec, target: &Target, mutant: Option<&Mutant>) -> Result<Vec<Fault>>;
+}
+
+/// What the symbolic checker finds wrong in a trampoline; `change` sees its listing before.
+///
+/// # Errors
+/// As [`Backend::assemble`], and what `change` returns.
+pub fn verify<'a, I: Isa>(
+    spec: &Spec<'a>,
+    target: &Target,
+    change: impl FnOnce(&mut Listing<'a, I::Insn>) -> Result<()>,
+) -> Result<Vec<Fault>> {
+    let (mut plan, mut listing) = (Plan::default(), Listing::default());
+    generate::<I>(spec, target, &mut plan, &mut listing)?;
+    change(&mut listing)?;
+    faults::<I>(spec, target, &plan, &listing)
+}
+
+fn faults<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<I::Insn>) -> Result<Vec<Fault>> {
+    let contract = Contract::of(spec, target)?;
+    let mut faults = verify::plan::plan(plan, &contract);
+    faults.extend(verify::listing(listing, I::effects, &contract, target, I::MACHINE));
+    Ok(faults)
+}
+
+/// Whatever is generated while this program is debugged or tested is held against its contract.
+///
+/// # Errors
+/// It does not keep it.
+fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<I::Insn>) -> Result<()> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
+    let faults = faults::<I>(spec, target, plan, listing)?;
+    match faults.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::new(format!("the symbolic checker finds {} faults, first {first}", faults.len()))),
+    }
 }
 
 /// Generate `specs` one after the other; `change` sees each listing before it becomes code.
@@ -68,6 +112,7 @@ fn assemble<'a, I: Isa>(
     let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
     for (i, spec) in specs.iter().enumerate() {
         generate::<I>(spec, target, &mut plan, &mut listing)
+            .and_then(|()| checked::<I>(spec, target, &plan, &listing))
             .and_then(|()| change(i, spec, &mut listing))
             .and_then(|()| assembly.add::<I>(spec, target, &listing))
             .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
@@ -124,5 +169,15 @@ impl<I: Mutable> Backend for I {
         let (mut plan, mut listing) = (Plan::default(), Listing::default());
         generate::<I>(spec, target, &mut plan, &mut listing)?;
         cost::cost::<I>(spec, target, &listing).map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+    }
+
+    fn verify(&self, spec: &Spec, target: &Target, mutant: Option<&Mutant>) -> Result<Vec<Fault>> {
+        verify::<I>(spec, target, |listing| {
+            if let Some(mutant) = mutant {
+                *listing = mutate::faulty::<I>(mutant, spec, target, listing)?;
+            }
+            Ok(())
+        })
+        .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
     }
 }

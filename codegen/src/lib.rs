@@ -57,3 +57,4 @@ pub mod step;
 pub mod target;
 pub mod text;
 pub mod touched;
+pub mod verify;

@@ -1,0 +1,310 @@
+//! The symbolic checker: a listing is followed on every way through it, with values that say where they are from, and held
+//! against its contract. It is to the emulator what regalloc2's checker is to running programs: it takes microseconds, and
+//! never calls the planner or an architecture's lowering.
+//!
+//! What it sees: at each call, that what a handler is given and shown is what it should be, that SP is aligned, that frame
+//! records lead to the caller; on each way out, that every value is back where the contract wants it and SP where it was;
+//! on the way, that no slot is read before it is written, and that nothing is stored outside the frame. What it takes for
+//! granted: that the bytes do what the effects say (`tests/rows.rs` of each architecture), and that the unwind table is
+//! right. Return prediction and what indirect branches may reach are for the emulator.
+
+mod calls;
+mod out;
+pub mod plan;
+mod run;
+mod value;
+
+use std::fmt;
+
+use crate::abi::{Abi, Loc};
+use crate::contract::Contract;
+use crate::effects::Effects;
+use crate::listing::{Line, Listing, SymRef};
+use crate::machine::Machine;
+use crate::site::Site;
+use crate::spec::{Attach, Form, Kind};
+use crate::step::{Local, Sym};
+use crate::target::Target;
+use value::{Root, State, Value};
+
+macro_rules! properties {
+    ($($variant:ident $name:literal $about:literal;)*) => {
+        /// What a trampoline must be right in.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Property { $(#[doc = $about] $variant),* }
+
+        impl Property {
+            /// The name in reports.
+            pub fn name(self) -> &'static str {
+                match self { $(Property::$variant => $name),* }
+            }
+        }
+    };
+}
+
+properties! {
+    Registers "registers" "What must survive survives.";
+    Flags "flags" "The flags survive, where that is promised.";
+    Stack "sp" "SP is known, and back where it was on each way out.";
+    Slots "slots" "No slot is read before it is written.";
+    Memory "memory" "Nothing is stored outside the frame.";
+    Arguments "arguments" "What is called gets what it should get.";
+    Frame "frame" "A handler finds in the frame what it is told.";
+    Records "records" "Frame records lead to the caller.";
+    Calls "calls" "What should be called is called, in its order.";
+    Alignment "alignment" "SP is aligned at calls.";
+    Way "way" "Each way out leads where it should, with the return address where it belongs.";
+    Control "control" "Branches ask what they should, and every way ends.";
+    Pad "pad" "The entry is a landing pad.";
+}
+
+/// Something wrong, at a line of the listing or, of a plan, a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The line.
+    pub line: usize,
+    /// What it is wrong in.
+    pub property: Property,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}: {}", self.line, self.property.name(), self.what)
+    }
+}
+
+/// A call that the contract demands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Called {
+    /// The callback of an entry trampoline.
+    Callback,
+    /// The function that a direct-call trampoline is for, or the entry handler of a paired one.
+    Named,
+    /// The program with this number.
+    Program(usize),
+    /// The traced function.
+    Body,
+    /// The exit handler of a paired trampoline.
+    Exit,
+    /// The exit handler of a redirected return.
+    ExitHandler,
+}
+
+/// The calls that a contract demands, in their order.
+pub(crate) fn demanded(contract: &Contract) -> Vec<Called> {
+    match contract.kind {
+        Kind::Stub | Kind::StubGraph | Kind::StubDirect => Vec::new(),
+        Kind::Entry(_) => vec![Called::Callback],
+        Kind::Return => vec![Called::ExitHandler],
+        Kind::Direct(_) => vec![Called::Named],
+        Kind::Around(_) => vec![Called::Named, Called::Body, Called::Exit],
+        Kind::Programs(programs) => {
+            let of = |attach| {
+                let all = contract.programs.iter().enumerate();
+                all.filter(move |(_, p)| p.attach == attach).map(|(n, _)| Called::Program(n))
+            };
+            let body = programs.call_orig.then_some(Called::Body);
+            of(Attach::Fentry).chain(of(Attach::FmodRet)).chain(body).chain(of(Attach::Fexit)).collect()
+        }
+    }
+}
+
+/// One line, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Insn(Effects),
+    Label(Local),
+    Nothing,
+}
+
+/// What is wrong with a listing. None is right.
+pub fn listing<I: Copy>(
+    listing: &Listing<I>,
+    effects: impl Fn(I) -> Effects,
+    contract: &Contract,
+    target: &Target,
+    machine: &Machine,
+) -> Vec<Fault> {
+    let code: Vec<Code> = listing
+        .lines
+        .iter()
+        .map(|line| match *line {
+            Line::Insn(insn, _) => Code::Insn(effects(insn)),
+            Line::Local(local) => Code::Label(local),
+            _ => Code::Nothing,
+        })
+        .collect();
+    let mut faults = Vec::new();
+    for &entry_sp in machine.entry_sp {
+        let mut checker = Checker::new(&code, &listing.symbols, contract, target, machine, entry_sp);
+        checker.run();
+        for fault in checker.faults {
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
+    }
+    faults
+}
+
+/// Follows one listing.
+struct Checker<'c> {
+    code: &'c [Code],
+    symbols: &'c [SymRef<'c>],
+    contract: &'c Contract,
+    target: &'c Target,
+    machine: &'c Machine,
+    abi: &'static Abi,
+    site: &'c Site,
+    /// What is where at the start.
+    start: State,
+    /// SP at the start, modulo 16.
+    entry_sp: i32,
+    /// SP at the site, relative to that at the start.
+    site_sp: i32,
+    /// Where the caller's stack begins, which nothing may be stored to.
+    top: i32,
+    calls: Vec<Called>,
+    /// Where the traced function goes on.
+    pc: Value,
+    op: Value,
+    /// From pc, down to a multiple of 8, to the literal with `op`.
+    literal: Option<i64>,
+    faults: Vec<Fault>,
+}
+
+impl<'c> Checker<'c> {
+    fn new(
+        code: &'c [Code],
+        symbols: &'c [SymRef<'c>],
+        contract: &'c Contract,
+        target: &'c Target,
+        machine: &'c Machine,
+        entry_sp: u64,
+    ) -> Checker<'c> {
+        let (abi, site) = (&contract.facts.abi, &contract.convention.site);
+        let symbol = |name: &str, add: i32| {
+            let found = symbols.iter().position(|s| s.name == name && s.add == add);
+            found.map(|i| Sym(i as u8))
+        };
+        let c_function = matches!(contract.kind, Kind::Stub | Kind::StubGraph);
+        let at_site = !c_function && contract.kind != Kind::Return;
+        let jumped_to = contract.kind.jumped_to();
+        let site_sp = if at_site && !jumped_to { site.pushed } else { 0 };
+        let of_return = if contract.kind.is_shadow() { abi.return_bytes() as i32 } else { 0 };
+        let nothing = Value::lost(value::Why::Computed);
+        let body = contract.traced.as_ref().and_then(|t| symbol(&t.function, t.resume));
+        let op = contract.convention.callback.op.and_then(|name| symbol(name, 0));
+        let mut checker = Checker {
+            code,
+            symbols,
+            contract,
+            target,
+            machine,
+            abi,
+            site,
+            start: State::new(abi),
+            entry_sp: entry_sp as i32,
+            site_sp,
+            top: site_sp + of_return,
+            calls: demanded(contract),
+            pc: if jumped_to { body.map_or(nothing, |s| Value::of(Root::Symbol(s))) } else { Value::of(Root::Pc) },
+            op: op.map_or(nothing, |s| Value::of(Root::Content(s))),
+            literal: None,
+            faults: Vec::new(),
+        };
+        if contract.early_direct {
+            checker.op = Value::of(Root::Literal);
+            checker.literal = literal(site);
+        }
+        checker.arrive(at_site, c_function, jumped_to);
+        checker
+    }
+
+    /// Put the way back where whoever came here put it.
+    fn arrive(&mut self, at_site: bool, c_function: bool, jumped_to: bool) {
+        let parent = Value::of(Root::Parent);
+        if at_site && !jumped_to {
+            self.put(self.site.pc, self.pc);
+        }
+        if at_site && self.site.pushed == 0 {
+            // Sites without a stack have it in a register also if they jump.
+            self.put(self.site.parent_ip, parent);
+        } else if at_site {
+            self.start.memory.store(self.site_sp, parent);
+        }
+        if c_function || jumped_to {
+            match self.abi.link {
+                Some(link) => self.start.set(link, parent),
+                None => self.start.memory.store(0, parent),
+            }
+        }
+    }
+
+    fn put(&mut self, loc: Loc, value: Value) {
+        match loc {
+            Loc::Reg(reg) => self.start.set(reg, value),
+            Loc::Stack(offset) => self.start.memory.store(offset, value),
+        }
+    }
+
+    fn fault(&mut self, line: usize, property: Property, what: impl Into<String>) {
+        self.faults.push(Fault { line, property, what: what.into() });
+    }
+
+    /// A value must be this one.
+    fn same(&mut self, line: usize, property: Property, what: &str, wanted: Value, found: Value) {
+        if !found.is(wanted) {
+            let (wanted, found) = (self.tell(wanted), self.tell(found));
+            self.fault(line, property, format!("{what} is {found}, not {wanted}"));
+        }
+    }
+
+    fn tell(&self, value: Value) -> String {
+        let symbol = |sym: Sym| self.symbols.get(usize::from(sym.0)).map_or("a symbol".to_owned(), |s| s.to_string());
+        let text = match value.root {
+            Root::Number => return value.add.to_string(),
+            Root::Lost(value::Why::Unwritten) => return "what was never stored".to_owned(),
+            Root::Lost(value::Why::Clobbered) => return "what a call left there".to_owned(),
+            Root::Lost(value::Why::Computed) => return "unknown".to_owned(),
+            Root::Register(reg) => self.abi.name(reg).to_owned(),
+            Root::Vector(n, half) => format!("vector {n}, part {half}"),
+            Root::Flags => "the flags".to_owned(),
+            Root::Stack => "sp".to_owned(),
+            Root::Word(at) => format!("the word at sp{at:+}"),
+            Root::Pc => "pc".to_owned(),
+            Root::Parent => "parent_ip".to_owned(),
+            Root::Rounded => "pc down to a multiple of 8".to_owned(),
+            Root::Literal => "op".to_owned(),
+            Root::OpField(at) => format!("the word at op{at:+}"),
+            Root::Symbol(sym) => format!("the address of {}", symbol(sym)),
+            Root::Content(sym) => format!("the word at {}", symbol(sym)),
+            Root::High(sym, _) => format!("the high part of {}", symbol(sym)),
+            Root::Next(line) => format!("the address behind line {line}"),
+            Root::Left(at, call) => format!("what call {call} left at sp{at:+}"),
+            Root::Returned(call) => format!("what call {call} returned"),
+            Root::Body(reg) => format!("{} as the function left it", self.abi.name(reg)),
+            Root::BodyVector(n, half) => format!("vector {n}, part {half}, as the function left it"),
+        };
+        if value.add == 0 { text } else { format!("{text} {:+}", value.add) }
+    }
+
+    /// The function calls with a frame that they may read and store to.
+    fn shows(&self) -> bool {
+        match self.contract.kind {
+            Kind::Entry(_) | Kind::Return | Kind::Programs(_) => true,
+            Kind::Around(around) => around.form != Form::Frame,
+            Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Direct(_) => false,
+        }
+    }
+}
+
+/// Where the literal with `op` is, relative to pc down to a multiple of 8.
+fn literal(site: &Site) -> Option<i64> {
+    const IP: u64 = 0x4000_0004;
+    let at = site.protocol.literal?.address(IP);
+    let pc = IP.wrapping_add_signed(site.ip_offset.into());
+    Some(at.wrapping_sub(pc & !7).cast_signed())
+}

@@ -1,0 +1,206 @@
+//! The same for plans: the order of steps on each way, before there are instructions.
+
+use super::{Called, Fault, Property, demanded};
+use crate::contract::Contract;
+use crate::plan::Plan;
+use crate::spec::{Form, Kind};
+use crate::step::{Callee, ExitPath, Step};
+
+/// How far a way is.
+#[derive(Clone, Default)]
+struct State {
+    /// The frame is there.
+    allocated: bool,
+    /// The flags are pushed.
+    flags: bool,
+    /// The function's state is in the frame.
+    saved: bool,
+    /// It is back in registers: nothing was called since.
+    restored: bool,
+    /// Arguments that are set up for the next call: a bit each.
+    arguments: u16,
+    /// SP is aligned for a call.
+    aligned: bool,
+    /// Calls that were made, or passed over.
+    calls: usize,
+}
+
+/// What is wrong with the order of a plan's steps. None is right.
+pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let calls = demanded(contract);
+    let mut ways = vec![(0, State::default())];
+    while let Some((from, mut state)) = ways.pop() {
+        let mut at = from;
+        loop {
+            let Some(&step) = plan.steps.get(at) else {
+                faults.push(fault(at, Property::Control, "a way runs on behind the last step"));
+                break;
+            };
+            let target = match step {
+                Step::BranchIfEarlyDirect => Some(ExitPath::EarlyDirect),
+                Step::BranchIfDirect => Some(ExitPath::Direct),
+                Step::BranchIfResult => Some(ExitPath::Skipped),
+                _ => None,
+            };
+            if let Some(way) = target {
+                match plan.steps.iter().position(|s| *s == Step::Path(way)) {
+                    Some(to) => {
+                        let mut there = state.clone();
+                        if way == ExitPath::Skipped {
+                            let body = calls.iter().position(|c| *c == Called::Body);
+                            (there.calls, there.restored) = (body.map_or(calls.len(), |b| b + 1), true);
+                        }
+                        ways.push((to, there));
+                    }
+                    None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
+                }
+            }
+            if at != from && matches!(step, Step::Path(ExitPath::Direct | ExitPath::EarlyDirect)) {
+                faults.push(fault(at, Property::Control, "a way runs on into another"));
+                break;
+            }
+            if let Err((property, what)) = follow(step, &mut state, &calls, contract) {
+                faults.push(fault(at, property, what));
+            }
+            if matches!(step, Step::Leave(_)) {
+                break;
+            }
+            at += 1;
+        }
+    }
+    faults.sort_by_key(|f| (f.line, f.property));
+    faults.dedup();
+    faults
+}
+
+fn fault(line: usize, property: Property, what: &str) -> Fault {
+    Fault { line, property, what: what.to_owned() }
+}
+
+/// The arguments that a call takes: a bit each, as many as are set up one by one.
+fn arguments(called: Called, contract: &Contract) -> u16 {
+    let first = |n: usize| (1_u16 << n) - 1;
+    match (called, contract.kind) {
+        (Called::Callback, _) => first(contract.convention.callback.arguments.len()),
+        (Called::Named, Kind::Around(around)) if around.form != Form::Frame => {
+            first(contract.convention.callback.arguments.len())
+        }
+        (Called::Named, Kind::Direct(direct)) if direct.ip => first(usize::from(direct.args) + 1),
+        (Called::Program(_), _) => first(2),
+        (Called::ExitHandler, _) => first(1),
+        (Called::Exit, Kind::Around(around)) if around.form != Form::Frame => first(1),
+        (Called::Exit, _) => first(contract.facts.abi.rets.len()),
+        // They are where they were.
+        (Called::Named | Called::Body, _) => 0,
+    }
+}
+
+fn follow(
+    step: Step,
+    state: &mut State,
+    calls: &[Called],
+    contract: &Contract,
+) -> Result<(), (Property, &'static str)> {
+    let wrong = |wrong: bool, property, what| if wrong { Err((property, what)) } else { Ok(()) };
+    match step {
+        Step::Alloc | Step::AllocWithReturn => {
+            wrong(state.allocated, Property::Stack, "the frame is allocated twice")?;
+            state.allocated = true;
+        }
+        Step::PushFlags => state.flags = true,
+        Step::PopFlags => {
+            wrong(!state.flags, Property::Flags, "flags are popped that were not pushed")?;
+            wrong(state.allocated, Property::Flags, "flags are popped from inside the frame")?;
+            state.flags = false;
+        }
+        Step::Save | Step::SaveResults | Step::Record(_) | Step::MarkRegs | Step::Cookie(_) | Step::ClearResult => {
+            wrong(!state.allocated, Property::Memory, "something is stored before there is a frame")?;
+            if step == Step::Save {
+                wrong(state.calls > 0, Property::Registers, "state is saved after a call")?;
+                (state.saved, state.restored) = (true, true);
+            }
+        }
+        Step::Arg(n, _) => {
+            wrong(!state.saved, Property::Registers, "an argument overwrites what is not saved")?;
+            (state.arguments, state.restored) = (state.arguments | 1 << n, false);
+        }
+        Step::Realign => state.aligned = true,
+        Step::Unalign => state.aligned = false,
+        Step::Call(callee) => call(callee, state, calls, contract)?,
+        Step::Restore => {
+            wrong(!state.saved, Property::Slots, "state is restored that was never saved")?;
+            wrong(!state.allocated, Property::Slots, "state is restored from a frame that is gone")?;
+            state.restored = true;
+        }
+        Step::RestoreResults => {
+            wrong(!state.allocated, Property::Slots, "results are restored from a frame that is gone")?;
+            state.restored = true;
+        }
+        Step::Free(_) | Step::FreeWithReturn => {
+            wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
+            state.allocated = false;
+        }
+        Step::Leave(way) => leave(way, state, calls, contract)?,
+        Step::Block(..)
+        | Step::LandingPad
+        | Step::LoadOp
+        | Step::BranchIfEarlyDirect
+        | Step::LoadBody
+        | Step::KernelLabel(_)
+        | Step::StackArgs
+        | Step::TakeResult
+        | Step::RestoreSite(_)
+        | Step::BranchIfResult
+        | Step::Gap
+        | Step::BranchIfDirect
+        | Step::Path(_) => {}
+    }
+    Ok(())
+}
+
+fn call(
+    callee: Callee,
+    state: &mut State,
+    calls: &[Called],
+    contract: &Contract,
+) -> Result<(), (Property, &'static str)> {
+    let Some(&called) = calls.get(state.calls) else {
+        return Err((Property::Calls, "nothing more is to be called here"));
+    };
+    let fits = match callee {
+        Callee::Patchable | Callee::OpFunc => called == Called::Callback,
+        Callee::ExitHandler => called == Called::ExitHandler,
+        Callee::Named => called == Called::Named,
+        Callee::Body => called == Called::Body,
+        Callee::Exit => called == Called::Exit,
+        Callee::Program(n) => called == Called::Program(n.into()),
+    };
+    state.calls += 1;
+    if !fits {
+        return Err((Property::Calls, "something else is to be called here"));
+    }
+    let wanted = arguments(called, contract);
+    if state.arguments & wanted != wanted {
+        return Err((Property::Arguments, "an argument of the call is not set up"));
+    }
+    if called == Called::Body && !state.restored {
+        return Err((Property::Registers, "the function is called with its state still in the frame"));
+    }
+    if contract.realigned && called != Called::Body && !state.aligned {
+        return Err((Property::Alignment, "a call on a stack that is not aligned"));
+    }
+    (state.arguments, state.restored) = (0, false);
+    Ok(())
+}
+
+fn leave(way: ExitPath, state: &State, calls: &[Called], contract: &Contract) -> Result<(), (Property, &'static str)> {
+    let wrong = |wrong: bool, property, what| if wrong { Err((property, what)) } else { Ok(()) };
+    let early = way == ExitPath::EarlyDirect;
+    wrong(state.allocated, Property::Stack, "a way out with the frame still there")?;
+    wrong(early && !contract.early_direct, Property::Way, "a way out that is not promised")?;
+    wrong(way == ExitPath::Direct && !contract.direct, Property::Way, "a way out that is not promised")?;
+    wrong(state.calls != if early { 0 } else { calls.len() }, Property::Calls, "not everything was called")?;
+    let results = matches!(calls.last(), Some(Called::Body));
+    wrong(state.saved && !early && !state.restored && !results, Property::Registers, "a way out without restores")
+}

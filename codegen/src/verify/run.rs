@@ -1,0 +1,392 @@
+//! Following a listing: what each instruction makes of registers, stack and way.
+
+use super::value::{Root, State, Value, Why};
+use super::{Checker, Code, Property};
+use crate::abi::Reg;
+use crate::action::{Action, Part};
+use crate::effects::{Effects, Flow, Moves, SpEffect};
+use crate::step::{Local, Sym};
+
+/// What a branch asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Question {
+    /// Did a callback choose a direct trampoline?
+    Direct,
+    /// Does the `ftrace_ops` name one?
+    Early,
+    /// Did this call return anything but 0?
+    Skip(u8),
+}
+
+/// Where it goes on.
+enum Then {
+    Next,
+    At(usize),
+    /// On these ways, if any.
+    Ways(Vec<(usize, State)>),
+}
+
+impl Checker<'_> {
+    /// Follow every way from the start.
+    pub(super) fn run(&mut self) {
+        self.landing_pad();
+        let mut reached = vec![false; self.code.len()];
+        let mut ways = vec![(0, self.start.clone())];
+        while let Some((mut at, mut state)) = ways.pop() {
+            // No way is longer, if it is no circle.
+            for _ in 0..=2 * self.code.len() {
+                reached.get_mut(at).into_iter().for_each(|r| *r = true);
+                let then = match self.code.get(at) {
+                    None => {
+                        self.fault(at, Property::Control, "a way runs on behind the end");
+                        Then::Ways(Vec::new())
+                    }
+                    Some(Code::Insn(effects)) => self.step(at, *effects, &mut state),
+                    Some(_) => Then::Next,
+                };
+                match then {
+                    Then::Next => at += 1,
+                    Then::At(line) => at = line,
+                    Then::Ways(more) => {
+                        ways.extend(more);
+                        at = usize::MAX;
+                        break;
+                    }
+                }
+            }
+            if at != usize::MAX {
+                self.fault(at, Property::Control, "a way goes round in a circle");
+            }
+        }
+        // A fault ends its way: what is behind it says nothing then.
+        for at in (0..self.code.len()).filter(|_| self.faults.is_empty()) {
+            if let (Code::Insn(effects), false) = (self.code[at], reached[at])
+                && effects.flow != Flow::Trap
+            {
+                self.fault(at, Property::Control, "no way comes to this instruction");
+                break;
+            }
+        }
+    }
+
+    /// An indirect branch may come to the first instruction, unless only returns do.
+    fn landing_pad(&mut self) {
+        let wanted = self.contract.landing_pad && self.contract.kind != crate::spec::Kind::Return;
+        let first = self.code.iter().find_map(|c| if let Code::Insn(e) = c { Some(e.action) } else { None });
+        if wanted && first != Some(Action::LandingPad) {
+            self.fault(0, Property::Pad, "the first instruction is no landing pad for calls");
+        }
+    }
+
+    fn step(&mut self, at: usize, effects: Effects, state: &mut State) -> Then {
+        let end = || Then::Ways(Vec::new());
+        let Some(before) = state.get(self.abi.sp).on_stack() else { return end() };
+        // What is read is read before SP moves, what is stored is stored after.
+        let loaded = self.loads(at, effects, before, state);
+        let Some(sp) = self.sp_after(at, effects, before, state) else { return end() };
+        if let SpEffect::CopyTo(dst, by) = effects.sp {
+            self.write(dst, Value::stack(before.wrapping_add(by)), state);
+        }
+        if sp != before {
+            state.set(self.abi.sp, Value::stack(sp));
+            state.memory.forget_below(sp);
+        }
+        self.stores(at, effects, sp, loaded, state);
+        self.writes(at, effects, before, loaded, state);
+        if effects.changes_flags {
+            (state.flags, state.tested) = (Value::lost(Why::Computed), None);
+        }
+        match effects.flow {
+            Flow::Next => Then::Next,
+            Flow::Jump(local) => self.label(at, local).map_or_else(end, Then::At),
+            Flow::Branch(local) => Then::Ways(self.branch(at, local, effects.action, state)),
+            Flow::Call => {
+                self.call(at, effects.action, state);
+                Then::Next
+            }
+            Flow::Leave => {
+                self.leave(at, effects.action, state);
+                end()
+            }
+            Flow::Trap => {
+                self.fault(at, Property::Control, "a way ends in a trap");
+                end()
+            }
+        }
+    }
+
+    fn sp_after(&mut self, at: usize, effects: Effects, before: i32, state: &State) -> Option<i32> {
+        let sp = match (effects.sp, effects.action) {
+            (SpEffect::None | SpEffect::CopyTo(..), _) => Some(before),
+            (SpEffect::Move(by), _) => before.checked_add(by),
+            (SpEffect::CopyFrom(src, by), _) => self.read(src, state).on_stack().and_then(|sp| sp.checked_add(by)),
+            (SpEffect::Realign, Action::RoundDown { dst, src, to }) if dst == self.abi.sp && src == self.abi.sp => {
+                let to = i32::from(to);
+                let absolute = self.entry_sp + before;
+                Some(absolute - absolute.rem_euclid(to.max(1)) - self.entry_sp)
+            }
+            (SpEffect::Realign, _) => None,
+        };
+        if sp.is_none() {
+            self.fault(at, Property::Stack, "sp becomes something that is no place in the stack");
+        }
+        sp
+    }
+
+    /// A register as an operand that is moved, or computed with.
+    fn read(&self, reg: Reg, state: &State) -> Value {
+        if self.abi.zero == Some(reg) { Value::number(0) } else { state.get(reg) }
+    }
+
+    fn write(&self, reg: Reg, value: Value, state: &mut State) {
+        if self.abi.zero != Some(reg) {
+            state.set(reg, value);
+        }
+    }
+
+    /// A word of the stack.
+    pub(super) fn load(&mut self, line: usize, offset: i32, sp: i32, state: &State) -> Value {
+        let value = state.memory.load(offset);
+        if offset < sp {
+            self.fault(line, Property::Slots, format!("a load {} bytes below sp", sp - offset));
+            return Value::lost(Why::Unwritten);
+        }
+        if value == Value::lost(Why::Unwritten) {
+            self.fault(
+                line,
+                Property::Slots,
+                format!("a load of a slot that nothing was stored to, at sp{:+}", offset - sp),
+            );
+        }
+        value
+    }
+
+    fn store(&mut self, line: usize, offset: i32, sp: i32, value: Value, state: &mut State) {
+        if offset < sp {
+            self.fault(line, Property::Memory, format!("a store {} bytes below sp", sp - offset));
+            return;
+        }
+        if offset + 8 > self.top {
+            self.fault(line, Property::Memory, format!("a store above sp at the site, at sp{:+}", offset - sp));
+        }
+        state.memory.store(offset, value);
+    }
+
+    /// What the instruction loads: the words of its destinations, in their order.
+    fn loads(&mut self, at: usize, effects: Effects, sp: i32, state: &State) -> [Option<Value>; 4] {
+        let mut loaded = [None; 4];
+        if let Moves::Load(slots) = effects.moves {
+            for (to, (_, offset)) in loaded.iter_mut().zip(slots.iter()) {
+                *to = Some(self.load(at, sp.wrapping_add(offset), sp, state));
+            }
+        }
+        match effects.action {
+            Action::LoadVectors { second, at: offset, .. } => {
+                let words = self.words() * if second.is_some() { 2 } else { 1 };
+                for (n, to) in loaded.iter_mut().take(words).enumerate() {
+                    *to = Some(self.load(at, sp.wrapping_add(offset + 8 * n as i32), sp, state));
+                }
+            }
+            Action::PopFlags => loaded[0] = Some(self.load(at, sp, sp, state)),
+            Action::PushAt { base, at: offset } => {
+                loaded[0] = Some(match state.get(base).on_stack() {
+                    Some(base) => self.load(at, base.wrapping_add(offset), sp, state),
+                    None => Value::lost(Why::Computed),
+                });
+            }
+            _ => {}
+        }
+        loaded
+    }
+
+    /// Words of 8 bytes of a vector register.
+    pub(super) fn words(&self) -> usize {
+        (self.abi.vector_bytes / 8).clamp(1, 2)
+    }
+
+    fn stores(&mut self, at: usize, effects: Effects, sp: i32, loaded: [Option<Value>; 4], state: &mut State) {
+        if let Moves::Store(slots) = effects.moves {
+            let half = effects.action == Action::StoreHalf;
+            for (reg, offset) in slots.iter() {
+                let value = if half { Value::lost(Why::Computed) } else { self.pushed(reg, effects, sp, state) };
+                self.store(at, sp.wrapping_add(offset), sp, value, state);
+            }
+        }
+        match effects.action {
+            Action::StoreNumber { number, at: offset } => {
+                self.store(at, sp.wrapping_add(offset), sp, Value::number(number.into()), state);
+            }
+            Action::StoreVectors { first, second, at: offset } => {
+                let words = self.words();
+                for (n, vector) in std::iter::once(first).chain(second).enumerate() {
+                    for (half, value) in state.vector(vector).into_iter().take(words).enumerate() {
+                        let place = sp.wrapping_add(offset + 8 * (n * words + half) as i32);
+                        self.store(at, place, sp, value, state);
+                    }
+                }
+            }
+            Action::PushFlags => self.store(at, sp, sp, state.flags, state),
+            Action::PushNext => self.store(at, sp, sp, Value::of(Root::Next(at as u16)), state),
+            Action::PushAt { .. } => self.store(at, sp, sp, loaded[0].unwrap_or(Value::lost(Why::Computed)), state),
+            _ => {}
+        }
+    }
+
+    /// A register on its way to memory: a push of SP pushes what it was.
+    fn pushed(&self, reg: Reg, effects: Effects, sp: i32, state: &State) -> Value {
+        match effects.sp {
+            SpEffect::Move(by) if reg == self.abi.sp && self.abi.zero != Some(reg) => Value::stack(sp.wrapping_sub(by)),
+            _ => self.read(reg, state),
+        }
+    }
+
+    fn writes(&mut self, at: usize, effects: Effects, before: i32, loaded: [Option<Value>; 4], state: &mut State) {
+        let computed = Value::lost(Why::Computed);
+        match effects.moves {
+            Moves::Load(slots) => {
+                for ((reg, _), value) in slots.iter().zip(loaded) {
+                    self.write(reg, value.unwrap_or(computed), state);
+                }
+            }
+            Moves::Copy { dst, src } if effects.sp == SpEffect::None => self.write(dst, self.read(src, state), state),
+            Moves::None | Moves::Store(_) | Moves::Copy { .. } => {}
+        }
+        match effects.action {
+            Action::LoadVectors { first, second, .. } => {
+                let words = self.words();
+                for (n, vector) in std::iter::once(first).chain(second).enumerate() {
+                    let value = |half: usize| loaded.get(n * words + half).copied().flatten().unwrap_or(computed);
+                    let to = state.vectors.get_mut(usize::from(vector));
+                    // What is behind eight bytes there is not.
+                    to.into_iter().for_each(|to| (0..words).for_each(|half| to[half] = value(half)));
+                }
+            }
+            Action::PopFlags => (state.flags, state.tested) = (loaded[0].unwrap_or(computed), None),
+            Action::Test { reg } => (state.flags, state.tested) = (computed, Some(self.read(reg, state))),
+            _ => {}
+        }
+        if let Some((dst, value)) = self.computed(at, effects.action, before, state) {
+            // SP was set before.
+            if dst != self.abi.sp {
+                self.write(dst, value, state);
+            }
+        }
+    }
+
+    /// The register that an action computes, and its value.
+    fn computed(&mut self, at: usize, action: Action, sp: i32, state: &State) -> Option<(Reg, Value)> {
+        let operand = |reg: Reg| if reg == self.abi.sp { state.get(reg) } else { self.read(reg, state) };
+        let lost = Value::lost(Why::Computed);
+        Some(match action {
+            Action::Add { dst, src, add } => (dst, operand(src).plus(add.into())),
+            Action::RoundDown { dst, src, to } => {
+                let pc = operand(src) == Value::of(Root::Pc) && to == 8;
+                (dst, if pc { Value::of(Root::Rounded) } else { lost })
+            }
+            Action::Set { dst, number } => (dst, Value::number(number.into())),
+            Action::SetHigh { dst, bits } => {
+                (dst, number(state.get(dst), |n| n & !0xffff_0000 | i64::from(bits) << 16))
+            }
+            Action::AddWord { dst, add } => (dst, number(state.get(dst), |n| i64::from((n as i32).wrapping_add(add)))),
+            Action::Address { dst, sym } => (dst, Value::of(Root::Symbol(sym))),
+            Action::High { dst, sym } => (dst, Value::of(Root::High(sym, at as u16))),
+            Action::Low { dst, base, of } => {
+                let sym = self.completed(operand(base), of);
+                (dst, sym.map_or(lost, |sym| Value::of(Root::Symbol(sym))))
+            }
+            Action::LoadSymbol { dst, sym } => (dst, Value::of(Root::Content(sym))),
+            Action::LoadLow { dst, base, of } => {
+                let sym = self.completed(operand(base), of);
+                (dst, sym.map_or(lost, |sym| Value::of(Root::Content(sym))))
+            }
+            Action::LoadAt { dst, base, at: offset } => {
+                let base = operand(base).plus(offset.into());
+                let value = match (base.root, base.on_stack()) {
+                    (_, Some(place)) => self.load(at, place, sp, state),
+                    (root, _) if root == self.op.root => Value::of(Root::OpField(base.add as i32)),
+                    (Root::Rounded, _) if Some(base.add) == self.literal => Value::of(Root::Literal),
+                    _ => lost,
+                };
+                (dst, value)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The symbol whose address a low part completes.
+    fn completed(&self, base: Value, of: Part) -> Option<Sym> {
+        let Value { root: Root::High(sym, line), add: 0 } = base else { return None };
+        let fits = match of {
+            Part::Symbol(low) => low == sym,
+            Part::Anchor(local) => {
+                let label = self.position(local)?;
+                let insn = self.code.iter().skip(label).position(|c| matches!(c, Code::Insn(_)))?;
+                label + insn == usize::from(line)
+            }
+        };
+        fits.then_some(sym)
+    }
+
+    fn position(&self, local: Local) -> Option<usize> {
+        self.code.iter().position(|c| matches!(c, Code::Label(l) if *l == local))
+    }
+
+    fn label(&mut self, at: usize, local: Local) -> Option<usize> {
+        let found = self.position(local);
+        if found.is_none() {
+            self.fault(at, Property::Control, format!("label {} is nowhere", local.suffix()));
+        }
+        found
+    }
+
+    /// Both ways on from a branch, each knowing the answer.
+    fn branch(&mut self, at: usize, local: Local, action: Action, state: &State) -> Vec<(usize, State)> {
+        let (asked, zero) = match action {
+            Action::BranchIf { reg, zero } => (Some(self.read(reg, state)), zero),
+            Action::BranchIfFlags { zero } => (state.tested, zero),
+            _ => (None, false),
+        };
+        let question = asked.and_then(|value| self.question(value, state));
+        let (Some(question), Some(label)) = (question, self.label(at, local)) else {
+            let what = asked.map_or("something unknown".to_owned(), |value| self.tell(value));
+            self.fault(at, Property::Control, format!("a branch asks whether {what} is 0, which decides nothing here"));
+            return Vec::new();
+        };
+        [true, false]
+            .into_iter()
+            .map(|answer| {
+                let mut state = state.clone();
+                state.decided = true;
+                match (question, answer) {
+                    (Question::Direct, _) => state.direct = Some(answer),
+                    (Question::Early, _) => state.early = Some(answer),
+                    (Question::Skip(call), true) => {
+                        state.skipped_by = Some(call);
+                        // The traced function is passed over, and what would come before it.
+                        let body = self.calls.iter().position(|c| *c == super::Called::Body);
+                        state.calls = body.map_or(state.calls, |body| body + 1);
+                    }
+                    (Question::Skip(call), false) => state.replace(Value::of(Root::Returned(call)), Value::number(0)),
+                }
+                (if answer != zero { label } else { at + 1 }, state)
+            })
+            .collect()
+    }
+
+    fn question(&self, value: Value, state: &State) -> Option<Question> {
+        match value.root {
+            Root::OpField(at) if value.add == 0 && self.contract.early_direct && state.early.is_none() => {
+                (at == self.target.number("FTRACE_OPS_DIRECT_CALL")).then_some(Question::Early)
+            }
+            Root::Left(..) if self.contract.direct && state.direct.is_none() => {
+                value.is(self.left(crate::frame::Content::Direct, state)?).then_some(Question::Direct)
+            }
+            Root::Returned(call) if value.add == 0 => self.undecided(call, state).then_some(Question::Skip(call)),
+            _ => None,
+        }
+    }
+}
+
+fn number(value: Value, f: impl Fn(i64) -> i64) -> Value {
+    if value.root == Root::Number { Value::number(f(value.add)) } else { Value::lost(Why::Computed) }
+}

@@ -1,0 +1,169 @@
+//! The symbolic checker on real listings with one instruction changed, and the planner's order with one step changed.
+
+use codegen::abi::Reg;
+use codegen::backend;
+use codegen::contract::Contract;
+use codegen::effects::{Flow, Moves, Slots, SpEffect};
+use codegen::listing::Line;
+use codegen::mutate::Mutable;
+use codegen::plan::Plan;
+use codegen::spec::{Around, Body, Form, Kind, Regs, Spec};
+use codegen::step::{ExitPath, Step};
+use codegen::target::Target;
+use codegen::verify::{Fault, Property, plan};
+
+/// A trampoline with its lines changed: what is found. Without a change nothing is.
+fn changed<I: Mutable>(spec: &Spec, change: impl Fn(&mut Vec<Line<I::Insn>>)) -> Vec<Fault> {
+    let target = target::<I>();
+    assert_eq!(backend::verify::<I>(spec, &target, |_| Ok(())).unwrap(), []);
+    backend::verify::<I>(spec, &target, |listing| {
+        change(&mut listing.lines);
+        Ok(())
+    })
+    .unwrap()
+}
+
+fn named(kind: Kind) -> Spec<'static> {
+    Spec::of("trampoline", kind)
+}
+
+/// Under the profile that holds where none is named.
+fn target<I: Mutable>() -> Target {
+    let convention = profiles::default_convention(I::FACTS).unwrap();
+    I::target(convention, convention.defaults()).unwrap()
+}
+
+/// The number of the first line from `from` on that is an instruction for which `wanted` holds.
+fn find<I: Mutable>(lines: &[Line<I::Insn>], from: usize, wanted: impl Fn(I::Insn) -> bool) -> usize {
+    let fits = |line: &Line<I::Insn>| matches!(*line, Line::Insn(insn, _) if wanted(insn));
+    from + lines[from..].iter().position(fits).unwrap()
+}
+
+fn call<I: Mutable>(lines: &[Line<I::Insn>]) -> usize {
+    find::<I>(lines, 0, |insn| I::effects(insn).flow == Flow::Call)
+}
+
+fn argument<I: Mutable>(n: usize) -> Reg {
+    I::FACTS.abi.args[n]
+}
+
+/// Is the first register that it loads, or stores, this one?
+fn moves<I: Mutable>(insn: I::Insn, reg: Reg, load: bool) -> bool {
+    match I::effects(insn).moves {
+        Moves::Load(Slots { first, .. }) => load && first == reg,
+        Moves::Store(Slots { first, .. }) => !load && first == reg,
+        _ => false,
+    }
+}
+
+#[track_caller]
+fn finds(faults: &[Fault], property: Property, what: &str) {
+    let found = faults.iter().any(|f| f.property == property && f.what.contains(what));
+    assert!(found, "no {property:?} with {what:?}: {faults:#?}");
+}
+
+/// A dropped restore: the register has what the callback left in it.
+pub fn dropped_restore<I: Mutable>() {
+    let faults = changed::<I>(&named(Kind::Entry(Regs::Args)), |lines| {
+        let at = find::<I>(lines, call::<I>(lines), |insn| moves::<I>(insn, argument::<I>(2), true));
+        lines.remove(at);
+    });
+    finds(&faults, Property::Registers, &format!("{} is what a call left there", I::FACTS.abi.name(argument::<I>(2))));
+}
+
+/// A save that is missing: a slot is loaded that nothing was stored to, and a callback does not find the register.
+pub fn unwritten_slot<I: Mutable>() {
+    let drop = |lines: &mut Vec<Line<I::Insn>>| {
+        lines.remove(find::<I>(lines, 0, |insn| moves::<I>(insn, argument::<I>(2), false)));
+    };
+    let around = Kind::Around(Around { form: Form::Frame, args: 3 });
+    let body = Body { function: "traced", resume: 8, exit: "exit" };
+    let spec = Spec { name: "around", callee: "callee", body, ..named(around) };
+    finds(&changed::<I>(&spec, drop), Property::Slots, "nothing was stored to");
+    // What a callback may store to is written once it returns.
+    finds(&changed::<I>(&named(Kind::Entry(Regs::Args)), drop), Property::Frame, "what was never stored");
+}
+
+/// A frame that is released twice.
+pub fn unbalanced_sp<I: Mutable>() {
+    let faults = changed::<I>(&named(Kind::Entry(Regs::Args)), |lines| {
+        let up = |insn| matches!(I::effects(insn).sp, SpEffect::Move(by) if by > 0);
+        let at = find::<I>(lines, call::<I>(lines), up);
+        lines.insert(at, lines[at]);
+    });
+    finds(&faults, Property::Stack, "sp is off by +");
+}
+
+/// The second and the third argument in each other's register.
+pub fn exchanged_arguments<I: Mutable>() {
+    let faults = changed::<I>(&named(Kind::Entry(Regs::All)), |lines| {
+        let (a, b) = (argument::<I>(1), argument::<I>(2));
+        let call = call::<I>(lines);
+        let last_save = lines[..call].iter().rposition(
+            |line| matches!(*line, Line::Insn(insn, _) if matches!(I::effects(insn).moves, Moves::Store(_))),
+        );
+        for line in &mut lines[last_save.unwrap()..call] {
+            if let Line::Insn(insn, _) = line {
+                *insn = I::with_registers(*insn, &mut |reg| {
+                    if reg == a {
+                        b
+                    } else if reg == b {
+                        a
+                    } else {
+                        reg
+                    }
+                });
+            }
+        }
+    });
+    finds(&faults, Property::Arguments, "parent_ip is the word at function_trace_op, not parent_ip");
+    finds(&faults, Property::Arguments, "op is parent_ip, not the word at function_trace_op");
+}
+
+/// The way out runs on, and a branch asks nothing.
+pub fn ways<I: Mutable>() {
+    let faults = changed::<I>(&named(Kind::Return), |lines| {
+        lines.truncate(find::<I>(lines, 0, |insn| I::effects(insn).flow == Flow::Leave));
+    });
+    finds(&faults, Property::Control, "runs on behind the end");
+    let faults = changed::<I>(&named(Kind::Return), |lines| {
+        lines.retain(|line| !matches!(*line, Line::Insn(insn, _) if I::effects(insn).flow == Flow::Call));
+    });
+    finds(&faults, Property::Calls, "0 calls of 1");
+}
+
+/// Every plan is in order, and one with a step that is missing or in another place is not.
+pub fn order_of_plans<I: Mutable>() {
+    let target = target::<I>();
+    for offer in &target.convention.trampolines {
+        assert_eq!(faults(&target, &named(offer.kind), |_| {}), [], "{}", offer.symbol);
+    }
+    let entry = named(Kind::Entry(Regs::Args));
+    let drop = |wanted: Step, property| {
+        let found = faults(&target, &entry, |steps| {
+            let at = steps.iter().position(|s| *s == wanted).unwrap();
+            steps.remove(at);
+        });
+        assert!(found.iter().any(|f| f.property == property), "{wanted:?}: {found:?}");
+    };
+    drop(Step::Save, Property::Registers);
+    drop(Step::Restore, Property::Registers);
+    drop(Step::Alloc, Property::Memory);
+    drop(Step::Free(ExitPath::Function), Property::Stack);
+    drop(Step::Arg(1, codegen::step::Value::ParentIp), Property::Arguments);
+    drop(Step::Leave(ExitPath::Function), Property::Control);
+    let late = faults(&target, &entry, |steps| {
+        let save = steps.iter().position(|s| *s == Step::Save).unwrap();
+        let call = steps.iter().position(|s| matches!(s, Step::Call(_))).unwrap();
+        let step = steps.remove(save);
+        steps.insert(call, step);
+    });
+    assert!(late.iter().any(|f| f.what.contains("not saved")), "{late:?}");
+}
+
+fn faults(target: &Target, spec: &Spec, change: impl Fn(&mut Vec<Step>)) -> Vec<Fault> {
+    let mut made = Plan::default();
+    made.make(spec, target).unwrap();
+    change(&mut made.steps);
+    plan::plan(&made, &Contract::of(spec, target).unwrap())
+}
