@@ -118,6 +118,29 @@ fn every_mutant_is_killed() {
     }
 }
 
+/// The symbolic checker notices all that it can see, without running anything, and says what it cannot.
+#[test]
+fn the_symbolic_checker_notices_what_it_can_see() {
+    let b = Bench::new();
+    // Exit code 1: some survive.
+    let report = json(&b.ends(1, &["mutate", "--by", "verify", "--format", "json"]));
+    let results = report["results"].as_array().unwrap();
+    let survivors: Vec<&Value> = results.iter().filter(|r| r["outcome"] == "survived").collect();
+    for survivor in &survivors {
+        assert!(survivor["reason"].is_string(), "{survivor}");
+    }
+    for known in &tramptool::mutate::bugs::table().unwrap().unseen {
+        let needed = survivors.iter().any(|r| r["reason"] == known.reason.as_str());
+        assert!(needed, "src/mutants.toml: {} is noticed, or is gone", known.operator);
+    }
+    let seen = results.len() - survivors.len();
+    assert!(seen * 100 > results.len() * 95, "{seen} of {}", results.len());
+    // Both, side by side.
+    let both = b.ok(&["mutate", "return_to_handler", "--sample", "1", "--by", "both"]);
+    assert!(both.contains("by verify") && both.contains("noticed by the symbolic checker"), "{both}");
+    b.refuses(&["mutate", "bug:F1", "--by", "verify"], &["bug:F1", "--by emulator"]);
+}
+
 #[test]
 fn every_bug_is_noticed_by_its_property() {
     let b = Bench::new();

@@ -3,7 +3,8 @@
 //! In running order: a [`spec::Spec`] (what is asked for) and a [`target::Target`] (an architecture with its options)
 //! become a [`plan::Plan`] (what happens to which slot), which an [`isa::Isa`] lowers to a [`listing::Listing`] of its
 //! own instructions. From the listing come text ([`text`]), bytes and relocations ([`assembly`]), unwind tables ([`cfi`])
-//! and cost ([`cost`]); [`obj`] writes an object. The [`contract`] comes from the spec alone.
+//! and cost ([`cost`]); [`obj`] writes an object. The [`contract`] comes from the spec alone, and [`verify`] holds the
+//! listing against it.
 //!
 //! The modules from below: each uses only those of its own line and of the lines before, and no two use each other.
 //!
@@ -15,7 +16,7 @@
 //! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
 //! 8. What a listing becomes: [`assembly`], [`obj`], [`text`], [`cost`], [`diff`].
-//! 9. How it can be wrong: [`pattern`], [`mutate`].
+//! 9. How it can be wrong: [`verify`], [`pattern`], [`mutate`].
 //! 10. All of it behind one trait: [`backend`].
 
 pub mod abi;

@@ -30,8 +30,8 @@ fn mnemonics(form: &InsnPattern, fields: &Fields) -> &'static [&'static str] {
         (_, Flow::Branch(_), _) => {
             &["jo", "jns", "jle", "cbz", "cbnz", "tbz", "tbnz", "b.eq", "b.ls", "beqz", "bnez", "beq", "bne"]
         }
-        (.., SpEffect::Move(by)) if by > 0 => &["add", "addi", "addi16sp", "lea", "popfq", "sub"],
-        (.., SpEffect::Move(_)) => &["sub", "add", "addi", "addi16sp", "pushfq", "push"],
+        (.., SpEffect::Move(by)) if by > 0 => &["add", "addi", "addi16sp", "lea", "pop", "popfq", "sub"],
+        (.., SpEffect::Move(_)) => &["sub", "add", "addi", "addi16sp", "lea", "pushfq", "push"],
         (.., SpEffect::CopyTo(..) | SpEffect::CopyFrom(..)) => {
             &["lea", "leave", "mov", "add", "addi", "addi4spn", "mv"]
         }
@@ -39,6 +39,36 @@ fn mnemonics(form: &InsnPattern, fields: &Fields) -> &'static [&'static str] {
         _ if effects.loads > 0 => &["mov", "ldr", "ldur", "ld"],
         _ if effects.stores > 0 => &["mov", "str"],
         _ => &["add", "sub", "addi", "lea", "test", "adrp", "auipc", "bti", "endbr64"],
+    }
+}
+
+/// Names and numbers, each as a whole.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|word| !word.is_empty())
+}
+
+/// The numbers, with their signs.
+fn numbers(text: &str) -> Vec<i64> {
+    let mut all = Vec::new();
+    for word in words(text) {
+        let number = word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| i64::from_str_radix(hex, 16).ok());
+        let Some(number) = number else { continue };
+        let at = word.as_ptr().addr() - text.as_ptr().addr();
+        let minus = text[..at].trim_end().ends_with('-');
+        all.push(if minus { -number } else { number });
+    }
+    all
+}
+
+/// By how much the instruction moves SP, as its text says.
+fn moved(text: &str) -> i64 {
+    let number = || *numbers(text).last().unwrap();
+    match words(text).next().unwrap().trim_start_matches("c.") {
+        "push" | "pushfq" => -8,
+        "pop" | "popfq" => 8,
+        "sub" => -number(),
+        "add" | "addi" | "addi16sp" | "lea" => number(),
+        other => panic!("{other} moves SP: {text}"),
     }
 }
 
@@ -54,23 +84,31 @@ fn capstone_reads_what_the_forms_say() {
                     [(6, 7), (12, 14)]
                 };
             let limit = if form.has(b"i") && form.size() == 2 { 16 } else { 64 };
-            let imm = if form.has(b"i23456789") { limit } else { 0 };
+            let imms = if form.has(b"i23456789") { vec![limit, -limit] } else { vec![0] };
             let rests = if form.has(b"x") { vec![0, 9] } else { vec![0] };
-            for ((a, b), rest) in registers.iter().flat_map(|r| rests.iter().map(move |rest| (*r, *rest))) {
+            let every = registers.iter().flat_map(|r| rests.iter().map(move |rest| (*r, *rest)));
+            for (((a, b), rest), imm) in every.flat_map(|one| imms.iter().map(move |imm| (one, *imm))) {
                 let a = if form.has(b"aAp") { Reg(a) } else { Reg(0) };
                 let b = if form.has(b"bB") { Reg(b) } else { Reg(0) };
                 let fields = Fields { a, b, imm, rest };
+                if imm < 0 && form.encode(&fields).is_none() {
+                    // Of those without a sign.
+                    continue;
+                }
                 let said = text(backend, form, &fields);
-                let (mnemonic, _) = said.split_once(' ').unwrap_or((&said, ""));
+                let mnemonic = words(&said).next().unwrap();
                 let valid = mnemonics(form, &fields);
                 assert!(valid.contains(&mnemonic.trim_start_matches("c.")), "{said}: {form:?}");
                 assert_eq!(form.read(&form.encode(&fields).unwrap()), Some(fields), "{said}");
+                if let SpEffect::Move(by) = form.effects(&fields).sp {
+                    assert_eq!(moved(&said), i64::from(by), "{said}: {form:?}");
+                }
                 // arm64 calls the lower half of a register by another name.
-                let named = |reg| said.contains(abi.name(reg)) || said.contains(&abi.name(reg).replace('x', "w"));
+                let half = |name: &str| name.strip_prefix('x').map_or(name.to_owned(), |number| format!("w{number}"));
+                let named = |reg| words(&said).any(|w| w == abi.name(reg) || w == half(abi.name(reg)));
                 assert!(!form.has(b"aAp") || named(a), "{said}: no {}", abi.name(a));
                 assert!(!form.has(b"bB") || named(b), "{said}: no {}", abi.name(b));
-                let number = |n: i32| said.contains(&format!("{n:#x}")) || said.contains(&n.to_string());
-                assert!(imm == 0 || number(imm), "{said}: no {imm}");
+                assert!(imm == 0 || numbers(&said).contains(&imm.into()), "{said}: no {imm}");
                 let Some((operator, faulty)) = form.faulty() else { continue };
                 let other = text(backend, &faulty, &fields);
                 assert!(faulty.size() <= form.size() && other != said, "{said}");

@@ -11,7 +11,8 @@ use codegen::faults::Operator;
 use emu_tests::Suite;
 use tramptool::args::ProfileArg;
 use tramptool::mutate::bugs::{self, BUG, named};
-use tramptool::mutate::report::{Outcome, Report};
+use tramptool::mutate::by::By;
+use tramptool::mutate::report::{Judged, Outcome, Report};
 use tramptool::mutate::run::{judge, sample};
 use tramptool::mutate::subject::{Candidate, MutationSubject};
 use tramptool::partition::Partition;
@@ -38,6 +39,9 @@ pub struct MutateArgs {
     profile: ProfileArg,
     #[command(flatten)]
     foreign: ForeignArgs,
+    /// Who judges: the emulator, the symbolic checker, or each of them
+    #[arg(long, value_enum, default_value = "emulator")]
+    by: By,
     /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
     #[arg(long, value_name = "MUTANT")]
     only: Option<String>,
@@ -65,6 +69,8 @@ fn after_help() -> String {
          comes out byte for byte the same, is no mutant. Equivalent mutants are listed with a reason in src/mutants.toml.\n\
          \nWith --object or --raw, the faults are put into what others wrote: every instruction keeps its place, and what \
          is missing becomes NOPs. Instructions that the checks never execute have no mutants, and are named.\n\
+         \nWith --by verify, the symbolic checker judges the listings of generated trampolines, without running them, and \
+         survivors are listed by operator. With --by both, a column of its own says how many it notices.\n\
          \nOperators:\n",
     );
     for operator in Operator::ALL {
@@ -77,6 +83,7 @@ fn after_help() -> String {
             tramptool mutate ftrace_regs_caller --arch x86_64\n  \
             tramptool mutate ftrace_caller --arch arm64 --only 'DROP_RESTORE(x8)'\n  \
             tramptool mutate bug:F1\n  \
+            tramptool mutate --by verify\n  \
             tramptool mutate --object ftrace_64.o --contract linux-6.12-x86_64-orc\n  \
             tramptool mutate --partition 1/4 --format json -o part1.json"
 }
@@ -160,12 +167,12 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     if let Some(n) = args.sample {
         sample(&mut candidates, n, args.seed);
     }
-    let report = Report::empty(args.seed, request(args), candidates.len(), args.partition);
+    let report = Report::empty(args.by, args.seed, request(args), candidates.len(), args.partition);
     let mut candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
     if let Some(partition) = args.partition {
         candidates.retain(|(_, c)| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
     }
-    let results = super::ui::with_progress(|progress| judge(&candidates, args.seed, progress))?;
+    let results = super::ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
     Ok(report.with(results))
 }
 
@@ -176,6 +183,9 @@ fn request(args: &MutateArgs) -> String {
     text += &format!(" --arch {}", args.arch);
     args.set.iter().for_each(|set| text += &format!(" --set {set}"));
     text += &args.foreign.text();
+    if args.by != By::Emulator {
+        text += &format!(" --by {}", args.by.name());
+    }
     args.only.iter().for_each(|only| text += &format!(" --only '{only}'"));
     args.sample.iter().for_each(|n| text += &format!(" --sample {n}"));
     text
@@ -202,7 +212,9 @@ fn percent(killed: usize, of: usize) -> String {
 }
 
 fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
-    for judged in report.survivors() {
+    let alone = report.by == By::Verify.name();
+    // There are hundreds that the symbolic checker cannot see: they have a table of their own.
+    for judged in report.survivors().filter(|_| !alone) {
         let what = match &judged.bug {
             Some((id, property)) => format!("bug:{id}, to be noticed by {property}, "),
             None => String::new(),
@@ -222,6 +234,9 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
         writeln!(out, "  {}\n", ui.paint(Style::Quiet, &judged.replay))?;
     }
     table_of_scores(report, ui, out)?;
+    if alone {
+        table_of_survivors(report, ui, out)?;
+    }
     let bugs: BTreeMap<&str, bool> = report.results.iter().fold(BTreeMap::new(), |mut bugs, j| {
         if let Some((id, _)) = &j.bug {
             *bugs.entry(id).or_insert(true) &= j.outcome == Outcome::Killed;
@@ -236,6 +251,10 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
         writeln!(out, "never executed by the checks, and so without mutants: {}", report.missed.join(", "))?;
     }
     let of = report.mutants - report.equivalent;
+    let verified: Option<usize> = report.scores.iter().map(|s| s.verified).sum();
+    if let (false, Some(verified)) = (alone, verified) {
+        writeln!(out, "{verified} of {of} noticed by the symbolic checker, {}", percent(verified, of))?;
+    }
     writeln!(
         out,
         "{} of {of} mutants killed, {}; {} more are equivalent; seed {}",
@@ -246,7 +265,24 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// Killed of those that can be, by operator and architecture.
+/// Survivors of the symbolic checker by operator: why it cannot see them, or how to see the first.
+fn table_of_survivors(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
+    let mut groups: Vec<(&Judged, usize)> = Vec::new();
+    for judged in report.survivors() {
+        let same = |g: &&mut (&Judged, usize)| (&g.0.operator, &g.0.reason) == (&judged.operator, &judged.reason);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.1 += 1,
+            None => groups.push((judged, 1)),
+        }
+    }
+    for (first, count) in &groups {
+        let why = if first.reason.is_empty() { format!("see {}", first.replay) } else { first.reason.clone() };
+        writeln!(out, "{}: {why}", ui.paint(Style::Heading, &format!("{count} of {} survive", first.operator)))?;
+    }
+    if groups.is_empty() { Ok(()) } else { writeln!(out) }
+}
+
+/// Killed of those that can be, by operator and architecture; of both judges, the symbolic checker's in a column of its own.
 fn table_of_scores(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     let all = tramptool::BACKENDS.iter().map(|b| b.facts().name);
     let arches: Vec<&str> = all.filter(|arch| report.scores.iter().any(|s| s.arch == *arch)).collect();
@@ -254,21 +290,31 @@ fn table_of_scores(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Resu
     operators.dedup();
     let mut title = format!("{:23}", "killed of mutants");
     arches.iter().for_each(|arch| title += &format!("{arch:>11}"));
+    let both = report.by == By::Both.name();
+    if both {
+        title += &format!("{:>13}", "by verify");
+    }
     writeln!(out, "{}", ui.paint(Style::Heading, &format!("{title}   noticed by")))?;
     for operator in operators.iter().map(Some).chain([None]) {
         write!(out, "{:23}", operator.unwrap_or(&"all"))?;
         let mut by: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut verified = (0, 0);
         for arch in &arches {
             let scores = report.scores.iter().filter(|s| s.arch == *arch && operator.is_none_or(|o| s.operator == *o));
             let (mut killed, mut of) = (0, 0);
             for score in scores {
                 killed += score.killed;
                 of += score.mutants - score.equivalent;
+                verified.0 += score.verified.unwrap_or(0);
                 score.by.iter().for_each(|(clause, n)| *by.entry(clause).or_default() += n);
             }
+            verified.1 += of;
             let cell = if of == 0 { "-".to_owned() } else { format!("{killed}/{of}") };
             let cell = format!("{cell:>11}");
             write!(out, "{}", if killed < of { ui.paint(Style::Left, &cell) } else { cell })?;
+        }
+        if both {
+            write!(out, "{:>13}", format!("{}/{}", verified.0, verified.1))?;
         }
         let mut by: Vec<_> = by.into_iter().collect();
         by.sort_by_key(|&(_, n)| std::cmp::Reverse(n));

@@ -60,6 +60,9 @@ pub struct Table {
     /// The checker ought to notice, and does not yet.
     #[serde(default)]
     pub gap: Vec<Known>,
+    /// The symbolic checker cannot notice: what it is wrong in is nothing that it follows.
+    #[serde(default)]
+    pub unseen: Vec<Known>,
     /// Bugs of the corpus.
     #[serde(default)]
     pub bug: Vec<Bug>,

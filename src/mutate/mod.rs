@@ -3,6 +3,7 @@
 //! [`emu_tests::check`] sees the object and the contracts, as always; that one is faulty it must find out by itself.
 
 pub mod bugs;
+pub mod by;
 pub mod report;
 pub mod run;
 pub mod subject;

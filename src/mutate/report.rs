@@ -7,6 +7,7 @@ use codegen::faults::Operator;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::by::By;
 use crate::partition::Partition;
 
 /// What became of a mutant.
@@ -40,6 +41,9 @@ pub struct Judged {
     pub outcome: Outcome,
     /// The clauses that failed in the first case that failed; for a bug of the corpus, in all cases.
     pub clauses: Vec<String>,
+    /// The properties in which the symbolic checker finds it wrong, where that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Vec<String>>,
     /// Why it survives, if that is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -63,8 +67,11 @@ pub struct Score {
     pub equivalent: usize,
     /// Of these, noticed.
     pub killed: usize,
-    /// How often each clause was among those that noticed.
+    /// How often each clause was among those that noticed; each property, where only the symbolic checker was asked.
     pub by: BTreeMap<String, usize>,
+    /// Of these, noticed by the symbolic checker, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<usize>,
 }
 
 /// Everything that a run found.
@@ -77,6 +84,9 @@ pub struct Report {
     pub seed: u64,
     /// The engine and its version.
     pub engine: String,
+    /// Who judged: emulator, verify or both.
+    #[serde(default = "emulator")]
+    pub by: String,
     /// What was asked for, as arguments; shares of one run agree in it.
     pub request: String,
     /// Mutants that were asked for, also those that other partitions run.
@@ -99,16 +109,22 @@ pub struct Report {
     pub missed: Vec<String>,
 }
 
+/// Who judged, in reports that do not say so.
+fn emulator() -> String {
+    By::Emulator.name().to_owned()
+}
+
 impl Report {
     /// The version of the format: it changes when a field goes or gets another meaning, not when one is added.
     pub const VERSION: u32 = 1;
 
     /// A report before anything was run.
-    pub fn empty(seed: u64, request: String, whole: usize, partition: Option<Partition>) -> Report {
+    pub fn empty(by: By, seed: u64, request: String, whole: usize, partition: Option<Partition>) -> Report {
         Report {
             version: Report::VERSION,
             seed,
             engine: emu_tests::Report::empty(seed).engine,
+            by: by.name().to_owned(),
             request,
             whole,
             partition,
@@ -136,8 +152,14 @@ impl Report {
             scores[i].mutants += 1;
             scores[i].equivalent += usize::from(judged.outcome == Outcome::Equivalent);
             scores[i].killed += usize::from(judged.outcome == Outcome::Killed);
-            for clause in &judged.clauses {
-                *scores[i].by.entry(clause.clone()).or_default() += 1;
+            if let Some(properties) = &judged.verified {
+                let noticed = !properties.is_empty() && judged.outcome != Outcome::Equivalent;
+                *scores[i].verified.get_or_insert(0) += usize::from(noticed);
+            }
+            // There are no clauses where the emulator was not asked.
+            let alone = judged.verified.iter().flatten().filter(|_| self.by == By::Verify.name());
+            for name in judged.clauses.iter().chain(alone) {
+                *scores[i].by.entry(name.clone()).or_default() += 1;
             }
         }
         scores.sort_by_key(|s| order(&s.operator));

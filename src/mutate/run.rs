@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::faults::Operator;
 use codegen::spec::Kind;
 use emu_tests::{Clause, Filter, Progress, Verdict, shell};
 use rayon::prelude::*;
 
 use super::bugs::{Known, table};
+use super::by::By;
 use super::report::{Judged, Outcome};
 use super::subject::Candidate;
 
@@ -77,18 +78,32 @@ pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
 ///
 /// # Errors
 /// A mutant that cannot be put before the judge.
-pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -> Result<Vec<Judged>> {
+pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Progress) -> Result<Vec<Judged>> {
     let table = table()?;
     let (done, all) = (AtomicU64::new(0), candidates.len() as u64);
     let judge = |(number, c): &(usize, Candidate)| -> Result<Judged> {
-        let clauses = clauses(c, seed)?;
+        let verified = if by == By::Emulator { None } else { Some(c.properties()?) };
+        let clauses = if by == By::Verify { Vec::new() } else { clauses(c, seed)? };
+        if let (By::Verify, Some(bug)) = (by, c.bug) {
+            return Err(Error::new(format!(
+                "bug:{} must be noticed by {}, which the symbolic checker does not know; valid: --by emulator",
+                bug.id, bug.property
+            )));
+        }
         let known = |list: &'static [Known]| {
             list.iter()
                 .find(|k| k.describes(c.arch(), c.subject.contract(), c.trampoline(), &c.mutant))
                 .map(|k| k.reason.as_str())
         };
-        let noticed = c.bug.map_or(!clauses.is_empty(), |b| clauses.contains(&b.property.as_str()));
-        let (outcome, reason) = match (noticed, known(&table.gap), known(&table.equivalent)) {
+        let noticed = match (c.bug, &verified) {
+            (Some(bug), _) => clauses.contains(&bug.property.as_str()),
+            (None, Some(properties)) if by == By::Verify => !properties.is_empty(),
+            (None, _) => !clauses.is_empty(),
+        };
+        let gap = known(if by == By::Verify { &table.unseen } else { &table.gap });
+        let (outcome, reason) = match (noticed, gap, known(&table.equivalent)) {
+            // What does as the original does is none that it ought to find, though a promise may be broken.
+            (_, _, Some(reason)) if by == By::Verify => (Outcome::Equivalent, reason),
             (true, ..) => (Outcome::Killed, ""),
             (false, None, Some(reason)) => (Outcome::Equivalent, reason),
             (false, gap, _) => (Outcome::Survived, gap.unwrap_or("")),
@@ -97,7 +112,9 @@ pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -
             Some(bug) => vec![format!("bug:{}", bug.id)],
             None => {
                 let only = ["--only".to_owned(), c.mutant.to_string()];
-                std::iter::once(c.trampoline().to_owned()).chain(c.subject.chosen.words()).chain(only).collect()
+                let by = if by == By::Emulator { Vec::new() } else { vec!["--by".to_owned(), by.name().to_owned()] };
+                let trampoline = std::iter::once(c.trampoline().to_owned());
+                trampoline.chain(c.subject.chosen.words()).chain(by).chain(only).collect()
             }
         };
         let replay = format!("tramptool mutate {} --seed {seed}", shell(&which));
@@ -111,6 +128,7 @@ pub fn judge(candidates: &[(usize, Candidate)], seed: u64, progress: Progress) -
             diff: c.mutant.diff.clone(),
             outcome,
             clauses: clauses.into_iter().map(str::to_owned).collect(),
+            verified: verified.map(|names| names.into_iter().map(str::to_owned).collect()),
             reason: reason.to_owned(),
             bug: c.bug.map(|b| (b.id.clone(), b.property.clone())),
             replay,

@@ -194,6 +194,26 @@ impl Candidate<'_> {
         &self.subject.suite.contracts[self.which]
     }
 
+    /// What the symbolic checker finds wrong, by the names of its properties.
+    pub(super) fn properties(&self) -> Result<Vec<&'static str>> {
+        let MutationSubject { suite, origin, .. } = self.subject;
+        let Origin::Generated(target, trampolines) = origin else {
+            return Err(Error::new(
+                "what others wrote has no listing for the symbolic checker; valid: without --by, or without files",
+            ));
+        };
+        let specs = suite::specs(trampolines);
+        let mut names: Vec<&'static str> = suite
+            .backend
+            .verify(&specs[self.which], target, Some(&self.mutant))?
+            .iter()
+            .map(|fault| fault.property.name())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
     /// The object with the fault.
     pub(super) fn faulty(&self) -> Result<Vec<u8>> {
         let MutationSubject { suite, origin, .. } = self.subject;
