@@ -1,8 +1,9 @@
 //! Ratios, measured in one run: the generator against GNU as on the same text, the checker against the bare emulator.
 //!
 //! `bench generate [--format json]` and `bench check [--format json]`; `./x bench` runs both. `bench native` measures
-//! what traced calls cost on this machine.
+//! what traced calls cost on this machine, `bench against REVISION` generating and checking beside another revision.
 
+mod against;
 #[cfg(feature = "check")]
 mod check;
 mod generate;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         Some("generate") => generate::run(json),
         // What `generate` starts to measure memory in a process of its own.
         Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str)),
+        Some("against") => against::run(args.get(1).map_or("HEAD", String::as_str), json),
         Some("native") => native::run(json),
         Some("tailored-one") => {
             let arg = |i: usize| args.get(i).map_or("", String::as_str);
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
-        other => Err(format!("unknown benchmark '{}'; valid: generate, native, check", other.unwrap_or(""))),
+        other => Err(format!("unknown benchmark '{}'; valid: generate, native, against, check", other.unwrap_or(""))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

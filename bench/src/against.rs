@@ -1,0 +1,187 @@
+//! Two revisions side by side: how long each generates and checks, in turns in one run, so that other work on the machine
+//! slows both.
+//!
+//! What is compared is CPU time of whole processes, which a busy machine changes less than the time on the clock.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+/// How often each of the two has its turn.
+const ROUNDS: usize = 15;
+/// A revision that takes more times as long as the other is slower.
+const LIMIT: f64 = 1.05;
+/// How many trampolines are generated.
+const GENERATED: &str = "20000";
+
+/// A revision, built.
+struct Side {
+    /// The generator's benchmark, with all optimisation.
+    bench: PathBuf,
+    /// The tool, as everybody builds it.
+    tool: PathBuf,
+}
+
+/// One thing that both do.
+struct Work {
+    name: String,
+    program: fn(&Side) -> &Path,
+    args: Vec<String>,
+}
+
+/// How the two did.
+#[derive(Serialize)]
+struct Pair {
+    name: String,
+    /// CPU time of a process, the median in ms: of the other revision, and of what is here.
+    theirs: f64,
+    ours: f64,
+    /// Ours over theirs, round by round: the median, and between which the middle half lies.
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Build both, measure and print. An error too, if what is here is slower.
+pub fn run(revision: &str, json: bool) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this package is in no workspace")?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let place = target.join("against");
+    let source = place.join("source");
+    unpack(root, revision, &source)?;
+    let theirs = build(&source, &target, &place.join("theirs"))?;
+    let ours = build(root, &target, &place.join("ours"))?;
+    let pairs = all_work().iter().map(|work| compare(work, &theirs, &ours)).collect::<Result<Vec<_>, String>>()?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&pairs).map_err(|e| e.to_string())?);
+    } else {
+        println!("CPU time of a process, ms; ratio: here over {revision}, of {ROUNDS} rounds");
+        for p in &pairs {
+            let Pair { name, theirs, ours, ratio, low, high } = p;
+            println!("{name:<44} {theirs:>9.1} {ours:>9.1}   ratio {ratio:>6.3}   middle half {low:.3} to {high:.3}");
+        }
+    }
+    let slower: Vec<&str> = pairs.iter().filter(|p| p.ratio > LIMIT).map(|p| p.name.as_str()).collect();
+    if slower.is_empty() { Ok(()) } else { Err(format!("slower than {revision}: {}", slower.join(", "))) }
+}
+
+fn all_work() -> Vec<Work> {
+    let mut all = Vec::new();
+    for backend in arch::BACKENDS {
+        let arch = backend.facts().name;
+        all.push(Work {
+            name: format!("{arch} generate and link {GENERATED}"),
+            program: |side| &side.bench,
+            args: ["tailored-one", arch, GENERATED].map(str::to_owned).into(),
+        });
+        all.push(Work {
+            name: format!("{arch} check all, function args3"),
+            program: |side| &side.tool,
+            args: ["check", "--function", "args3", "--arch", arch].map(str::to_owned).into(),
+        });
+    }
+    all
+}
+
+/// The files of a revision; what was built of another one stays in the target directory, where cargo finds what is the same.
+fn unpack(root: &Path, revision: &str, to: &Path) -> Result<(), String> {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
+    let mut archive = Command::new("git");
+    archive.current_dir(root).args(["archive", "--format=tar", revision, "--"]).stdout(Stdio::piped());
+    let mut archive = archive.spawn().map_err(|e| format!("git: {e}"))?;
+    let files = archive.stdout.take().ok_or("git: no output")?;
+    // Their own times: cargo builds what has changed since.
+    let tar = Command::new("tar").args(["-x", "-m", "-C"]).arg(to).stdin(files).status();
+    let archive = archive.wait().map_err(|e| format!("git: {e}"))?;
+    if !archive.success() {
+        return Err(format!("git knows no revision '{revision}'; see `git log --oneline`"));
+    }
+    match tar {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("tar: {status}")),
+        Err(e) => Err(format!("tar: {e}")),
+    }
+}
+
+/// Build a source tree into the target directory, and keep its programs.
+fn build(source: &Path, target: &Path, keep: &Path) -> Result<Side, String> {
+    std::fs::create_dir_all(keep).map_err(|e| format!("{}: {e}", keep.display()))?;
+    let program = |manifest: &str, more: &[&str], name: &str| {
+        eprintln!("bench: building {}", source.join(manifest).display());
+        let built = built(&source.join(manifest), target, more)?;
+        let kept = keep.join(name);
+        std::fs::copy(&built, &kept).map_err(|e| format!("{}: {e}", built.display()))?;
+        Ok::<PathBuf, String>(kept)
+    };
+    Ok(Side {
+        bench: program("bench/Cargo.toml", &["--release", "--no-default-features"], "bench")?,
+        tool: program("Cargo.toml", &[], "tramptool")?,
+    })
+}
+
+/// The program that cargo says it has built.
+fn built(manifest: &Path, target: &Path, more: &[&str]) -> Result<PathBuf, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--locked", "--quiet", "--message-format=json-render-diagnostics", "--manifest-path"]);
+    cargo.arg(manifest).arg("--target-dir").arg(target).args(more).stderr(Stdio::inherit());
+    let out = cargo.output().map_err(|e| format!("cargo: {e}"))?;
+    if !out.status.success() {
+        return Err(format!("{} does not build", manifest.display()));
+    }
+    let messages = String::from_utf8_lossy(&out.stdout);
+    let programs = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let program = programs.filter_map(|m| m["executable"].as_str().map(PathBuf::from)).next_back();
+    program.ok_or_else(|| format!("{} has no program", manifest.display()))
+}
+
+fn compare(work: &Work, theirs: &Side, ours: &Side) -> Result<Pair, String> {
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        // Who is second finds the caches as the first has left them.
+        if round % 2 == 0 {
+            left.push(cpu_ms(work, theirs)?);
+            right.push(cpu_ms(work, ours)?);
+        } else {
+            right.push(cpu_ms(work, ours)?);
+            left.push(cpu_ms(work, theirs)?);
+        }
+    }
+    let ratios = left.iter().zip(&right).map(|(theirs, ours)| ours / theirs).collect();
+    let [low, ratio, high] = quartiles(ratios);
+    let [[_, theirs, _], [_, ours, _]] = [left, right].map(quartiles);
+    Ok(Pair { name: work.name.clone(), theirs, ours, ratio, low, high })
+}
+
+/// A quarter, a half and three quarters are below.
+fn quartiles(mut all: Vec<f64>) -> [f64; 3] {
+    all.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| all.get(all.len() * quarter / 4).copied().unwrap_or(f64::NAN))
+}
+
+/// What a run costs, as the shell tells it: the time of a process that has ended is no matter of the standard library.
+fn cpu_ms(work: &Work, side: &Side) -> Result<f64, String> {
+    let program = (work.program)(side);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "TIMEFORMAT='%U %S'; time \"$@\" > /dev/null", "bash"]).arg(program).args(&work.args);
+    // One thread: what two of them wait for each other is no work.
+    let out = shell.env("RAYON_NUM_THREADS", "1").output().map_err(|e| format!("bash: {e}"))?;
+    let told = String::from_utf8_lossy(&out.stderr);
+    let failed = || format!("{} {}: {}", program.display(), work.args.join(" "), told.trim());
+    if !out.status.success() {
+        return Err(failed());
+    }
+    let last = told.lines().last().unwrap_or_default();
+    let seconds = last.split(' ').map(str::parse::<f64>).collect::<Result<Vec<_>, _>>().map_err(|_| failed())?;
+    Ok(seconds.iter().sum::<f64>() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn quartiles_of_few_and_many() {
+        assert_eq!(super::quartiles(vec![7.0]), [7.0; 3]);
+        assert_eq!(super::quartiles((0..15).rev().map(f64::from).collect()), [3.0, 7.0, 11.0]);
+    }
+}
