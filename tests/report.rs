@@ -163,18 +163,25 @@ fn a_failure_in_generated_text_is_on_its_line() {
     assert!(seen > 20, "{seen}");
 }
 
-/// The lines of an artifact by the offset where GNU as puts them, as its own listing says.
+/// The lines of an artifact by the offset from its symbol where GNU as puts them, as its own listing says.
 fn lines_by_offset(b: &Bench, prefix: &str, artifact: &Value) -> BTreeMap<u64, u64> {
-    std::fs::write(b.path("a.S"), artifact["contents"]["text"].as_str().unwrap()).unwrap();
+    let text = artifact["contents"]["text"].as_str().unwrap();
+    let uri = artifact["location"]["uri"].as_str().unwrap();
+    let symbol = uri.rsplit('/').next().unwrap().strip_suffix(".S").unwrap();
+    // An instruction may stand before the symbol.
+    let label = 1 + text.lines().position(|l| l == format!("{symbol}:")).unwrap() as u64;
+    std::fs::write(b.path("a.S"), text).unwrap();
     let listing = b.tool(&format!("{prefix}-as"), &["-aln", "a.S", "-o", "a.o"]);
     let numbers = listing.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
-        let number = words.next()?.parse().ok()?;
+        let number: u64 = words.next()?.parse().ok()?;
         // A line that goes on with more bytes has no offset.
         let offset = words.next().filter(|w| w.len() == 4)?;
         Some((u64::from_str_radix(offset, 16).ok()?, number))
     });
-    numbers.collect()
+    let inside: Vec<(u64, u64)> = numbers.filter(|(_, number)| *number > label).collect();
+    let start = inside.iter().map(|(offset, _)| *offset).min().unwrap();
+    inside.into_iter().map(|(offset, number)| (offset - start, number)).collect()
 }
 
 #[test]
