@@ -118,15 +118,27 @@ fn a_configuration_decides_as_the_same_options_would() {
         write(&b, &config("6.12.117", &options), &offsets(case.config, case.offsets));
         let (arch, settings) = case.same_as.split_first().unwrap();
         let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
-        b.ok(&[&["gen", "--all", "--emit", "bin,json", "--stem", "set", "--arch", arch], &set[..]].concat());
-        let read = |stem: &str| [".bin", ".json"].map(|end| fs::read(b.path(&format!("{stem}{end}"))).unwrap());
-        let wanted = read("set");
-        let files = format!("include/generated/{OFFSETS}");
-        for from in [&["--kernel-build", "."][..], &["--config", ".config", "--asm-offsets", &files]] {
-            let out = b.run(&[&["gen", "--all", "--emit", "bin,json", "--stem", "config"], from].concat());
+        let convention = tramptool::convention(tramptool::backend(arch).unwrap()).unwrap();
+        let all: Vec<&str> = convention.specs().map(|spec| spec.name).collect();
+        let (exit, others): (Vec<&str>, Vec<&str>) = all.into_iter().partition(|name| *name == "return_to_handler");
+        let generate = |names: &[&str], stem: &str, from: &[&str]| {
+            let command = [&["gen"], names, &["--emit", "bin,json,obj", "--stem", stem], from].concat();
+            let out = b.run(&command);
             let told = String::from_utf8(out.stderr).unwrap();
             assert!(out.status.success(), "{told}");
-            assert!(read("config") == wanted, "{:?}", case.same_as);
+            let files = [".bin", ".json"].map(|end| fs::read(b.path(&format!("{stem}{end}"))).unwrap());
+            (files, told)
+        };
+        let by_hand = [&["--arch", arch], &set[..]].concat();
+        let (wanted, _) = generate(&others, "set", &by_hand);
+        let ([wanted_exit, _], _) = generate(&exit, "set-exit", &by_hand);
+        let files = format!("include/generated/{OFFSETS}");
+        for from in [&["--kernel-build", "."][..], &["--config", ".config", "--asm-offsets", &files]] {
+            let (found, told) = generate(&others, "config", from);
+            assert!(found == wanted, "{:?}", case.same_as);
+            // A kernel has no unwind tables, and so no use for the instruction before it that is in one.
+            let ([found, _], _) = generate(&exit, "config-exit", from);
+            assert!(wanted_exit.len() > found.len() && wanted_exit.ends_with(&found), "{:?}", case.same_as);
             // It says what it took, and from where.
             for setting in settings {
                 assert!(told.contains(setting), "{setting} in {told}");
@@ -134,11 +146,11 @@ fn a_configuration_decides_as_the_same_options_would() {
             assert!(told.contains(OFFSETS) && told.contains(&format!("CONFIG_{}=y", case.config[0])), "{told}");
         }
         // What is given by hand goes before.
-        let by_hand = ["gen", "--all", "--kernel-build", ".", "--emit", "bin,json,obj", "--stem", "hand", "--set"];
+        let by_hand = ["--kernel-build", ".", "--set"];
         let other = if *arch == "x86_64" { "endbr=off" } else { "rvc=off" };
         if *arch != "arm64" {
-            assert!(b.run(&[&by_hand[..], &[other]].concat()).status.success());
-            let same = read("hand") == wanted;
+            let (found, _) = generate(&others, "hand", &[&by_hand[..], &[other]].concat());
+            let same = found == wanted;
             // A kernel's linker warns of unwind tables.
             assert!(!b.tool("readelf", &["-SW", "hand.o"]).contains("eh_frame"));
             assert_eq!(same, settings.contains(&other), "{:?}", case.same_as);

@@ -67,7 +67,8 @@ fn moved(text: &str) -> i64 {
         "push" | "pushfq" => -8,
         "pop" | "popfq" => 8,
         "sub" => -number(),
-        "add" | "addi" | "addi16sp" | "lea" => number(),
+        // Of a store or load that moves SP: behind a comma, or inside the brackets with `!`.
+        "add" | "addi" | "addi16sp" | "lea" | "str" | "stp" | "ldr" | "ldp" => number(),
         other => panic!("{other} moves SP: {text}"),
     }
 }

@@ -72,7 +72,8 @@ impl Sketch {
 fn linked((backend, _): (&dyn Patch, Architecture), objects: &[Vec<u8>], options: Options) -> Result<Image> {
     let inputs: Vec<Input> =
         objects.iter().zip(["a.o", "b.o", "c.o"]).map(|(bytes, name)| Input { name, bytes }).collect();
-    link(backend, &inputs, &Options { base: BASE, ..options })
+    let site = Some(&profiles::default_convention(backend.facts())?.site);
+    link(backend, &inputs, &Options { base: BASE, site, ..options })
 }
 
 fn refused(arch: (&dyn Patch, Architecture), objects: &[Vec<u8>], options: Options, parts: &[&str]) {
