@@ -51,7 +51,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 fn numbers(text: &str) -> Vec<i64> {
     let mut all = Vec::new();
     for word in words(text) {
-        let number = word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| i64::from_str_radix(hex, 16).ok());
+        // Capstone has a negative offset behind the brackets as 64 bits.
+        let hex = word.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16).map(|n| n as i64).ok());
+        let number = hex.unwrap_or_else(|| word.parse().ok());
         let Some(number) = number else { continue };
         let at = word.as_ptr().addr() - text.as_ptr().addr();
         let minus = text[..at].trim_end().ends_with('-');
@@ -62,7 +64,7 @@ fn numbers(text: &str) -> Vec<i64> {
 
 /// By how much the instruction moves SP, as its text says.
 fn moved(text: &str) -> i64 {
-    let number = || *numbers(text).last().unwrap();
+    let number = || *numbers(text).last().unwrap_or_else(|| panic!("no number: {text}"));
     match words(text).next().unwrap().trim_start_matches("c.") {
         "push" | "pushfq" => -8,
         "pop" | "popfq" => 8,
