@@ -132,6 +132,9 @@ pub struct DirectArgs {
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
+    /// direct, with --sig: what else is live at the function's entry, such as static-chain: kept, and passed on
+    #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
+    pub live: Vec<String>,
     /// With --sig: the object with the called functions; without vector registers in it, none is saved
     #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
@@ -186,13 +189,14 @@ impl DirectArgs {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 13] = [
+        let given: [(&str, bool, &[&str]); 14] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), CALLING),
             ("--name", self.name.is_some(), FOR_ONE),
             ("--sig", self.sig.is_some(), FOR_ONE),
             ("--handler", self.handler.is_some(), FOR_ONE),
             ("--ip", self.ip, &[DIRECT]),
+            ("--live", !self.live.is_empty(), &[DIRECT]),
             ("--form", self.form.is_some(), &[AROUND]),
             ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
             ("--exit", self.exit.is_some(), &[AROUND]),

@@ -168,9 +168,10 @@ fn behind_site(text: &str, target: &Target) -> Result<i32> {
 fn paired(args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<Around> {
     let form = args.form.unwrap_or(Form::Frame);
     let most = target.facts.abi.args.len() as u8;
+    let general_handlers = Proof::holds(proof);
     let live = args.sig.as_ref().map(|sig| live_args(sig, args, proof, target)).transpose()?;
     match (form, args.args.or(live)) {
-        (Form::Frame, Some(args)) => Ok(Around { form, args }),
+        (Form::Frame, Some(args)) => Ok(Around { form, args, general_handlers }),
         (Form::Frame, None) => Err(Error::new(format!(
             "around: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
             target.facts.name
@@ -179,7 +180,7 @@ fn paired(args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<A
             "around: --args is not for --form {}, which keeps all; valid: without --args",
             form.name()
         ))),
-        _ => Ok(Around { form, args: most }),
+        _ => Ok(Around { form, args: most, general_handlers }),
     }
 }
 
@@ -222,6 +223,9 @@ fn live_args(sig: &str, args: &DirectArgs, proof: Option<&Proof>, target: &Targe
 fn what_is_passed(direct: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
+        if !direct.live.is_empty() {
+            return Err(Error::new("direct: --live is given without a prototype; valid: with --sig"));
+        }
         let most = facts.abi.args.len() - usize::from(direct.ip);
         let args = direct.args.ok_or_else(|| {
             Error::new(format!(
@@ -233,7 +237,17 @@ fn what_is_passed(direct: &DirectArgs, proof: Option<&Proof>, target: &Target) -
     };
     let backend = crate::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
-    Ok(placement.direct(&facts.abi, Proof::holds(proof)))
+    let mut passed = placement.direct(&facts.abi, Proof::holds(proof));
+    for what in &direct.live {
+        let known = facts.abi.live.iter().find(|(name, _)| name == what);
+        let (_, regs) = known.ok_or_else(|| {
+            Error::unknown(&format!("--live on {}", facts.name), what, facts.abi.live.iter().map(|(name, _)| *name))
+        })?;
+        if let Some(live) = &mut passed.live {
+            live.regs = live.regs.union(*regs);
+        }
+    }
+    Ok(passed)
 }
 
 /// Names that C can have, so that no assembler takes them for something else.

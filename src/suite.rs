@@ -33,6 +33,10 @@ const SIGNATURES: &[&str] = &[
     "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
 ];
 
+/// The prototype of one that has a static chain too.
+const CHAINED: &str = "u64 chained(u64 a, u64 b)";
+const CHAIN: &str = "static-chain";
+
 /// What the functions of a suite have programs attached for: their prototype, the flags, and whom to call.
 const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
     ("fentry", SIGNATURES[0], RESTORE_REGS, &[program(Attach::Fentry, "direct_func", 0)]),
@@ -118,8 +122,8 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
     let named = target.convention.specs().map(|spec| (spec.name.to_owned(), spec.kind));
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
-    let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args });
-    let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most });
+    let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args, general_handlers: false });
+    let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most, general_handlers: false });
     for around in lean.into_iter().chain(full).filter(|a| target.frame(Kind::Around(*a)).is_ok()) {
         let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
         all.push((format!("around_{}{args}", around.form.name()), Kind::Around(around)));
@@ -128,6 +132,13 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         let proto = Prototype::parse(signature)?;
         let direct = backend.place(target, &proto)?.direct(&target.facts.abi, false);
         all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
+    }
+    // What the psABI has besides arguments.
+    let mut chained = backend.place(target, &Prototype::parse(CHAINED)?)?.direct(&target.facts.abi, false);
+    let chain = target.facts.abi.live.iter().find(|(what, _)| *what == CHAIN);
+    if let (Some(live), Some((_, regs))) = (&mut chained.live, chain) {
+        live.regs = live.regs.union(*regs);
+        all.push(("direct_chained".to_owned(), Kind::Direct(chained)));
     }
     for (name, signature, flags, _) in PROGRAMS {
         let proto = Prototype::parse(signature)?;
@@ -150,6 +161,7 @@ fn signature(name: &str) -> Option<&'static str> {
     SIGNATURES
         .iter()
         .copied()
+        .chain([CHAINED])
         .find(|s| s.split_once('(').is_some_and(|(before, _)| before.ends_with(&format!(" {name}"))))
 }
 
@@ -226,12 +238,13 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
         Kind::Direct(Direct { args, ip, .. }) => {
             let ip = if ip { " --ip" } else { "" };
             let passed = match signature(spec.name) {
+                Some(CHAINED) => format!("--sig '{CHAINED}' --live {CHAIN}"),
                 Some(signature) => format!("--sig '{signature}'"),
                 None => format!("--args {args}{ip}"),
             };
             format!("direct {passed} --call {} --name {}", spec.callee, spec.name)
         }
-        Kind::Around(Around { form, args }) => {
+        Kind::Around(Around { form, args, .. }) => {
             let args = if form == Form::Frame { format!(" --args {args}") } else { String::new() };
             let Body { function, resume, exit } = spec.body;
             let what = format!("around --form {}{args} --function {function}+{resume}", form.name());

@@ -78,12 +78,18 @@ impl Assembled {
             Some((number - 1, usize::from_str_radix(offset, 16).ok()?))
         };
         let mut offsets = BTreeMap::new();
-        for (number, offset) in listing.lines().filter_map(begins) {
+        // Other sections are behind the code.
+        let lines = text.lines().position(|line| line.trim_start().starts_with(".section")).unwrap_or(usize::MAX);
+        for (number, offset) in listing.lines().filter_map(begins).filter(|(number, _)| *number < lines) {
             offsets.entry(number).or_insert(offset);
         }
         // Lengths in the unwind tables of riscv64 are relocated.
         let linker = assembler.replace("-as", "-ld");
-        b.tool(&linker, &["--unresolved-symbols=ignore-all", "--no-relax", "-e", "0", "t.o", "-o", "t"]);
+        // What must be the program's own cannot be left out.
+        let own: Vec<String> = spec.own_symbols().map(|name| format!("--defsym={name}=0")).collect();
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let others = ["--unresolved-symbols=ignore-all", "--no-relax", "-e", "0", "t.o", "-o", "t"];
+        b.tool(&linker, &[&own[..], &others].concat());
         let object = std::fs::read(b.path("t.o")).unwrap();
         let object = object::File::parse(&*object).unwrap();
         let function = object.symbols().find(|s| s.name() == Ok(spec.name)).unwrap();

@@ -48,6 +48,7 @@ static FACTS: Facts = Facts {
     reg_prefix: "",
     assembler: "toy-as",
     align: 4,
+    landing_pads: None,
     fill: (&[0, 0, 0, 0], ""),
     fill_end: false,
     options: &[],

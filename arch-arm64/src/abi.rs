@@ -3,7 +3,7 @@
 use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
 use codegen::frame::{
-    ARG_SLOTS, Content, Field, FrameLayout, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
+    ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
@@ -78,8 +78,8 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
         fields.push(field(symbol, "", at, Content::Vector(vector), Stores::TakeEffect));
         at += VECTOR;
     }
-    let regs = ARG_SLOTS.iter().zip(ARGS.iter()).chain([(&"SRET", &X8)]);
-    for (symbol, &reg) in regs.filter(|(_, reg)| live.regs.contains(**reg)) {
+    let regs = ARG_SLOTS.iter().copied().zip(ARGS).chain([("SRET", X8)]).filter(|(_, reg)| live.regs.contains(*reg));
+    for (symbol, reg) in regs.chain(LIVE_SLOTS.iter().copied().zip(live.others(&ABI))) {
         fields.push(field(symbol, "", at, Content::Reg(reg), Stores::TakeEffect));
         at += 8;
     }

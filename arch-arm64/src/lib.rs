@@ -36,6 +36,7 @@ pub const FACTS: Facts = Facts {
     reg_prefix: "",
     assembler: "aarch64-linux-gnu-as",
     align: 8,
+    landing_pads: Some(0xc000_0000),
     fill: (&[0x1f, 0x20, 0x03, 0xd5], ""),
     fill_end: false,
     options: abi::OPTIONS,

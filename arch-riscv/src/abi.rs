@@ -4,7 +4,7 @@ use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
 use codegen::facts::EFlags;
 use codegen::frame::{
-    ARG_SLOTS, Content, Field, FrameLayout, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
+    ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
@@ -93,7 +93,8 @@ fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
     let vectors = VECTOR_SLOTS.iter().zip(ABI.vector_args).take(live.saved_vectors().into());
     let vectors = vectors.map(|(symbol, &v)| (*symbol, Content::Vector(v)));
     let regs = ARG_SLOTS.iter().zip(&ARGS).filter(|(_, reg)| live.regs.contains(**reg));
-    let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg)));
+    let others = LIVE_SLOTS.iter().zip(live.others(&ABI)).map(|(symbol, reg)| (*symbol, Content::Reg(reg)));
+    let regs = regs.map(|(symbol, &reg)| (*symbol, Content::Reg(reg))).chain(others);
     let (stack, site) = (i32::from(live.stack), [("SITE_T0", Content::Pc), ("SITE_RA", Content::ParentIp)]);
     let site = site.into_iter().filter(|_| !frame_records);
     let words = (stack..).zip(vectors.chain(regs).chain(site));

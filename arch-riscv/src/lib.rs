@@ -36,6 +36,7 @@ pub const FACTS: Facts = Facts {
     reg_prefix: "",
     assembler: "riscv64-linux-gnu-as",
     align: 4,
+    landing_pads: None,
     fill: (&[0x01, 0x00], ""),
     fill_end: true,
     options: abi::OPTIONS,

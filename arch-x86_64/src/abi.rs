@@ -3,7 +3,7 @@
 use codegen::abi::{Abi, Loc, RegSet};
 use codegen::error::Result;
 use codegen::frame::{
-    ARG_SLOTS, Content, Field, FrameLayout, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
+    ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
 use codegen::option::{Choices, OptionInfo};
@@ -125,6 +125,9 @@ fn direct_frame(live: &Live) -> FrameLayout {
         slot(symbol, Content::Vector(vector), VECTOR);
     }
     for (symbol, &reg) in ARG_SLOTS.iter().zip(ABI.args).filter(|(_, reg)| live.regs.contains(**reg)) {
+        slot(symbol, Content::Reg(reg), 8);
+    }
+    for (symbol, reg) in LIVE_SLOTS.iter().zip(live.others(&ABI)) {
         slot(symbol, Content::Reg(reg), 8);
     }
     FrameLayout {

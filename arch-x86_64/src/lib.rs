@@ -36,6 +36,7 @@ pub const FACTS: Facts = Facts {
     reg_prefix: "%",
     assembler: "x86_64-linux-gnu-as",
     align: 16,
+    landing_pads: Some(0xc000_0002),
     fill: (&[0xcc], ", 0xcc"),
     fill_end: false,
     options: abi::OPTIONS,

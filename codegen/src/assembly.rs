@@ -27,6 +27,8 @@ pub struct Symbol {
     pub size: u32,
     /// A function, as opposed to a label.
     pub function: bool,
+    /// No other program or shared object may define it.
+    pub protected: bool,
 }
 
 /// Code of any number of trampolines, with all that an object file needs.
@@ -100,7 +102,7 @@ impl Assembly {
         let i = self.globals.len() as u32;
         self.index.insert_unique(hash, (hash, i), |&(hash, _)| hash);
         let range = self.intern(&[name]);
-        self.globals.push(Symbol { name: range, offset: None, size: 0, function: false });
+        self.globals.push(Symbol { name: range, offset: None, size: 0, function: false, protected: false });
         i
     }
 
@@ -202,11 +204,16 @@ impl Assembly {
             self.define(spec.export, start, end - start, true)?;
             let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(spec.export)));
             let name = self.intern(&["__export_symbol_", spec.export]);
-            let label = Symbol { name, offset: Some(at as u32), size: 0, function: false };
+            let label = Symbol { name, offset: Some(at as u32), size: 0, function: false, protected: false };
             let word = Reloc { at: at as u32 + 8, r_type: I::FACTS.dynamic[0], to, addend: 0 };
             self.exports.push((label, word));
         }
-        self.resolve::<I>(spec, listing, &labels)
+        self.resolve::<I>(spec, listing, &labels)?;
+        for name in spec.own_symbols() {
+            let i = self.global(name) as usize;
+            self.globals[i].protected = true;
+        }
+        Ok(())
     }
 
     /// Tell objtool something about the end of the code so far.
@@ -250,7 +257,13 @@ impl Assembly {
                         known
                     } else {
                         let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
-                        self.locals.push(Symbol { name, offset: Some(label as u32), size: 0, function: false });
+                        self.locals.push(Symbol {
+                            name,
+                            offset: Some(label as u32),
+                            size: 0,
+                            function: false,
+                            protected: false,
+                        });
                         local_symbols[local.index()] = self.locals.len() as u32 - 1;
                         local_symbols[local.index()]
                     })

@@ -27,6 +27,8 @@ pub struct Facts {
     pub assembler: &'static str,
     /// Bytes to which a trampoline's start is aligned.
     pub align: u32,
+    /// The property of the psABI that says of all code that it has landing pads, if there is one.
+    pub landing_pads: Option<u32>,
     /// What fills the space before an aligned start, as GNU as has it, and the operand that asks for it.
     pub fill: (&'static [u8], &'static str),
     /// GNU as fills a code section up to its alignment.

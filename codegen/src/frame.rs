@@ -163,6 +163,8 @@ impl FrameLayout {
 pub const ARG_SLOTS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
 /// Of vector argument registers.
 pub const VECTOR_SLOTS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
+/// Of registers besides those for arguments that are live at a function's entry.
+pub const LIVE_SLOTS: [&str; 5] = ["LIVE0", "LIVE1", "LIVE2", "LIVE3", "LIVE4"];
 /// Of result registers.
 pub const RESULT_SLOTS: [&str; 2] = ["RESULT0", "RESULT1"];
 

@@ -22,6 +22,11 @@ impl Live {
         Live { regs: args.union(abi.hidden_for_direct()), ..Live::default() }
     }
 
+    /// Registers besides those for arguments and for the address of a result.
+    pub fn others(self, abi: &Abi) -> impl Iterator<Item = Reg> {
+        self.regs.minus(RegSet::of(abi.args)).minus(abi.hidden_for_direct()).iter()
+    }
+
     /// How many vector registers must be saved.
     pub fn saved_vectors(self) -> u8 {
         if self.general_callee { 0 } else { self.vectors }

@@ -165,6 +165,11 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
             all.push(section((name, rela), bytes, relocs, align, none));
         }
     }
+    if let Some(note) = target.landing_pads_note() {
+        let data = note.into_iter().flat_map(u32::to_le_bytes).collect();
+        let section = section((".note.gnu.property", ""), &[], &[], 8, alloc);
+        all.push(Contents { data, kind: elf::SHT_NOTE, ..section });
+    }
     let eh = &assembly.eh_frame;
     if !eh.bytes.is_empty() {
         all.push(section((".eh_frame", ".rela.eh_frame"), &eh.bytes, &eh.relocs, 8, alloc));
@@ -235,7 +240,9 @@ fn write_symbols(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &F
     }
     for symbol in &assembly.globals {
         let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
+        let visibility = if symbol.protected { elf::STV_PROTECTED } else { elf::STV_DEFAULT };
         w.write_symbol(&Sym {
+            st_other: elf::SymbolOther::default().with_visibility(visibility),
             section: symbol.offset.and(text_section),
             st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, kind),
             st_value: u64::from(symbol.offset.unwrap_or(0)),

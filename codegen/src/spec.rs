@@ -125,6 +125,8 @@ pub struct Around {
     pub form: Form,
     /// Argument registers of the traced function that are kept and passed on.
     pub args: u8,
+    /// The handlers were proven to leave vector registers alone.
+    pub general_handlers: bool,
 }
 
 /// The forms of paired trampolines.
@@ -236,6 +238,19 @@ impl<'a> Spec<'a> {
     pub fn programs_at(&self, attach: Attach) -> impl Iterator<Item = u8> + use<'a> {
         let programs = self.programs.iter().enumerate();
         programs.filter(move |(_, p)| p.attach == attach).map(|(i, _)| i as u8)
+    }
+
+    /// The symbols that must be those of the program or shared object that this is linked into, whatever their visibility:
+    /// the function that is called behind its site, which a linkage table does not lead to, and handlers of which
+    /// something was proven.
+    pub fn own_symbols(&self) -> impl Iterator<Item = &'a str> {
+        let proven = match self.kind {
+            Kind::Around(around) => around.general_handlers,
+            kind => kind.live().is_some_and(|live| live.general_callee),
+        };
+        let handlers = [self.callee, self.body.exit].into_iter().chain(self.programs.iter().map(|p| &*p.symbol));
+        let function = self.kind.calls_body().then_some(self.body.function);
+        function.into_iter().chain(handlers.filter(move |_| proven)).filter(|name| !name.is_empty())
     }
 
     /// A direct-call trampoline.

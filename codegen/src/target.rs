@@ -82,6 +82,17 @@ pub struct Target {
 }
 
 impl Target {
+    /// What is in `.note.gnu.property`: that all code has landing pads. A link that includes code without this note takes
+    /// the protection from the whole program. Kernels have no such notes.
+    pub fn landing_pads_note(&self) -> Option<[u32; 8]> {
+        /// NT_GNU_PROPERTY_TYPE_0, and the bit of IBT and of BTI.
+        const PROPERTIES: u32 = 5;
+        const PADS: u32 = 1;
+        let property = self.facts.landing_pads.filter(|_| self.landing_pad && self.unwind_tables)?;
+        // Bytes of name, contents, type; name; property, bytes of its value, value, padding.
+        Some([4, 16, PROPERTIES, u32::from_le_bytes(*b"GNU\0"), property, 4, PADS, 0])
+    }
+
     /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the
     /// address before its first instruction.
     pub fn lead(&self, kind: Kind) -> (&'static [u8], &'static [&'static str]) {
@@ -104,7 +115,7 @@ impl Target {
             Kind::Return => self.structure(FrameUse::Exit)?,
             Kind::Around(Around { form: Form::Fregs, .. }) => self.structure(FrameUse::AroundFregs)?,
             Kind::Around(Around { form: Form::Shadow, .. }) => self.structure(FrameUse::AroundShadow)?,
-            Kind::Around(Around { form: Form::Frame, args }) => {
+            Kind::Around(Around { form: Form::Frame, args, .. }) => {
                 self.around_frames.get(usize::from(args)).ok_or_else(|| {
                     Error::new(format!(
                         "around on {}: {args} argument registers asked for; valid: 0 to {}",

@@ -68,6 +68,8 @@ pub struct TextListing {
     pub steps: Vec<Step>,
     /// Bytes of code.
     pub size: usize,
+    /// Symbols that no other program or shared object may define.
+    pub protected: Vec<String>,
 }
 
 fn column(target: &Target, number: u16) -> String {
@@ -181,7 +183,15 @@ pub(crate) fn render<I: Isa>(
         lines,
         steps: plan.steps.clone(),
         size: code.bytes.len(),
+        protected: protected(spec),
     })
+}
+
+fn protected(spec: &Spec) -> Vec<String> {
+    let mut all: Vec<String> = spec.own_symbols().map(str::to_owned).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// What follows `.cfi_startproc`.

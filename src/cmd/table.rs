@@ -82,7 +82,7 @@ impl Ours {
             Ours::Graph(name) => {
                 let form = Form::ALL.into_iter().find(|form| form.name() == name);
                 let form = form.ok_or_else(|| Error::unknown("form in table.toml", name, Form::ALL.map(Form::name)))?;
-                Kind::Around(Around { form, args: abi.args.len() as u8 })
+                Kind::Around(Around { form, args: abi.args.len() as u8, general_handlers: false })
             }
             &Ours::Tailored(args) => {
                 let regs = RegSet::of(abi.args.get(..args).unwrap_or(abi.args));

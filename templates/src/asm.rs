@@ -20,6 +20,8 @@ struct Asm<'a> {
     options: String,
     made_by: String,
     exports: bool,
+    /// The words of `.note.gnu.property` behind its name.
+    pads: Option<String>,
     prologue: &'a [String],
     align: u32,
     fill: &'a str,
@@ -32,6 +34,7 @@ struct Asm<'a> {
 struct Function<'a> {
     name: &'a str,
     export: &'a str,
+    protected: &'a [String],
     declaration: String,
     consts: Vec<String>,
     contract: Vec<String>,
@@ -80,6 +83,7 @@ fn render(
         .map(|listing| Function {
             name: &listing.name,
             export: &listing.export,
+            protected: &listing.protected,
             declaration: format!("void {}(void)", listing.name),
             consts: consts(listing, comment),
             contract: listing.contract.sentences().iter().flat_map(|s| wrap(s)).collect(),
@@ -99,6 +103,9 @@ fn render(
         profile: target.convention.profile,
         options: target.describe(),
         made_by,
+        pads: target
+            .landing_pads_note()
+            .map(|[.., property, size, value, padding]| format!("{property:#x}, {size}, {value}, {padding}")),
         exports: listings.iter().any(|l| !l.export.is_empty()),
         prologue,
         align: facts.align,

@@ -44,6 +44,9 @@
 {% endfor -%}
 {{ "\t" }}.cfi_endproc
 	.size	{{ f.name }}, . - {{ f.name }}
+{% for symbol in f.protected -%}
+{{ "\t" }}.protected	{{ symbol }}
+{% endfor -%}
 {% if !f.export.is_empty() -%}
 {{ "\t" }}.globl	{{ f.export }}
 	.type	{{ f.export }}, {{ function_type }}
@@ -52,6 +55,13 @@
 {% endif -%}
 {% endfor %}
 	.section .note.GNU-stack, "", {{ progbits }}
+{% if let Some(words) = pads -%}
+{{ "\t" }}.section .note.gnu.property, "a"
+	.balign	8
+	.4byte	4, 16, 5
+	.asciz	"GNU"
+	.4byte	{{ words }}		{{ c }} all code has landing pads
+{% endif -%}
 {% if exports %}
 {{ c }} What EXPORT_SYMBOL makes: licence, namespace, address.
 	.section .export_symbol, "a"

@@ -1,7 +1,6 @@
 //! Trampolines in real processes: what handlers do there that C and C++ let them do. Natively on x86_64, under qemu's user
 //! mode for the others; unwinders are those of libgcc and of the program itself.
 
-use std::path::Path;
 use std::process::Command;
 
 use common::Bench;
@@ -11,6 +10,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 mod common;
 
 const SOURCE: &str = include_str!("process.cc");
+const CHAIN: &str = include_str!("chain.c");
 
 struct Arch {
     name: &'static str,
@@ -21,6 +21,9 @@ struct Arch {
     site: &'static str,
     compilers: [&'static [&'static str]; 2],
     runner: &'static [&'static str],
+    /// The prefix of its binutils, and linkers for shared objects: GNU's by gcc, the others by clang.
+    prefix: &'static str,
+    linkers: &'static [&'static str],
     /// The trampolines without records of the function and of its caller.
     recordless: &'static [&'static str],
 }
@@ -33,6 +36,8 @@ const ARCHES: [Arch; 3] = [
         site: "5",
         compilers: [&["g++", "-fcf-protection=none"], &["clang++-14", "-fcf-protection=none"]],
         runner: &[],
+        prefix: "x86_64-linux-gnu-",
+        linkers: &["bfd", "gold", "lld", "mold"],
         // The frame pointer of the one is marked as that of pt_regs, the other has a record of the function alone.
         recordless: &["ftrace_regs_caller", "direct_tramp"],
     },
@@ -42,7 +47,9 @@ const ARCHES: [Arch; 3] = [
         records: "frame-records=on",
         site: "8",
         compilers: [&["aarch64-linux-gnu-g++"], &["clang++-14", "--target=aarch64-linux-gnu"]],
-        runner: &["qemu-aarch64"],
+        runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
+        prefix: "aarch64-linux-gnu-",
+        linkers: &["bfd", "gold", "lld", "mold"],
         recordless: &[],
     },
     Arch {
@@ -51,7 +58,9 @@ const ARCHES: [Arch; 3] = [
         records: "frame-records=on",
         site: "8",
         compilers: [&["riscv64-linux-gnu-g++"], &["clang++-14", "--target=riscv64-linux-gnu"]],
-        runner: &["qemu-riscv64"],
+        runner: &["qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"],
+        prefix: "riscv64-linux-gnu-",
+        linkers: &["bfd", "lld", "mold"],
         recordless: &["ftrace_caller", "ftrace_regs_caller"],
     },
 ];
@@ -68,6 +77,31 @@ const TRAMPOLINES: [(&str, &str, bool); 7] = [
     ("around_tramp", "handler", false),
 ];
 
+/// Generate all of them, each into an object of its own but for those with a name.
+fn generate(b: &Bench, arch: &Arch) {
+    let set = arch.set.iter().flat_map(|s| ["--set", s]);
+    let all: Vec<&str> = ["gen", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
+    let sig = ["--sig", "long traced(long a)"];
+    let function = format!("traced+{}", arch.site);
+    let function = ["--function", &function];
+    let both = ["--fentry", "program", "--fexit", "silent", "--flags", "CALL_ORIG"];
+    let generate = |stem: &str, more: &[&[&str]]| {
+        b.ok(&[&all[..], &["--stem", stem], &more.concat()].concat());
+    };
+    let records = ["--set", arch.records];
+    let on_entry = if arch.name == "x86_64" { &records[..] } else { &[] };
+    generate("entry", &[&["ftrace_caller", "ftrace_regs_caller", "return_to_handler"], on_entry]);
+    let on_direct = if arch.name == "x86_64" { &[] } else { &records[..] };
+    generate("direct", &[&["direct", "--args", "2", "--call", "handler", "--name", "direct_tramp"], on_direct]);
+    generate("entered", &[&["programs", "--fentry", "program", "--name", "entered_tramp"], &sig]);
+    let named = ["programs", "--flags", "SKIP_FRAME", "--name", "called_tramp"];
+    generate("called", &[&named, &both, &sig, &function]);
+    generate("jumped", &[&["programs", "--name", "jumped_tramp"], &both, &sig, &function]);
+    let handlers = ["around", "--call", "handler", "--exit", "nothing", "--name", "around_tramp"];
+    generate("around", &[&handlers, &sig, &function]);
+    std::fs::write(b.path("process.cc"), SOURCE).unwrap();
+}
+
 /// A program with all of them.
 struct Program<'a> {
     b: Bench,
@@ -79,27 +113,7 @@ struct Program<'a> {
 impl Program<'_> {
     fn new<'a>(arch: &'a Arch, compiler: &[&str]) -> Program<'a> {
         let b = Bench::new();
-        let set = arch.set.iter().flat_map(|s| ["--set", s]);
-        let all: Vec<&str> = ["gen", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
-        let sig = ["--sig", "long traced(long a)"];
-        let function = format!("traced+{}", arch.site);
-        let function = ["--function", &function];
-        let both = ["--fentry", "program", "--fexit", "silent", "--flags", "CALL_ORIG"];
-        let generate = |stem: &str, more: &[&[&str]]| {
-            b.ok(&[&all[..], &["--stem", stem], &more.concat()].concat());
-        };
-        let records = ["--set", arch.records];
-        let on_entry = if arch.name == "x86_64" { &records[..] } else { &[] };
-        generate("entry", &[&["ftrace_caller", "ftrace_regs_caller", "return_to_handler"], on_entry]);
-        let on_direct = if arch.name == "x86_64" { &[] } else { &records[..] };
-        generate("direct", &[&["direct", "--args", "2", "--call", "handler", "--name", "direct_tramp"], on_direct]);
-        generate("entered", &[&["programs", "--fentry", "program", "--name", "entered_tramp"], &sig]);
-        let named = ["programs", "--flags", "SKIP_FRAME", "--name", "called_tramp"];
-        generate("called", &[&named, &both, &sig, &function]);
-        generate("jumped", &[&["programs", "--name", "jumped_tramp"], &both, &sig, &function]);
-        let handlers = ["around", "--call", "handler", "--exit", "nothing", "--name", "around_tramp"];
-        generate("around", &[&handlers, &sig, &function]);
-        std::fs::write(b.path("process.cc"), SOURCE).unwrap();
+        generate(&b, arch);
         let (tool, flags) = compiler.split_first().unwrap();
         let objects = ["entry.o", "direct.o", "entered.o", "called.o", "jumped.o", "around.o"];
         // clang gives a function that throws nothing no unwind table on riscv64.
@@ -116,14 +130,7 @@ impl Program<'_> {
 
     /// The lines that it prints, return addresses as the functions in which their calls are.
     fn run(&self, trampoline: &str, what: &str) -> Vec<String> {
-        let program = self.b.path("program");
-        // Whatever becomes of it, it ends.
-        let mut command = Command::new("timeout");
-        command.arg("20").args(self.arch.runner).arg(&program).args([trampoline, what]).current_dir(Path::new("/"));
-        let out = command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"));
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let told = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(out.status.success(), "{} {trampoline} {what}: {}: {text}{told}", self.arch.name, out.status);
+        let text = run(self.arch, &self.b, &[trampoline, what]);
         text.lines().map(|line| line.strip_prefix("frame ").map_or(line.to_owned(), |at| self.function(at))).collect()
     }
 
@@ -132,6 +139,18 @@ impl Program<'_> {
         let before = self.symbols.partition_point(|(start, _)| *start <= at);
         before.checked_sub(1).map_or(String::new(), |i| self.symbols[i].1.clone())
     }
+}
+
+/// What the program prints, which must end well.
+fn run(arch: &Arch, b: &Bench, args: &[&str]) -> String {
+    // Whatever becomes of it, it ends.
+    let mut command = Command::new("timeout");
+    command.arg("20").args(arch.runner).arg(b.path("program")).args(args).current_dir(b.path(""));
+    let out = command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{} {args:?}: {}: {text}{told}", arch.name, out.status);
+    text
 }
 
 fn handlers_unwind(arch: &Arch, compiler: &[&str]) {
@@ -187,4 +206,92 @@ fn handlers_unwind_riscv64_gcc() {
 #[test]
 fn handlers_unwind_riscv64_clang() {
     handlers_unwind(&ARCHES[2], ARCHES[2].compilers[1]);
+}
+
+/// The same functions and trampolines in a shared object, where another one might define what has default visibility: what is
+/// called behind its site must be the function of the same object, and is exported all the same.
+#[test]
+fn shared_objects_call_their_own_functions() {
+    for arch in &ARCHES {
+        for linker in arch.linkers {
+            let b = Bench::new();
+            generate(&b, arch);
+            let (tool, flags) = arch.compilers[usize::from(["lld", "mold"].contains(linker))].split_first().unwrap();
+            let objects = ["direct.o", "entered.o", "called.o", "jumped.o", "around.o"];
+            let library = ["-shared", "-fPIC", "-DLIBRARY", "-Dmain=library_main", "process.cc", "-o", "libprocess.so"];
+            let linked = match *linker {
+                "lld" => "--ld-path=/usr/bin/ld.lld-14".to_owned(),
+                "mold" => "--ld-path=/usr/bin/mold".to_owned(),
+                gnu => format!("-fuse-ld={gnu}"),
+            };
+            let options = ["-O1", "-pthread", "-w", &linked];
+            b.tool(tool, &[flags, &options, &library, &objects].concat());
+            let main = "int library_main(int, char **);\nint main(int n, char **v) { return library_main(n, v); }\n";
+            std::fs::write(b.path("main.cc"), main).unwrap();
+            let (tool, flags) = arch.compilers[0].split_first().unwrap();
+            let program = ["main.cc", "-L.", "-lprocess", "-Wl,-rpath,$ORIGIN", "-o", "program"];
+            b.tool(tool, &[flags, &program].concat());
+            for trampoline in ["direct_tramp", "entered_tramp", "called_tramp", "jumped_tramp", "around_tramp"] {
+                let text = run(arch, &b, &[trampoline, "nothing"]);
+                assert_eq!(text, "result 42\ndone\n", "{} {linker} {trampoline}", arch.name);
+            }
+            let exported = b.tool(&format!("{}nm", arch.prefix), &["-D", "--defined-only", "libprocess.so"]);
+            assert!(exported.lines().any(|line| line.ends_with(" T traced")), "{} {linker}: {exported}", arch.name);
+        }
+    }
+}
+
+/// Code without a note of its landing pads takes the protection from all that it is linked with.
+#[test]
+fn landing_pads_are_noted() {
+    for (arch, flag, property) in
+        [(&ARCHES[0], "-fcf-protection=branch", "IBT"), (&ARCHES[1], "-mbranch-protection=bti", "BTI")]
+    {
+        let b = Bench::new();
+        generate(&b, arch);
+        std::fs::write(b.path("f.c"), "long traced(long a) { return a + 1; }\n").unwrap();
+        let gcc = format!("{}gcc", arch.prefix);
+        b.tool(&gcc, &["-fPIC", flag, "-c", "f.c"]);
+        let note = |objects: &[&str]| {
+            b.tool(&gcc, &[&["-shared", "-nostdlib", "-o", "all.so"], objects].concat());
+            b.tool(&format!("{}readelf", arch.prefix), &["--notes", "all.so"]).contains(property)
+        };
+        let all = ["f.o", "direct.o", "entered.o", "called.o", "jumped.o", "around.o"];
+        assert!(note(&all[..1]) && note(&all), "{}", arch.name);
+        if arch.name == "x86_64" {
+            let without = ["--set", "endbr=off", "--emit", "obj", "--stem", "bare"];
+            b.ok(&[&["gen", "ftrace_stub_direct_tramp", "--arch", arch.name], &without[..]].concat());
+            assert!(!note(&["f.o", "bare.o"]), "code without landing pads says that it has some");
+        }
+    }
+}
+
+/// A nested function of gcc finds its caller's variables by the static chain, which a handler overwrites.
+#[test]
+fn the_static_chain_is_kept() {
+    for (arch, chain) in ARCHES.iter().zip(["r10", "x18", "t2"]) {
+        let b = Bench::new();
+        std::fs::write(b.path("chain.c"), CHAIN.replace("CHAIN", chain)).unwrap();
+        let set = arch.set.iter().flat_map(|s| ["--set", s]);
+        let gen_: Vec<&str> = ["gen", "direct", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
+        let sig = ["--sig", "long inner(long a)", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
+        for (live, result) in [(&["--live", "static-chain"][..], "42\n"), (&[], "")] {
+            b.ok(&[&gen_[..], &sig, live].concat());
+            let flags = if arch.name == "x86_64" { &["-fcf-protection=none"][..] } else { &[] };
+            let options = ["-O1", "-static", "-w", "chain.c", "tramp.o", "-o", "program"];
+            b.tool(&format!("{}gcc", arch.prefix), &[flags, &options].concat());
+            if result.is_empty() {
+                let mut command = Command::new("timeout");
+                let out = command.arg("20").args(arch.runner).arg(b.path("program")).output().unwrap();
+                assert_ne!(String::from_utf8_lossy(&out.stdout), "42\n", "{}: the handler loses nothing", arch.name);
+            } else {
+                assert_eq!(run(arch, &b, &[]), result, "{}", arch.name);
+            }
+        }
+        b.refuses(&[&gen_[..], &sig, &["--live", "nothing"]].concat(), &["--live", "'nothing'", "static-chain"]);
+        b.refuses(
+            &["gen", "direct", "--args", "1", "--call", "h", "--live", "static-chain", "--arch", arch.name],
+            &["--sig"],
+        );
+    }
 }

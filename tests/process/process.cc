@@ -26,10 +26,17 @@
 #define MV "mv"
 #endif
 
+#ifdef LIBRARY
+// The entry trampolines refer to a variable, for which a shared object wants another way.
+#define ENTRY __attribute__((weak))
+#else
+#define ENTRY
+#endif
+
 extern "C" {
-void ftrace_caller(void);
-void ftrace_regs_caller(void);
-void return_to_handler(void);
+ENTRY void ftrace_caller(void);
+ENTRY void ftrace_regs_caller(void);
+ENTRY void return_to_handler(void);
 void direct_tramp(void);
 void called_tramp(void);
 void jumped_tramp(void);

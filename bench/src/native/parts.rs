@@ -212,7 +212,8 @@ fn generated(dir: &Path) -> Result<(), String> {
     let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
     let fexit_skip = Kind::Programs(Programs { skip_frame: true, ..fexit });
     let fexit = Kind::Programs(fexit);
-    let [frame, fregs] = [Form::Frame, Form::Fregs].map(|form| Kind::Around(Around { form, args: 6 }));
+    let [frame, fregs] =
+        [Form::Frame, Form::Fregs].map(|form| Kind::Around(Around { form, args: 6, general_handlers: false }));
     fn on<'a>(name: &'a str, function: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
         let body = Body { function, resume: 5, exit: "on_exit_" };
         Spec { name, callee: "on_entry", body, programs, ..Spec::of(name, kind) }

@@ -76,7 +76,7 @@ pub fn unwritten_slot<I: Mutable>() {
     let drop = |lines: &mut Vec<Line<I::Insn>>| {
         lines.remove(find::<I>(lines, 0, |insn| moves::<I>(insn, argument::<I>(2), false)));
     };
-    let around = Kind::Around(Around { form: Form::Frame, args: 3 });
+    let around = Kind::Around(Around { form: Form::Frame, args: 3, general_handlers: false });
     let body = Body { function: "traced", resume: 8, exit: "exit" };
     let spec = Spec { name: "around", callee: "callee", body, ..named(around) };
     finds(&changed::<I>(&spec, drop), Property::Slots, "nothing was stored to");

@@ -88,7 +88,7 @@ impl Trace {
     pub(super) fn check_direct_func(&mut self, here: &Here, contract: &Contract) {
         let direct = match contract.kind {
             Kind::Direct(direct) => direct,
-            Kind::Around(Around { form: Form::Frame, args }) => Direct { args, ..Direct::default() },
+            Kind::Around(Around { form: Form::Frame, args, .. }) => Direct { args, ..Direct::default() },
             _ => return,
         };
         let p10 = self.at(Clause::P10, here.pc);
