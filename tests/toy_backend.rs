@@ -24,6 +24,12 @@ use codegen::target::{DirectTest, Target};
 
 struct Toy;
 
+codegen::options! {
+    Slack = "slack" { None = "none", Word = "word" }
+        "what stands before the jump out of a trampoline",
+        applies: |_| true, apart: false;
+}
+
 const R0: Reg = Reg(0);
 const PC: Reg = Reg(4);
 const LINK: Reg = Reg(5);
@@ -51,7 +57,7 @@ static FACTS: Facts = Facts {
     landing_pads: None,
     fill: (&[0, 0, 0, 0], ""),
     fill_end: false,
-    options: &[],
+    options: OPTIONS,
     abi: Abi {
         regs: &REGS,
         args: &[R0, Reg(1)],
@@ -199,7 +205,12 @@ impl Lower for Toy {
                 let sym = cx.symbol(cx.spec.callee);
                 cx.noted(Insn::Call(sym), "the callback");
             }
-            Step::Leave(_) => cx.insn(Insn::Jump(PC)),
+            Step::Leave(_) => {
+                if cx.target.option::<Slack>() == Slack::Word {
+                    cx.insn(Insn::AddSp(0));
+                }
+                cx.insn(Insn::Jump(PC));
+            }
             Step::RestoreSite(_) => {}
             _ => return Err(cx.unsupported(step)),
         }
@@ -287,6 +298,8 @@ ip-offset = 4
 scratch = ["r2", "r3", "pc"]
 reach = 0
 
+[arch.toy.option.slack]
+
 [arch.toy.exit]
 arrives = "Reached by a return."
 "#;
@@ -318,6 +331,20 @@ fn a_backend_needs_no_more_than_the_page_says() {
     let with_ip = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
     let refused = Toy.assemble(&[with_ip], &target).unwrap_err().to_string();
     assert!(refused.starts_with("toy: t: toy cannot do what profile toy-1 asks for here (Arg("), "{refused}");
+}
+
+/// A row, the arm where it acts, and a line in the profile: command line, listing and report know it.
+#[test]
+fn an_option_is_a_row_and_an_arm() {
+    let profile = profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap();
+    let convention = profile.convention("toy").unwrap();
+    let chosen = |value| tramptool::settings::target(&Toy, convention, &[("slack", value)]);
+    let spec = Spec::direct("tramp", Direct::default(), "callback");
+    let size = |value| Toy.assemble(&[spec], &chosen(value).unwrap()).unwrap().text().len();
+    assert_eq!(size("word"), size("none") + 4);
+    assert_eq!(chosen("word").unwrap().describe(), "slack=word");
+    let refused = chosen("zero").unwrap_err().to_string();
+    assert_eq!(refused, "unknown value for slack of toy 'zero'; valid: none, word");
 }
 
 /// Everything between backquotes that looks like a file or a function of a trait exists, and no method is missing.

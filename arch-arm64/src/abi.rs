@@ -1,4 +1,4 @@
-//! The psABI as C uses it, the options, and the frames that no C code knows.
+//! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
@@ -6,13 +6,14 @@ use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
-use codegen::option::{Choices, OptionInfo};
+use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Kind, Programs, Regs};
+use codegen::spec::Programs;
 use codegen::target::{DirectTest, Target};
 
+use crate::option::{CallOps, FrameRecords};
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
@@ -41,29 +42,6 @@ pub const ABI: Abi = Abi {
     sp_align: 16,
     return_columns: &[],
 };
-
-/// Index of `call-ops` in [`OPTIONS`].
-pub const CALL_OPS: usize = 0;
-/// Index of `frame-records` in [`OPTIONS`].
-pub const FRAME_RECORDS: usize = 1;
-
-/// The options.
-pub const OPTIONS: &[OptionInfo] = &[
-    OptionInfo {
-        name: "call-ops",
-        values: &["on", "off"],
-        about: "op comes from the literal before the function, and may name a direct trampoline",
-        applies: |kind| kind == Kind::Entry(Regs::Args),
-        apart: false,
-    },
-    OptionInfo {
-        name: "frame-records",
-        values: &["on", "off"],
-        about: "two frame records, without which a stack trace loses two callers",
-        applies: |kind| matches!(kind, Kind::Direct(_)),
-        apart: false,
-    },
-];
 
 const RECORD: i32 = 16;
 
@@ -136,8 +114,8 @@ fn frame(size: i32, fields: Vec<Field>, records: Vec<Record>) -> FrameLayout {
 /// A profile whose sites arrive as no trampoline here expects.
 pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
     arrives(convention)?;
-    let call_ops = choices.get(CALL_OPS) == 0;
-    let frame_records = choices.get(FRAME_RECORDS) == 0;
+    let call_ops = choices.option::<CallOps>() == CallOps::On;
+    let frame_records = choices.option::<FrameRecords>() == FrameRecords::On;
     Ok(Target {
         facts: convention.facts,
         choices,
@@ -163,7 +141,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         frames: convention.frames(choices),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
-        tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 0),
+        tailored_frame: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         programs_frame,
         no_frame: FrameLayout::empty(),
     })

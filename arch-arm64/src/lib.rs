@@ -5,6 +5,7 @@ pub mod emu;
 pub mod insn;
 pub mod lower;
 pub mod mutate;
+pub mod option;
 pub mod regs;
 pub mod reloc;
 pub mod site;
@@ -39,7 +40,7 @@ pub const FACTS: Facts = Facts {
     landing_pads: Some(0xc000_0000),
     fill: (&[0x1f, 0x20, 0x03, 0xd5], ""),
     fill_end: false,
-    options: abi::OPTIONS,
+    options: option::OPTIONS,
     abi: abi::ABI,
     flags: "nzcv",
     relocations: ("R_AARCH64_", reloc::NAMES),

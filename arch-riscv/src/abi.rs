@@ -1,4 +1,4 @@
-//! The psABI as C uses it, the options, and the frames that no C code knows.
+//! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
@@ -7,13 +7,14 @@ use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
-use codegen::option::{Choices, OptionInfo};
+use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Class, Prototype, Scalar, Type};
-use codegen::spec::{Around, Form, Kind, Programs, Regs};
+use codegen::spec::Programs;
 use codegen::target::{DirectTest, Target};
 
+use crate::option::{FloatAbi, FrameRecords, Rvc};
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
@@ -43,50 +44,6 @@ pub const ABI: Abi = Abi {
     // DWARF for RISC-V: the alternate frame return column.
     return_columns: &[64],
 };
-
-/// Index of `fp-test` in [`OPTIONS`].
-pub const FP_TEST: usize = 0;
-/// Index of `rvc` in [`OPTIONS`].
-pub const RVC: usize = 1;
-/// Index of `abi` in [`OPTIONS`].
-pub const FLOAT_ABI: usize = 2;
-/// Index of `frame-records` in [`OPTIONS`].
-pub const FRAME_RECORDS: usize = 3;
-
-/// The options.
-pub const OPTIONS: &[OptionInfo] = &[
-    OptionInfo {
-        name: "fp-test",
-        values: &["off", "on"],
-        about: "save and restore s0, as HAVE_FUNCTION_GRAPH_FP_TEST wants it",
-        applies: |kind| {
-            kind == Kind::Entry(Regs::Args)
-                || matches!(kind, Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }))
-        },
-        apart: false,
-    },
-    OptionInfo {
-        name: "rvc",
-        values: &["on", "off"],
-        about: "compressed instructions; the 8-byte call slot stays 8 bytes",
-        applies: |_| true,
-        apart: false,
-    },
-    OptionInfo {
-        name: "abi",
-        values: &["lp64", "lp64d"],
-        about: "float ABI in e_flags: soft for kernels, double for user code",
-        applies: |_| true,
-        apart: false,
-    },
-    OptionInfo {
-        name: "frame-records",
-        values: &["off", "on"],
-        about: "two frame records, without which an unwinder that follows frame pointers loses two callers",
-        applies: |kind| matches!(kind, Kind::Direct(_)),
-        apart: false,
-    },
-];
 
 /// From SP up: copied stack arguments, vector registers, argument registers, pc and parent_ip, or their records.
 fn direct_frame(live: &Live, frame_records: bool) -> FrameLayout {
@@ -179,9 +136,9 @@ fn attributes(arch: &str) -> Vec<u8> {
 /// A profile whose sites arrive as no trampoline here expects.
 pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
     arrives(convention)?;
-    let rvc = choices.get(RVC) == 0;
-    let double = choices.get(FLOAT_ABI) == 1;
-    let frame_records = choices.get(FRAME_RECORDS) == 1;
+    let rvc = choices.option::<Rvc>() == Rvc::On;
+    let double = choices.option::<FloatAbi>() == FloatAbi::Double;
+    let frame_records = choices.option::<FrameRecords>() == FrameRecords::On;
     let mut arch = "rv64i2p0".to_owned();
     let mut e_flags = 0;
     if double {
@@ -224,7 +181,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         frames: convention.frames(choices),
         around_frames: (0..=ARGS.len()).map(around_args).collect(),
         direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
-        tailored_frame: |live, choices| direct_frame(live, choices.get(FRAME_RECORDS) == 1),
+        tailored_frame: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         programs_frame,
         no_frame: FrameLayout::empty(),
     })
@@ -245,7 +202,7 @@ fn arrives(convention: &Convention) -> Result<()> {
 /// # Errors
 /// A `long double`, which is not in a vector register.
 pub fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
-    let double = target.choices.get(FLOAT_ABI) == 1;
+    let double = target.option::<FloatAbi>() == FloatAbi::Double;
     let long_double = |t: &Type| t.members().iter().any(|(_, m)| m.is_float() && m.size > 8);
     let every = proto.args.iter().enumerate().map(|(i, t)| (Some(i), t)).chain(proto.result.iter().map(|t| (None, t)));
     if let Some((which, _)) = every.into_iter().find(|(_, t)| long_double(t)) {

@@ -23,7 +23,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::Riscv64;
-use crate::abi::RVC;
+use crate::option::Rvc;
 use crate::regs::*;
 use crate::reloc;
 
@@ -54,7 +54,7 @@ pub enum Insn {
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-codegen::rows! { Riscv64: Insn, w names out target rvc = target.choices.get(RVC) == 0;
+codegen::rows! { Riscv64: Insn, w names out target rvc = target.option::<Rvc>() == Rvc::On;
     Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.disp(at)),
         { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }

@@ -5,6 +5,7 @@ pub mod emu;
 pub mod insn;
 pub mod lower;
 pub mod mutate;
+pub mod option;
 pub mod regs;
 pub mod reloc;
 pub mod site;
@@ -39,7 +40,7 @@ pub const FACTS: Facts = Facts {
     landing_pads: None,
     fill: (&[0x01, 0x00], ""),
     fill_end: true,
-    options: abi::OPTIONS,
+    options: option::OPTIONS,
     abi: abi::ABI,
     flags: "",
     relocations: ("R_RISCV_", reloc::NAMES),

@@ -8,8 +8,9 @@ use codegen::listing::Lowering;
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
-use crate::abi::{ABI, RVC};
+use crate::abi::ABI;
 use crate::insn::Insn;
+use crate::option::Rvc;
 use crate::regs::*;
 
 /// Where pc and parent_ip arrive and leave.
@@ -78,7 +79,7 @@ impl Lower for Riscv64 {
             Step::Gap => {
                 // Eight bytes, as AUIPC and JALR have.
                 cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
-                let more = if cx.target.choices.get(RVC) == 0 { 3 } else { 1 };
+                let more = if cx.target.option::<Rvc>() == Rvc::On { 3 } else { 1 };
                 (0..more).for_each(|_| cx.insn(Insn::Nop));
             }
             Step::RestoreSite(way) if !cx.frame.records.is_empty() => {

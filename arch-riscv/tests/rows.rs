@@ -10,14 +10,14 @@ use capstone::Capstone;
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
 use codegen::isa::Architecture;
-use codegen::option::Choices;
+use codegen::option::{Choice, Choices};
 use codegen::step::{Disp, Local};
 use codegen::target::Target;
 use codegen::touched::Touched;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_riscv::Riscv64;
-use tramptool_riscv::abi::RVC;
 use tramptool_riscv::insn::Insn;
+use tramptool_riscv::option::Rvc;
 use tramptool_riscv::regs::{SP, T0};
 
 fn reg(rng: &mut Rng) -> Reg {
@@ -200,7 +200,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
 }
 
 fn targets() -> [Target; 2] {
-    [0, 1].map(|value| target(Choices::default().with(RVC, value)))
+    [0, 1].map(|value| target(Choices::default().with(Rvc::INDEX, value)))
 }
 
 /// Under the profile that holds where none is named.

@@ -1,4 +1,4 @@
-//! The psABI as C uses it, the options, and the frames that no C code knows.
+//! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
 use codegen::abi::{Abi, Loc, RegSet};
 use codegen::error::Result;
@@ -6,13 +6,14 @@ use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
 use codegen::live::Live;
-use codegen::option::{Choices, OptionInfo};
+use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
-use codegen::spec::{Kind, Programs, Regs};
+use codegen::spec::Programs;
 use codegen::target::{DirectTest, Target};
 
+use crate::option::{CallPadding, DirectWay, Endbr, RestoreFlags, StackAlign, Unwinder};
 use crate::regs::*;
 
 /// System V x86-64 psABI, section 3.2.
@@ -39,79 +40,6 @@ pub const ABI: Abi = Abi {
     sp_align: 16,
     return_columns: &[16],
 };
-
-/// Index of `unwinder` in [`OPTIONS`].
-pub const UNWINDER: usize = 0;
-/// Index of `endbr` in [`OPTIONS`].
-pub const ENDBR: usize = 1;
-/// Index of `stack-align` in [`OPTIONS`].
-pub const STACK_ALIGN: usize = 2;
-
-/// Index of `restore-flags` in [`OPTIONS`].
-pub const RESTORE_FLAGS: usize = 3;
-/// Index of `direct-way` in [`OPTIONS`].
-pub const DIRECT_WAY: usize = 4;
-/// Index of `return` in [`OPTIONS`].
-pub const RETURN: usize = 5;
-/// Index of `call-padding` in [`OPTIONS`].
-pub const CALL_PADDING: usize = 6;
-/// The value of `return` with INT3 behind RET.
-pub const TRAPPED: usize = 1;
-/// The value of `return` with no RET.
-pub const THUNK: usize = 2;
-
-/// The options.
-pub const OPTIONS: &[OptionInfo] = &[
-    OptionInfo {
-        name: "unwinder",
-        values: &["orc", "fp"],
-        about: "frame records for an unwinder that follows frame pointers",
-        applies: |kind| matches!(kind, Kind::Entry(_)),
-        apart: false,
-    },
-    OptionInfo {
-        name: "endbr",
-        values: &["on", "off"],
-        about: "an ENDBR64 landing pad, as CONFIG_X86_KERNEL_IBT wants it",
-        applies: |kind| kind != Kind::Return,
-        apart: false,
-    },
-    OptionInfo {
-        name: "stack-align",
-        values: &["8", "16"],
-        about: "what a callback may rely on: 8 as in kernel C, 16 for SysV code",
-        applies: |kind| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect),
-        apart: false,
-    },
-    OptionInfo {
-        name: "restore-flags",
-        values: &["on", "off"],
-        about: "RFLAGS as func left them: no C function needs them at its entry, and POPF costs more than all saves",
-        applies: |kind| kind == Kind::Entry(Regs::All),
-        apart: false,
-    },
-    OptionInfo {
-        name: "direct-way",
-        values: &["ret", "jmp"],
-        about: "to a direct trampoline by RET, or at the price of r11 by JMP, which ftrace_caller has then too",
-        applies: |kind| matches!(kind, Kind::Entry(_)),
-        apart: false,
-    },
-    OptionInfo {
-        name: "return",
-        values: &["ret", "int3", "thunk"],
-        about: "RET, RET and INT3 as CONFIG_MITIGATION_SLS wants it, or JMP __x86_return_thunk",
-        applies: |_| true,
-        apart: true,
-    },
-    OptionInfo {
-        name: "call-padding",
-        values: &["off", "on"],
-        about: "16 bytes of NOP before each function, where CONFIG_CALL_PADDING leaves room for code that counts calls",
-        applies: |_| true,
-        apart: true,
-    },
-];
 
 /// From SP up: copied stack arguments, vector registers, argument registers, and the record that rbp completes.
 fn direct_frame(live: &Live) -> FrameLayout {
@@ -183,10 +111,11 @@ pub const VECTOR: i32 = ABI.vector_bytes as i32;
 /// A profile whose sites arrive as no trampoline here expects.
 pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
     arrives(convention)?;
-    let frame_pointer = choices.get(UNWINDER) == 1;
-    let align16 = choices.get(STACK_ALIGN) == 1;
-    let restores_flags = choices.get(RESTORE_FLAGS) == 0;
-    let jump = choices.get(DIRECT_WAY) == 1;
+    let landing_pad = choices.option::<Endbr>() == Endbr::On;
+    let frame_pointer = choices.option::<Unwinder>() == Unwinder::Fp;
+    let align16 = choices.option::<StackAlign>() == StackAlign::Sixteen;
+    let restores_flags = choices.option::<RestoreFlags>() == RestoreFlags::On;
+    let jump = choices.option::<DirectWay>() == DirectWay::Jmp;
     Ok(Target {
         facts: convention.facts,
         choices,
@@ -194,7 +123,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         prologue: Vec::new(),
         e_flags: 0,
         attributes: None,
-        landing_pad: choices.get(ENDBR) == 0,
+        landing_pad,
         op_from_site: false,
         pushes_flags: true,
         restores_flags,
@@ -203,9 +132,12 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct_test: DirectTest::BeforeRestore,
         direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },
-        resume: if choices.get(ENDBR) == 0 { 9 } else { 5 },
+        resume: if landing_pad { 9 } else { 5 },
         objtool: false,
-        padding: if choices.get(CALL_PADDING) == 1 { &[0x90; 16] } else { &[] },
+        padding: match choices.option::<CallPadding>() {
+            CallPadding::On => &[0x90; 16],
+            CallPadding::Off => &[],
+        },
         lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
         unwind_tables: true,
         numbers: convention.numbers.clone(),

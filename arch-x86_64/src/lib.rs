@@ -5,6 +5,7 @@ pub mod emu;
 pub mod insn;
 pub mod lower;
 pub mod mutate;
+pub mod option;
 pub mod regs;
 pub mod reloc;
 pub mod site;
@@ -39,7 +40,7 @@ pub const FACTS: Facts = Facts {
     landing_pads: Some(0xc000_0002),
     fill: (&[0xcc], ", 0xcc"),
     fill_end: false,
-    options: abi::OPTIONS,
+    options: option::OPTIONS,
     abi: abi::ABI,
     flags: "rflags",
     relocations: ("R_X86_64_", reloc::NAMES),

@@ -9,9 +9,10 @@ use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
-use crate::abi::{ABI, RETURN, THUNK, TRAPPED, VECTOR};
+use crate::abi::{ABI, VECTOR};
 use crate::emu::MACHINE;
 use crate::insn::Insn;
+use crate::option::Return;
 use crate::regs::*;
 
 /// Where the next hop of a return passes.
@@ -432,16 +433,15 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
 
 /// Return in the way that the kernel's configuration wants.
 fn ret(note: &'static str, cx: &mut Lowering<Insn>) {
-    match cx.target.choices.get(RETURN) {
-        THUNK => {
+    match cx.target.option() {
+        Return::Ret => cx.noted(Insn::Ret, note),
+        Return::Int3 => {
+            cx.noted(Insn::Ret, note);
+            cx.insn(Insn::Int3);
+        }
+        Return::Thunk => {
             let sym = cx.symbol(MACHINE.return_thunk);
             cx.noted(Insn::JmpReturn { sym }, note);
-        }
-        how => {
-            cx.noted(Insn::Ret, note);
-            if how == TRAPPED {
-                cx.insn(Insn::Int3);
-            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, Number};
 use crate::frame::{Content, FrameLayout};
 use crate::live::Live;
-use crate::option::Choices;
+use crate::option::{Choice, Choices};
 use crate::profile::{Convention, FrameUse};
 use crate::spec::{Around, Direct, Form, Kind, Programs, Regs};
 
@@ -159,6 +159,11 @@ impl Target {
             facts.name,
             self.describe()
         )))
+    }
+
+    /// The value chosen for an option of the architecture.
+    pub fn option<C: Choice>(&self) -> C {
+        self.choices.option()
     }
 
     /// `name=value` for each option.
