@@ -8,6 +8,7 @@ use codegen::abi::RegSet;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::Result;
+use codegen::kind::{Calls, Gives};
 use codegen::live::{Live, MOST_WORDS};
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
@@ -177,12 +178,12 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
         target.convention.offered().filter(|(rule, _)| target.choices.get(rule.index) != rule.default).collect();
     let changes_code_of = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
     let all = trampolines(target)?;
-    let entries = all.iter().any(|(_, kind)| matches!(kind, Kind::Entry(_)) && changes_code_of(*kind));
-    let wanted = |kind: Kind| match kind {
-        Kind::Entry(_) | Kind::Around(_) | Kind::Programs(_) => changes_code_of(kind),
-        Kind::Direct(d) => changes_code_of(kind) || (entries && usize::from(d.args) == most && d.live.is_none()),
-        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Return => entries,
-    };
+    let entries = all.iter().any(|(_, kind)| kind.calls_back() && changes_code_of(*kind));
+    let any_function = |kind: Kind| kind.direct().is_none_or(|d| usize::from(d.args) == most && d.live.is_none());
+    let led_to = |kind: Kind| kind.traits().chosen || kind.is_callback() || kind.returned_to();
+    // What has no instruction of its own that an option changes is there for the entry trampolines alone.
+    let changed = |kind: Kind| kind.attaches() && kind.traits().calls != Calls::Nothing && changes_code_of(kind);
+    let wanted = |kind: Kind| changed(kind) || (entries && led_to(kind) && any_function(kind));
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())
 }
 
@@ -194,9 +195,9 @@ pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
 
 /// A trampoline that calls what there is in a suite.
 pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
-    let callee = match kind {
-        Kind::Programs(_) => "",
-        Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }) => CALLBACK,
+    let callee = match (kind.traits().calls, kind.traits().gives) {
+        (Calls::Programs, _) => "",
+        (Calls::Handlers, Gives::Frame) => CALLBACK,
         _ => CALLEE,
     };
     Spec { name, kind, callee, body: BODY, programs, export: "" }

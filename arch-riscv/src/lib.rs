@@ -82,6 +82,6 @@ impl Architecture for Riscv64 {
     fn cfi_entry(kind: Kind) -> CfiEntry {
         let column =
             if kind.calls_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
-        CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind == Kind::Return, signal: column == T0 }
+        CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind.returned_to(), signal: column == T0 }
     }
 }

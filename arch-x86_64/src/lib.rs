@@ -76,7 +76,7 @@ impl Architecture for X86_64 {
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
-        let undefined = kind == Kind::Return;
+        let undefined = kind.returned_to();
         // Where nothing returns to the function from its site, the return address is its caller's.
         let dropped = if kind.calls_body() && !kind.jumped_to() { 8 } else { 0 };
         let cfa_offset = if undefined { 0 } else { 8 + dropped };

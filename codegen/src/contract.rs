@@ -12,10 +12,10 @@ use crate::abi::{Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::facts::Facts;
 use crate::frame::{Content, FrameLayout, Stores};
-use crate::live::Live;
+use crate::kind::{Calls, Entered, Keeps, Kind, KindTraits};
 use crate::profile::Convention;
 use crate::site::Site;
-use crate::spec::{Form, Kind, Program, Regs, Spec};
+use crate::spec::{Program, Spec};
 use crate::target::Target;
 
 /// What a paired trampoline is built around.
@@ -40,10 +40,6 @@ pub struct Contract {
     pub name: String,
     /// What it does.
     pub kind: Kind,
-    /// Of kind return: the handler is given all registers, as a kretprobe's is, and returns through the rethook core.
-    pub rethook: bool,
-    /// Of kind direct: called in the middle of a function, where everything is live, and returns there.
-    pub sled: bool,
     /// The symbol that it calls; empty if none.
     pub callee: String,
     /// The traced function, if it calls that too.
@@ -86,30 +82,19 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
     let abi = &facts.abi;
     let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
     let c_rules = abi.callee_saved.union(abi.platform);
-    let kept = match kind {
-        Kind::Entry(Regs::Args) => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
-        Kind::Entry(Regs::All) => all.minus(site.lost),
-        Kind::Return => c_rules.union(RegSet::of(abi.exit_rets)),
-        Kind::Direct(d) => {
-            let live = d.live.unwrap_or_else(|| Live::first(d.args.into(), abi));
-            c_rules.union(live.regs)
-        }
-        Kind::Around(around) => {
-            let args = match around.form {
-                Form::Fregs | Form::Shadow => RegSet::of(abi.args).union(abi.hidden),
-                Form::Frame => {
-                    let args = &abi.args[..usize::from(around.args).min(abi.args.len())];
-                    RegSet::of(args).union(abi.hidden_for_direct())
-                }
-            };
-            c_rules.union(args)
-        }
-        Kind::Programs(programs) => c_rules.union(programs.live.regs),
-        Kind::Stub | Kind::StubGraph => all,
-        Kind::StubDirect => all.minus(site.scratch),
+    let KindTraits { keeps, entered, .. } = *kind.traits();
+    let kept = match keeps {
+        Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
+        Keeps::ItsArguments => c_rules.union(kind.passed(abi).regs),
+        Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
+        Keeps::AllButLost => all.minus(site.lost),
+        Keeps::AllButScratch => all.minus(site.scratch),
+        Keeps::All => all,
     };
-    let way: Vec<Reg> = match kind {
-        Kind::Stub | Kind::StubGraph => Vec::new(),
+    let way: Vec<Reg> = match (entered, keeps) {
+        (Entered::AsCallback, _) => Vec::new(),
+        // Only the way back is its own: everything else may be live, and a kprobe's handler may look at it.
+        (_, Keeps::All) => abi.link.into_iter().collect(),
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
     };
     let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
@@ -129,20 +114,20 @@ impl Contract {
     pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
         let frame = target.frame(spec.kind)?.into_owned();
         let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site);
-        let callee = match spec.kind {
-            Kind::Entry(_) => target.convention.callback.symbol.to_owned(),
-            Kind::Return => target.convention.exit_handler.to_owned(),
-            Kind::Direct(_) | Kind::Around(_) => spec.callee.to_owned(),
-            _ => String::new(),
+        let KindTraits { calls, keeps, .. } = *spec.kind.traits();
+        let callee = match calls {
+            Calls::Callback => target.convention.callback.symbol.to_owned(),
+            Calls::ExitHandler => target.convention.exit_handler.to_owned(),
+            Calls::Named | Calls::Handlers => spec.callee.to_owned(),
+            Calls::Nothing | Calls::Programs => String::new(),
         };
+        let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
         Ok(Contract {
             facts: target.facts,
             convention: target.convention,
             name: spec.name.to_owned(),
             kind: spec.kind,
-            rethook: false,
-            sled: false,
             callee,
             traced: spec.kind.calls_body().then(|| Traced {
                 function: spec.body.function.to_owned(),
@@ -154,18 +139,18 @@ impl Contract {
             kept,
             clobbered,
             direct_lost: target.direct_jump.map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
-            flags_kept: target.pushes_flags && target.restores_flags && spec.kind == Kind::Entry(Regs::All),
+            flags_kept: target.pushes_flags && target.restores_flags && every_register,
             direct,
-            early_direct: target.op_from_site && spec.kind == Kind::Entry(Regs::Args),
+            early_direct: target.op_from_site && spec.kind.calls_back() && !every_register,
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
             landing_pad: target.landing_pad,
-            unpaired: if spec.kind == Kind::Return { target.convention.exit.unpaired } else { 0 },
-            mispredicted: match spec.kind {
-                Kind::Return => target.convention.exit.mispredicted,
-                kind => u32::from(kind.calls_body() && !kind.jumped_to()),
+            unpaired: if returned_to { target.convention.exit.unpaired } else { 0 },
+            mispredicted: match returned_to {
+                true => target.convention.exit.mispredicted,
+                false => u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
             },
-            marks_regs: target.marks_regs && spec.kind == Kind::Entry(Regs::All),
+            marks_regs: target.marks_regs && every_register,
         })
     }
 

@@ -11,7 +11,7 @@ use crate::frame::{Content, Field, FrameLayout, Stores};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
-use crate::spec::{Attach, Kind, Programs, Spec};
+use crate::spec::{Attach, Programs, Spec};
 use crate::step::Local;
 use crate::target::Target;
 
@@ -52,10 +52,11 @@ impl Bound {
         if contract.callee.is_empty() && contract.programs.is_empty() {
             return Bound { saved: 0, stack: 0, loads: pushes, stores: 0 };
         }
-        match contract.kind {
-            Kind::Around(_) => return Bound::around(contract, target),
-            Kind::Programs(programs) => return Bound::programs(&programs, contract, target),
-            _ => {}
+        if let Some(programs) = contract.kind.programs() {
+            return Bound::programs(&programs, contract, target);
+        }
+        if contract.kind.calls_body() {
+            return Bound::around(contract, target);
         }
         // A link register leads back too, if the site has not pushed the address.
         let way: Vec<Reg> = match contract.kind.attaches() {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::abi::Reg;
 use crate::contract::Contract;
 use crate::frame::{Content, Field, Stores};
-use crate::spec::Kind;
 use crate::step::{Callee, ExitPath, Role, Step, Value};
 use crate::target::Target;
 use crate::text::{LineKind, TextLine, TextListing};
@@ -187,7 +186,7 @@ impl Side<'_> {
     fn register(&self, reg: Reg) -> String {
         let abi = &self.target.facts.abi;
         let position = |set: &[Reg]| set.iter().position(|&r| r == reg);
-        let result = if self.listing.contract.kind == Kind::Return { position(abi.exit_rets) } else { None };
+        let result = if self.listing.contract.kind.returned_to() { position(abi.exit_rets) } else { None };
         if let Some(n) = result {
             format!("result {n}")
         } else if let Some(n) = position(abi.args) {

@@ -37,6 +37,7 @@ pub mod frame;
 mod generate;
 pub mod intern;
 pub mod isa;
+pub mod kind;
 pub mod listing;
 pub mod live;
 pub mod machine;

@@ -30,6 +30,7 @@ impl Plan {
             Kind::Entry(regs) => self.entry(regs, &frame, target),
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
+            Kind::Rethook | Kind::Sled => return Err(spec.kind.not_generated()),
             Kind::Around(Around { form: Form::Shadow, .. }) => {
                 if target.convention.callback.position(Value::ParentIp).is_none() {
                     let profile = target.convention.profile;
@@ -249,7 +250,7 @@ impl Plan {
         self.landing_pad(target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
-        if programs.call_orig && !programs.skip_frame {
+        if spec.kind.jumped_to() {
             self.push(&[Step::LoadBody]);
         }
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);

@@ -279,7 +279,9 @@ impl Convention {
                 format!("calls {} with a full {}", self.callback.prototype, self.c_struct(FrameUse::Regs))
             }
             Kind::Return => format!("calls {}(fregs) when a traced function returns", self.exit_handler),
+            Kind::Rethook => format!("calls {} when a traced function returns, as for a kretprobe", self.exit_handler),
             Kind::Direct(_) => "calls one C function with the traced function's arguments".to_owned(),
+            Kind::Sled => "calls one C function in the middle of a function".to_owned(),
             Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler".to_owned(),
             Kind::Programs(_) => {
                 "calls programs before, instead of and after one function, with its arguments in an array".to_owned()

@@ -96,7 +96,7 @@ impl Target {
     /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the
     /// address before its first instruction.
     pub fn lead(&self, kind: Kind) -> (&'static [u8], &'static [&'static str]) {
-        if kind == Kind::Return && self.unwind_tables { self.lead } else { (&[], &[]) }
+        if kind.returned_to() && self.unwind_tables { self.lead } else { (&[], &[]) }
     }
 
     /// The frame of this kind of trampoline.
@@ -113,6 +113,7 @@ impl Target {
             Kind::Entry(Regs::Args) => self.structure(FrameUse::Args)?,
             Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
             Kind::Return => self.structure(FrameUse::Exit)?,
+            Kind::Rethook | Kind::Sled => return Err(kind.not_generated()),
             Kind::Around(Around { form: Form::Fregs, .. }) => self.structure(FrameUse::AroundFregs)?,
             Kind::Around(Around { form: Form::Shadow, .. }) => self.structure(FrameUse::AroundShadow)?,
             Kind::Around(Around { form: Form::Frame, args, .. }) => {

@@ -6,7 +6,7 @@ use codegen::abi::{Abi, Reg};
 use codegen::contract::Contract;
 use codegen::frame::{Content, Stores};
 use codegen::live::Live;
-use codegen::spec::{Form, Kind};
+use codegen::spec::{Form, Programs};
 
 use crate::case::{Case, Handler, Initial};
 use crate::cpu::{EXIT, STACK_TOP, Snapshot};
@@ -21,12 +21,9 @@ const ABOVE: u64 = 256;
 
 /// Are the trampolines there that this situation needs?
 fn can(rig: &Rig, situation: Situation) -> bool {
-    let has =
-        |wanted: fn(Kind, Option<Kind>) -> bool| rig.suite.contracts.iter().any(|c| wanted(c.kind, situation.stub()));
-    let sent = situation.direct() || situation.early();
-    (!sent || rig.direct_target().is_some())
+    (!situation.sends() || rig.direct_target().is_some())
         && (!situation.parent() || rig.exit(situation).is_some())
-        && (situation.stub().is_none() || has(|kind, stub| Some(kind) == stub))
+        && situation.stub().is_none_or(|stub| rig.suite.contracts.iter().any(|c| c.kind == stub))
 }
 
 /// What the exit handler makes of the results: of each register that the contract lets it change.
@@ -68,7 +65,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let named = |f: &Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
     let fit = |(_, f): &(usize, &Function)| named(f) && fits(&contract, f, rig.registers.abi);
     // A sled is in the middle of any function.
-    let most = if contract.sled { 1 } else { usize::MAX };
+    let most = if contract.kind.is_sled() { 1 } else { usize::MAX };
     let mut cases = Vec::new();
     for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
         for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
@@ -100,24 +97,18 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
 /// Is this a function that such a trampoline can be for?
 fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
     let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
-    let kept = match contract.kind {
-        // As many argument registers as it keeps.
-        Kind::Direct(d) if !contract.sled => {
-            usize::from(d.args) == in_registers.min(abi.args.len())
-                && d.live.is_none_or(|live| takes(f, live, in_registers, abi))
-        }
-        Kind::Programs(programs) => {
-            !f.sret && programs.words.iter().flatten().count() == f.args && takes(f, programs.live, in_registers, abi)
-        }
-        // Arguments on the stack are out of reach where a frame stays below them.
-        Kind::Around(around) => match around.form {
-            Form::Frame => in_registers <= around.args.into(),
-            Form::Fregs => in_registers <= abi.args.len(),
-            Form::Shadow => true,
-        },
-        _ => true,
-    };
-    kept && !f.name.ends_with(LIVEPATCH)
+    // As many argument registers as it keeps.
+    let direct = contract.kind.direct().is_none_or(|d| usize::from(d.args) == in_registers.min(abi.args.len()));
+    // Arguments on the stack are out of reach where a frame stays below them.
+    let around = contract.kind.around().is_none_or(|around| match around.form {
+        Form::Frame => in_registers <= around.args.into(),
+        Form::Fregs => in_registers <= abi.args.len(),
+        Form::Shadow => true,
+    });
+    let shown = |programs: Programs| !f.sret && programs.words.iter().flatten().count() == f.args;
+    let programs = contract.kind.programs().is_none_or(shown);
+    let live = contract.kind.live().is_none_or(|live| takes(f, live, in_registers, abi));
+    direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
 }
 
 fn initial(rig: &Rig, contract: &Contract, seed: u64, sret: bool, sp_low: u64) -> Initial {
@@ -127,7 +118,7 @@ fn initial(rig: &Rig, contract: &Contract, seed: u64, sret: bool, sp_low: u64) -
     for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
         all.gpr[reg.0 as usize] = rng.canary();
     }
-    if !contract.sled {
+    if !contract.kind.is_sled() {
         all.flags &= !rig.registers.machine.clear_flags;
     }
     let sp = STACK_TOP - 2 * ABOVE - 16 + sp_low;

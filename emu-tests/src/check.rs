@@ -131,7 +131,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
         let Some(first) = cases.first() else { continue };
         example.get_or_insert_with(|| first.clone());
         judge_gap(rig.suite, &rig.image, first, &mut tally)?;
-        let judged = match contract.sled {
+        let judged = match contract.kind.is_sled() {
             true => judge_sled(&mut rig, &cases, filter, &mut tally)?,
             false => judge_patched(&mut rig, &cases, &layouts, filter, &mut tally)?,
         };

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use codegen::abi::{Loc, RegSet};
 use codegen::error::{Error, Result};
-use codegen::spec::Kind;
 
 use crate::case::{Case, Outcome};
 use crate::cpu::EXIT;
@@ -113,10 +112,8 @@ pub(crate) fn agree(
     // A result register that the function did not write carries no result.
     let is_result =
         |r: &&codegen::abi::Reg| case.initial.registers.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
-    let kept = |r: &&codegen::abi::Reg| match rig.suite.contracts[case.attach].kind {
-        Kind::Programs(programs) if programs.call_orig => programs.result.regs.contains(**r),
-        _ => true,
-    };
+    let programs = rig.suite.contracts[case.attach].kind.programs().filter(|programs| programs.call_orig);
+    let kept = |r: &&codegen::abi::Reg| programs.is_none_or(|programs| programs.result.regs.contains(**r));
     let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
     let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
     let free = free.minus(always).union(site.lost);

@@ -290,8 +290,6 @@ impl Reader<'_> {
             convention,
             name: t.symbol.clone(),
             kind,
-            rethook: t.kind == KindIn::Rethook,
-            sled: t.kind == KindIn::Sled,
             callee: t.calls.clone(),
             frame,
             kept,
@@ -330,8 +328,9 @@ impl Reader<'_> {
             KindIn::Entry => Kind::Entry(Regs::Args),
             KindIn::Regs => Kind::Entry(Regs::All),
             KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip, ..Direct::default() }),
-            KindIn::Sled => Kind::Direct(Direct::default()),
-            KindIn::Return | KindIn::Rethook => Kind::Return,
+            KindIn::Sled => Kind::Sled,
+            KindIn::Return => Kind::Return,
+            KindIn::Rethook => Kind::Rethook,
             KindIn::Stub => Kind::Stub,
             KindIn::StubGraph => Kind::StubGraph,
             KindIn::StubDirect => Kind::StubDirect,
@@ -374,15 +373,9 @@ impl Reader<'_> {
     ) -> Result<(RegSet, RegSet)> {
         let (abi_kept, abi_clobbered) = promised(kind, facts, &convention.site);
         let both = abi_kept.union(abi_clobbered);
-        let abi = &facts.abi;
-        let base = match (t.promises, t.kind) {
-            // Only the way back is its own: everything else may be live, and a kprobe's handler may look at it.
-            (_, KindIn::Rethook | KindIn::Sled) => {
-                let way = [Some(abi.sp), abi.link].into_iter().flatten().collect::<Vec<_>>();
-                abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(RegSet::of(&way))
-            }
-            (Promise::Transparent, _) => both,
-            (Promise::Abi, _) => abi_kept,
+        let base = match t.promises {
+            Promise::Transparent => both,
+            Promise::Abi => abi_kept,
         };
         let kept = base.union(self.registers(&t.keeps, facts)?).minus(self.registers(&t.loses, facts)?);
         Ok((kept, both.minus(kept)))

@@ -1,7 +1,6 @@
 //! P16: entry trampolines as the copies that a kernel makes of them.
 
 use codegen::patch::Parts;
-use codegen::spec::Kind;
 use codegen::step::KernelLabel;
 use link::{Access, Image, PAGE, Section, Segment};
 
@@ -13,7 +12,7 @@ use crate::suite::Suite;
 pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
     let mut any = false;
     let op = image.symbol(OPS).map_or(0, |s| s.address);
-    for contract in suite.contracts.iter().filter(|c| c.convention.copies && matches!(c.kind, Kind::Entry(_))) {
+    for contract in suite.contracts.iter().filter(|c| c.convention.copies && c.kind.calls_back()) {
         let label = |which: KernelLabel| contract.convention.label(which, &contract.name, contract.kind).concat();
         let address = |name: &str| image.symbol(name).map(|s| s.address);
         let Some(start) = address(&contract.name) else { continue };

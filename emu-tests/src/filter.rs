@@ -1,7 +1,6 @@
 //! Which cases are run.
 
 use codegen::contract::Contract;
-use codegen::spec::Kind;
 
 use crate::case::{Distance, Handler};
 use crate::report::{Clause, Of};
@@ -60,9 +59,9 @@ impl Filter {
         let asked = self.trampolines.is_empty() || self.trampolines.contains(&contract.name);
         let wanted = match &self.attached {
             Some(name) => *name == contract.name,
-            None => asked || matches!(contract.kind, Kind::Entry(_)),
+            None => asked || contract.kind.calls_back(),
         };
-        wanted && contract.kind.attaches()
+        wanted && (contract.kind.attaches() || contract.kind.is_sled())
     }
 
     pub(crate) fn kept_failures(&self) -> usize {
@@ -74,18 +73,15 @@ impl Filter {
         let Some(name) = &self.concerning else { return true };
         contracts.iter().filter(|c| c.name == *name).any(|c| {
             attached.name == *name
-                || match c.kind {
-                    Kind::Return => situation.parent() && situation.rethook() == c.rethook,
-                    Kind::Direct(_) => situation.direct() || situation.early(),
-                    kind => situation.stub() == Some(kind),
-                }
+                || [situation.stub(), situation.exit()].contains(&Some(c.kind))
+                || (c.kind.direct().is_some() && situation.sends())
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use codegen::spec::{Direct, Regs, Spec};
+    use codegen::spec::{Direct, Kind, Regs, Spec};
 
     use super::*;
 
@@ -103,7 +99,7 @@ mod tests {
             of("regs", Kind::Entry(Regs::All)),
             direct.clone(),
             of("return", Kind::Return),
-            Contract { rethook: true, ..of("rethook", Kind::Return) },
+            of("rethook", Kind::Rethook),
             of("stub", Kind::Stub),
         ]
     }

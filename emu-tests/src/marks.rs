@@ -2,7 +2,7 @@
 
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
-use codegen::spec::{Form, Kind};
+use codegen::kind::{Calls, Gives};
 use link::{Access, Image, STUBS, SymbolKind};
 
 use crate::disasm::decode;
@@ -121,15 +121,15 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
             contract.name
         ))),
     };
-    let mark = match contract.kind {
-        Kind::Return => Mark::EXIT_HANDLER,
-        Kind::Direct(_) => Mark::DIRECT_FUNC,
-        Kind::Around(around) if around.form == Form::Frame => Mark::DIRECT_FUNC,
-        Kind::Around(_) => Mark::CALLBACK,
-        Kind::Programs(_) => {
+    let row = contract.kind.traits();
+    let mark = match row.calls {
+        Calls::ExitHandler => Mark::EXIT_HANDLER,
+        Calls::Handlers if row.gives == Gives::Frame => Mark::CALLBACK,
+        Calls::Named | Calls::Handlers => Mark::DIRECT_FUNC,
+        Calls::Programs => {
             return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM))).collect();
         }
-        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Entry(_) => return Ok(Vec::new()),
+        Calls::Nothing | Calls::Callback => return Ok(Vec::new()),
     };
     let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;
     Ok(vec![(address(&contract.callee)?, mark), (exit, Mark::EXIT_HANDLER)])

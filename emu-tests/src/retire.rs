@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use codegen::error::Result;
 use codegen::patch::{Branch, Write};
-use codegen::spec::Kind;
 use codegen::step::KernelLabel;
 use link::Image;
 
@@ -22,8 +21,8 @@ fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Wri
     let contract = &suite.contracts[trampoline];
     let place =
         |label: KernelLabel| image.symbol(&contract.convention.label(label, &contract.name, contract.kind).concat());
-    let (Kind::Programs(_), Some(gap), Some(to)) =
-        (contract.kind, place(KernelLabel::AfterCall), place(KernelLabel::Epilogue))
+    let (Some(_), Some(gap), Some(to)) =
+        (contract.kind.programs(), place(KernelLabel::AfterCall), place(KernelLabel::Epilogue))
     else {
         return Ok(Vec::new());
     };
@@ -51,7 +50,7 @@ pub(crate) fn judge_gap(suite: &Suite, image: &Image, case: &Arc<Case>, tally: &
     let ends = || writes.iter().map(|w| w.at + w.bytes.len() as u64);
     let at = |pc| At { clause: Clause::P9, trampoline, pc };
     let (Some(start), Some(end)) = (writes.iter().map(|w| w.at).min(), ends().max()) else {
-        if matches!(contract.kind, Kind::Programs(p) if p.call_orig) {
+        if contract.kind.programs().is_some_and(|p| p.call_orig) {
             let pc = image.symbol(&contract.name).map_or(0, |s| s.address);
             tally.judged(case, Finding::new(at(pc), Place::RetiredLabels, 2, 0));
         }

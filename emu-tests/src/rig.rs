@@ -290,7 +290,7 @@ impl<'s> Rig<'s> {
 
     /// The trampoline that a hooked return goes to.
     pub(crate) fn exit(&self, situation: Situation) -> Option<usize> {
-        self.suite.contracts.iter().position(|c| c.kind == Kind::Return && c.rethook == situation.rethook())
+        self.suite.contracts.iter().position(|c| Some(c.kind) == situation.exit())
     }
 
     /// The trampoline that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the
@@ -298,7 +298,7 @@ impl<'s> Rig<'s> {
     pub(crate) fn direct_target(&self) -> Option<u64> {
         let most = self.registers.abi.args.len();
         let find = |wanted: &dyn Fn(Kind) -> bool| self.suite.contracts.iter().position(|c| wanted(c.kind));
-        let direct = find(&|kind| matches!(kind, Kind::Direct(d) if d.args as usize == most && !d.ip));
+        let direct = find(&|kind| kind.direct().is_some_and(|d| d.args as usize == most && !d.ip));
         direct.or_else(|| find(&|kind| kind == Kind::StubDirect)).map(|i| self.ranges[i].0)
     }
 
@@ -366,7 +366,7 @@ impl<'s> Rig<'s> {
 
     /// Where the run of a case begins.
     pub(crate) fn start(&self, case: &Case) -> u64 {
-        match self.suite.contracts[case.attach].sled {
+        match self.suite.contracts[case.attach].kind.is_sled() {
             true => self.ranges[case.attach].0,
             false => self.function(&self.functions[case.function].name),
         }

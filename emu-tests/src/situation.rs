@@ -7,7 +7,8 @@ use codegen::abi::RegSet;
 use codegen::contract::Contract;
 use codegen::error::Error;
 use codegen::frame::{Content, Stores};
-use codegen::spec::{Attach, Form, Kind};
+use codegen::kind::{Calls, Gives, Kind};
+use codegen::spec::Attach;
 
 /// One of them; its name is what `check --situation` takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -144,6 +145,16 @@ impl Situation {
         matches!(self, Situation::Rethook { .. })
     }
 
+    /// The kind of trampoline that a hooked return goes to.
+    pub(crate) fn exit(self) -> Option<Kind> {
+        self.parent().then_some(if self.rethook() { Kind::Rethook } else { Kind::Return })
+    }
+
+    /// A direct trampoline is chosen, by a callback or by `op`.
+    pub(crate) fn sends(self) -> bool {
+        self.direct() || self.early()
+    }
+
     pub(crate) fn results(self) -> bool {
         matches!(self, Situation::ParentResults | Situation::Rethook { results: true } | Situation::Results)
     }
@@ -168,12 +179,11 @@ impl Situation {
 
     /// The situations that this kind of trampoline can be in.
     pub(crate) fn all(contract: &Contract) -> Vec<Situation> {
-        match contract.kind {
-            Kind::Entry(_) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
-            Kind::Around(around) if around.form != Form::Frame => {
-                vec![Situation::PLAIN, Situation::ARGS, Situation::Results]
-            }
-            Kind::Programs(programs) => {
+        let row = contract.kind.traits();
+        match (row.calls, row.gives, contract.kind.programs()) {
+            (Calls::Callback, ..) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
+            (Calls::Handlers, Gives::Frame, _) => vec![Situation::PLAIN, Situation::ARGS, Situation::Results],
+            (.., Some(programs)) => {
                 let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
                 let before = attached(Attach::Fentry) + attached(Attach::FmodRet) > 0;
                 let after = attached(Attach::Fexit) > 0 && programs.result.regs != RegSet::EMPTY;

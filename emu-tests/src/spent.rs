@@ -8,7 +8,6 @@ use std::sync::Arc;
 use codegen::error::{Error, Result};
 use codegen::machine::Branch;
 use codegen::patch::SiteState;
-use codegen::spec::Kind;
 use unicorn_engine::{HookType, uc_error};
 
 use crate::case::Case;
@@ -113,9 +112,9 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let this = this.ok_or_else(|| Error::unknown("trampoline", trampoline, names))?;
     let contract = &suite.contracts[this];
     // A return is hooked by an entry trampoline.
-    let attach = match contract.kind {
-        Kind::Return => suite.contracts.iter().position(|c| matches!(c.kind, Kind::Entry(_))),
-        _ => Some(this).filter(|_| contract.kind.attaches()),
+    let attach = match contract.kind.returned_to() {
+        true => suite.contracts.iter().position(|c| c.kind.calls_back()),
+        false => Some(this).filter(|_| contract.kind.attaches()),
     };
     let fixture = fixtures(suite, &Filter::default()).next();
     let (Some(attach), Some(fixture)) = (attach, fixture) else {
@@ -129,8 +128,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let mut all: Vec<Spent> = Vec::new();
     for case in &cases {
         let situation = case.situation.to_string();
-        let hooked = case.situation.parent() && case.situation.rethook() == contract.rethook;
-        let concerns = contract.kind != Kind::Return || hooked;
+        let concerns = !contract.kind.returned_to() || case.situation.exit() == Some(contract.kind);
         if !concerns || all.iter().any(|s| s.situation == situation) || case.function != cases[0].function {
             continue;
         }

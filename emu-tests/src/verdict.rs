@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::contract::Contract;
-use codegen::spec::{Kind, Programs};
+use codegen::kind::{Calls, Entered};
+use codegen::step::ExitPath;
 
 use crate::case::Distance;
 use crate::filter::Filter;
@@ -126,7 +127,7 @@ impl Question<'_> {
             (Some(d), ..) => (Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason)),
             (_, [_, ..], _) => (Verdict::Deviates, reasons(&found)),
             (.., Clause::P2) if vectors_lost && checks > 0 => (Verdict::Deviates, VECTORS_LOST.to_owned()),
-            (.., Clause::P3) if vectors_lost && contract.kind == Kind::Return => {
+            (.., Clause::P3) if vectors_lost && contract.kind.returned_to() => {
                 (Verdict::Deviates, VECTOR_RESULTS_LOST.to_owned())
             }
             _ if checks == 0 => (Verdict::Skip, not_applicable(contract, clause).to_owned()),
@@ -181,16 +182,14 @@ fn reasons(deviations: &[&Deviation]) -> String {
 }
 
 fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
-    match (contract.kind, clause) {
-        (Kind::Stub | Kind::StubGraph, _) => "runs as the callback of the entry trampolines, and is judged with them",
-        (Kind::Return, Clause::P17 | Clause::P18) => "no site goes to it",
-        (Kind::Return, Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
-        (
-            Kind::Entry(_) | Kind::Direct(_) | Kind::StubDirect | Kind::Programs(Programs { call_orig: false, .. }),
-            Clause::P3,
-        ) => "runs before the function: no results yet",
-        (Kind::StubDirect, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
-        (Kind::Direct(_), Clause::P11) => "its callee decides nothing",
-        (_, clause) => clause.unchecked(),
+    let row = contract.kind.traits();
+    match (row.entered, row.leaves, row.calls, clause) {
+        (Entered::AsCallback, ..) => "runs as the callback of the entry trampolines, and is judged with them",
+        (Entered::ByReturn, .., Clause::P17 | Clause::P18) => "no site goes to it",
+        (Entered::ByReturn, .., Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
+        (_, ExitPath::Function, _, Clause::P3) => "runs before the function: no results yet",
+        (.., Calls::Nothing, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
+        (.., Calls::Named, Clause::P11) => "its callee decides nothing",
+        _ => clause.unchecked(),
     }
 }

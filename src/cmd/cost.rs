@@ -136,8 +136,8 @@ fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String,
     let bound = Bound::of(&contract, target);
     let same = |c: &Contract| match (c.kind, spec.kind) {
         // As many arguments; that theirs are known to be of one function makes no difference.
-        (Kind::Direct(theirs), Kind::Direct(ours)) => (theirs.args, theirs.ip) == (ours.args, ours.ip) && !c.sled,
-        (theirs, ours) => theirs == ours && !c.rethook,
+        (Kind::Direct(theirs), Kind::Direct(ours)) => (theirs.args, theirs.ip) == (ours.args, ours.ip),
+        (theirs, ours) => theirs == ours,
     };
     let mut found = Vec::new();
     for (name, suite) in kernel {
@@ -179,9 +179,9 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
         bound.loads,
         "loads",
         &[
-            (in_struct && contract.kind != Kind::Return, "pointers for the callback are read from memory"),
+            (in_struct && !contract.kind.returned_to(), "pointers for the callback are read from memory"),
             (pushed, "what the site pushed passes through a register on its way to the struct and back"),
-            (contract.kind == Kind::Return, "the parent's address passes through memory, to be returned to"),
+            (contract.kind.returned_to(), "the parent's address passes through memory, to be returned to"),
         ],
     );
     tell(
@@ -190,7 +190,7 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
         "stores",
         &[
             (pushed, "what the site pushed is written back"),
-            (contract.kind == Kind::Return, "the parent's address passes through memory, to be returned to"),
+            (contract.kind.returned_to(), "the parent's address passes through memory, to be returned to"),
         ],
     );
     tell(
@@ -199,7 +199,7 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
         "bytes of stack",
         &[
             (contract.kind.live().is_some_and(|l| l.saved_vectors() > 0), "vector registers have aligned slots"),
-            (contract.kind == Kind::Return, "the call that the return is paired with"),
+            (contract.kind.returned_to(), "the call that the return is paired with"),
             (contract.realigned, "sp is aligned for the call"),
         ],
     );

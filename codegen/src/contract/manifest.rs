@@ -6,18 +6,14 @@ use serde::ser::{SerializeStruct, Serializer};
 use crate::abi::Abi;
 use crate::contract::Contract;
 use crate::frame::{Content, Stores};
-use crate::spec::{Direct, Kind, Programs};
 
 impl Contract {
     /// What is called must leave the vector registers alone: some are live, and none is saved.
     fn general_only(&self) -> bool {
-        match self.kind {
-            Kind::Direct(Direct { live: Some(live), .. }) => live.vectors > 0 && live.saved_vectors() == 0,
-            Kind::Programs(Programs { live, result, .. }) => {
-                live.vectors + result.vectors > 0 && live.saved_vectors() + result.saved_vectors() == 0
-            }
-            _ => true,
-        }
+        let result = self.kind.programs().map(|programs| programs.result).unwrap_or_default();
+        self.kind
+            .live()
+            .is_none_or(|live| live.vectors + result.vectors > 0 && live.saved_vectors() + result.saved_vectors() == 0)
     }
 }
 
@@ -67,7 +63,7 @@ impl Serialize for Contract {
                 cookie: p.cookie,
             })
             .collect();
-        let flags = if let Kind::Programs(programs) = self.kind { programs.flags() } else { Vec::new() };
+        let flags = self.kind.programs().map(|programs| programs.flags()).unwrap_or_default();
         let fields: Vec<FieldOut> = self
             .frame
             .fields

@@ -24,7 +24,7 @@ impl Contract {
                 ];
             }
             Kind::Entry(_) => self.entry_sentences(),
-            Kind::Return => vec![
+            Kind::Return | Kind::Rethook => vec![
                 self.convention.exit.arrives.to_owned(),
                 format!("Calls {}(fregs), which returns the address to go on at.", self.callee),
                 "What a handler stores to the result registers' slots takes effect.".to_owned(),
@@ -32,6 +32,10 @@ impl Contract {
             Kind::Around(around) => self.around_sentences(around),
             Kind::Programs(programs) => self.program_sentences(&programs),
             Kind::Direct(direct) => self.direct_sentences(direct),
+            Kind::Sled => vec![
+                "Called in the middle of a function, where everything is live.".to_owned(),
+                format!("Calls {}.", self.callee),
+            ],
         };
         text.extend(if self.traced.is_some() { self.state_around_function() } else { self.state_behind_site() });
         text
@@ -199,13 +203,12 @@ impl Contract {
     /// Of a trampoline that calls the traced function: what has its value again when that begins, and when it returns.
     fn state_around_function(&self) -> Vec<String> {
         let abi = &self.facts.abi;
-        let results = match self.kind {
-            Kind::Programs(p) if p.result.vectors > 0 && p.result.regs == RegSet::EMPTY => {
-                "vector registers".to_owned()
-            }
-            Kind::Programs(p) if p.result.vectors > 0 => self.ranges(p.result.regs) + ", vector registers",
-            Kind::Programs(p) => self.ranges(p.result.regs),
-            _ => self.ranges(RegSet::of(abi.rets)),
+        let result = self.kind.programs().map(|programs| programs.result);
+        let registers = self.ranges(result.map_or(RegSet::of(abi.rets), |result| result.regs));
+        let results = match (result.is_some_and(|result| result.vectors > 0), registers.is_empty()) {
+            (false, _) => registers,
+            (true, true) => "vector registers".to_owned(),
+            (true, false) => registers + ", vector registers",
         };
         vec![
             format!(

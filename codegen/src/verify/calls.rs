@@ -5,8 +5,9 @@ use super::{Called, Checker, Property};
 use crate::abi::{Reg, RegSet};
 use crate::action::Action;
 use crate::frame::{Content, Field, Stores};
+use crate::kind::Gives;
 use crate::live::Live;
-use crate::spec::{Around, Attach, Form, Kind};
+use crate::spec::Attach;
 use crate::step::Value as Argument;
 
 impl Checker<'_> {
@@ -78,7 +79,7 @@ impl Checker<'_> {
         let (abi, contract) = (self.abi, self.contract);
         let (fp, parent) = (state.get(abi.fp), Value::of(Root::Parent));
         let records = &contract.frame.records;
-        if contract.marks_regs && matches!(contract.kind, Kind::Entry(_)) {
+        if contract.marks_regs && contract.kind.calls_back() {
             let fregs = contract.convention.callback.position(Argument::Fregs);
             let fregs = fregs.map_or(Value::lost(Why::Computed), |n| self.argument(n, state));
             self.same(line, Property::Records, "the frame pointer", fregs.plus(1), fp);
@@ -123,26 +124,19 @@ impl Checker<'_> {
     /// A handler: arguments, what it is shown, and what it may do.
     fn handler(&mut self, line: usize, called: Called, sp: i32, state: &mut State) {
         let kind = self.contract.kind;
-        let base = match (kind, called) {
-            (Kind::Entry(_), _) | (Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }), Called::Named) => {
-                self.site_arguments(line, state)
-            }
-            (Kind::Return, _) | (Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }), _) => {
-                self.frame_at(line, "the first argument", self.argument(0, state))
-            }
-            (Kind::Programs(_), Called::Program(n)) => self.program(line, n, state),
-            (Kind::Around(around), Called::Named) => {
-                self.passed(line, 0, around.args, state);
-                None
-            }
-            (Kind::Around(_), _) => {
+        let base = match (kind.traits().gives, called) {
+            (Gives::Frame, Called::Callback | Called::Named) => self.site_arguments(line, state),
+            (Gives::Frame, _) => self.frame_at(line, "the first argument", self.argument(0, state)),
+            (_, Called::Program(n)) => self.program(line, n, state),
+            (_, Called::Exit) => {
                 for (n, &ret) in self.abi.rets.iter().enumerate() {
                     let wanted = Value::of(Root::Body(ret));
                     self.same(line, Property::Arguments, "a result", wanted, self.argument(n, state));
                 }
                 None
             }
-            (Kind::Direct(direct), _) => {
+            _ => {
+                let direct = kind.passes().unwrap_or_default();
                 if direct.ip {
                     let ip = self.pc.plus(-i64::from(self.site.ip_offset));
                     self.same(line, Property::Arguments, "ip", ip, self.argument(0, state));
@@ -151,14 +145,13 @@ impl Checker<'_> {
                 direct.live.iter().for_each(|live| self.as_called(line, *live, sp, state));
                 None
             }
-            (Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Programs(_), _) => None,
         };
         let call = state.calls as u8;
         if let Some(base) = base {
             self.inside(line, base, sp);
             self.told(line, base, state);
         }
-        let copied = if matches!(kind, Kind::Direct(_)) { kind.copied_words() } else { 0 };
+        let copied = if called == Called::Named { kind.copied_words() } else { 0 };
         self.clobber(Some(copied), state);
         if let Some(&ret) = self.abi.rets.first() {
             state.set(ret, Value::of(Root::Returned(call)));
@@ -280,7 +273,7 @@ impl Checker<'_> {
                 self.result_told(line, reg, base + field.offset, state);
                 continue;
             }
-            if state.returned && matches!(contract.kind, Kind::Around(_)) {
+            if state.returned && contract.kind.around().is_some() {
                 // What was there before the function is there still, but for a frame that went with it.
                 let kept = !contract.kind.is_shadow() && self.wanted(field, state).is_some();
                 if kept && found == Value::lost(Why::Unwritten) {

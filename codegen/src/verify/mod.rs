@@ -19,10 +19,11 @@ use std::fmt;
 use crate::abi::{Abi, Loc};
 use crate::contract::Contract;
 use crate::effects::Effects;
+use crate::kind::{Calls, Entered, Gives, Kind};
 use crate::listing::{Line, Listing, SymRef};
 use crate::machine::Machine;
 use crate::site::Site;
-use crate::spec::{Attach, Form, Kind};
+use crate::spec::Attach;
 use crate::step::{Local, Sym};
 use crate::target::Target;
 use value::{Root, State, Value};
@@ -94,18 +95,18 @@ pub(crate) enum Called {
 
 /// The calls that a contract demands, in their order.
 pub(crate) fn demanded(contract: &Contract) -> Vec<Called> {
-    match contract.kind {
-        Kind::Stub | Kind::StubGraph | Kind::StubDirect => Vec::new(),
-        Kind::Entry(_) => vec![Called::Callback],
-        Kind::Return => vec![Called::ExitHandler],
-        Kind::Direct(_) => vec![Called::Named],
-        Kind::Around(_) => vec![Called::Named, Called::Body, Called::Exit],
-        Kind::Programs(programs) => {
+    match contract.kind.traits().calls {
+        Calls::Nothing => Vec::new(),
+        Calls::Callback => vec![Called::Callback],
+        Calls::ExitHandler => vec![Called::ExitHandler],
+        Calls::Named => vec![Called::Named],
+        Calls::Handlers => vec![Called::Named, Called::Body, Called::Exit],
+        Calls::Programs => {
             let of = |attach| {
                 let all = contract.programs.iter().enumerate();
                 all.filter(move |(_, p)| p.attach == attach).map(|(n, _)| Called::Program(n))
             };
-            let body = programs.call_orig.then_some(Called::Body);
+            let body = contract.kind.calls_body().then_some(Called::Body);
             of(Attach::Fentry).chain(of(Attach::FmodRet)).chain(body).chain(of(Attach::Fexit)).collect()
         }
     }
@@ -189,10 +190,7 @@ impl<'c> Checker<'c> {
             let found = symbols.iter().position(|s| s.name == name && s.add == add);
             found.map(|i| Sym(i as u8))
         };
-        let c_function = matches!(contract.kind, Kind::Stub | Kind::StubGraph);
-        let at_site = !c_function && contract.kind != Kind::Return;
-        let jumped_to = contract.kind.jumped_to();
-        let site_sp = if at_site && !jumped_to { site.pushed } else { 0 };
+        let site_sp = if contract.kind.traits().entered == Entered::BySiteCall { site.pushed } else { 0 };
         let of_return = if contract.kind.is_shadow() { abi.return_bytes() as i32 } else { 0 };
         let nothing = Value::lost(value::Why::Computed);
         let body = contract.traced.as_ref().and_then(|t| symbol(&t.function, t.resume));
@@ -210,7 +208,11 @@ impl<'c> Checker<'c> {
             site_sp,
             top: site_sp + of_return,
             calls: demanded(contract),
-            pc: if jumped_to { body.map_or(nothing, |s| Value::of(Root::Symbol(s))) } else { Value::of(Root::Pc) },
+            pc: if contract.kind.jumped_to() {
+                body.map_or(nothing, |s| Value::of(Root::Symbol(s)))
+            } else {
+                Value::of(Root::Pc)
+            },
             op: op.map_or(nothing, |s| Value::of(Root::Content(s))),
             literal: None,
             faults: Vec::new(),
@@ -219,23 +221,23 @@ impl<'c> Checker<'c> {
             checker.op = Value::of(Root::Literal);
             checker.literal = literal(site);
         }
-        checker.arrive(at_site, c_function, jumped_to);
+        checker.arrive(contract.kind);
         checker
     }
 
     /// Put the way back where whoever came here put it.
-    fn arrive(&mut self, at_site: bool, c_function: bool, jumped_to: bool) {
+    fn arrive(&mut self, kind: Kind) {
         let parent = Value::of(Root::Parent);
-        if at_site && !jumped_to {
+        if kind.traits().entered == Entered::BySiteCall {
             self.put(self.site.pc, self.pc);
         }
-        if at_site && self.site.pushed == 0 {
+        if kind.attaches() && self.site.pushed == 0 {
             // Sites without a stack have it in a register also if they jump.
             self.put(self.site.parent_ip, parent);
-        } else if at_site {
+        } else if kind.attaches() {
             self.start.memory.store(self.site_sp, parent);
         }
-        if c_function || jumped_to {
+        if kind.is_callback() || kind.jumped_to() {
             match self.abi.link {
                 Some(link) => self.start.set(link, parent),
                 None => self.start.memory.store(0, parent),
@@ -293,11 +295,7 @@ impl<'c> Checker<'c> {
 
     /// The function calls with a frame that they may read and store to.
     fn shows(&self) -> bool {
-        match self.contract.kind {
-            Kind::Entry(_) | Kind::Return | Kind::Programs(_) => true,
-            Kind::Around(around) => around.form != Form::Frame,
-            Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Direct(_) => false,
-        }
+        self.contract.kind.traits().gives != Gives::Arguments
     }
 }
 

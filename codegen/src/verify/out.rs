@@ -5,7 +5,8 @@ use super::{Called, Checker, Property};
 use crate::abi::{Loc, RegSet};
 use crate::action::Action;
 use crate::frame::Content;
-use crate::spec::{Form, Kind};
+use crate::kind::Gives;
+use crate::step::ExitPath;
 
 /// Where a way out leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,25 +45,19 @@ impl Checker<'_> {
 
     fn way(&mut self, line: usize, state: &State) -> Option<Out> {
         let contract = self.contract;
-        Some(match contract.kind {
-            Kind::Stub | Kind::StubGraph => Out::Caller,
-            Kind::Return => Out::Parent,
-            kind if kind.calls_body() => Out::Parent,
-            Kind::StubDirect | Kind::Direct(_) | Kind::Around(_) | Kind::Programs(_) => Out::Function,
-            Kind::Entry(_) => {
-                let early = if contract.early_direct { state.early } else { Some(false) };
-                let direct = if contract.direct { state.direct } else { Some(false) };
-                match (early, direct) {
-                    (Some(true), _) => Out::Early,
-                    (Some(false), Some(true)) => Out::Direct,
-                    (Some(false), Some(false)) => Out::Function,
-                    _ => {
-                        self.fault(line, Property::Control, "nobody asked whether the way is to a direct trampoline");
-                        return None;
-                    }
-                }
+        let early = if contract.early_direct { state.early } else { Some(false) };
+        let direct = if contract.direct { state.direct } else { Some(false) };
+        match (contract.kind.traits().leaves, early, direct) {
+            (ExitPath::Caller, ..) => Some(Out::Caller),
+            (ExitPath::Parent, ..) => Some(Out::Parent),
+            (_, Some(true), _) => Some(Out::Early),
+            (_, Some(false), Some(true)) => Some(Out::Direct),
+            (_, Some(false), Some(false)) => Some(Out::Function),
+            _ => {
+                self.fault(line, Property::Control, "nobody asked whether the way is to a direct trampoline");
+                None
             }
-        })
+        }
     }
 
     /// Where it goes, with SP as it is then.
@@ -157,14 +152,14 @@ impl Checker<'_> {
     fn leaves_for_parent(&mut self, line: usize, goes_to: Value, sp: i32, state: &State) {
         let (contract, abi) = (self.contract, self.abi);
         // The handler keeps the way back, or the stack does.
-        let handler = contract.kind == Kind::Return || contract.kind.is_shadow();
+        let handler = contract.kind.returned_to() || contract.kind.is_shadow();
         let last = self.calls.len().saturating_sub(1) as u8;
         let parent = Value::of(if handler { Root::Returned(last) } else { Root::Parent });
         self.same(line, Property::Way, "where the parent goes on", parent, goes_to);
         if let Some(link) = abi.link {
             self.same(line, Property::Way, "the link register in the parent", parent, state.get(link));
         }
-        if contract.kind == Kind::Return {
+        if contract.kind.returned_to() {
             self.sp(line, 0, sp);
             self.keeps(line, contract.kept, state);
             self.keeps_flags(line, state);
@@ -182,14 +177,13 @@ impl Checker<'_> {
     /// What the traced function returned, as the last handler left it.
     fn results(&mut self, line: usize, state: &State) {
         let (abi, kind) = (self.abi, self.contract.kind);
-        let (carriers, vectors) = match kind {
-            Kind::Programs(programs) => (programs.result.regs, usize::from(programs.result.vectors)),
-            _ => (RegSet::of(abi.rets), 0),
-        };
-        let shown = match kind {
-            Kind::Programs(_) => self.calls.last().is_some_and(|c| *c != Called::Body) && state.results.is_some(),
-            Kind::Around(around) => around.form != Form::Frame,
-            _ => false,
+        let result = kind.programs().map(|programs| programs.result);
+        let (carriers, vectors) =
+            result.map_or((RegSet::of(abi.rets), 0), |result| (result.regs, usize::from(result.vectors)));
+        let shown = match kind.traits().gives {
+            Gives::Context => self.calls.last().is_some_and(|c| *c != Called::Body) && state.results.is_some(),
+            Gives::Frame => true,
+            Gives::Arguments => false,
         };
         for reg in carriers.iter() {
             let wanted = match (shown, state.skipped_by) {

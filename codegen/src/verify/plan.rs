@@ -2,8 +2,8 @@
 
 use super::{Called, Fault, Property, demanded};
 use crate::contract::Contract;
+use crate::kind::Gives;
 use crate::plan::Plan;
-use crate::spec::{Form, Kind};
 use crate::step::{Callee, ExitPath, Step};
 
 /// How far a way is.
@@ -81,18 +81,15 @@ fn fault(line: usize, property: Property, what: &str) -> Fault {
 /// The arguments that a call takes: a bit each, as many as are set up one by one.
 fn arguments(called: Called, contract: &Contract) -> u16 {
     let first = |n: usize| (1_u16 << n) - 1;
-    match (called, contract.kind) {
-        (Called::Callback, _) => first(contract.convention.callback.arguments.len()),
-        (Called::Named, Kind::Around(around)) if around.form != Form::Frame => {
-            first(contract.convention.callback.arguments.len())
-        }
-        (Called::Named, Kind::Direct(direct)) if direct.ip => first(usize::from(direct.args) + 1),
-        (Called::Program(_), _) => first(2),
-        (Called::ExitHandler, _) => first(1),
-        (Called::Exit, Kind::Around(around)) if around.form != Form::Frame => first(1),
+    let behind_ip = contract.kind.direct().filter(|direct| direct.ip);
+    match (called, contract.kind.traits().gives) {
+        (Called::Callback | Called::Named, Gives::Frame) => first(contract.convention.callback.arguments.len()),
+        (Called::Exit | Called::ExitHandler, Gives::Frame) => first(1),
         (Called::Exit, _) => first(contract.facts.abi.rets.len()),
-        // They are where they were.
-        (Called::Named | Called::Body, _) => 0,
+        (Called::Program(_), _) => first(2),
+        // They are where they were, if there is no ip before them.
+        (Called::Named, _) => behind_ip.map_or(0, |direct| first(usize::from(direct.args) + 1)),
+        (Called::Body | Called::Callback | Called::ExitHandler, _) => 0,
     }
 }
 

@@ -71,7 +71,7 @@ impl Checker<'_> {
 
     /// An indirect branch may come to the first instruction, unless only returns do.
     fn landing_pad(&mut self) {
-        let wanted = self.contract.landing_pad && self.contract.kind != crate::spec::Kind::Return;
+        let wanted = self.contract.landing_pad && !self.contract.kind.returned_to();
         let first = self.code.iter().find_map(|c| if let Code::Insn(e) = c { Some(e.action) } else { None });
         if wanted && first != Some(Action::LandingPad) {
             self.fault(0, Property::Pad, "the first instruction is no landing pad for calls");

@@ -69,7 +69,8 @@ impl Trace {
     pub(super) fn enter(&mut self, here: &mut Here, index: usize, marks: Mark) {
         self.state.entered |= 1 << index;
         let idle = self.state.trampoline().is_none();
-        if idle && self.contracts.get(index).is_some_and(|c| c.sled) {
+        let kind = self.kind(index);
+        if idle && kind.is_some_and(Kind::is_sled) {
             self.at_sled(here, index);
             return;
         }
@@ -78,22 +79,18 @@ impl Trace {
             self.body_returned(here);
             return;
         }
-        let kind = self.kind(index);
-        if kind == Some(Kind::Return) && idle {
+        if idle && kind.is_some_and(Kind::returned_to) {
             self.hooked_return(here, index);
             return;
         }
         let situation = self.case.situation;
-        let sent = match kind {
-            Some(Kind::Stub | Kind::StubGraph) => situation.stub() == kind,
-            Some(Kind::Direct(_) | Kind::StubDirect) => situation.direct() || situation.early(),
-            _ => false,
-        };
+        let chosen = kind.is_some_and(|kind| kind.traits().chosen);
+        let sent = if chosen { situation.sends() } else { situation.stub().is_some() && situation.stub() == kind };
         if !sent || !marks.has(Mark::ENTRY) || self.state.activations.is_empty() {
             self.fail(self.at(Clause::P9, here.pc), Place::Unsent, 0, here.pc);
             return;
         }
-        if matches!(kind, Some(Kind::Direct(_) | Kind::StubDirect)) {
+        if chosen {
             self.direct_entry(here);
             if let (Some(a), Some(c)) = (self.state.activations.last_mut(), self.contracts.get(index)) {
                 let both = a.kept.minus(a.kept.minus(c.kept));
@@ -169,7 +166,7 @@ impl Trace {
             self.check_returns(here.pc);
         }
         let situation = self.case.situation;
-        if situation.direct() || situation.early() {
+        if situation.sends() {
             self.check(p9.of(Clause::P11), Place::DirectEntered, true, dispatched);
         }
         self.state.activations.pop();
@@ -179,12 +176,11 @@ impl Trace {
     /// How many callbacks and functions must have been called between site and resumption.
     fn calls_due(&self) -> u64 {
         let (situation, t) = (self.case.situation, self.trampoline());
-        let entry = matches!(self.kind(self.case.attach), Some(Kind::Entry(_)));
+        let entry = self.kind(self.case.attach).is_some_and(Kind::calls_back);
         let called_back = entry && situation.stub().is_none() && !situation.early();
         // A contract need not say what a direct trampoline calls.
         let named = self.callees.get(t).map_or(&[][..], |all| all).iter().filter(|callee| **callee != 0);
-        let calls_named = matches!(self.kind(t), Some(Kind::Direct(_) | Kind::Programs(_)));
-        u64::from(called_back) + if calls_named { named.count() as u64 } else { 0 }
+        u64::from(called_back) + named.count() as u64
     }
 
     /// T3 of a paired trampoline: it has called the traced function.
@@ -209,11 +205,11 @@ impl Trace {
             self.check(p9.of(Clause::P7), Place::SpOfBody, sp, sp_now);
         }
         let before = contract.programs.iter().filter(|p| p.attach != Attach::Fexit).count() as u64;
-        let wanted = if let Kind::Programs(_) = contract.kind { before } else { 1 };
+        let wanted = contract.kind.programs().map_or(1, |_| before);
         self.check(p9.of(Clause::P10), Place::CallsBefore, wanted, calls);
         self.compare_registers(here);
         let mut words = Vec::new();
-        if let (Kind::Programs(programs), Some(a)) = (contract.kind, self.state.activations.last()) {
+        if let (Some(programs), Some(a)) = (contract.kind.programs(), self.state.activations.last()) {
             words = shown(here, &programs, &a.expect, sp);
             let expect = a.expect.clone();
             self.check_passed(here, programs.live, &expect, sp);
@@ -249,12 +245,12 @@ impl Trace {
     /// T6 after a hooked return, or of a paired trampoline.
     pub(super) fn parent_resumed(&mut self, here: &Here) {
         self.check_returns(here.pc);
-        let (t, kind) = (self.trampoline(), self.kind(self.trampoline()));
+        let t = self.trampoline();
         let Some(contract) = self.contract() else { return };
         let Some(e) = self.state.take_exiting() else { return };
         let (abi, p9) = (here.registers.abi, self.at(Clause::P9, here.pc));
         self.check(p9, Place::ParentPc, e.parent, here.pc);
-        let programs = if let Some(Kind::Programs(programs)) = kind { Some(programs) } else { None };
+        let programs = contract.kind.programs();
         let after = contract.programs.iter().filter(|p| p.attach == Attach::Fexit && !self.case.situation.retired());
         let wanted = if programs.is_some() { after.count() as u64 } else { 1 };
         self.check(p9.of(Clause::P10), Place::CallsAfter, wanted, e.calls);

@@ -2,7 +2,6 @@
 //! enforces none of it.
 
 use codegen::machine::{Branch, IndirectBranch, Pad};
-use codegen::spec::Kind;
 
 use super::cells::Region;
 use super::finding::At;
@@ -54,7 +53,7 @@ impl Trace {
 
     /// Something may branch indirectly to the entry of trampoline `index`.
     pub(super) fn check_entry(&mut self, here: &Here, index: usize) {
-        if self.contracts.get(index).is_some_and(|c| c.landing_pad && c.kind != Kind::Return) {
+        if self.contracts.get(index).is_some_and(|c| c.landing_pad && !c.kind.returned_to()) {
             let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
             self.check_pad(here, at, Place::PadAtEntry, IndirectBranch::Call);
         }

@@ -3,7 +3,7 @@
 use codegen::contract::Contract;
 use codegen::frame::Content;
 use codegen::live::Word;
-use codegen::spec::{Around, Attach, Direct, Form, Kind, Programs};
+use codegen::spec::{Attach, Programs};
 use codegen::step::Value;
 
 use super::{Here, Trace};
@@ -86,11 +86,7 @@ impl Trace {
 
     /// A function of a direct trampoline: the arguments, behind ip where it wants that.
     pub(super) fn check_direct_func(&mut self, here: &Here, contract: &Contract) {
-        let direct = match contract.kind {
-            Kind::Direct(direct) => direct,
-            Kind::Around(Around { form: Form::Frame, args, .. }) => Direct { args, ..Direct::default() },
-            _ => return,
-        };
+        let Some(direct) = contract.kind.passes() else { return };
         let p10 = self.at(Clause::P10, here.pc);
         let callee = self.callees.get(self.trampoline()).and_then(|all| all.first()).copied().unwrap_or(0);
         self.check(p10, Place::Callee, callee, here.pc);

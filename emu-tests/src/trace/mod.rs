@@ -330,7 +330,8 @@ impl Trace {
 
     /// A trampoline called what begins here.
     fn called(&mut self, here: &mut Here, marks: Mark) {
-        if let (Some(Kind::Programs(programs)), true) = (self.kind(self.trampoline()), marks.has(Mark::PROGRAM)) {
+        let programs = self.kind(self.trampoline()).and_then(Kind::programs);
+        if let (Some(programs), true) = (programs, marks.has(Mark::PROGRAM)) {
             self.program(here, &programs);
             return;
         }

@@ -4,7 +4,6 @@
 use codegen::abi::Reg;
 use codegen::contract::Contract;
 use codegen::frame::Content;
-use codegen::spec::Kind;
 use codegen::step::Value;
 
 use super::{Here, Trace};
@@ -76,7 +75,7 @@ impl Trace {
         let p12 = self.at(Clause::P12, here.pc);
         let (abi, before) = (here.registers.abi, at[here.registers.abi.fp]);
         let mut fp = here.get(abi.fp);
-        if contract.marks_regs && matches!(contract.kind, Kind::Entry(_)) {
+        if contract.marks_regs && contract.kind.calls_back() {
             let fregs = contract.convention.callback.position(Value::Fregs).map_or(0, |n| here.arg(n));
             self.check(p12, Place::MarkedRegs, fregs | 1, fp);
             return;

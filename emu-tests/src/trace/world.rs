@@ -5,6 +5,7 @@ use std::sync::Arc;
 use codegen::abi::RegSet;
 use codegen::contract::Contract;
 use codegen::frame::{Content, Stores};
+use codegen::kind::Calls;
 use codegen::live::Word;
 use codegen::spec::{Attach, Kind, Programs};
 use codegen::step::Value;
@@ -106,7 +107,9 @@ impl Trace {
     /// The function that a direct trampoline calls.
     pub(super) fn direct_func(&mut self, here: &mut Here) {
         self.check_call(here);
-        let Some(contract) = self.contract().filter(|c| matches!(c.kind, Kind::Direct(_) | Kind::Around(_))) else {
+        let Some(contract) =
+            self.contract().filter(|c| matches!(c.kind.traits().calls, Calls::Named | Calls::Handlers))
+        else {
             return;
         };
         self.check_records(here, &contract);
@@ -237,8 +240,8 @@ impl Trace {
         for reg in abi.caller_saved.minus(RegSet::of(abi.exit_rets)).iter().filter(|&r| Some(r) != abi.link) {
             here.set(reg, rng.canary());
         }
-        let kind = self.kind(self.trampoline());
-        let vectors = if let Some(Kind::Programs(programs)) = kind { programs.result.vectors } else { 0 };
+        let programs = self.kind(self.trampoline()).and_then(Kind::programs);
+        let vectors = programs.map_or(0, |programs| programs.result.vectors);
         for &i in registers.abi.vector_rets.iter().take(vectors.into()) {
             registers.set_vector(here.uc, i.into(), &rng.vector());
         }
