@@ -8,9 +8,9 @@
 //!
 //! The modules from below: each uses only those of its own line and of the lines before, and no two use each other.
 //!
-//! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`proto`].
-//! 2. What is asked for: [`live`], [`spec`], [`option`], [`frame`], [`place`].
-//! 3. What trampolines and instructions do: [`step`], [`action`], [`effects`], [`touched`], [`faults`].
+//! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`proto`], [`step`].
+//! 2. What is asked for: [`live`], [`kind`], [`spec`], [`option`], [`frame`], [`place`].
+//! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
 //! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`target`].
 //! 5. Steps and promise: [`plan`], [`contract`].
 //! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`objtool`].

@@ -3,7 +3,6 @@
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::profile::Profile;
-use codegen::spec::{Kind, Regs};
 use link::{Input, SymbolKind, examine, machine, relocatable};
 
 use crate::disasm::decode;
@@ -74,12 +73,7 @@ pub fn draft(
     }
     let has = |part: &str| symbol.contains(part) || calls.iter().any(|c| c.contains(part));
     let kind = match profile.convention(backend.facts().name)?.kind(symbol) {
-        Some(Kind::Stub) => "stub",
-        Some(Kind::StubGraph) => "stub-graph",
-        Some(Kind::StubDirect) => "stub-direct",
-        Some(Kind::Entry(Regs::Args)) => "entry",
-        Some(Kind::Entry(Regs::All)) => "regs",
-        Some(Kind::Return) => "return",
+        Some(kind) => kind.traits().word,
         _ if has("rethook") || has("kretprobe") => "rethook",
         _ if has("return_to_handler") => "return",
         _ if slot.is_some() => {
