@@ -10,6 +10,7 @@ use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::facts::{Cie, EFlags, Facts};
 use codegen::frame::{Content, FrameLayout, Stores, field};
+use codegen::harden::Harden;
 use codegen::isa::{Architecture, Encode, Labels, Lower};
 use codegen::listing::Lowering;
 use codegen::machine::{Goes, Machine};
@@ -153,7 +154,7 @@ impl Architecture for Toy {
             prologue: Vec::new(),
             e_flags: 0,
             attributes: None,
-            landing_pad: false,
+            harden: Harden::NONE,
             op_from_site: false,
             pushes_flags: false,
             restores_flags: false,
@@ -164,7 +165,6 @@ impl Architecture for Toy {
             resume: 8,
             stack_align: 8,
             objtool: false,
-            padding: &[],
             lead: (&[], &[]),
             unwind_tables: true,
             numbers: convention.numbers.clone(),

@@ -5,6 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
+use codegen::harden::Harden;
 use codegen::live::Live;
 use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
@@ -123,7 +124,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         prologue: Vec::new(),
         e_flags: 0,
         attributes: None,
-        landing_pad: true,
+        harden: Harden { landing: Some("BTI c"), ..Harden::NONE },
         op_from_site: call_ops,
         pushes_flags: false,
         restores_flags: false,
@@ -134,7 +135,6 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         stack_align: 16,
         resume: 8,
         objtool: false,
-        padding: &[],
         lead: (&[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], &["nop", "nop"]),
         unwind_tables: true,
         numbers: convention.numbers.clone(),

@@ -6,6 +6,7 @@ use codegen::facts::EFlags;
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
+use codegen::harden::Harden;
 use codegen::live::Live;
 use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
@@ -163,7 +164,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         ],
         e_flags,
         attributes: Some((".riscv.attributes", SHT_RISCV_ATTRIBUTES, attributes(&arch))),
-        landing_pad: false,
+        harden: Harden::NONE,
         op_from_site: false,
         pushes_flags: false,
         restores_flags: false,
@@ -174,7 +175,6 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         stack_align: 16,
         resume: 8,
         objtool: false,
-        padding: &[],
         lead,
         unwind_tables: true,
         numbers: convention.numbers.clone(),

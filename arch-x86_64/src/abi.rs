@@ -5,6 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
+use codegen::harden::{Harden, ReturnStyle};
 use codegen::live::Live;
 use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
@@ -13,7 +14,8 @@ use codegen::proto::{Prototype, Type};
 use codegen::spec::Programs;
 use codegen::target::{DirectTest, Target};
 
-use crate::option::{CallPadding, DirectWay, Endbr, RestoreFlags, StackAlign, Unwinder};
+use crate::emu::MACHINE;
+use crate::option::{CallPadding, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
 use crate::regs::*;
 
 /// System V x86-64 psABI, section 3.2.
@@ -111,7 +113,7 @@ pub const VECTOR: i32 = ABI.vector_bytes as i32;
 /// A profile whose sites arrive as no trampoline here expects.
 pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
     arrives(convention)?;
-    let landing_pad = choices.option::<Endbr>() == Endbr::On;
+    let harden = harden(choices);
     let frame_pointer = choices.option::<Unwinder>() == Unwinder::Fp;
     let align16 = choices.option::<StackAlign>() == StackAlign::Sixteen;
     let restores_flags = choices.option::<RestoreFlags>() == RestoreFlags::On;
@@ -123,7 +125,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         prologue: Vec::new(),
         e_flags: 0,
         attributes: None,
-        landing_pad,
+        harden,
         op_from_site: false,
         pushes_flags: true,
         restores_flags,
@@ -132,12 +134,8 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct_test: DirectTest::BeforeRestore,
         direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },
-        resume: if landing_pad { 9 } else { 5 },
+        resume: if harden.landing.is_some() { 9 } else { 5 },
         objtool: false,
-        padding: match choices.option::<CallPadding>() {
-            CallPadding::On => &[0x90; 16],
-            CallPadding::Off => &[],
-        },
         lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
         unwind_tables: true,
         numbers: convention.numbers.clone(),
@@ -148,6 +146,24 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         programs_frame,
         no_frame: FrameLayout::empty(),
     })
+}
+
+fn harden(choices: Choices) -> Harden {
+    Harden {
+        landing: match choices.option() {
+            Endbr::On => Some("ENDBR64"),
+            Endbr::Off => None,
+        },
+        returns: match choices.option() {
+            Return::Ret => ReturnStyle::Plain,
+            Return::Int3 => ReturnStyle::Trapped,
+            Return::Thunk => ReturnStyle::Thunk(MACHINE.return_thunk),
+        },
+        padding: match choices.option() {
+            CallPadding::On => &[0x90; 16],
+            CallPadding::Off => &[],
+        },
+    }
 }
 
 /// A call pushed pc, below parent_ip.

@@ -3,6 +3,7 @@
 use codegen::abi::Reg;
 use codegen::error::Result;
 use codegen::frame::{Content, Stores};
+use codegen::harden::ReturnStyle;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
 use codegen::spec::Kind;
@@ -10,9 +11,7 @@ use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Valu
 
 use crate::X86_64;
 use crate::abi::{ABI, VECTOR};
-use crate::emu::MACHINE;
 use crate::insn::Insn;
-use crate::option::Return;
 use crate::regs::*;
 
 /// Where the next hop of a return passes.
@@ -431,16 +430,16 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
     }
 }
 
-/// Return in the way that the kernel's configuration wants.
+/// Return in the way that was chosen.
 fn ret(note: &'static str, cx: &mut Lowering<Insn>) {
-    match cx.target.option() {
-        Return::Ret => cx.noted(Insn::Ret, note),
-        Return::Int3 => {
+    match cx.target.harden.returns {
+        ReturnStyle::Plain => cx.noted(Insn::Ret, note),
+        ReturnStyle::Trapped => {
             cx.noted(Insn::Ret, note);
             cx.insn(Insn::Int3);
         }
-        Return::Thunk => {
-            let sym = cx.symbol(MACHINE.return_thunk);
+        ReturnStyle::Thunk(name) => {
+            let sym = cx.symbol(name);
             cx.noted(Insn::JmpReturn { sym }, note);
         }
     }

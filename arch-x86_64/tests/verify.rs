@@ -3,7 +3,15 @@
 #[path = "../../codegen/tests/verify/mod.rs"]
 mod verify;
 
+use codegen::backend;
+use codegen::isa::Architecture;
+use codegen::listing::Line;
+use codegen::option::{Choice, Choices};
+use codegen::spec::{Kind, Regs, Spec};
+use codegen::verify::Property;
 use tramptool_x86_64::X86_64;
+use tramptool_x86_64::insn::Insn;
+use tramptool_x86_64::option::Return;
 
 #[test]
 fn a_dropped_restore_is_found() {
@@ -33,4 +41,32 @@ fn ways_that_lead_nowhere_are_found() {
 #[test]
 fn steps_in_the_wrong_order_are_found() {
     verify::order_of_plans::<X86_64>();
+}
+
+/// A trampoline under another `return` than the default, with what `change` makes of its instructions: how often its returns are
+/// found wrong.
+fn wrong_returns(style: Return, change: impl Fn(Insn) -> Option<Insn>) -> usize {
+    let convention = profiles::default_convention(&tramptool_x86_64::FACTS).unwrap();
+    let target = X86_64::target(convention, Choices::default().with(Return::INDEX, style as usize)).unwrap();
+    let faults = backend::verify::<X86_64>(&Spec::of("t", Kind::Entry(Regs::Args)), &target, |listing| {
+        listing.lines.retain_mut(|line| match line {
+            Line::Insn(insn, _) => change(*insn).is_some_and(|new| {
+                *insn = new;
+                true
+            }),
+            _ => true,
+        });
+        Ok(())
+    });
+    faults.unwrap().iter().filter(|fault| fault.property == Property::Returns).count()
+}
+
+#[test]
+fn a_return_that_is_not_as_asked_is_found() {
+    for style in [Return::Ret, Return::Int3, Return::Thunk] {
+        assert_eq!(wrong_returns(style, Some), 0, "{style:?}");
+    }
+    assert_eq!(wrong_returns(Return::Int3, |insn| (insn != Insn::Int3).then_some(insn)), 1);
+    let bare = |insn| Some(if matches!(insn, Insn::JmpReturn { .. }) { Insn::Ret } else { insn });
+    assert_eq!(wrong_returns(Return::Thunk, bare), 1);
 }

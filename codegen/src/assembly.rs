@@ -137,7 +137,7 @@ impl Assembly {
     /// Append one trampoline.
     pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
         self.align(target);
-        self.code.bytes.extend_from_slice(target.padding);
+        self.code.bytes.extend_from_slice(target.harden.padding);
         let described = self.code.bytes.len();
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         let start = self.code.bytes.len();

@@ -12,6 +12,7 @@ use crate::abi::{Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::facts::Facts;
 use crate::frame::{Content, FrameLayout, Stores};
+use crate::harden::ReturnStyle;
 use crate::kind::{Calls, Entered, Keeps, Kind, KindTraits};
 use crate::profile::Convention;
 use crate::site::Site;
@@ -66,6 +67,8 @@ pub struct Contract {
     pub realigned: bool,
     /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
     pub landing_pad: bool,
+    /// How it returns, where it returns by the stack; `None` if nothing is promised.
+    pub returns: Option<ReturnStyle>,
     /// Returns on the way out that have no call on the return-address stack.
     pub unpaired: u32,
     /// Returns that the return-address stack predicts wrong: where the traced function's return was redirected, or the call
@@ -144,7 +147,8 @@ impl Contract {
             early_direct: target.op_from_site && spec.kind.calls_back() && !every_register,
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
-            landing_pad: target.landing_pad,
+            landing_pad: target.harden.landing.is_some(),
+            returns: Some(target.harden.returns),
             unpaired: if returned_to { target.convention.exit.unpaired } else { 0 },
             mispredicted: match returned_to {
                 true => target.convention.exit.mispredicted,

@@ -11,7 +11,7 @@
 //! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`proto`], [`step`].
 //! 2. What is asked for: [`live`], [`kind`], [`spec`], [`option`], [`frame`], [`place`].
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
-//! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`target`].
+//! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`].
 //! 5. Steps and promise: [`plan`], [`contract`].
 //! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
@@ -35,6 +35,7 @@ pub mod faults;
 pub mod field;
 pub mod frame;
 mod generate;
+pub mod harden;
 pub mod intern;
 pub mod isa;
 pub mod kind;

@@ -53,7 +53,7 @@ impl Plan {
 
     fn landing_pad(&mut self, target: &Target) {
         self.push(&[Step::Block(Role::Entry, "")]);
-        if target.landing_pad {
+        if target.harden.landing.is_some() {
             self.push(&[Step::LandingPad]);
         }
     }

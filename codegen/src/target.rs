@@ -6,6 +6,7 @@ use crate::abi::Reg;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Number};
 use crate::frame::{Content, FrameLayout};
+use crate::harden::Harden;
 use crate::live::Live;
 use crate::option::{Choice, Choices};
 use crate::profile::{Convention, FrameUse};
@@ -37,8 +38,8 @@ pub struct Target {
     pub e_flags: u32,
     /// `.riscv.attributes` or the like: section name, type and bytes.
     pub attributes: Option<(&'static str, u32, Vec<u8>)>,
-    /// Trampolines that something may branch to indirectly begin with a landing pad.
-    pub landing_pad: bool,
+    /// What is done against misuse and speculation.
+    pub harden: Harden,
     /// `op` comes from the literal before the traced function, and may carry a direct-call target.
     pub op_from_site: bool,
     /// `ftrace_regs_caller` pushes the flags before its frame.
@@ -59,8 +60,6 @@ pub struct Target {
     pub resume: i32,
     /// The kernel's objtool is told what it must know ([`crate::objtool`]).
     pub objtool: bool,
-    /// Bytes before each function, as many as its alignment or none.
-    pub padding: &'static [u8],
     /// What stands before a trampoline to which functions return, as many bytes as its alignment, and its text.
     pub lead: (&'static [u8], &'static [&'static str]),
     /// Objects have an `.eh_frame`. Kernels have none, and their linkers warn of one.
@@ -88,7 +87,7 @@ impl Target {
         /// NT_GNU_PROPERTY_TYPE_0, and the bit of IBT and of BTI.
         const PROPERTIES: u32 = 5;
         const PADS: u32 = 1;
-        let property = self.facts.landing_pads.filter(|_| self.landing_pad && self.unwind_tables)?;
+        let property = self.facts.landing_pads.filter(|_| self.harden.landing.is_some() && self.unwind_tables)?;
         // Bytes of name, contents, type; name; property, bytes of its value, value, padding.
         Some([4, 16, PROPERTIES, u32::from_le_bytes(*b"GNU\0"), property, 4, PADS, 0])
     }

@@ -302,6 +302,7 @@ impl Reader<'_> {
             stack_align,
             realigned: false,
             landing_pad: t.landing_pad,
+            returns: None,
             mispredicted: 0,
             programs: Vec::new(),
             unpaired: t.unpaired,

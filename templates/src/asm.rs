@@ -110,7 +110,7 @@ fn render(
         prologue,
         align: facts.align,
         fill: facts.fill.1,
-        padding: target.padding,
+        padding: target.harden.padding,
         function_type: facts.function_type,
         progbits: facts.progbits,
         functions,

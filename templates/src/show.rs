@@ -17,6 +17,7 @@ struct Show {
     contract: Vec<String>,
     lines: Vec<String>,
     picture: Vec<String>,
+    harden: Vec<String>,
     cost: Vec<String>,
 }
 
@@ -61,11 +62,17 @@ pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<Strin
     let mut text =
         vec![format!("cost   {} bytes, {} instructions, {} bytes of stack", cost.bytes, cost.instructions, cost.stack)];
     text.extend(paths);
+    let mut harden = Vec::new();
+    for (part, what) in target.harden.parts() {
+        let head = if harden.is_empty() { "harden" } else { "" };
+        harden.push(format!("{head:<6} {part:<13} {what}"));
+    }
     let show = Show {
         title: format!("{} {}, profile {}, {}", facts.name, listing.name, target.convention.profile, target.describe()),
         contract: listing.contract.sentences().iter().flat_map(|s| crate::asm::wrap(s)).collect(),
         lines,
         picture: picture(&listing.contract, target),
+        harden,
         cost: text,
     };
     show.render().map_err(|e| Error::new(format!("show.txt: {e}")))

@@ -57,6 +57,7 @@ properties! {
     Way "way" "Each way out leads where it should, with the return address where it belongs.";
     Control "control" "Branches ask what they should, and every way ends.";
     Pad "pad" "The entry is a landing pad.";
+    Returns "returns" "Returns are made as was asked for.";
 }
 
 /// Something wrong, at a line of the listing or, of a plan, a step.

@@ -1,10 +1,12 @@
 //! Ways out: where they lead, and what must be back by then.
 
 use super::value::{Root, State, Value, Why};
-use super::{Called, Checker, Property};
+use super::{Called, Checker, Code, Property};
 use crate::abi::{Loc, RegSet};
 use crate::action::Action;
+use crate::effects::Flow;
 use crate::frame::Content;
+use crate::harden::ReturnStyle;
 use crate::kind::Gives;
 use crate::step::ExitPath;
 
@@ -27,6 +29,7 @@ impl Checker<'_> {
     /// The trampoline is left.
     pub(super) fn leave(&mut self, line: usize, action: Action, state: &mut State) {
         self.decided(line, state);
+        self.returns(line, action);
         let Some(out) = self.way(line, state) else { return };
         let Some(goes_to) = self.destination(line, action, state) else { return };
         let Some(sp) = state.get(self.abi.sp).on_stack() else { return };
@@ -88,6 +91,22 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// A return by the stack is made as was asked for.
+    fn returns(&mut self, line: usize, action: Action) {
+        let (Action::Return { thunk }, Some(style)) = (action, self.contract.returns) else { return };
+        let behind = self.code.iter().skip(line + 1).find_map(|c| match c {
+            Code::Insn(effects) => Some(effects.flow),
+            _ => None,
+        });
+        let wrong = match style {
+            ReturnStyle::Plain | ReturnStyle::Trapped if thunk.is_some() => "a jump to a function that returns",
+            ReturnStyle::Thunk(_) if thunk.is_none() => "a return instruction, where all go to a function that returns",
+            ReturnStyle::Trapped if behind != Some(Flow::Trap) => "no trap behind the return",
+            _ => return,
+        };
+        self.fault(line, Property::Returns, wrong);
     }
 
     fn sp(&mut self, line: usize, wanted: i32, sp: i32) {
