@@ -107,6 +107,8 @@ static MACHINE: Machine = Machine {
     flags: None,
     clear_flags: 0,
     control: &[],
+    sp_access_align: 1,
+    accesses_by_sp: |_| false,
     vectors: &[],
     wide: ("none", |_, _| false),
     is_vector: |_, _| false,

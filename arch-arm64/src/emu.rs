@@ -1,7 +1,7 @@
 //! What an emulator must know of arm64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, IndirectBranch, Machine, Pad};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -18,7 +18,11 @@ pub const MACHINE: Machine = Machine {
     pc: 260,
     flags: Some((EmuReg { name: "nzcv", id: 3 }, 0xf000_0000)),
     clear_flags: 0,
-    control: &[EmuReg { name: "fpcr", id: 291 }, EmuReg { name: "fpsr", id: 292 }],
+    // FPCR: DN, FZ, rounding up. FPSR: QC, IXC, IOC. Arm ARM C5.2.
+    control: &[
+        ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000 },
+        ControlWord { reg: EmuReg { name: "fpsr", id: 292 }, value: 0x0800_0011 },
+    ],
     vectors: VECTORS,
     wide: ("SVE and SME registers", changes_wide),
     is_vector: changes_wide,
@@ -28,6 +32,9 @@ pub const MACHINE: Machine = Machine {
     return_thunk: "",
     disassembler: ("arm64", "arm", &[]),
     calls: &[(283, 0, 0), (282, 0, 0)],
+    // Arm ARM D1.8.2: SCTLR_EL1.SA, which kernels set for themselves and for processes. The engine has it off.
+    sp_access_align: 16,
+    accesses_by_sp: |operands| operands.contains("[sp"),
     branch,
     goes,
     // BTI c, BTI j, BTI jc. Arm ARM D8.4.

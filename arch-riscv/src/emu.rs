@@ -1,7 +1,7 @@
 //! What an emulator must know of riscv64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, IndirectBranch, Machine};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine};
 
 use crate::regs::{VECTORS, ZERO};
 
@@ -17,7 +17,8 @@ pub const MACHINE: Machine = Machine {
     pc: 190,
     flags: None,
     clear_flags: 0,
-    control: &[EmuReg { name: "fcsr", id: 43 }],
+    // Rounding up, and three flags. RISC-V unprivileged manual, 20.2.
+    control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d }],
     vectors: VECTORS,
     wide: ("V registers", changes_wide),
     is_vector,
@@ -27,6 +28,8 @@ pub const MACHINE: Machine = Machine {
     return_thunk: "",
     disassembler: ("riscv", "riscv64", &["riscvc"]),
     calls: &[(19, 0, 0), (18, 0, 0), (17, 0, 0)],
+    sp_access_align: 1,
+    accesses_by_sp: |_| false,
     branch,
     goes,
     // Zicfilp is not in profile linux-6.12.

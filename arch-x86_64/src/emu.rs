@@ -1,7 +1,7 @@
 //! What an emulator must know of x86-64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
 
 use crate::regs::{R10, R13, RBP, RDI, RDX, RSP, VECTORS};
 
@@ -22,7 +22,11 @@ pub const MACHINE: Machine = Machine {
     pc: 41,
     flags: Some((EmuReg { name: "rflags", id: 253 }, ARITHMETIC)),
     clear_flags: DF | AC,
-    control: &[EmuReg { name: "mxcsr", id: 249 }, EmuReg { name: "fpcw", id: 246 }],
+    // Rounding up or down, denormals as zeros, double precision; all exceptions masked. Intel SDM volume 1, 8.1.5 and 10.2.3.
+    control: &[
+        ControlWord { reg: EmuReg { name: "mxcsr", id: 249 }, value: 0xbfc0 },
+        ControlWord { reg: EmuReg { name: "fpcw", id: 246 }, value: 0x0a7f },
+    ],
     vectors: VECTORS,
     wide: ("ymm, zmm and mask registers", changes_wide),
     is_vector,
@@ -32,6 +36,8 @@ pub const MACHINE: Machine = Machine {
     return_thunk: "__x86_return_thunk",
     disassembler: ("x86", "mode64", &[]),
     calls: &[(4, 1, -4), (4, 2, -4)],
+    sp_access_align: 1,
+    accesses_by_sp: |_| false,
     branch,
     goes,
     // ENDBR64. Intel SDM volume 1, 17.3.

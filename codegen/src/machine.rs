@@ -12,6 +12,16 @@ pub struct EmuReg {
     pub id: i32,
 }
 
+/// A control or status word, and a value for runs: one that the manual allows, and that neither the engine nor another word
+/// begins with. What is exchanged, cleared or set to its default shows then.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlWord {
+    /// The register.
+    pub reg: EmuReg,
+    /// The value.
+    pub value: u64,
+}
+
 /// What an indirect branch is, to the landing pad that it reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndirectBranch {
@@ -105,7 +115,7 @@ pub struct Machine {
     /// Bits of the flags register that are clear wherever C code begins.
     pub clear_flags: u64,
     /// Control and status words that code must leave alone.
-    pub control: &'static [EmuReg],
+    pub control: &'static [ControlWord],
     /// Vector or floating-point registers.
     pub vectors: &'static [EmuReg],
     /// Vector state that the engine does not have; and whether an instruction may change it, by its mnemonic and operands
@@ -123,6 +133,10 @@ pub struct Machine {
     pub return_thunk: &'static str,
     /// Capstone's names for architecture, mode and extra modes.
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
+    /// What SP must be a multiple of where an instruction accesses memory by it; 1 if the hardware does not ask.
+    pub sp_access_align: u64,
+    /// Whether an instruction accesses memory by SP, by its operands as Capstone has them.
+    pub accesses_by_sp: fn(&str) -> bool,
     /// A branch that has to do with return addresses or landing pads, by its mnemonic and operands as Capstone has them.
     pub branch: fn(&str, &str) -> Option<Branch>,
     /// Where an instruction goes, by the same.

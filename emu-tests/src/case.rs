@@ -8,7 +8,8 @@ use codegen::contract::Contract;
 use codegen::error::Error;
 use codegen::frame::{Content, Stores};
 
-use crate::cpu::Snapshot;
+use crate::cpu::{SPARSE_DIRECT, SPARSE_LIVEPATCH, Snapshot};
+use crate::rng::Rng;
 use crate::situation::Situation;
 
 /// The class of handler.
@@ -115,6 +116,17 @@ impl Case {
     /// The callback does nothing besides overwriting.
     pub fn is_plain(&self) -> bool {
         self.situation == Situation::PLAIN
+    }
+
+    /// Scratch registers are 0, at the entry and after each call, and what is gone to by an address has one bit in it.
+    pub fn sparse(&self) -> bool {
+        self.handler == Handler::Any
+    }
+
+    /// A value for a register.
+    pub fn canary(&self, rng: &mut Rng) -> u64 {
+        let value = rng.canary();
+        if self.sparse() { value & !(SPARSE_DIRECT | SPARSE_LIVEPATCH) } else { value }
     }
 
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.

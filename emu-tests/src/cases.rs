@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codegen::abi::{Abi, Reg};
+use codegen::abi::{Abi, Reg, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Content, Stores};
 use codegen::live::Live;
@@ -27,17 +27,18 @@ fn can(rig: &Rig, situation: Situation) -> bool {
 }
 
 /// What the exit handler makes of the results: of each register that the contract lets it change.
-fn new_results(rig: &Rig, attach: usize, situation: Situation, rng: &mut Rng) -> Vec<(Reg, u64)> {
-    let around = Some(attach).filter(|i| rig.suite.contracts[*i].kind.calls_body());
+fn new_results(rig: &Rig, case: &Case, rng: &mut Rng) -> Vec<(Reg, u64)> {
+    let situation = case.situation;
+    let around = Some(case.attach).filter(|i| rig.suite.contracts[*i].kind.calls_body());
     let contract = around.or_else(|| rig.exit(situation)).filter(|_| situation.results() || situation.skips());
     let contract = contract.map(|i| &rig.suite.contracts[i]);
     let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.stores == Stores::TakeEffect);
-    let register = |f: &codegen::frame::Field| match f.content {
-        Content::Reg(r) if around.is_none() => Some((r, rng.canary())),
-        Content::Result(r) => Some((r, rng.canary())),
+    let mut register = |f: &codegen::frame::Field| match f.content {
+        Content::Reg(r) if around.is_none() => Some((r, case.canary(rng))),
+        Content::Result(r) => Some((r, case.canary(rng))),
         _ => None,
     };
-    written.filter_map(register).collect()
+    written.filter_map(&mut register).collect()
 }
 
 /// The cases with this trampoline at the site.
@@ -64,8 +65,8 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
         .collect();
     let named = |f: &Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
     let fit = |(_, f): &(usize, &Function)| named(f) && fits(&contract, f, rig.registers.abi);
-    // A sled is in the middle of any function.
-    let most = if contract.kind.is_sled() { 1 } else { usize::MAX };
+    // A sled is in the middle of any function; two of them have the flags in both states.
+    let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
     let mut cases = Vec::new();
     for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
         for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
@@ -73,25 +74,26 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                 for &entry_sp in stacks.clone() {
                     let new = nth == 0 && handler == Handler::General && !situation.args() && rig.away.is_none();
                     let seed = Rng::new(rig.seed, (function as u64) << 8 | entry_sp).next();
-                    let mut rng = Rng::new(seed, 3);
-                    cases.push(Arc::new(Case {
-                        attach,
-                        function,
-                        situation,
-                        closely: filter.closely.unwrap_or(new),
-                        handler,
-                        entry_sp,
-                        seed,
-                        sret: f.sret,
-                        new_registers: std::array::from_fn(|_| rng.canary()),
-                        new_results: new_results(rig, attach, situation, &mut rng),
-                        initial: initial(rig, &contract, seed, f.sret, entry_sp),
-                    }));
+                    let closely = filter.closely.unwrap_or(new);
+                    let (sret, rest) = (f.sret, Case::default());
+                    let case = Case { attach, function, situation, closely, handler, entry_sp, seed, sret, ..rest };
+                    cases.push(Arc::new(filled(rig, &contract, case)));
                 }
             }
         }
     }
     cases
+}
+
+/// A case with its values.
+fn filled(rig: &Rig, contract: &Contract, case: Case) -> Case {
+    let mut rng = Rng::new(case.seed, 3);
+    Case {
+        new_registers: std::array::from_fn(|_| case.canary(&mut rng)),
+        new_results: new_results(rig, &case, &mut rng),
+        initial: initial(rig, contract, &case),
+        ..case
+    }
 }
 
 /// Is this a function that such a trampoline can be for?
@@ -111,24 +113,31 @@ fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
     direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
 }
 
-fn initial(rig: &Rig, contract: &Contract, seed: u64, sret: bool, sp_low: u64) -> Initial {
+fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
     let abi = rig.registers.abi;
-    let mut rng = Rng::new(seed, 1);
-    let mut all = Snapshot { flags: if seed & 1 == 0 { 0 } else { u64::MAX }, ..rig.clean.clone() };
+    let mut rng = Rng::new(case.seed, 1);
+    // Whatever the seed is, there are both.
+    let mut all = Snapshot { flags: if case.function.is_multiple_of(2) { 0 } else { u64::MAX }, ..rig.clean.clone() };
     for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
-        all.gpr[reg.0 as usize] = rng.canary();
+        all.gpr[reg.0 as usize] = case.canary(&mut rng);
+    }
+    if case.sparse() {
+        // What stands in for a function returns what is there; nothing may hang on that being 0.
+        for reg in abi.caller_saved.minus(RegSet::of(abi.args)).minus(RegSet::of(abi.rets)).minus(abi.hidden).iter() {
+            all.gpr[reg.0 as usize] = 0;
+        }
     }
     if !contract.kind.is_sled() {
         all.flags &= !rig.registers.machine.clear_flags;
     }
-    let sp = STACK_TOP - 2 * ABOVE - 16 + sp_low;
+    let sp = STACK_TOP - 2 * ABOVE - 16 + case.entry_sp;
     all.gpr[abi.sp.0 as usize] = sp;
     let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
     match abi.link {
         Some(link) => all.gpr[link.0 as usize] = EXIT,
         None => above[..8].copy_from_slice(&EXIT.to_le_bytes()),
     }
-    if sret {
+    if case.sret {
         all.gpr[abi.sret.0 as usize] = rig.scratch;
     }
     Initial { registers: all, sp, above }

@@ -76,7 +76,9 @@ pub(crate) fn mark_cells(
         marks.each(fixture, &contract.name, (start, 1), |c| c.marks.set(Mark::ENTRY, true))?;
         for insn in decode(machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
             let branch = insn.branch.map(|b| (b, insn.size));
-            marks.each(fixture, &contract.name, (insn.at, 1), |c| c.branch = branch)?;
+            let operands = insn.text.split_once(' ').map_or("", |(_, operands)| operands);
+            let by_sp = machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands);
+            marks.each(fixture, &contract.name, (insn.at, 1), |c| (c.branch, c.by_sp) = (branch, by_sp))?;
             marks.instructions.push(insn.at);
         }
     }

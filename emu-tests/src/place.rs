@@ -53,6 +53,7 @@ places! {
     NeverWritten { below: u64 } => "load:never-written-{below}",
         "load of a slot never written, {below} bytes below sp at the site";
     SpModulo => "sp-align", "sp modulo the promised alignment, at the call";
+    SpOfAccess => "sp-align:access", "sp modulo what the hardware asks where memory is accessed by it";
     SpOfHooked => "sp:hooked-return", "sp when the hooked return arrived";
     SpOfBody => "sp:function", "sp of the function, where its stack arguments are";
     SpModuloOfBody => "sp-align:function",

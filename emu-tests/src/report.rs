@@ -74,7 +74,7 @@ clauses! {
     P5 "P5", of: Trampoline, "callee-saved and platform registers on every way out";
     P6 "P6", of: Trampoline, "flags where promised, control words always";
     P7 "P7", of: Trampoline, "stack pointer, and memory outside the frame";
-    P8 "P8", of: Trampoline, "stack alignment at each call";
+    P8 "P8", of: Trampoline, "stack alignment at each call, and where memory is accessed by SP";
     P9 "P9", of: Trampoline, "return address and next hop on every way out";
     P10 "P10", of: Trampoline, "what the callback is given";
     P11 "P11", of: Trampoline, "what the callback decided takes effect";

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use codegen::error::{Error, Result};
 use codegen::patch::{SiteState, Write};
 use codegen::spec::Kind;
-use link::{Image, Input, Options, link};
-use unicorn_engine::{Context, HookType, uc_error};
+use link::{Image, Input, Options, PAGE, link};
+use unicorn_engine::{Context, HookType, Prot, uc_error};
 
 use crate::case::{Case, Distance, Handler, Initial, Outcome};
 use crate::copy::put_copies;
-use crate::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code};
+use crate::cpu::{
+    EXIT, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code,
+};
 use crate::disasm::{Decoded, decode};
 use crate::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
 use crate::marks::{Callees, callees, mark_cells};
@@ -22,7 +24,7 @@ use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::trace::{self, Finding, Mark, Places, Trace, Uc};
+use crate::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
 use crate::unwind::Table;
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
@@ -140,6 +142,17 @@ fn attach_hooks(uc: &mut Uc<'static>, extents: &[(u64, u64)]) -> Result<()> {
     Ok(())
 }
 
+/// Let there be code at the addresses with one bit: no more than the hook on it is ever reached.
+fn map_sparse(uc: &mut Uc<'static>, ret: &[u8]) -> Result<()> {
+    let failed = |e| Error::new(format!("emulator: addresses with one bit: {e:?}"));
+    for at in [SPARSE_DIRECT, SPARSE_LIVEPATCH] {
+        uc.mem_map(at, PAGE, Prot::ALL).map_err(failed)?;
+        uc.mem_write(at, ret).map_err(failed)?;
+        uc.add_code_hook(at, at, |uc, pc, _| trace::go_through(uc, pc)).map_err(failed)?;
+    }
+    Ok(())
+}
+
 impl<'s> Rig<'s> {
     /// The functions and the trampolines in one image; without `hooks`, nothing is checked while it runs.
     pub(crate) fn new(setup: Setup<'s>, hooks: bool) -> Result<Rig<'s>> {
@@ -190,12 +203,14 @@ impl<'s> Rig<'s> {
             ..Trace::of(&suite.contracts)?
         };
         let mut uc = load(suite.backend, traced.into_iter().chain([&image]), Some(Box::new(trace)))?;
+        map_sparse(&mut uc, registers.machine.ret)?;
         if hooks {
             attach_hooks(&mut uc, &marks.extents)?;
         }
         for i in 0..registers.machine.vectors.len() {
             registers.set_vector(&mut uc, i, &rng.vector());
         }
+        registers.set_control(&mut uc)?;
         let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
         Ok(Rig {
             suite,
@@ -381,16 +396,20 @@ impl<'s> Rig<'s> {
     /// Set what is patched or stored before this case runs.
     pub(crate) fn prepare(&mut self, case: &Case) -> Result<()> {
         let f = &self.functions[case.function];
-        self.places.direct = self.direct_target().unwrap_or(0);
+        let goal = |at: Option<u64>, sparse| match at {
+            Some(at) => Goal { at, named: if case.sparse() { sparse } else { at } },
+            None => Goal::default(),
+        };
+        self.places.direct = goal(self.direct_target(), SPARSE_DIRECT);
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
-        self.places.livepatch = f.livepatch.as_ref().map_or(0, |name| self.function(name));
+        self.places.livepatch = goal(f.livepatch.as_ref().map(|name| self.function(name)), SPARSE_LIVEPATCH);
         let func = match case.situation.stub() {
             Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
             None => self.callback,
         };
         let gap = gap(self.suite, &self.image, case)?;
         write_code(&mut self.uc, &gap)?;
-        let early = if case.situation.early() { self.places.direct } else { 0 };
+        let early = if case.situation.early() { self.places.direct.named } else { 0 };
         if self.prepared == Some((func, early)) {
             return Ok(());
         }

@@ -21,7 +21,11 @@ macro_rules! ids {
 fn ours(backend: &dyn Backend) -> Vec<i32> {
     let machine = backend.machine();
     let general = backend.facts().abi.regs.iter().map(|r| r.emu);
-    let others = machine.vectors.iter().chain(machine.control).chain(machine.flags.as_ref().map(|(r, _)| r));
+    let others = machine
+        .vectors
+        .iter()
+        .chain(machine.control.iter().map(|word| &word.reg))
+        .chain(machine.flags.as_ref().map(|(r, _)| r));
     general.chain(others.map(|r| r.id)).chain([machine.pc]).collect()
 }
 

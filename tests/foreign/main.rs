@@ -11,3 +11,4 @@ mod places;
 mod returns;
 mod sleds;
 mod unprepared;
+mod values;

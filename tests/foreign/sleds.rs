@@ -65,6 +65,16 @@ fn in_the_middle_of_a_function_everything_is_live() {
     assert!(err.contains("t.toml:8: args is for kind direct only"), "{out}{err}");
 }
 
+/// DF may be set at a sled: that a trampoline clears it before C runs shows with every seed.
+#[test]
+fn flags_that_a_sled_may_have_do_not_depend_on_the_seed() {
+    let case = Case::new(&SLED.replace("    push    $2\n    popf\n", ""), SLED_CONTRACT);
+    for seed in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        let (code, out, _) = case.tool(&["check", "--object", "t.o", "--contract", "t.toml", "--seed", seed]);
+        assert!(code == Some(1) && out.contains("FAIL P6 of x86_64 my_sled"), "seed {seed}: {out}");
+    }
+}
+
 /// LLVM's own sleds. That ADD behind POPF changes the flags is its b0cd143d4, mended after this release.
 #[test]
 #[ignore = "needs libclang-rt-14-dev"]

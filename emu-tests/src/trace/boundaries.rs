@@ -127,7 +127,7 @@ impl Trace {
             Loc::Stack(offset) => here.word(here.sp().wrapping_add(offset as u64)),
         };
         let (site, p9) = (here.site, self.at(Clause::P9, here.pc));
-        self.check(p9, Place::DirectTrampoline, self.places.direct, here.pc);
+        self.check(p9, Place::DirectTrampoline, self.places.direct.named, here.came_by);
         self.check(p9, Place::DirectPc, resume, held(site.pc));
         self.check(p9, Place::DirectParentIp, parent, held(site.parent_ip));
         self.check(p9.of(Clause::P7), Place::Sp, sp.wrapping_sub(site.pushed as u64), here.sp());
@@ -154,11 +154,11 @@ impl Trace {
         let (calls, dispatched, hooked) = (a.calls, a.dispatched, a.returns_to != a.parent);
         let sp_now = here.sp();
         let p9 = self.at(Clause::P9, here.pc);
-        self.check(p9, Place::Pc, resume, here.pc);
+        self.check(p9, Place::Pc, resume, here.came_by);
         self.check(p9.of(Clause::P7), Place::Sp, sp, sp_now);
         self.check(p9, Place::ReturnAddress, returns_to, here.parent(sp_now));
         if redirected || hooked {
-            self.check(p9.of(Clause::P11), Place::WayOn, resume, here.pc);
+            self.check(p9.of(Clause::P11), Place::WayOn, resume, here.came_by);
         }
         self.compare_registers(here);
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);

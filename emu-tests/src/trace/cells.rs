@@ -64,6 +64,8 @@ pub(crate) struct Cell {
     pub marks: Mark,
     /// An instruction was executed here.
     pub visited: bool,
+    /// An instruction of a trampoline that accesses memory by SP, where the hardware asks for its alignment.
+    pub by_sp: bool,
     /// A branch of a trampoline, with its size in bytes.
     pub branch: Option<(Branch, u8)>,
 }

@@ -52,12 +52,19 @@ impl Trace {
     pub(super) fn compare_state(&mut self, here: &Here, expect: &Snapshot, now: &Snapshot, kept: &Kept) {
         let machine = here.registers.machine;
         let p6 = self.at(Clause::P6, here.pc);
-        if let Some((reg, mask)) = machine.flags.filter(|_| kept.flags) {
-            let mask = mask | machine.clear_flags;
-            self.check(p6, Place::Reg { name: reg.name }, expect.flags & mask, now.flags & mask);
+        match machine.flags {
+            Some((reg, mask)) if kept.flags => {
+                let mask = mask | machine.clear_flags;
+                self.check(p6, Place::Reg { name: reg.name }, expect.flags & mask, now.flags & mask);
+            }
+            // What C never finds set, it never finds set.
+            Some(_) if machine.clear_flags != 0 && expect.flags & machine.clear_flags == 0 => {
+                self.check(p6, Place::ClearFlags, 0, now.flags & machine.clear_flags);
+            }
+            _ => {}
         }
-        for (reg, (want, have)) in machine.control.iter().zip(expect.control.into_iter().zip(now.control)) {
-            self.check(p6, Place::Reg { name: reg.name }, want, have);
+        for (word, (want, have)) in machine.control.iter().zip(expect.control.into_iter().zip(now.control)) {
+            self.check(p6, Place::Reg { name: word.reg.name }, want, have);
         }
         // Where the prototype is known, so is what must survive any handler, and what nobody waits for.
         let most = kept.carriers.len();

@@ -32,6 +32,12 @@ impl Trace {
         self.check(self.at(Clause::P10, pc), SlotWritten(member), true, written);
     }
 
+    /// An instruction is about to access memory by SP.
+    pub(super) fn check_access_by_sp(&mut self, sp: u64, pc: u64) {
+        let Some(align) = self.registers.map(|r| r.machine.sp_access_align) else { return };
+        self.check(self.at(Clause::P8, pc), Place::SpOfAccess, 0, sp % align);
+    }
+
     /// A store is judged at the next instruction, when SP is what the storing one made it.
     pub(super) fn check_store(&mut self, lowest: u64, sp: u64, pc: u64) {
         if lowest < sp {

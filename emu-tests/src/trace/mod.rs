@@ -47,6 +47,15 @@ pub(crate) const MOST: usize = u64::BITS as usize;
 /// The engine with what its hooks work on. It is taken out while a check uses the engine itself.
 pub(crate) type Uc<'a> = Cpu<'a, Option<Box<Trace>>>;
 
+/// A place that the trampolines are told to go to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Goal {
+    /// Where it begins.
+    pub at: u64,
+    /// The address by which they are told.
+    pub named: u64,
+}
+
 /// Addresses that the checks need.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Places {
@@ -54,9 +63,9 @@ pub(crate) struct Places {
     /// The trampoline that a hooked return goes to.
     pub exit: u64,
     /// The direct trampoline that a callback or op may choose.
-    pub direct: u64,
+    pub direct: Goal,
     /// Where a redirected function goes on.
-    pub livepatch: u64,
+    pub livepatch: Goal,
 }
 
 /// Data of the hooks.
@@ -100,6 +109,8 @@ struct Here<'h, 'u> {
     registers: Registers,
     site: &'static Site,
     pc: u64,
+    /// The address by which control came to `pc`.
+    came_by: u64,
 }
 
 impl Here<'_, '_> {
@@ -230,7 +241,7 @@ impl Trace {
             return;
         }
         if self.state.trampoline().is_some() {
-            let here = &mut Here { uc, registers, site, pc: EXIT };
+            let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT };
             let (by, from) = (self.state.taken.take(), self.state.region);
             self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
             self.resumed(here);
@@ -252,11 +263,13 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         let _ = uc.emu_stop();
         return;
     }
+    let came_by = state.came_by.take().unwrap_or(pc);
     let mut outside = Cell::default();
     let cell = t.cells.get_mut(pc).unwrap_or(&mut outside);
     cell.visited = true;
     let (to, marks) = (cell.region, cell.marks);
     let taken = cell.branch.map(|(branch, size)| Taken { branch, next: pc + u64::from(size) });
+    let by_sp = cell.by_sp && t.enabled;
     let by = std::mem::replace(&mut state.taken, taken);
     let from = std::mem::replace(&mut state.region, to);
     let inside = to.trampoline().is_some();
@@ -264,17 +277,40 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         || (t.enabled && by.is_some())
         || ((t.enabled || t.shadow) && marks != Mark::NONE)
         || (inside && (to != from || t.case.closely || t.recording.is_some()));
-    if let (Some(lowest), Some(registers)) = (state.stack.lowest.take(), t.registers) {
+    let registers = t.registers;
+    if let (Some(lowest), Some(registers)) = (state.stack.lowest.take(), registers) {
         let sp = registers.sp(uc);
         if let Some(t) = uc.get_data_mut() {
             t.check_store(lowest, sp, pc);
         }
     }
+    if by_sp
+        && let Some(sp) = registers.map(|r| r.sp(uc))
+        && let Some(t) = uc.get_data_mut()
+    {
+        t.check_access_by_sp(sp, pc);
+    }
     if event && let Some(mut trace) = uc.get_data_mut().take() {
         if let (Some(registers), Some(site)) = (trace.registers, trace.convention.map(|c| &c.site)) {
-            trace.event(&mut Here { uc, registers, site, pc }, &Arrival { by, from, to, marks });
+            trace.event(&mut Here { uc, registers, site, pc, came_by }, &Arrival { by, from, to, marks });
         }
         *uc.get_data_mut() = Some(trace);
+    }
+}
+
+/// The hook on addresses that stand for others: the run goes on there.
+pub(crate) fn go_through(uc: &mut Uc, pc: u64) {
+    let Some(t) = uc.get_data_mut() else { return };
+    let goal = [t.places.direct, t.places.livepatch].into_iter().find(|goal| goal.named == pc && goal.at != 0);
+    match goal {
+        Some(goal) => {
+            t.state.came_by = Some(pc);
+            let _ = uc.set_pc(goal.at);
+        }
+        None => {
+            t.stopped(pc, Place::Stopped);
+            let _ = uc.emu_stop();
+        }
     }
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct State {
     pub callbacks: u32,
     pub stack: Stack,
     pub returns: ReturnStack,
+    /// The address that stands for the next one.
+    pub came_by: Option<u64>,
     /// Instructions that are left until the run is called a loop.
     pub budget: u64,
     /// Trampolines entered, as bits.

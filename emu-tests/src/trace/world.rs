@@ -77,12 +77,12 @@ impl Trace {
             }
         }
         if let (true, true, Some(at)) = (case.situation.ip(), outermost, written(Content::Pc)) {
-            stored.push((at, self.places.livepatch));
-            a.resume = self.places.livepatch;
+            stored.push((at, self.places.livepatch.named));
+            a.resume = self.places.livepatch.named;
             a.redirected = true;
         }
         if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
-            stored.push((at, self.places.direct));
+            stored.push((at, self.places.direct.named));
         }
         if case.situation.parent() {
             let slot = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(a.sp));
@@ -234,11 +234,11 @@ impl Trace {
     /// What a function of any body may leave behind: anything where no result is, and results in vector registers, which
     /// those of the fixtures do not touch.
     pub(super) fn finish_body(&mut self, here: &mut Here) {
-        let mut rng = Rng::new(self.case.seed, 0x200);
+        let (case, mut rng) = (Arc::clone(&self.case), Rng::new(self.case.seed, 0x200));
         let registers = here.registers;
         let abi = registers.abi;
         for reg in abi.caller_saved.minus(RegSet::of(abi.exit_rets)).iter().filter(|&r| Some(r) != abi.link) {
-            here.set(reg, rng.canary());
+            here.set(reg, case.canary(&mut rng));
         }
         let programs = self.kind(self.trampoline()).and_then(Kind::programs);
         let vectors = programs.map_or(0, |programs| programs.result.vectors);
@@ -267,9 +267,14 @@ impl Trace {
         let registers = here.registers;
         let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
         for reg in registers.abi.caller_saved.iter().filter(|&r| Some(r) != registers.abi.link) {
-            here.set(reg, rng.canary());
+            let value = self.case.canary(&mut rng);
+            let zero = self.case.sparse() && !registers.abi.rets.contains(&reg);
+            here.set(reg, if zero { 0 } else { value });
         }
-        registers.set_flags(here.uc, if purpose.is_multiple_of(2) { u64::MAX } else { 0 });
+        // None is what it must be when the trampoline is through.
+        let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
+        let due = exiting.map(|e| e.expect.flags).or(entering.map(|a| a.expect.flags)).unwrap_or(0);
+        registers.set_flags(here.uc, !due);
         if self.case.handler == Handler::Any {
             for i in 0..registers.machine.vectors.len() {
                 let value = rng.vector();
