@@ -70,7 +70,7 @@ pub struct Bench<'b> {
 impl<'b> Bench<'b> {
     /// A kernel built from `linux` in `dir`.
     pub fn new(kernel: &'b Kernel, linux: &'b Path, dir: &'b Path) -> Bench<'b> {
-        let tree = Tree { linux, dir, arch: &kernel.arch, cross: &kernel.cross };
+        let tree = Tree { linux, dir, arch: &kernel.arch, cross: &kernel.cross, compiler: None };
         Bench { kernel, tree, stock: dir.with_file_name(format!("{}-stock", kernel.name)) }
     }
 

@@ -13,7 +13,7 @@ use crate::document::{record, record_time, today};
 use crate::failure::Failure;
 use crate::modules;
 use crate::qemu::{Boot, SILENCE, initramfs};
-use crate::tree::{cache, source};
+use crate::tree::{BOOTED, cache, source};
 use crate::verb::Outcome;
 
 /// Do it.
@@ -49,7 +49,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     // The document is about Debian's.
     let recorded = linux.is_none();
     let given = linux.clone();
-    let linux = source(linux, cache)?;
+    let linux = source(linux, BOOTED, cache)?;
     let mut good = true;
     for kernel in chosen {
         good &= try_one(kernel, &linux, cache, quick, recorded)?;

@@ -4,6 +4,7 @@
 //! Each verb is a module with a `run` function, and has one row in [`VERBS`]. What several need is in `tools`, `tree`
 //! (kernels being built), `qemu` (kernels running), `boot` (kernels built and run) and `document`.
 
+mod apt;
 mod bless;
 mod boot;
 mod document;
@@ -35,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "kernel-objects",
-        usage: "[--linux DIR]  build the kernel's own trampolines into a cache, for the tests that judge them",
+        usage: "[VERSION] [--linux DIR]  build the own trampolines of these kernels into a cache, for the tests that judge them",
         run: objects::run,
     },
     Verb {

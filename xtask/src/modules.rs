@@ -8,20 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use crate::apt::{Apt, Archive};
 use crate::boot::{Bench, Kernel, kernels, live_sites};
 use crate::document::{record, record_time, today};
 use crate::failure::Failure;
 use crate::qemu::{SILENCE, initramfs};
 use crate::tools::{call, name, read, tramptool, write};
-use crate::tree::{cache, source};
+use crate::tree::{BOOTED, cache, source};
 use crate::verb::Outcome;
 
 /// What is traced, and by what: see `kernel/init.c`.
 const SIG: &str = "ssize_t comm_write(struct file *file, const char __user *buf, size_t count, loff_t *offset)";
 const MODULE: &str = "trace_comm_write";
-
-/// Where this machine's Debian packages come from: the first of these that there is.
-const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 
 /// A kernel as it is installed.
 struct Place {
@@ -203,7 +201,7 @@ fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
 
 /// A kernel of `cargo xtask kernel`.
 fn ours(kernel: &Kernel, linux: Option<PathBuf>, cache: &Path) -> Result<Place, Failure> {
-    let linux = source(linux, cache)?;
+    let linux = source(linux, BOOTED, cache)?;
     let dir = cache.join("boot").join(&kernel.name);
     let bench = Bench::new(kernel, &linux, &dir);
     bench.build()?;
@@ -236,36 +234,13 @@ fn debian(arch: &str, cache: &Path) -> Result<(Place, bool), Failure> {
 
 /// Download and unpack it.
 fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
-    let (apt, packages, part) = (dir.join("apt"), dir.join("packages"), dir.join("root.part"));
-    // Of a try that came to nothing.
-    for old in [&packages, &part].into_iter().filter(|dir| dir.exists()) {
-        fs::remove_dir_all(old).map_err(|e| Failure::at(old, e, "remove it"))?;
-    }
-    for made in [&apt.join("lists/partial"), &apt.join("archives/partial"), &packages, &part] {
-        fs::create_dir_all(made).map_err(|e| Failure::at(made, e, "make room for the cache"))?;
-    }
-    let Some(sources) = SOURCES.into_iter().find(|file| Path::new(file).exists()) else {
-        return Err(Failure::new("apt-get", "has no list of Debian's packages", "install Debian 12's apt sources"));
-    };
-    write(&apt.join("status"), b"")?;
-    let host = call(Command::new("dpkg").arg("--print-architecture"))?.out;
-    let host = host.trim();
-    let with = |program: &str| {
-        let mut command = Command::new(program);
-        let at = apt.display();
-        let state = [format!("Dir::State={at}"), format!("Dir::State::status={at}/status"), format!("Dir::Cache={at}")];
-        let lists = [format!("Dir::Etc::sourcelist={sources}"), "Dir::Etc::sourceparts=-".to_owned()];
-        let of = [format!("APT::Architecture={arch}"), format!("APT::Architectures={arch},{host}")];
-        let how = ["Acquire::Languages=none", "APT::Sandbox::User=root"].map(str::to_owned);
-        command.args(state.into_iter().chain(lists).chain(of).chain(how).flat_map(|o| ["-o".to_owned(), o]));
-        command
-    };
-    call(with("apt-get").args(["-qq", "update"]))?;
-    let known = call(with("apt-cache").args(["pkgnames", "linux-headers-6.12."]))?.out;
+    let part = dir.join("root.part");
+    let apt = Apt::new(&dir.join("apt"), &Archive::Host, Some(arch))?;
+    let known = apt.names("linux-headers-6.12.")?;
     let suffix = format!("-cloud-{arch}");
     let number =
         |version: &str| version.split(|c: char| !c.is_ascii_digit()).nth(2).and_then(|n| n.parse::<u32>().ok());
-    let versions = known.lines().filter_map(|l| l.strip_prefix("linux-headers-")?.strip_suffix(&suffix));
+    let versions = known.iter().filter_map(|l| l.strip_prefix("linux-headers-")?.strip_suffix(&suffix));
     let Some(version) = versions.max_by_key(|v| number(v)) else {
         return Err(Failure::new(
             "apt-cache pkgnames",
@@ -278,13 +253,9 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
         format!("linux-image-{version}-cloud-{arch}"),
         format!("linux-headers-{version}-cloud-{arch}"),
         format!("linux-headers-{version}-common"),
-        format!("linux-kbuild-{version}:{host}"),
+        format!("linux-kbuild-{version}:{}", apt.host),
     ];
-    call(with("apt-get").args(["-qq", "download"]).args(wanted).current_dir(&packages))?;
-    let files = fs::read_dir(&packages).map_err(|e| Failure::at(&packages, e, "make room for the cache"))?;
-    for file in files.filter_map(|e| Some(e.ok()?.path())) {
-        call(Command::new("dpkg").arg("-x").arg(&file).arg(&part))?;
-    }
+    apt.unpack(&wanted, &part)?;
     // The one absolute path in it.
     let makefile = part.join(format!("usr/src/linux-headers-{version}-cloud-{arch}/Makefile"));
     let text = read(&makefile)?.replace("/usr/src/", &format!("{}/usr/src/", dir.join("root").display()));

@@ -28,10 +28,14 @@ struct Manifest {
 struct Build {
     /// The contract that judges the objects; also the name of their directory.
     contract: String,
+    /// The kernel's version.
+    linux: String,
     /// `ARCH` for make.
     arch: String,
     /// `CROSS_COMPILE` for make.
     cross: String,
+    /// `CC` for make, where it is not GCC.
+    compiler: Option<String>,
     /// Options, without `CONFIG_`.
     options: Vec<String>,
     /// What to build, relative to the kernel's tree.
@@ -40,21 +44,29 @@ struct Build {
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let linux = match args {
-        [] => None,
-        [option, dir] if option == "--linux" => Some(PathBuf::from(dir)),
-        _ => {
-            return Err(Failure::new("cargo xtask kernel-objects", "unknown arguments", "give --linux DIR or nothing"));
-        }
-    };
     let path = root().join("xtask/kernel-objects.toml");
     let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
     let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    let mut known: Vec<&str> = manifest.build.iter().map(|build| build.linux.as_str()).collect();
+    known.dedup();
+    let (versions, linux) = match args {
+        [] => (known, None),
+        [version] if known.contains(&version.as_str()) => (vec![version.as_str()], None),
+        [version, option, dir] if known.contains(&version.as_str()) && option == "--linux" => {
+            (vec![version.as_str()], Some(PathBuf::from(dir)))
+        }
+        _ => {
+            let remedy = format!("give one of {}, and then --linux DIR if you like; or nothing", known.join(", "));
+            return Err(Failure::new("cargo xtask kernel-objects", "unknown arguments", remedy));
+        }
+    };
     let cache = cache()?;
-    let linux = source(linux, &cache)?;
-    for build in &manifest.build {
-        for object in build_one(&manifest.common, build, &linux, &cache)? {
-            println!("{}", object.display());
+    for version in versions {
+        let linux = source(linux.clone(), version, &cache)?;
+        for build in manifest.build.iter().filter(|build| build.linux == version) {
+            for object in build_one(&manifest.common, build, &linux, &cache)? {
+                println!("{}", object.display());
+            }
         }
     }
     Ok(Outcome::Good)
@@ -73,7 +85,7 @@ fn build_one(common: &[String], build: &Build, linux: &Path, cache: &Path) -> Re
     for dir in [&tree, &objects] {
         fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
     }
-    let tree = Tree { linux, dir: &tree, arch: &build.arch, cross: &build.cross };
+    let tree = Tree { linux, dir: &tree, arch: &build.arch, cross: &build.cross, compiler: build.compiler.as_deref() };
     let options: String = common.iter().chain(&build.options).map(|o| format!("CONFIG_{o}\n")).collect();
     tree.configure(&options)?;
     tree.make(&["prepare"])?;

@@ -5,11 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
-use crate::tools::{PACKAGES, call};
+use crate::tools::call;
 
-/// Where Debian's package puts the source.
-const TARBALL: &str = "/usr/src/linux-source-6.12.tar.xz";
+/// The version whose kernels are booted.
+pub const BOOTED: &str = "6.12";
+/// Where Debian has newer kernels than its release.
+const NEWER: &str = "trixie-backports";
 
 /// `$TRAMPTOOL_KERNEL_CACHE`, or a directory in the user's cache.
 pub fn cache() -> Result<PathBuf, Failure> {
@@ -21,30 +24,44 @@ pub fn cache() -> Result<PathBuf, Failure> {
     Ok(cache)
 }
 
-/// The kernel's source: the one that was given, or Debian's.
-pub fn source(given: Option<PathBuf>, cache: &Path) -> Result<PathBuf, Failure> {
+/// The source of a kernel of this version: the one that was given, or Debian's.
+pub fn source(given: Option<PathBuf>, version: &str, cache: &Path) -> Result<PathBuf, Failure> {
     match given {
         Some(dir) => dir.canonicalize().map_err(|e| Failure::at(&dir, e, "give the directory of a kernel's source")),
-        None => unpack(cache),
+        None => unpack(version, cache),
     }
 }
 
-/// Debian's source, unpacked into the cache.
-fn unpack(cache: &Path) -> Result<PathBuf, Failure> {
-    let tree = cache.join("linux-source-6.12");
-    if !tree.join("Makefile").exists() {
-        if !Path::new(TARBALL).exists() {
-            let remedy = format!("apt-get install -y --no-install-recommends {PACKAGES}; or give --linux DIR");
-            return Err(Failure::new(TARBALL, "is not there", remedy));
-        }
-        eprintln!("unpacking {TARBALL}");
-        // Under its name it is complete.
-        let part = cache.join("linux-source.part");
-        fs::create_dir_all(&part).map_err(|e| Failure::at(&part, e, "make room for the cache"))?;
-        call(Command::new("tar").arg("xf").arg(TARBALL).arg("-C").arg(&part))?;
-        fs::rename(part.join("linux-source-6.12"), &tree).map_err(|e| Failure::at(&tree, e, "remove it"))?;
+/// Debian's source, unpacked into the cache: from the package that is installed, or else from one that is downloaded.
+fn unpack(version: &str, cache: &Path) -> Result<PathBuf, Failure> {
+    let package = format!("linux-source-{version}");
+    let tree = cache.join(&package);
+    if tree.join("Makefile").exists() {
+        return Ok(tree);
     }
-    Ok(tree)
+    let place = Path::new("usr/src").join(format!("{package}.tar.xz"));
+    let downloaded = cache.join(format!("{package}.package"));
+    let mut tarball = Path::new("/").join(&place);
+    if !tarball.exists() {
+        eprintln!("downloading {package}");
+        let apt = |archive, name| Apt::new(&cache.join("apt").join(name), &archive, None);
+        let mut apt_of = apt(Archive::Host, "host")?;
+        if !apt_of.names(&package)?.contains(&package) {
+            apt_of = apt(Archive::Suite(NEWER), NEWER)?;
+        }
+        apt_of.unpack(std::slice::from_ref(&package), &downloaded)?;
+        tarball = downloaded.join(place);
+    }
+    eprintln!("unpacking {}", tarball.display());
+    // Under its name it is complete.
+    let part = cache.join("linux-source.part");
+    fs::create_dir_all(&part).map_err(|e| Failure::at(&part, e, "make room for the cache"))?;
+    call(Command::new("tar").arg("xf").arg(&tarball).arg("-C").arg(&part))?;
+    fs::rename(part.join(&package), &tree).map_err(|e| Failure::at(&tree, e, "remove it"))?;
+    match fs::remove_dir_all(&downloaded) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::at(&downloaded, e, "remove it")),
+        _ => Ok(tree),
+    }
 }
 
 /// A directory in which a kernel is built.
@@ -58,6 +75,8 @@ pub struct Tree<'t> {
     pub arch: &'t str,
     /// `CROSS_COMPILE` for make.
     pub cross: &'t str,
+    /// `CC` for make, where it is not GCC.
+    pub compiler: Option<&'t str>,
 }
 
 impl Tree<'_> {
@@ -66,7 +85,8 @@ impl Tree<'_> {
         let mut make = Command::new("make");
         make.current_dir(self.linux).args(["-s", "-j2"]).arg(format!("O={}", self.dir.display()));
         let arch = [format!("ARCH={}", self.arch), format!("CROSS_COMPILE={}", self.cross)];
-        Ok(call(make.args(arch).args(targets))?.err)
+        let compiler = self.compiler.map(|compiler| format!("CC={compiler}"));
+        Ok(call(make.args(arch).args(compiler).args(targets))?.err)
     }
 
     /// Write a configuration: tinyconfig with these lines.
