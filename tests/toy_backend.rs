@@ -121,7 +121,7 @@ static MACHINE: Machine = Machine {
     branch: |_, _| None,
     goes: |_, _| Goes::On,
     pads: &[],
-    orc: None,
+    orc: &[],
     record: 0,
     e_flags_abi: 0,
     entry_sp: &[0],

@@ -46,7 +46,7 @@ pub const MACHINE: Machine = Machine {
             lets: &[IndirectBranch::Call, IndirectBranch::Jump, IndirectBranch::Veneer],
         },
     ],
-    orc: None,
+    orc: &[],
     record: 0,
     e_flags_abi: 0,
     entry_sp: &[0],

@@ -35,7 +35,7 @@ pub const MACHINE: Machine = Machine {
     // Zicfilp is not in profile linux-6.12.
     pads: &[],
     // RISC-V psABI, "Frame Pointer Convention".
-    orc: None,
+    orc: &[],
     record: -16,
     e_flags_abi: 6,
     entry_sp: &[0],

@@ -1,9 +1,9 @@
 //! What an emulator must know of x86-64.
 
-use codegen::abi::RegSet;
+use codegen::abi::{Reg, RegSet};
 use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
 
-use crate::regs::{R10, R13, RBP, RDI, RDX, RSP, VECTORS};
+use crate::regs::{R10, R13, RAX, RBP, RDI, RDX, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
@@ -45,7 +45,20 @@ pub const MACHINE: Machine = Machine {
         bytes: &[0xf3, 0x0f, 0x1e, 0xfa],
         lets: &[IndirectBranch::Call, IndirectBranch::Jump, IndirectBranch::Veneer],
     }],
-    orc: Some(Orc { bytes: 6, read: orc }),
+    orc: &[
+        Orc {
+            name: "6.12",
+            header: *b"\xfe\x5d\x32\xbf\x58\x1b\xd6\x3b\x2c\xa9\xa5\xc6\x5b\xa5\xa6\x25\xea\xb3\xfe\x24",
+            bytes: 6,
+            read: |entry| orc(entry, &ORC_6_12),
+        },
+        Orc {
+            name: "7.3",
+            header: *b"\x13\x7c\x36\xad\x76\x27\xc4\xdd\x55\x93\x21\x76\xbb\x0e\xcd\xbd\x50\x41\xfc\x82",
+            bytes: 6,
+            read: |entry| orc(entry, &ORC_7_3),
+        },
+    ],
     record: 0,
     e_flags_abi: 0,
     entry_sp: &[8, 0],
@@ -93,26 +106,32 @@ fn is_vector(mnemonic: &str, operands: &str) -> bool {
     operands.contains("mm") || ["f", "xsave", "xrstor", "emms"].iter().any(|start| mnemonic.starts_with(start))
 }
 
+/// The numbers that `struct orc_entry` has for where something is.
+struct OrcNumbers {
+    /// CFA itself.
+    prev_sp: u8,
+    /// Registers.
+    registers: &'static [(u8, Reg)],
+}
+
+/// ORC_REG_* (kernel 6.12, arch/x86/include/asm/orc_types.h).
+const ORC_6_12: OrcNumbers =
+    OrcNumbers { prev_sp: 1, registers: &[(2, RDX), (3, RDI), (4, RBP), (5, RSP), (6, R10), (7, R13)] };
+/// The same of kernel 7.3.
+const ORC_7_3: OrcNumbers =
+    OrcNumbers { prev_sp: 8, registers: &[(1, RAX), (2, RDX), (3, RSP), (4, RBP), (5, RDI), (6, R10), (7, R13)] };
+
 /// `struct orc_entry` (kernel arch/x86/include/asm/orc_types.h). Entries of other types than that for calls lead to a saved
 /// `pt_regs`, or to nothing.
-fn orc(entry: &[u8]) -> Option<OrcEntry> {
+fn orc(entry: &[u8], numbers: &OrcNumbers) -> Option<OrcEntry> {
     const CALL: u8 = 2;
     const UNDEFINED: u8 = 0;
-    const PREV_SP: u8 = 1;
     let &[sp_low, sp_high, bp_low, bp_high, bases, kind] = entry else { return None };
-    let base = match bases & 15 {
-        2 => RDX,
-        3 => RDI,
-        4 => RBP,
-        5 => RSP,
-        6 => R10,
-        7 => R13,
-        _ => return None,
-    };
+    let (_, base) = *numbers.registers.iter().find(|(number, _)| *number == bases & 15)?;
     let offset = |low, high| i64::from(i16::from_le_bytes([low, high]));
     let fp = match bases >> 4 {
         UNDEFINED => OrcFp::Kept,
-        PREV_SP => OrcFp::At(offset(bp_low, bp_high)),
+        number if number == numbers.prev_sp => OrcFp::At(offset(bp_low, bp_high)),
         _ => OrcFp::Elsewhere,
     };
     // The call pushed the return address.
@@ -128,6 +147,7 @@ mod tests {
     #[test]
     fn an_orc_entry_says_where_cfa_and_rbp_are() {
         let entry = |cfa, fp| Some(OrcEntry { cfa, returns: -8, fp });
+        let orc = |entry: &[u8]| orc(entry, &ORC_6_12);
         assert_eq!(orc(&[8, 0, 0, 0, 0x05, 2]), entry((RSP, 8), OrcFp::Kept));
         assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x15, 2]), entry((RSP, 16), OrcFp::At(-16)));
         assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x14, 2]), entry((RBP, 16), OrcFp::At(-16)));
@@ -135,8 +155,20 @@ mod tests {
         assert_eq!(orc(&[0, 1, 0, 0, 0x06, 2 | 8]), entry((R10, 256), OrcFp::Kept), "the signal bit says nothing here");
     }
 
+    /// The same, as 7.3 writes it.
+    #[test]
+    fn a_newer_kernel_has_other_numbers() {
+        let entry = |cfa, fp| Some(OrcEntry { cfa, returns: -8, fp });
+        let orc = |entry: &[u8]| orc(entry, &ORC_7_3);
+        assert_eq!(orc(&[8, 0, 0, 0, 0x03, 2]), entry((RSP, 8), OrcFp::Kept));
+        assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x83, 2]), entry((RSP, 16), OrcFp::At(-16)));
+        assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x14, 2]), entry((RBP, 16), OrcFp::Elsewhere));
+        assert_eq!(orc(&[8, 0, 0, 0, 0x09, 2]), None);
+    }
+
     #[test]
     fn what_is_no_call_says_nothing() {
+        let orc = |entry: &[u8]| orc(entry, &ORC_6_12);
         for entry in [[8, 0, 0, 0, 0x05, 3], [8, 0, 0, 0, 0x05, 0], [8, 0, 0, 0, 0x01, 2], [0; 6]] {
             assert_eq!(orc(&entry), None, "{entry:?}");
         }

@@ -66,9 +66,14 @@ pub enum Goes {
     Back,
 }
 
-/// How kernels for this architecture write the unwind table that objtool makes, `.orc_unwind`.
+/// One of the forms in which kernels for this architecture have written the unwind table that objtool makes,
+/// `.orc_unwind`.
 #[derive(Debug)]
 pub struct Orc {
+    /// The kernel that wrote it so first: profiles name it by that.
+    pub name: &'static str,
+    /// What the section `.orc_header` holds then: a hash of the definitions, by scripts/orc_hash.sh of the kernel.
+    pub header: [u8; 20],
     /// Bytes of an entry.
     pub bytes: usize,
     /// What an entry says; `None` if it says nothing of a call.
@@ -144,7 +149,7 @@ pub struct Machine {
     /// Landing pads.
     pub pads: &'static [Pad],
     /// The unwind table that objtool makes, where there is an objtool that makes one.
-    pub orc: Option<Orc>,
+    pub orc: &'static [Orc],
     /// Where a frame record {frame pointer, return address} is, in bytes above the frame pointer.
     pub record: i64,
     /// Bits of `e_flags` in which two objects must agree to run together.

@@ -68,6 +68,8 @@ pub struct Convention {
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set, by which Linux's
     /// unwinder knows a `struct pt_regs`.
     pub marks_regs: bool,
+    /// The form in which objtool writes `.orc_unwind`: a name of [`Machine::orc`](crate::machine::Machine::orc).
+    pub orc: Option<&'static str>,
     /// Numbers that the code needs, with their usual values.
     pub numbers: Vec<Number>,
     /// What a kernel's configuration means; `None` where no kernel is configured.

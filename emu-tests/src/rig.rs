@@ -188,7 +188,7 @@ impl<'s> Rig<'s> {
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
         // Where functions return to a trampoline, unwinders look up the address before it.
         let before = marks.ranges.iter().map(|(start, _)| start.wrapping_sub(1));
-        let table = Table::read(&image, registers, before.chain(marks.instructions));
+        let table = Table::read(&image, registers, suite.convention.orc, before.chain(marks.instructions))?;
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use codegen::abi::{Abi, Reg, RegSet};
 use codegen::backend::Backend;
+use codegen::error::{Error, Result};
 use codegen::machine::{Orc, OrcFp};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
@@ -70,14 +71,22 @@ impl Row {
 pub(crate) struct Table(HashMap<u64, Row>);
 
 impl Table {
-    /// Read what the image says of these addresses.
-    pub fn read(image: &Image, registers: Registers, addresses: impl Iterator<Item = u64>) -> Table {
+    /// Read what the image says of these addresses. `orc` names the form of `.orc_unwind` where no `.orc_header` tells.
+    ///
+    /// # Errors
+    /// An `.orc_unwind` in a form that is not known.
+    pub fn read(
+        image: &Image,
+        registers: Registers,
+        orc: Option<&str>,
+        addresses: impl Iterator<Item = u64>,
+    ) -> Result<Table> {
         let Registers { machine, abi } = registers;
         let (frames_at, frames) = contents(image, ".eh_frame");
         let frames = EhFrame::new(frames, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
-        let orc = machine.orc.as_ref().map(|orc| OrcTable::read(image, orc));
+        let orc = orc_form(image, machine.orc, orc)?.map(|orc| OrcTable::read(image, orc));
         // The table is searched from its start; most addresses are in the entry of the one before.
         let mut last = None;
         let mut row = |pc| {
@@ -86,7 +95,7 @@ impl Table {
             let found = last.as_ref().and_then(|fde| row(fde, &frames, &bases, &mut context, abi, pc));
             found.or_else(|| orc.as_ref()?.row(abi, pc))
         };
-        Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect())
+        Ok(Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect()))
     }
 
     /// What it says of an instruction.
@@ -100,6 +109,34 @@ fn contents<'i>(image: &'i Image, name: &str) -> (u64, &'i [u8]) {
     let section = image.sections.iter().find(|s| s.name == name);
     let bytes = section.and_then(|s| Some((s.address, image.bytes(s.address, s.size as usize)?)));
     bytes.unwrap_or_default()
+}
+
+/// The form of the image's `.orc_unwind`: what `.orc_header` says, or `name`. There is none without the section.
+fn orc_form(image: &Image, forms: &'static [Orc], name: Option<&str>) -> Result<Option<&'static Orc>> {
+    const SECTION: &str = ".orc_unwind";
+    if forms.is_empty() || contents(image, SECTION).1.is_empty() {
+        return Ok(None);
+    }
+    let (_, header) = contents(image, ".orc_header");
+    let names = || forms.iter().map(|form| form.name);
+    let found = match (header, name) {
+        ([], None) => Err(Error::new(format!(
+            "{SECTION} without .orc_header, and the profile does not say which form it has; valid: a profile with orc = {}",
+            names().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ")
+        ))),
+        ([], Some(name)) => {
+            let found = forms.iter().find(|form| form.name == name);
+            found.ok_or_else(|| Error::unknown(&format!("form of {SECTION} in the profile"), name, names()))
+        }
+        (header, _) => forms.iter().find(|form| header.starts_with(&form.header)).ok_or_else(|| {
+            let hash: String = header.iter().map(|byte| format!("{byte:02x}")).collect();
+            let known = names().collect::<Vec<_>>().join(" and ");
+            Error::new(format!(
+                "{SECTION} has a form that is not known here: .orc_header says {hash}; known: those of Linux {known}"
+            ))
+        }),
+    };
+    found.map(Some)
 }
 
 /// The table that objtool makes: its entries, by the address from which each holds.
@@ -142,7 +179,8 @@ impl<'i> OrcTable<'i> {
 /// How many of these addresses the unwind table of `image` describes. Whatever is in it, there is an answer, soon.
 pub fn described(image: &Image, backend: &dyn Backend, addresses: impl Iterator<Item = u64>) -> usize {
     let registers = Registers::of(backend.machine(), &backend.facts().abi);
-    registers.map_or(0, |registers| Table::read(image, registers, addresses).0.len())
+    let table = registers.and_then(|registers| Table::read(image, registers, None, addresses));
+    table.map_or(0, |table| table.0.len())
 }
 
 type Entry<'i> = FrameDescriptionEntry<EndianSlice<'i, LittleEndian>>;
@@ -266,7 +304,7 @@ mod tests {
         // Behind 1 byte, CFA is r7 + 16 and r6 at CFA - 16; behind 3 more, CFA is r6 + 16; behind 8 more, r7 + 8.
         let rest = [0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x48, 0x0c, 7, 8];
         let frames = frames(16, 0x78, initial, &rest);
-        let table = Table::read(&image(&[(".eh_frame", FRAMES, &frames)]), registers, CODE..CODE + 0x30);
+        let table = Table::read(&image(&[(".eh_frame", FRAMES, &frames)]), registers, None, CODE..CODE + 0x30).unwrap();
         let gpr = gpr(abi, &[("rsp", 0x500), ("rbp", 0x700)]);
         let at = |pc: u64| unwound(table.row(pc).unwrap(), abi, &gpr);
         assert_eq!(at(CODE), (0x508, Some(0x501), 0x700));
@@ -284,7 +322,7 @@ mod tests {
         let abi = registers.abi;
         // CFA is r31 + 0; behind 4 bytes, r31 + 16, with r29 at CFA - 16 and r30 at CFA - 8.
         let frames = frames(30, 0x78, [0x0c, 31, 0, 0, 0, 0, 0], &[0x44, 0x0e, 16, 0x9d, 2, 0x9e, 1]);
-        let table = Table::read(&image(&[(".eh_frame", FRAMES, &frames)]), registers, CODE..CODE + 8);
+        let table = Table::read(&image(&[(".eh_frame", FRAMES, &frames)]), registers, None, CODE..CODE + 8).unwrap();
         let gpr = gpr(abi, &[("sp", 0x500), ("x29", 0x700), ("x30", 0x900)]);
         let at = |pc: u64| unwound(table.row(pc).unwrap(), abi, &gpr);
         assert_eq!(at(CODE), (0x500, Some(0x900), 0x700));
@@ -304,7 +342,10 @@ mod tests {
         let said = [[8, 0, 0, 0, 0x05, 2], [16, 0, 0xf0, 0xff, 0x15, 2], [0; 6]].concat();
         let image = image(&[(".orc_unwind_ip", ips as u64, &distances), (".orc_unwind", entries, &said)]);
         let gpr = gpr(abi, &[("rsp", 0x500), ("rbp", 0x700)]);
-        let table = Table::read(&image, registers, CODE - 1..CODE + 0x20);
+        let read = |name| Table::read(&image, registers, name, CODE - 1..CODE + 0x20);
+        assert!(read(None).unwrap_err().to_string().contains("valid: a profile with orc = \"6.12\" or"));
+        assert!(read(Some("5.4")).unwrap_err().to_string().contains("'5.4'; valid: 6.12, "));
+        let table = read(Some("6.12")).unwrap();
         let at = |pc: u64| table.row(pc).map(|row| unwound(row, abi, &gpr));
         assert_eq!(at(CODE - 1), None);
         assert_eq!(at(CODE), Some((0x508, Some(0x501), 0x700)));
@@ -313,6 +354,30 @@ mod tests {
         assert_eq!(at(CODE + 0x10), None, "an entry that says nothing");
         // Other architectures have no such table.
         let other = self::registers("riscv64");
-        assert!(Table::read(&image, other, CODE..CODE + 1).row(CODE).is_none());
+        assert!(Table::read(&image, other, None, CODE..CODE + 1).unwrap().row(CODE).is_none());
+    }
+
+    /// The same CFA, SP and 8 bytes, as 6.12 and as 7.3 write it.
+    #[test]
+    fn the_header_says_which_form_orc_has() {
+        let registers = registers("x86_64");
+        let forms = registers.machine.orc;
+        let (ips, entries, headers) = (0x3000, 0x4000, 0x5000);
+        let distance = (CODE as i32 - ips).to_le_bytes();
+        let mut cfa = Vec::new();
+        for (number, header) in [(5, forms[0].header), (3, forms[1].header), (5, [0x12; 20])] {
+            let said = [8, 0, 0, 0, number, 2];
+            let sections = [
+                (".orc_unwind_ip", ips as u64, &distance[..]),
+                (".orc_unwind", entries, &said),
+                (".orc_header", headers, &header),
+            ];
+            // What the profile says counts only where there is no header.
+            let table = Table::read(&image(&sections), registers, Some("none"), CODE..CODE + 1);
+            cfa.push(table.map(|table| table.row(CODE).unwrap().cfa(&gpr(registers.abi, &[("rsp", 0x500)]))));
+        }
+        assert_eq!(cfa[..2], [Ok(0x508), Ok(0x508)]);
+        let unknown = cfa[2].as_ref().unwrap_err().to_string();
+        assert!(unknown.contains(&format!(".orc_header says {}", "12".repeat(20))), "{unknown}");
     }
 }

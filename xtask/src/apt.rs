@@ -58,7 +58,8 @@ impl Apt {
         let (at, sources) = (self.dir.display(), self.sources.display());
         let state = [format!("Dir::State={at}"), format!("Dir::State::status={at}/status"), format!("Dir::Cache={at}")];
         let lists = [format!("Dir::Etc::sourcelist={sources}"), "Dir::Etc::sourceparts=-".to_owned()];
-        let of = [format!("APT::Architecture={}", self.arch), format!("APT::Architectures={},{}", self.arch, self.host)];
+        let of =
+            [format!("APT::Architecture={}", self.arch), format!("APT::Architectures={},{}", self.arch, self.host)];
         let how = ["Acquire::Languages=none", "APT::Sandbox::User=root"].map(str::to_owned);
         command.args(state.into_iter().chain(lists).chain(of).chain(how).flat_map(|o| ["-o".to_owned(), o]));
         command

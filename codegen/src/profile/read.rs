@@ -206,6 +206,7 @@ impl<'a> Reader<'a> {
             },
             copies: of.copies,
             marks_regs: of.marks_regs,
+            orc: of.orc.as_deref().map(intern),
             numbers,
             kernel: of.kernel.as_ref().map(|k| self.kernel(k, &join(at, path!["kernel"]))).transpose()?,
             options,

@@ -64,6 +64,9 @@ pub(super) struct ArchIn {
     pub copies: bool,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set.
     pub marks_regs: bool,
+    /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects that have no
+    /// `.orc_header` to tell.
+    pub orc: Option<String>,
     /// Numbers that the code needs: the name that the text gives one, and its usual value.
     pub numbers: Vec<(String, i32)>,
     /// What a kernel's configuration means.
