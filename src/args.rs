@@ -132,7 +132,7 @@ pub struct DirectArgs {
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
-    /// direct, with --sig: what else is live at the function's entry, such as static-chain: kept, and passed on
+    /// direct, with --sig: what else is live at the function's entry, such as static-chain, which profile bare always keeps
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
     pub live: Vec<String>,
     /// With --sig: the object with the called functions; without vector registers in it, none is saved

@@ -216,7 +216,7 @@ fn live_args(sig: &str, args: &DirectArgs, proof: Option<&Proof>, target: &Targe
             return Err(proto.refuse(arg, &why).at("--sig"));
         }
     }
-    Ok(placement.direct(&target.facts.abi, general).args)
+    Ok(placement.direct(&target.facts.abi, target.convention.site.live, general).args)
 }
 
 /// So many arguments, or those of a prototype.
@@ -237,7 +237,7 @@ fn what_is_passed(direct: &DirectArgs, proof: Option<&Proof>, target: &Target) -
     };
     let backend = crate::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
-    let mut passed = placement.direct(&facts.abi, Proof::holds(proof));
+    let mut passed = placement.direct(&facts.abi, target.convention.site.live, Proof::holds(proof));
     for what in &direct.live {
         let known = facts.abi.live.iter().find(|(name, _)| name == what);
         let (_, regs) = known.ok_or_else(|| {

@@ -131,11 +131,15 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     }
     for signature in SIGNATURES {
         let proto = Prototype::parse(signature)?;
-        let direct = backend.place(target, &proto)?.direct(&target.facts.abi, false);
+        let direct = backend.place(target, &proto)?.direct(&target.facts.abi, target.convention.site.live, false);
         all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
     }
     // What the psABI has besides arguments.
-    let mut chained = backend.place(target, &Prototype::parse(CHAINED)?)?.direct(&target.facts.abi, false);
+    let mut chained = backend.place(target, &Prototype::parse(CHAINED)?)?.direct(
+        &target.facts.abi,
+        target.convention.site.live,
+        false,
+    );
     let chain = target.facts.abi.live.iter().find(|(what, _)| *what == CHAIN);
     if let (Some(live), Some((_, regs))) = (&mut chained.live, chain) {
         live.regs = live.regs.union(*regs);

@@ -88,9 +88,9 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
     recorded(fields, below)
 }
 
-fn around_args(args: usize) -> FrameLayout {
+fn around_args(args: usize, others: RegSet) -> FrameLayout {
     let FrameLayout { mut fields, records, size, .. } =
-        direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI), true);
+        direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI, others), true);
     fields.retain(|f| !matches!(f.content, Content::Reg(r) if ARGS[args..].contains(&r)));
     let result = |(i, &reg)| field(RESULT_SLOTS[i], "", 8 * i as i32, Content::Result(reg), Stores::TakeEffect);
     fields.extend(ABI.rets.iter().enumerate().map(result));
@@ -139,8 +139,10 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         unwind_tables: true,
         numbers: convention.numbers.clone(),
         frames: convention.frames(choices),
-        around_frames: (0..=ARGS.len()).map(around_args).collect(),
-        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
+        around_frames: (0..=ARGS.len()).map(|n| around_args(n, convention.site.live)).collect(),
+        direct_frames: (0..=ARGS.len())
+            .map(|n| direct_frame(&Live::first(n, &ABI, convention.site.live), frame_records))
+            .collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         programs_frame,
         no_frame: FrameLayout::empty(),

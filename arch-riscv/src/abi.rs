@@ -76,11 +76,14 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 2 * RECORD, fields, records, ..FrameLayout::empty() }
 }
 
-fn around_args(args: usize) -> FrameLayout {
+fn around_args(args: usize, others: RegSet) -> FrameLayout {
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Stores::TakeEffect);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ARGS[i]))).collect();
+    let live = (args..).zip(LIVE_SLOTS.iter().zip(others.iter()));
+    fields.extend(live.map(|(i, (symbol, reg))| slot(symbol, i, Content::Reg(reg))));
+    let slots = fields.len().max(ABI.rets.len());
     fields.extend(ABI.rets.iter().enumerate().map(|(i, &reg)| slot(RESULT_SLOTS[i], i, Content::Result(reg))));
-    around_frame(8 * args.max(ABI.rets.len()) as i32, fields)
+    around_frame(8 * slots as i32, fields)
 }
 
 fn programs_frame(programs: &Programs) -> FrameLayout {
@@ -179,8 +182,10 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         unwind_tables: true,
         numbers: convention.numbers.clone(),
         frames: convention.frames(choices),
-        around_frames: (0..=ARGS.len()).map(around_args).collect(),
-        direct_frames: (0..=ARGS.len()).map(|n| direct_frame(&Live::first(n, &ABI), frame_records)).collect(),
+        around_frames: (0..=ARGS.len()).map(|n| around_args(n, convention.site.live)).collect(),
+        direct_frames: (0..=ARGS.len())
+            .map(|n| direct_frame(&Live::first(n, &ABI, convention.site.live), frame_records))
+            .collect(),
         tailored_frame: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         programs_frame,
         no_frame: FrameLayout::empty(),

@@ -81,11 +81,14 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 24, fields, records, ..FrameLayout::empty() }
 }
 
-fn around_args(args: usize) -> FrameLayout {
+fn around_args(args: usize, others: RegSet) -> FrameLayout {
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Stores::TakeEffect);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ABI.args[i]))).collect();
+    let live = (args..).zip(LIVE_SLOTS.iter().zip(others.iter()));
+    fields.extend(live.map(|(i, (symbol, reg))| slot(symbol, i, Content::Reg(reg))));
+    let slots = fields.len().max(2);
     fields.extend((0..2).map(|i| slot(RESULT_SLOTS[i], i, Content::Result(ABI.rets[i]))));
-    around_frame(8 * args.max(2) as i32, fields)
+    around_frame(8 * slots as i32, fields)
 }
 
 /// The record of the traced function's caller above that of the function. Where the site jumped, one of the return addresses
@@ -140,8 +143,10 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         unwind_tables: true,
         numbers: convention.numbers.clone(),
         frames: convention.frames(choices),
-        around_frames: (0..=ABI.args.len()).map(around_args).collect(),
-        direct_frames: (0..=ABI.args.len()).map(|n| direct_frame(&Live::first(n, &ABI))).collect(),
+        around_frames: (0..=ABI.args.len()).map(|n| around_args(n, convention.site.live)).collect(),
+        direct_frames: (0..=ABI.args.len())
+            .map(|n| direct_frame(&Live::first(n, &ABI, convention.site.live)))
+            .collect(),
         tailored_frame: |live, _| direct_frame(live),
         programs_frame,
         no_frame: FrameLayout::empty(),

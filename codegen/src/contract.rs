@@ -88,7 +88,7 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
     let KindTraits { keeps, entered, .. } = *kind.traits();
     let kept = match keeps {
         Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
-        Keeps::ItsArguments => c_rules.union(kind.passed(abi).regs),
+        Keeps::ItsArguments => c_rules.union(kind.passed(abi, site.live).regs),
         Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
         Keeps::AllButLost => all.minus(site.lost),
         Keeps::AllButScratch => all.minus(site.scratch),

@@ -1,6 +1,6 @@
 //! The kinds of trampoline, and what each does: one row a kind.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, RegSet};
 use crate::error::Error;
 use crate::live::{Live, MOST_WORDS, Word};
 use crate::step::ExitPath;
@@ -412,9 +412,9 @@ impl Kind {
         }
     }
 
-    /// The arguments that it is for.
-    pub fn passed(self, abi: &Abi) -> Live {
-        let first = |direct: Direct| Live::first(direct.args.into(), abi);
+    /// The arguments that it is for; where no prototype says more, with `others` that are live at every entry.
+    pub fn passed(self, abi: &Abi, others: RegSet) -> Live {
+        let first = |direct: Direct| Live::first(direct.args.into(), abi, others);
         self.live().or_else(|| self.passes().map(first)).unwrap_or_default()
     }
 

@@ -16,10 +16,11 @@ pub struct Live {
 }
 
 impl Live {
-    /// The first `count` argument registers, and what every function may be passed besides.
-    pub fn first(count: usize, abi: &Abi) -> Live {
+    /// The first `count` argument registers, and what every function may be passed besides: `others`, and what direct-call
+    /// trampolines keep for all.
+    pub fn first(count: usize, abi: &Abi, others: RegSet) -> Live {
         let args = RegSet::of(abi.args.get(..count).unwrap_or(abi.args));
-        Live { regs: args.union(abi.hidden_for_direct()), ..Live::default() }
+        Live { regs: args.union(abi.hidden_for_direct()).union(others), ..Live::default() }
     }
 
     /// Registers besides those for arguments and for the address of a result.

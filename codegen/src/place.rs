@@ -53,9 +53,10 @@ pub struct Placement {
 impl Placement {
     /// What is live at the entry of a function of this prototype, for a callee of the same one.
     ///
-    /// `general_callee` says that the callee leaves vector registers alone.
-    pub fn direct(&self, abi: &Abi, general_callee: bool) -> Direct {
-        let live = self.live(abi, general_callee);
+    /// `others` are live besides; `general_callee` says that the callee leaves vector registers alone.
+    pub fn direct(&self, abi: &Abi, others: RegSet, general_callee: bool) -> Direct {
+        let mut live = self.live(abi, general_callee);
+        live.regs = live.regs.union(others);
         let last = abi.args.iter().rposition(|&r| live.regs.contains(r));
         Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live) }
     }

@@ -19,6 +19,8 @@ pub struct Site {
     pub ip_offset: i32,
     /// Registers that the site itself overwrites or that are free at a function's entry.
     pub scratch: RegSet,
+    /// Registers besides those for arguments that may be live at a function's entry.
+    pub live: RegSet,
     /// The registers that return the traced function into itself and to its parent when a trampoline resumes it,
     /// where they are not those of entry: arm64 swaps `x9` and `x30`.
     pub resume: Option<(Reg, Reg)>,

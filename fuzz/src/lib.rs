@@ -83,7 +83,7 @@ fn prototype(text: &str) {
     for backend in BACKENDS {
         let target = tramptool::default_target(*backend).unwrap();
         if let Ok(placement) = backend.place(&target, &proto) {
-            let kind = Kind::Direct(placement.direct(&backend.facts().abi, false));
+            let kind = Kind::Direct(placement.direct(&backend.facts().abi, target.convention.site.live, false));
             let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::of("t", kind) }], *backend, &target);
         }
     }

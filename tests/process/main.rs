@@ -275,8 +275,11 @@ fn the_static_chain_is_kept() {
         let set = arch.set.iter().flat_map(|s| ["--set", s]);
         let gen_: Vec<&str> = ["gen", "direct", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
         let sig = ["--sig", "long inner(long a)", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
-        for (live, result) in [(&["--live", "static-chain"][..], "42\n"), (&[], "")] {
-            b.ok(&[&gen_[..], &sig, live].concat());
+        let bare = ["gen", "direct", "--arch", arch.name, "--emit", "obj", "--profile", "bare"];
+        let counted = ["--args", "1", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
+        let kept = [[&gen_[..], &sig, &["--live", "static-chain"]], [&bare, &sig, &[]], [&bare, &counted, &[]]];
+        for (what, result) in kept.map(|what| (what, "42\n")).into_iter().chain([([&gen_[..], &sig, &[]], "")]) {
+            b.ok(&what.concat());
             let flags = if arch.name == "x86_64" { &["-fcf-protection=none"][..] } else { &[] };
             let options = ["-O1", "-static", "-w", "chain.c", "tramp.o", "-o", "program"];
             b.tool(&format!("{}gcc", arch.prefix), &[flags, &options].concat());

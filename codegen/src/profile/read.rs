@@ -301,6 +301,7 @@ impl<'a> Reader<'a> {
             pushed: site.pushed,
             ip_offset: offset,
             scratch: self.registers(&site.scratch, abi, &join(at, path!["scratch"]))?,
+            live: self.registers(&site.live, abi, &join(at, path!["live"]))?,
             resume: match &site.resume[..] {
                 [] => None,
                 [into, parent] => {

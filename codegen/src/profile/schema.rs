@@ -92,6 +92,9 @@ pub(super) struct SiteIn {
     pub ip_offset: Option<i32>,
     /// Registers that the site itself overwrites or that are free at a function's entry.
     pub scratch: Vec<String>,
+    /// Registers besides those for arguments that may be live at a function's entry: what is made for one function keeps
+    /// them.
+    pub live: Vec<String>,
     /// The registers that return the traced function into itself and to its parent when a trampoline resumes it, where
     /// they are not those of entry.
     pub resume: Vec<String>,
