@@ -7,7 +7,7 @@ use crate::settings::PROFILE;
 use codegen::abi::RegSet;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::kind::{Calls, Gives};
 use codegen::live::{Live, MOST_WORDS};
 use codegen::profile::Convention;
@@ -118,14 +118,19 @@ const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
 pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let backend = crate::backend(target.facts.name)?;
     let most = target.facts.abi.args.len() as u8;
-    let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None }));
-    let direct = direct.filter(|&d| target.frame(Kind::Direct(d)).is_ok());
+    let room = |&Direct { args, ip, .. }: &Direct| args + u8::from(ip) <= most;
+    let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None })).filter(room);
     let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
     let named = target.convention.specs().map(|spec| (spec.name.to_owned(), spec.kind));
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
     let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args, general_handlers: false });
     let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most, general_handlers: false });
-    for around in lean.into_iter().chain(full).filter(|a| target.frame(Kind::Around(*a)).is_ok()) {
+    for around in lean.into_iter().chain(full) {
+        match target.frame(Kind::Around(around)) {
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), Error::Absent { .. }) => continue,
+            Err(e) => return Err(e),
+        }
         let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
         all.push((format!("around_{}{args}", around.form.name()), Kind::Around(around)));
     }

@@ -14,6 +14,7 @@ use codegen::action::{Action, Part};
 use codegen::code::Ref;
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
+use codegen::field::out_of_reach;
 use codegen::isa::Labels;
 use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
@@ -254,19 +255,19 @@ fn ranged(value: i32, least: i32, most: i32) -> Result<i32> {
     if (least..=most).contains(&value) {
         return Ok(value);
     }
-    Err(Error::new(format!("offset {value} does not fit its instruction; valid: {least} to {most}")))
+    Err(Error::unencodable(format_args!("offset {value} does not fit its instruction; valid: {least} to {most}")))
 }
 
 fn scaled(value: i32, unit: i32, most: i32) -> Result<u32> {
     if value % unit != 0 {
-        return Err(Error::new(format!("offset {value} is not a multiple of {unit}")));
+        return Err(Error::unencodable(format_args!("offset {value} is not a multiple of {unit}")));
     }
     ranged(value, 0, most).map(|v| v as u32)
 }
 
 /// A register whose number is not 31, which means one thing here and another there.
 fn x(reg: Reg) -> Result<u8> {
-    if reg.0 < 31 { Ok(reg.0) } else { Err(Error::new(format!("register {}; valid: x0 to x30", reg.0))) }
+    if reg.0 < 31 { Ok(reg.0) } else { Err(Error::unencodable(format_args!("register {}; valid: x0 to x30", reg.0))) }
 }
 
 fn x_or_zero(reg: Reg) -> Result<u8> {
@@ -278,12 +279,12 @@ fn x_or_sp(reg: Reg) -> Result<u8> {
 }
 
 fn q(number: u8) -> Result<u8> {
-    if number < 32 { Ok(number) } else { Err(Error::new(format!("q{number}; valid: q0 to q31"))) }
+    if number < 32 { Ok(number) } else { Err(Error::unencodable(format_args!("q{number}; valid: q0 to q31"))) }
 }
 
 /// What two loads into one register leave there is not told by the manual.
 fn different(a: u8, b: u8) -> Result<()> {
-    if a == b { Err(Error::new(format!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
+    if a == b { Err(Error::unencodable(format_args!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
 }
 
 fn stores(first: u8, second: Option<u8>, at: Disp) -> Effects {
@@ -298,7 +299,7 @@ impl Labels for Arm64 {
     fn patch_local(_r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
         let words = (target as i64 - at as i64) / 4;
         let Some(field) = code.get_mut(at..at + 4).filter(|_| (-(1 << 18)..1 << 18).contains(&words)) else {
-            return Err(Error::new(format!("CBNZ reaches 1 MiB either way, its label is {} bytes away", words * 4)));
+            return Err(out_of_reach("CBNZ", words * 4, 21));
         };
         let imm19 = (words as u32 & 0x7_ffff) << 5;
         let word = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);

@@ -156,11 +156,11 @@ fn written(dst: Reg, effects: Effects) -> Effects {
 }
 
 fn x(reg: Reg) -> Result<u8> {
-    if reg.0 < 32 { Ok(reg.0) } else { Err(Error::new(format!("register {}; valid: x0 to x31", reg.0))) }
+    if reg.0 < 32 { Ok(reg.0) } else { Err(Error::unencodable(format_args!("register {}; valid: x0 to x31", reg.0))) }
 }
 
 fn f(number: u8) -> Result<u8> {
-    if number < 32 { Ok(number) } else { Err(Error::new(format!("f{number}; valid: f0 to f31"))) }
+    if number < 32 { Ok(number) } else { Err(Error::unencodable(format_args!("f{number}; valid: f0 to f31"))) }
 }
 
 /// The operand of LUI, where it goes: 20 bits, with or without a sign.
@@ -168,7 +168,7 @@ fn upper(imm: i32) -> Result<i32> {
     if (-0x8_0000..0x10_0000).contains(&imm) {
         return Ok(imm << 12);
     }
-    Err(Error::new(format!("{imm} does not fit LUI; valid: -524288 to 1048575")))
+    Err(Error::unencodable(format_args!("{imm} does not fit LUI; valid: -524288 to 1048575")))
 }
 
 /// C.LDSP and C.SDSP hold multiples of 8 below 512.
@@ -192,7 +192,7 @@ fn simm12(value: i32) -> Result<i32> {
     if (-2048..2048).contains(&value) {
         return Ok(value);
     }
-    Err(Error::new(format!("offset {value} does not fit its instruction; valid: -2048 to 2047")))
+    Err(Error::unencodable(format_args!("offset {value} does not fit its instruction; valid: -2048 to 2047")))
 }
 
 /// C.MV for nothing added, C.LI from zero, C.ADDI for a register itself, C.ADDI16SP for SP, C.ADDI4SPN for x8 to x15 from
@@ -223,7 +223,9 @@ impl Labels for Riscv64 {
         let distance = target as i64 - at as i64;
         let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
         let Some(field) = code.get_mut(at..at + 4) else {
-            return Err(Error::new(format!("a branch lies outside the code, {distance} bytes from its label")));
+            return Err(Error::unencodable(format_args!(
+                "a branch lies outside the code, {distance} bytes from its label"
+            )));
         };
         reloc::relocate(&rel, field)?;
         Ok(true)

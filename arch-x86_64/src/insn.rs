@@ -17,6 +17,7 @@ use codegen::action::Action;
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
+use codegen::field::out_of_reach;
 use codegen::isa::Labels;
 use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
@@ -241,11 +242,15 @@ const WIDE: u8 = 0x48;
 const NARROW: u8 = 0x40;
 
 fn general(reg: Reg) -> Result<u8> {
-    if reg.0 < 16 { Ok(reg.0) } else { Err(Error::new(format!("general register {}; valid: 0 to 15", reg.0))) }
+    if reg.0 < 16 {
+        Ok(reg.0)
+    } else {
+        Err(Error::unencodable(format_args!("general register {}; valid: 0 to 15", reg.0)))
+    }
 }
 
 fn vector(number: u8) -> Result<u8> {
-    if number < 16 { Ok(number) } else { Err(Error::new(format!("%xmm{number}; valid: %xmm0 to %xmm15"))) }
+    if number < 16 { Ok(number) } else { Err(Error::unencodable(format_args!("%xmm{number}; valid: %xmm0 to %xmm15"))) }
 }
 
 /// An opcode that a register's number is part of.
@@ -304,7 +309,7 @@ fn multiple(imm: i8) -> Result<()> {
     if imm < 0 && imm.unsigned_abs().is_power_of_two() {
         return Ok(());
     }
-    Err(Error::new(format!("and ${imm}, %rsp rounds to no multiple; valid: a negative power of two")))
+    Err(Error::unencodable(format_args!("and ${imm}, %rsp rounds to no multiple; valid: a negative power of two")))
 }
 
 fn sub_effects(dst: Reg, add: i32) -> Effects {
@@ -370,7 +375,7 @@ impl Labels for X86_64 {
         let distance = target as i64 - (at + size) as i64;
         let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
         let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
-            return Err(Error::new(format!("a branch reaches {reach} bytes forward, its label is {distance} away")));
+            return Err(out_of_reach("a branch", distance, 8 * size as u32));
         };
         field.copy_from_slice(&distance.to_le_bytes()[..size]);
         Ok(false)

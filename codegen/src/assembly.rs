@@ -110,9 +110,10 @@ impl Assembly {
         let i = self.global(name) as usize;
         let symbol = &mut self.globals[i];
         if symbol.offset.is_some() {
-            return Err(Error::new(format!(
-                "symbol {name} is defined twice; give one of the trampolines another name with --name"
-            )));
+            return Err(Error::Duplicate {
+                symbol: name.to_owned(),
+                places: "twice; give one of the trampolines another name with --name".to_owned(),
+            });
         }
         (symbol.offset, symbol.size, symbol.function) = (Some(offset as u32), size as u32, function);
         Ok(())
@@ -241,7 +242,7 @@ impl Assembly {
             let to = match to {
                 Ref::Symbol(sym) => {
                     let (symbol, add) = *self.listed.get(sym.0 as usize).ok_or_else(|| {
-                        Error::new(format!("an instruction refers to symbol {} of {}", sym.0, self.listed.len()))
+                        Error::unencodable(format_args!("symbol {} of a listing with {}", sym.0, self.listed.len()))
                     })?;
                     addend += i64::from(add);
                     RelocTarget::Global(symbol)

@@ -22,7 +22,7 @@ pub fn put(field: &mut [u8], bytes: &[u8]) -> Result<()> {
 }
 
 fn cut(room: usize, needed: usize) -> Error {
-    Error::new(format!("the section ends {room} bytes after the start of a field of {needed}; the file is damaged"))
+    Error::damaged(format_args!("the section ends {room} bytes after the start of a field of {needed}"))
 }
 
 /// `distance`, if a signed field of `bits` can hold it and it is a multiple of `align`. `what` is the field's name.
@@ -35,7 +35,7 @@ pub fn reach(what: &str, distance: u64, bits: u32, align: u64) -> Result<i64> {
         return Err(out_of_reach(what, distance, bits));
     }
     if !distance.unsigned_abs().is_multiple_of(align) {
-        return Err(Error::new(format!(
+        return Err(Error::unencodable(format_args!(
             "{what} reaches multiples of {align} bytes; the target is {distance} bytes away"
         )));
     }
@@ -44,21 +44,12 @@ pub fn reach(what: &str, distance: u64, bits: u32, align: u64) -> Result<i64> {
 
 /// The error of a signed field of `bits` that cannot hold `distance`.
 pub fn out_of_reach(what: &str, distance: i64, bits: u32) -> Error {
-    let reach = 1_u64 << (bits - 1);
-    let unit = (reach.trailing_zeros() / 10).min(3);
-    let name = ["bytes", "KiB", "MiB", "GiB"].get(unit as usize);
-    Error::new(format!(
-        "{what} reaches {} {} either way; the target is {distance} bytes away",
-        reach >> (10 * unit),
-        name.unwrap_or(&"")
-    ))
+    Error::OutOfReach { field: what.to_owned(), distance, bits }
 }
 
 /// The error of a field that cannot hold the absolute `value`.
 pub fn too_large(what: &str, value: u64) -> Error {
-    Error::new(format!(
-        "{what} cannot hold {value:#x}; link at another base address, or compile for a larger code model"
-    ))
+    Error::TooLarge { field: what.to_owned(), value }
 }
 
 /// The name of a relocation type.

@@ -107,9 +107,11 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// # Errors
     /// It has none.
     pub fn op(&mut self) -> Result<Sym> {
-        let profile = self.target.convention.profile;
-        let op = self.target.convention.callback.op;
-        let op = op.ok_or_else(|| Error::new(format!("profile {profile} has no variable `op`; valid: one with it")))?;
+        let op = self.target.convention.callback.op.ok_or_else(|| Error::Absent {
+            profile: self.target.convention.profile.to_owned(),
+            what: "variable `op`".to_owned(),
+            valid: "one with it".to_owned(),
+        })?;
         Ok(self.symbol(op))
     }
 
@@ -139,10 +141,8 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
 
     /// The architecture has no instructions for a step.
     pub fn unsupported(&self, step: Step) -> Error {
-        let (arch, profile) = (self.target.facts.name, self.target.convention.profile);
-        Error::new(format!(
-            "{arch} cannot do what profile {profile} asks for here ({step:?}); valid: a profile or option without it"
-        ))
+        let (arch, profile) = (self.target.facts.name, self.target.convention.profile.to_owned());
+        Error::Unsupported { arch, profile, what: format!("{step:?}") }
     }
 
     /// The offset of the slot with this content.

@@ -341,7 +341,11 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
     let mut mutants = Vec::new();
     for (number, edit) in listed::<I>(&listing, &contract).into_iter().enumerate() {
         // What the encoder refuses is no mutant: nobody could have assembled it.
-        let Ok(assembly) = code::<I>(spec, target, &edit.apply(&listing)) else { continue };
+        let assembly = match code::<I>(spec, target, &edit.apply(&listing)) {
+            Ok(assembly) => assembly,
+            Err(e) if matches!(e.kind(), Error::Unencodable { .. } | Error::OutOfReach { .. }) => continue,
+            Err(e) => return Err(e.at(format_args!("{}: {}", spec.name, edit.operator.name()))),
+        };
         let bytes = (assembly.text().to_vec(), assembly.relocs, assembly.eh_frame.bytes);
         if seen.contains(&bytes) {
             continue;

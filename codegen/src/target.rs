@@ -147,18 +147,17 @@ impl Target {
         if let Some((_, frame)) = self.frames.iter().find(|(u, _)| *u == of) {
             return Ok(frame);
         }
-        let (facts, profile) = (self.facts, self.convention.profile);
+        let facts = self.facts;
         let defaults = self.convention.defaults();
         let remedy = match self.convention.frame(of, defaults) {
             Some(_) => format!("with {}", self.convention.describe(defaults)),
             None => format!("a profile with [arch.{}.frame.{}]", facts.name, of.key()),
         };
-        Err(Error::new(format!(
-            "profile {profile} has no frame `{}` for {} with {}; valid: {remedy}",
-            of.key(),
-            facts.name,
-            self.describe()
-        )))
+        Err(Error::Absent {
+            profile: self.convention.profile.to_owned(),
+            what: format!("frame `{}` for {} with {}", of.key(), facts.name, self.describe()),
+            valid: remedy,
+        })
     }
 
     /// The value chosen for an option of the architecture.

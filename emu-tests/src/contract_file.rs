@@ -254,9 +254,9 @@ pub(crate) struct Reader<'a> {
 
 impl Reader<'_> {
     /// A mistake at an offset of the text.
-    pub(crate) fn at(&self, offset: usize, message: impl std::fmt::Display) -> Error {
+    pub(crate) fn at(&self, offset: usize, message: impl Into<Error>) -> Error {
         let line = self.text.get(..offset).unwrap_or(self.text).matches('\n').count() + 1;
-        Error::new(format!("{}:{line}: {message}", self.name))
+        message.into().at(format_args!("{}:{line}", self.name))
     }
 
     /// What the file says.

@@ -168,8 +168,12 @@ impl<'s> Rig<'s> {
     pub(crate) fn moved(setup: Setup<'s>, away: Away<'s>) -> Result<Option<Rig<'s>>> {
         let base = away.functions.segments.first().map_or(BASE, |s| s.address);
         let there = base.checked_add_signed(away.bytes).filter(|at| *at > 0);
-        let linked = there.map(|base| link_at(setup.suite, setup.fixture, base, base));
-        let Some(Ok(mut linked)) = linked else { return Ok(None) };
+        let Some(base) = there else { return Ok(None) };
+        let mut linked = match link_at(setup.suite, setup.fixture, base, base) {
+            Ok(linked) => linked,
+            Err(e) if matches!(e.kind(), Error::OutOfReach { .. } | Error::TooLarge { .. }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
         if away.copied && !put_copies(setup.suite, &mut linked) {
             return Ok(None);
         }

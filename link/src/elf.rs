@@ -60,7 +60,7 @@ pub(crate) fn header<'a>(input: &Input<'a>) -> Result<&'a Header> {
 
 /// Turn a reader's error into ours.
 pub(crate) fn damaged(name: &str) -> impl Fn(object::read::Error) -> Error {
-    move |e| Error::new(format!("{name}: {e}; the file is damaged or cut off"))
+    move |e| Error::damaged(e).at(name)
 }
 
 /// Refuse a file whose parts, of these sizes, cannot all have bytes of their own: they could be many times as large as
@@ -71,10 +71,8 @@ pub(crate) fn parts_fit_file(input: &Input, sizes: impl Iterator<Item = u64>) ->
     if parts <= file {
         return Ok(());
     }
-    Err(Error::new(format!(
-        "{}: its parts have {parts} bytes together, but it has {file}; the file is damaged or cut off",
-        input.name
-    )))
+    let what = format_args!("its parts have {parts} bytes together, but it has {file}");
+    Err(Error::damaged(what).at(input.name))
 }
 
 pub(crate) fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
@@ -91,7 +89,7 @@ pub(crate) fn section_name<'a>(
     sections: &SectionTable<'a, Header>,
     section: &elf::SectionHeader64<LittleEndian>,
 ) -> Result<&'a str> {
-    let name = sections.section_name(LE, section).map_err(|e| Error::new(e.to_string()))?;
+    let name = sections.section_name(LE, section).map_err(Error::damaged)?;
     utf8(name, "section")
 }
 

@@ -40,13 +40,12 @@ pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a,
         let (true, Some(end)) = (program.p_type(LE) == elf::PT_LOAD, end) else {
             continue;
         };
-        let contents = program.data(LE, bytes).map_err(|()| Error::new(format!("{name}: a segment is cut off")))?;
+        let contents =
+            program.data(LE, bytes).map_err(|()| Error::damaged("a segment ends behind the file").at(name))?;
         let start = program.p_vaddr(LE) as usize;
         code.resize(code.len().max(end as usize), 0);
         let place = code.get_mut(start..).and_then(|part| part.get_mut(..contents.len()));
-        place
-            .ok_or_else(|| Error::new(format!("{name}: a segment is larger than its memory")))?
-            .copy_from_slice(contents);
+        place.ok_or_else(|| Error::damaged("a segment is larger than its memory").at(name))?.copy_from_slice(contents);
     }
     let sections = header.sections(LE, bytes).map_err(&fail)?;
     let dynamic = sections.symbols(LE, bytes, elf::SHT_DYNSYM).map_err(&fail)?;

@@ -1,7 +1,7 @@
 //! Where sections are put, who defines a name, what does not reach, and what patching refuses: objects of a few bytes.
 //! That images are those of GNU ld, the root package's `tests/link.rs` says.
 
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::patch::Patch;
 use object::write::{Object, Relocation, SectionId, Symbol, SymbolId, SymbolSection};
 use object::{
@@ -76,9 +76,12 @@ fn linked((backend, _): (&dyn Patch, Architecture), objects: &[Vec<u8>], options
     link(backend, &inputs, &Options { base: BASE, site, ..options })
 }
 
-fn refused(arch: (&dyn Patch, Architecture), objects: &[Vec<u8>], options: Options, parts: &[&str]) {
-    let e = linked(arch, objects, options).unwrap_err().to_string();
-    assert!(parts.iter().all(|part| e.contains(part)), "{e}");
+/// The error's kind, if its text has these parts.
+fn refused(arch: (&dyn Patch, Architecture), objects: &[Vec<u8>], options: Options, parts: &[&str]) -> Error {
+    let e = linked(arch, objects, options).unwrap_err();
+    let text = e.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    e.kind().clone()
 }
 
 fn word(image: &Image) -> u64 {
@@ -156,7 +159,8 @@ fn a_name_has_one_definition() {
         assert_eq!(image.symbols.iter().filter(|s| s.name == "f").count(), 1, "the one that lost is not there");
     }
     let strong = [defines(1, false), defines(2, false), uses(false)];
-    refused(X86, &strong, Options::default(), &["symbol f is defined in a.o and in b.o"]);
+    let kind = refused(X86, &strong, Options::default(), &["symbol f is defined in a.o and in b.o"]);
+    assert!(matches!(kind, Error::Duplicate { symbol, .. } if symbol == "f"));
     let image = linked(X86, &strong, Options { first: 1, ..Options::default() }).unwrap();
     assert_eq!(word(&image), first);
     // What is defined from outside is so only where no object does it.
@@ -168,7 +172,8 @@ fn a_name_has_one_definition() {
 
 #[test]
 fn a_name_without_definition_is_told_with_its_place() {
-    refused(X86, &[uses(false)], Options::default(), &["undefined: f (used by a.o at .data+0x0)"]);
+    let kind = refused(X86, &[uses(false)], Options::default(), &["undefined: f (used by a.o at .data+0x0)"]);
+    assert_eq!(kind, Error::Undefined { symbols: vec![("f".to_owned(), "a.o at .data+0x0".to_owned())] });
     assert_eq!(word(&linked(X86, &[uses(true)], Options::default()).unwrap()), 0);
     let image = linked(X86, &[uses(false)], Options { stub: Some(&[0xc3]), ..Options::default() }).unwrap();
     assert_eq!(image.bytes(word(&image), 1).unwrap(), [0xc3]);
@@ -204,7 +209,8 @@ fn a_call_reaches_2_gib_and_no_more() {
     let image = linked(X86, &objects, to(next + 0x7fff_ffff)).unwrap();
     assert_eq!(image.bytes(BASE, 5).unwrap(), [0xe8, 0xff, 0xff, 0xff, 0x7f]);
     let reach = ["a.o: .text+0x1: f: ", "reaches 2 GiB either way", "2147483648 bytes away"];
-    refused(X86, &objects, to(next + 0x8000_0000), &reach);
+    let kind = refused(X86, &objects, to(next + 0x8000_0000), &reach);
+    assert_eq!(kind, Error::OutOfReach { field: "PLT32".to_owned(), distance: 0x8000_0000, bits: 32 });
 }
 
 #[test]
@@ -218,13 +224,16 @@ fn a_field_must_be_in_its_section_and_a_low_part_must_have_a_high_one() {
     let text = sketch.text(&[0; 8]);
     let f = sketch.function("f", text, 0);
     sketch.refer(text, 9, arch_x86_64::reloc::PC32, f, 0);
-    refused(X86, &[sketch.done()], Options::default(), &["a.o: a relocation at .text+0x9", "damaged"]);
+    let kind = refused(X86, &[sketch.done()], Options::default(), &["a.o: a relocation at .text+0x9", "damaged"]);
+    assert!(matches!(kind, Error::Damaged { .. }), "{kind:?}");
 
     let mut sketch = Sketch::new(RISCV);
     let text = sketch.text(&[0; 8]);
     let label = sketch.function("label", text, 0);
     sketch.refer(text, 4, arch_riscv::reloc::PCREL_LO12_I, label, 0);
-    refused(RISCV, &[sketch.done()], Options::default(), &["a.o: .text+0x4: label: ", "no high part", "%pcrel_hi"]);
+    let parts = ["a.o: .text+0x4: label: ", "no high part", "%pcrel_hi"];
+    let kind = refused(RISCV, &[sketch.done()], Options::default(), &parts);
+    assert_eq!(kind, Error::Unpaired { high: BASE });
 }
 
 /// Two functions with sites, and a trampoline. The list has an entry that a linker has dropped.

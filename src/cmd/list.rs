@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use codegen::backend::Backend;
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::option::OptionInfo;
 use codegen::profile::{Convention, OptionRule, Profile};
 use codegen::spec::{Around, Direct, Form, Kind};
@@ -105,7 +105,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
             version: env!("CARGO_PKG_VERSION"),
             profiles: profiles::names(),
             profile: profile.name,
-            architectures: targets.iter().map(architecture).collect(),
+            architectures: targets.iter().map(architecture).collect::<Result<_>>()?,
         })?)?,
     }
     Ok(DONE)
@@ -122,14 +122,16 @@ fn changed(option: &OptionInfo, convention: &Convention) -> Vec<&'static str> {
     kinds(convention).filter(|(_, kind)| (option.applies)(*kind)).map(|(name, _)| name).collect()
 }
 
-fn architecture(target: &Target) -> Architecture {
+fn architecture(target: &Target) -> Result<Architecture> {
     let (facts, convention) = (target.facts, target.convention);
-    let trampoline = |(name, kind): (&'static str, Kind)| Trampoline {
-        name,
-        about: convention.about(kind),
-        labels: labels(name, kind, target),
-        options: convention.offered().filter(|(_, o)| (o.applies)(kind)).map(|(_, o)| o.name).collect(),
-        most_arguments: [ANY_DIRECT, ANY_AROUND].contains(&kind).then_some(facts.abi.args.len()),
+    let trampoline = |(name, kind): (&'static str, Kind)| {
+        Ok(Trampoline {
+            name,
+            about: convention.about(kind),
+            labels: labels(name, kind, target)?,
+            options: convention.offered().filter(|(_, o)| (o.applies)(kind)).map(|(_, o)| o.name).collect(),
+            most_arguments: [ANY_DIRECT, ANY_AROUND].contains(&kind).then_some(facts.abi.args.len()),
+        })
     };
     let option = |(rule, o): (&OptionRule, &'static OptionInfo)| OptionOut {
         name: o.name,
@@ -138,27 +140,30 @@ fn architecture(target: &Target) -> Architecture {
         about: o.about,
         trampolines: changed(o, convention),
     };
-    Architecture {
+    Ok(Architecture {
         name: facts.name,
         aliases: facts.aliases,
         machine: facts.machine,
         argument_registers: facts.abi.args.iter().map(|&r| facts.abi.name(r)).collect(),
-        trampolines: kinds(convention).map(trampoline).collect(),
+        trampolines: kinds(convention).map(trampoline).collect::<Result<_>>()?,
         options: convention.offered().map(option).collect(),
         numbers: target
             .symbols()
             .into_iter()
             .map(|name| Number { name, value: target.value(name).unwrap_or_default() })
             .collect(),
-    }
+    })
 }
 
 /// The global labels inside this kind of trampoline.
-fn labels(name: &str, kind: Kind, target: &Target) -> Vec<String> {
+fn labels(name: &str, kind: Kind, target: &Target) -> Result<Vec<String>> {
     let mut plan = codegen::plan::Plan::default();
     let spec = codegen::spec::Spec::of(name, kind);
-    if plan.make(&spec, target).is_err() {
-        return Vec::new();
+    match plan.make(&spec, target) {
+        Ok(()) => {}
+        // The profile has no such trampoline under these options.
+        Err(e) if matches!(e.kind(), Error::Absent { .. }) => return Ok(Vec::new()),
+        Err(e) => return Err(e),
     }
     let label = plan.steps.iter().filter_map(|s| match s {
         codegen::step::Step::KernelLabel(label) if target.convention.labels.contains(label) => Some(*label),
@@ -166,7 +171,7 @@ fn labels(name: &str, kind: Kind, target: &Target) -> Vec<String> {
     });
     let mut names: Vec<String> = label.map(|i| target.convention.label(i, name, kind).concat()).collect();
     names.dedup();
-    names
+    Ok(names)
 }
 
 fn human(profile: &Profile, targets: &[Target], ui: &Ui) -> String {

@@ -95,14 +95,15 @@ impl<'a> Reader<'a> {
     }
 
     /// An error at this place of the first text that has it.
-    fn at(&self, path: Path, what: impl std::fmt::Display) -> Error {
+    fn at(&self, path: Path, what: impl Into<Error>) -> Error {
+        let what = what.into();
         let places: Vec<_> = self.sources.iter().map(|s| (s.name, line::of(s.text, path))).collect();
         let whole = places.iter().find(|(_, place)| place.is_some_and(|(_, whole)| whole));
         let nearest = places.iter().find(|(_, place)| place.is_some());
         match whole.or(nearest).or(places.first()) {
-            Some((name, Some((line, _)))) => Error::new(format!("{name}:{line}: {what}")),
-            Some((name, None)) => Error::new(format!("{name}: {what}")),
-            None => Error::new(what.to_string()),
+            Some((name, Some((line, _)))) => what.at(format_args!("{name}:{line}")),
+            Some((name, None)) => what.at(name),
+            None => what,
         }
     }
 

@@ -66,7 +66,8 @@ mod tests {
     /// The message, and what is above its caret.
     fn refused(text: &str) -> (String, String) {
         let error = Prototype::parse(text).expect_err(text);
-        let lines: Vec<&str> = error.mark().unwrap_or_default().lines().collect();
+        let mark = error.mark().unwrap_or_default();
+        let lines: Vec<&str> = mark.lines().collect();
         let column = lines[1].find('^').unwrap();
         (error.to_string(), lines[0].chars().skip(column).take(6).collect())
     }

@@ -66,7 +66,10 @@ impl<'a> Object<'a> {
             (Some(section), _) => match self.at.get(section.0) {
                 // A section of at most LIMIT bytes may have a symbol outside; no harm is done by wrapping.
                 Some(at) => at.map(|at| at.wrapping_add(symbol.st_value(LE))),
-                None => return refuse("is in a section that does not exist; the file is damaged"),
+                None => {
+                    let what = format_args!("symbol {} is in a section that does not exist", name.escape_debug());
+                    return Err(Error::damaged(what).at(self.name));
+                }
             },
             (None, elf::SHN_UNDEF) => None,
             (None, elf::SHN_ABS) => Some(symbol.st_value(LE)),

@@ -68,10 +68,7 @@ pub(super) fn relocate(
         let mut rel = Relocation { r_type: reloc.r_type, place: reloc.place, value: reloc.value, high: 0 };
         if low(&reloc) {
             rel.high = reloc.value;
-            rel.value = high(rel.high).ok_or_else(|| {
-                let what = "there is no high part at the label that this low part names";
-                Error::new(format!("{what}; it must be the label of the instruction with %pcrel_hi")).at(place())
-            })?;
+            rel.value = high(rel.high).ok_or_else(|| Error::Unpaired { high: rel.high }.at(place()))?;
         }
         let field = image
             .bytes_mut(reloc.place, reloc.room)
@@ -107,10 +104,8 @@ pub(super) fn pending(objects: &[Object], globals: &HashMap<&str, Global>) -> Re
             for rela in relocations {
                 let offset = rela.r_offset(LE);
                 let Some(room) = size.checked_sub(offset) else {
-                    return Err(Error::new(format!(
-                        "{}: a relocation at {name}+{offset:#x}, but {name} has {size:#x} bytes; the file is damaged",
-                        object.name
-                    )));
+                    let what = format_args!("a relocation at {name}+{offset:#x}, but {name} has {size:#x} bytes");
+                    return Err(Error::damaged(what).at(object.name));
                 };
                 let symbol = rela.r_sym(LE, false) as usize;
                 let address = if symbol == 0 {
@@ -124,11 +119,8 @@ pub(super) fn pending(objects: &[Object], globals: &HashMap<&str, Global>) -> Re
                         None if symbol.weak => 0,
                         None => {
                             if seen.insert((o, symbol.name)) {
-                                missing.push(format!(
-                                    "{} (used by {} at {name}+{offset:#x})",
-                                    symbol.name.escape_debug(),
-                                    object.name
-                                ));
+                                let place = format!("{} at {name}+{offset:#x}", object.name);
+                                missing.push((symbol.name.escape_debug().to_string(), place));
                             }
                             continue;
                         }
@@ -150,5 +142,5 @@ pub(super) fn pending(objects: &[Object], globals: &HashMap<&str, Global>) -> Re
     if missing.is_empty() {
         return Ok(all);
     }
-    Err(Error::new(format!("undefined: {}; link the objects that define them", missing.join(", "))))
+    Err(Error::Undefined { symbols: missing })
 }

@@ -41,11 +41,10 @@ pub(super) fn define<'a>(
                     Some(old) if old.object < first && object >= first => {}
                     Some(old) if !old.weak && !weak => {
                         let other = objects.get(old.object).map_or("?", |o| o.name);
-                        return Err(Error::new(format!(
-                            "symbol {} is defined in {other} and in {}; keep one, or make one weak or static",
-                            name.escape_debug(),
-                            file.name
-                        )));
+                        return Err(Error::Duplicate {
+                            symbol: name.escape_debug().to_string(),
+                            places: format!("in {other} and in {}; keep one, or make one weak or static", file.name),
+                        });
                     }
                     Some(old) if old.weak <= weak => {}
                     _ => drop(globals.insert(name, new)),
