@@ -61,7 +61,7 @@ pub fn contract(text: &str) {
         contract: text,
         objects: Vec::new(),
         arch: None,
-        profile: tramptool::profile("linux-6.12").unwrap(),
+        profile: tramptool::profile(profiles::DEFAULT).unwrap(),
         dump: None,
     };
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);

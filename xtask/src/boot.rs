@@ -18,6 +18,7 @@ use crate::tree::Tree;
 /// What `kernel/kernels.toml` says.
 #[derive(Debug, Deserialize)]
 struct Manifest {
+    profile: String,
     kernel: Vec<Kernel>,
 }
 
@@ -37,6 +38,12 @@ pub struct Kernel {
     pub machine: Machine,
     /// What Debian calls the architecture, where its release has such a kernel.
     pub debian: Option<String>,
+    /// The profile that it is generated for.
+    #[serde(skip)]
+    pub profile: String,
+    /// The version for which that profile speaks, as `6.12`.
+    #[serde(skip)]
+    pub version: String,
     /// What is replaced.
     swap: Vec<Swap>,
     /// Faults: in words, and as `gen --fault` takes them.
@@ -55,7 +62,15 @@ struct Swap {
 pub fn kernels() -> Result<Vec<Kernel>, Failure> {
     let path = root().join("xtask/kernel/kernels.toml");
     let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
-    Ok(manifest.kernel)
+    let facts: Vec<_> = arch::BACKENDS.iter().map(|backend| backend.facts()).collect();
+    let profile = profiles::find(&manifest.profile, &facts).map_err(|e| Failure::at(&path, e, "name a profile"))?;
+    let version = profile.kernels.last();
+    let version = version.ok_or_else(|| Failure::at(&path, "its profile is for no kernel", "name one that is"))?;
+    let mut kernels = manifest.kernel;
+    for kernel in &mut kernels {
+        (kernel.profile, kernel.version) = (manifest.profile.clone(), (*version).to_owned());
+    }
+    Ok(kernels)
 }
 
 /// A kernel and where it is.
@@ -136,7 +151,12 @@ impl<'b> Bench<'b> {
         for (i, swap) in self.kernel.swap.iter().enumerate() {
             let stem = format!("swap{i}");
             let mut tool = tramptool();
-            tool.arg("gen").args(&swap.trampolines).arg("--kernel-build").arg(self.tree.dir);
+            tool.arg("gen")
+                .args(&swap.trampolines)
+                .arg("--profile")
+                .arg(&self.kernel.profile)
+                .arg("--kernel-build")
+                .arg(self.tree.dir);
             tool.args(swap.export.iter().flat_map(|e| ["--export", e]));
             let here = fault.filter(|f| swap.trampolines.iter().any(|t| f.starts_with(&format!("{t}:"))));
             tool.args(here.iter().flat_map(|f| ["--fault", f]));
@@ -178,7 +198,7 @@ impl<'b> Bench<'b> {
     /// Which options of its configuration decide what is generated for it, as `gen` says it.
     pub fn options(&self) -> Result<Vec<String>, Failure> {
         let mut tool = tramptool();
-        tool.args(["gen", "--all", "--kernel-build"]).arg(self.tree.dir);
+        tool.args(["gen", "--all", "--profile", &self.kernel.profile, "--kernel-build"]).arg(self.tree.dir);
         let said = call(&mut tool)?.err;
         let lines = said.lines().filter_map(|l| l.strip_prefix("tramptool: "));
         Ok(lines.filter(|l| l.contains("CONFIG_")).map(str::to_owned).collect())

@@ -13,7 +13,7 @@ use crate::document::{record, record_time, today};
 use crate::failure::Failure;
 use crate::modules;
 use crate::qemu::{Boot, SILENCE, initramfs};
-use crate::tree::{BOOTED, cache, source};
+use crate::tree::{cache, source};
 use crate::verb::Outcome;
 
 /// Do it.
@@ -38,9 +38,9 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     }
     let all = name.is_some_and(|name| name == "all");
     let chosen: Vec<&Kernel> = kernels.iter().filter(|k| all || Some(&k.name) == name).collect();
-    if chosen.is_empty() {
+    let Some(first) = chosen.first() else {
         return Err(usage());
-    }
+    };
     let start = Instant::now();
     let cache = cache()?;
     let empty = anew.then(|| tempfile::Builder::new().prefix("anew-").tempdir_in(&cache)).transpose();
@@ -49,7 +49,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     // The document is about Debian's.
     let recorded = linux.is_none();
     let given = linux.clone();
-    let linux = source(linux, BOOTED, cache)?;
+    let linux = source(linux, &first.version, cache)?;
     let mut good = true;
     for kernel in chosen {
         good &= try_one(kernel, &linux, cache, quick, recorded)?;

@@ -14,7 +14,7 @@ use crate::document::{record, record_time, today};
 use crate::failure::Failure;
 use crate::qemu::{SILENCE, initramfs};
 use crate::tools::{call, name, read, tramptool, write};
-use crate::tree::{BOOTED, cache, source};
+use crate::tree::{cache, source};
 use crate::verb::Outcome;
 
 /// What is traced, and by what: see `kernel/init.c`.
@@ -48,7 +48,8 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let start = Instant::now();
     let good = match how {
         "--fetch" => {
-            chosen.filter_map(|k| k.debian.as_deref()).try_for_each(|arch| debian(arch, &cache).map(drop))?;
+            let mut with_arch = chosen.filter_map(|k| Some((k, k.debian.as_deref()?)));
+            with_arch.try_for_each(|(k, arch)| debian(arch, &k.version, &cache).map(drop))?;
             true
         }
         "" if names.is_empty() => all(&kernels, None, &cache)?,
@@ -113,7 +114,7 @@ fn load<'k>(
     for kernel in kernels {
         let start = Instant::now();
         let (place, fresh) = match &kernel.debian {
-            Some(arch) => debian(arch, cache)?,
+            Some(arch) => debian(arch, &kernel.version, cache)?,
             None => (ours(kernel, linux.clone(), cache)?, false),
         };
         downloaded |= fresh;
@@ -131,8 +132,8 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     let start = Instant::now();
     let source = dir.path().join("module");
     let mut tool = tramptool();
-    tool.args(["gen", "direct", "--sig", SIG, "--call", MODULE, "--emit", "kmod", "--kernel-build"]);
-    call(tool.arg(&place.headers).arg("-o").arg(&source))?;
+    tool.args(["gen", "direct", "--sig", SIG, "--call", MODULE, "--emit", "kmod", "--profile", &kernel.profile]);
+    call(tool.arg("--kernel-build").arg(&place.headers).arg("-o").arg(&source))?;
     // A call leaves nothing where arguments were.
     let main = source.join(format!("{MODULE}_main.c"));
     let (count, left) = ("\tWRITE_ONCE(calls, calls + 1);\n", "\tstatic char left[32];\n\n");
@@ -201,7 +202,7 @@ fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
 
 /// A kernel of `cargo xtask kernel`.
 fn ours(kernel: &Kernel, linux: Option<PathBuf>, cache: &Path) -> Result<Place, Failure> {
-    let linux = source(linux, BOOTED, cache)?;
+    let linux = source(linux, &kernel.version, cache)?;
     let dir = cache.join("boot").join(&kernel.name);
     let bench = Bench::new(kernel, &linux, &dir);
     bench.build()?;
@@ -209,15 +210,15 @@ fn ours(kernel: &Kernel, linux: Option<PathBuf>, cache: &Path) -> Result<Place, 
     Ok(Place { what: format!("our own {}", bench.version()?), headers: dir, image })
 }
 
-/// Debian's newest kernel 6.12 for clouds, which boots without modules; from the cache if one is there, else downloaded,
+/// Debian's newest kernel of a version for clouds, which boots without modules; from the cache if one is there, else downloaded,
 /// which is also returned.
-fn debian(arch: &str, cache: &Path) -> Result<(Place, bool), Failure> {
+fn debian(arch: &str, kernel: &str, cache: &Path) -> Result<(Place, bool), Failure> {
     let dir = cache.join("debian").join(arch);
     let unpacked = dir.join("root");
     let fresh = !unpacked.exists();
     if fresh {
         eprintln!("downloading Debian's kernel for {arch}, 85 MB");
-        fetch(arch, &dir)?;
+        fetch(arch, kernel, &dir)?;
     }
     let entries = fs::read_dir(unpacked.join("boot"));
     let entries = entries.map_err(|e| Failure::at(&unpacked, e, "remove this directory"))?;
@@ -233,10 +234,10 @@ fn debian(arch: &str, cache: &Path) -> Result<(Place, bool), Failure> {
 }
 
 /// Download and unpack it.
-fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
+fn fetch(arch: &str, kernel: &str, dir: &Path) -> Result<(), Failure> {
     let part = dir.join("root.part");
     let apt = Apt::new(&dir.join("apt"), &Archive::Host, Some(arch))?;
-    let known = apt.names("linux-headers-6.12.")?;
+    let known = apt.names(&format!("linux-headers-{kernel}."))?;
     let suffix = format!("-cloud-{arch}");
     let number =
         |version: &str| version.split(|c: char| !c.is_ascii_digit()).nth(2).and_then(|n| n.parse::<u32>().ok());
@@ -244,7 +245,7 @@ fn fetch(arch: &str, dir: &Path) -> Result<(), Failure> {
     let Some(version) = versions.max_by_key(|v| number(v)) else {
         return Err(Failure::new(
             "apt-cache pkgnames",
-            "has no kernel 6.12 for clouds",
+            format!("has no kernel {kernel} for clouds"),
             "give this machine the network, and the security archive of Debian 12 in its list of sources",
         ));
     };

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// What Debian calls the source and what compiling it needs.
-pub const PACKAGES: &str = "linux-source-6.12 make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
+/// What Debian calls what compiling a kernel needs.
+pub const PACKAGES: &str = "make flex bison bc libelf-dev libssl-dev gcc-x86-64-linux-gnu \
                         gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu";
 
 /// What a program wrote.

@@ -9,8 +9,6 @@ use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
 use crate::tools::call;
 
-/// The version whose kernels are booted.
-pub const BOOTED: &str = "6.12";
 /// Where Debian has newer kernels than its release.
 const NEWER: &str = "trixie-backports";
 

@@ -73,7 +73,9 @@ fn retour(dir: &Path) -> Result<PathBuf, String> {
 
 /// Debian's source as `cargo xtask kernel-objects` unpacks it.
 fn kernel_source() -> Option<PathBuf> {
-    let file = kernel_cache::directory()?.join("linux-source-6.12/arch/x86/kernel/ftrace_64.S");
+    let facts: Vec<_> = arch::BACKENDS.iter().map(|backend| backend.facts()).collect();
+    let version = *profiles::find(profiles::DEFAULT, &facts).ok()?.kernels.last()?;
+    let file = kernel_cache::directory()?.join(format!("linux-source-{version}/arch/x86/kernel/ftrace_64.S"));
     file.exists().then_some(file)
 }
 
