@@ -1,0 +1,254 @@
+//! Random cases, a program for each two dozen of them. `./x process N --seed S` runs so many on each architecture,
+//! `./x process --case NAME --seed S` one.
+
+use std::fs;
+use std::process::Command;
+
+use crate::case::Case;
+use crate::chance::Chance;
+use crate::common::{Bench, tools_of};
+use crate::flags::Flags;
+use crate::place::Isa;
+
+/// Cases of one program, whose functions are compiled alike.
+const CASES: usize = 24;
+/// Cases of each architecture in a run of the tests.
+const USUAL: usize = 144;
+const C_FILES: [&str; 5] = ["harness", "events", "run", "handled", "layouts"];
+
+struct Arch {
+    name: &'static str,
+    isa: Isa,
+    gcc: &'static str,
+    clang: &'static [&'static str],
+    runner: &'static [&'static str],
+    /// Microseconds for the calls of a case, and between signals.
+    time: [&'static str; 2],
+}
+
+const ARCHES: [Arch; 3] = [
+    Arch { name: "x86_64", isa: Isa::X86, gcc: "gcc", clang: &[], runner: &[], time: ["4000", "50"] },
+    Arch {
+        name: "arm64",
+        isa: Isa::Arm,
+        gcc: "aarch64-linux-gnu-gcc",
+        clang: &["--target=aarch64-linux-gnu"],
+        runner: &["qemu-aarch64"],
+        time: ["8000", "50"],
+    },
+    Arch {
+        name: "riscv64",
+        isa: Isa::Riscv,
+        gcc: "riscv64-linux-gnu-gcc",
+        clang: &["--target=riscv64-linux-gnu"],
+        runner: &["qemu-riscv64"],
+        time: ["8000", "50"],
+    },
+];
+
+/// Which batch, and of it one case or all.
+struct Chosen {
+    seed: u64,
+    batch: u64,
+    only: Option<usize>,
+    cases: usize,
+    /// Every trampoline has a fault.
+    faulty: bool,
+}
+
+impl Chosen {
+    fn batch(seed: u64, batch: usize, cases: usize) -> Chosen {
+        Chosen { seed, batch: batch as u64, only: None, cases, faulty: false }
+    }
+}
+
+/// Build and run a batch. Returns how many cases there were, and what failed.
+fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
+    let b = Bench::new();
+    let mut chance = Chance::of(chosen.seed, &[arch.isa as u64, chosen.batch]);
+    let flags = Flags::random(arch.isa, &mut chance);
+    let case = |i: usize| {
+        let mut chance = Chance::of(chosen.seed, &[arch.isa as u64, chosen.batch, i as u64 + 1]);
+        let name = format!("{}-{}-{i}", arch.name, chosen.batch);
+        Case::random(arch.isa, &flags, name, format!("c{i}"), &mut chance)
+    };
+    let mut cases: Vec<Case> = (0..chosen.cases).filter(|i| chosen.only.is_none_or(|o| o == *i)).map(case).collect();
+    if chosen.faulty {
+        cases.retain_mut(|case| case.break_by(arch.name, flags.behind, |args| refusal(&b, args)));
+    }
+    let mut objects = write_sources(&b, arch, &flags, &cases);
+    for case in &cases {
+        // A probe's site is as it is written there.
+        let behind = if case.probe { flags.probe_behind(arch.isa) } else { flags.behind };
+        let (args, renamed) = case.generate(arch.name, behind);
+        b.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        let object = format!("{}.o", args[6]);
+        if !renamed.is_empty() {
+            let all = renamed.iter().flat_map(|(from, to)| ["--redefine-sym".to_owned(), format!("{from}={to}")]);
+            let kept = ["_tramp", "_back"].map(|s| format!("--keep-global-symbol={}{s}", args[6]));
+            let all: Vec<String> = all.chain(kept).chain([object.clone()]).collect();
+            b.tool(&format!("{}objcopy", tools_of(arch.name)), &all.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        objects.push(object);
+    }
+    let options = ["-static", "-no-pie", "-Wl,--no-warn-rwx-segments", "-o", "batch"];
+    b.tool(arch.gcc, &objects.iter().map(String::as_str).chain(options).collect::<Vec<_>>());
+    let mut command = Command::new("timeout");
+    command.arg("120").args(arch.runner).arg(b.path("batch")).args(arch.time);
+    let out = command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"));
+    let text = String::from_utf8_lossy(&out.stdout);
+    let mut failed: Vec<String> = text.lines().filter(|l| l.starts_with("FAIL ")).map(String::from).collect();
+    if failed.is_empty() && !out.status.success() {
+        failed.push(format!("FAIL {}: {} {}", last_case(&text), out.status, String::from_utf8_lossy(&out.stderr)));
+    }
+    let mut told: Vec<String> = Vec::new();
+    for line in failed {
+        let name = line.split([' ', ':']).nth(1).unwrap_or_default().to_owned();
+        if !told.iter().any(|t| t.contains(&format!("--case {name} "))) {
+            let case = cases.iter().find(|c| c.name == name).map(Case::told).unwrap_or_default();
+            told.push(format!(
+                "./x process --case {name} --seed {} repeats this: {:?} {case}",
+                chosen.seed, flags.options
+            ));
+        }
+        told.push(line);
+    }
+    if std::env::var_os("TRAMPTOOL_PROCESS").is_some() {
+        println!("{} {}", text.lines().last().unwrap_or_default(), flags.options.join(" "));
+    }
+    (cases.len(), told)
+}
+
+/// What `gen` says instead of generating this.
+fn refusal(b: &Bench, args: &[String]) -> String {
+    let out = b.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+fn last_case(text: &str) -> &str {
+    text.lines().filter_map(|l| l.strip_prefix("case ")).next_back().unwrap_or("before any case")
+}
+
+/// All of a batch but the trampolines. Returns its objects.
+fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<String> {
+    let tidy = |name: &str, text: &str| fs::write(b.path(name), text).unwrap();
+    for (name, text) in [
+        ("harness.h", include_str!("harness.h")),
+        ("harness.c", include_str!("harness.c")),
+        ("events.c", include_str!("events.c")),
+        ("run.c", include_str!("run.c")),
+        ("handled.c", include_str!("handled.c")),
+        ("layouts.c", include_str!("layouts.c")),
+        ("handlers.S", include_str!("handlers.S")),
+        ("functions.h", include_str!("functions.h")),
+        ("measure.S", measure(arch.isa)),
+    ] {
+        tidy(name, text);
+    }
+    let probes = cases.iter().filter(|c| c.probe);
+    let pad = u8::from(flags.pad);
+    tidy("probes.S", &probes.map(|c| format!("    PROBE {}, {pad}\n", c.symbol())).collect::<String>());
+    let mut table = "#include \"harness.h\"\n".to_owned();
+    let mut rows = String::new();
+    let mut functions = "#include \"functions.h\"\n".to_owned();
+    for case in cases {
+        let behind = if case.probe { flags.probe_behind(arch.isa) } else { flags.behind };
+        let (before, row) = case.row(behind);
+        table += &before;
+        rows += &row;
+        functions += &case.function();
+    }
+    tidy(
+        "table.c",
+        &format!("{table}const struct test tests[] = {{\n{rows}}};\nconst int test_count = {};\n", cases.len()),
+    );
+    tidy("functions.c", &functions);
+    let mut compiler = vec![arch.gcc];
+    if flags.clang {
+        compiler = [&["clang-14"], arch.clang].concat();
+    }
+    let options: Vec<&str> = flags.options.iter().map(String::as_str).collect();
+    let compile = [&compiler[1..], &["-c", "-w", "functions.c", "-o", "functions.o"], &options].concat();
+    b.tool(compiler[0], &compile);
+    let mut objects = vec!["functions.o".to_owned(), "measure.o".to_owned(), "table.o".to_owned()];
+    b.tool(arch.gcc, &["-c", "measure.S", "table.c"]);
+    // In handled.c no vector register, and nothing that calls the library's memcpy.
+    let general = match arch.isa {
+        Isa::X86 => &["-mgeneral-regs-only"][..],
+        Isa::Arm => &["-mgeneral-regs-only", "-ffixed-x18"],
+        Isa::Riscv => &[],
+    };
+    for file in C_FILES {
+        let more = if file == "handled" { general } else { &[] };
+        b.tool(arch.gcc, &[&["-c", "-O1", "-fno-pie", "-fno-builtin", &format!("{file}.c")], more].concat());
+        objects.push(format!("{file}.o"));
+    }
+    objects
+}
+
+fn measure(isa: Isa) -> &'static str {
+    match isa {
+        Isa::X86 => include_str!("x86_64.S"),
+        Isa::Arm => include_str!("arm64.S"),
+        Isa::Riscv => include_str!("riscv64.S"),
+    }
+}
+
+/// What `./x process` was asked for: words as it got them.
+fn asked() -> (usize, u64, Option<String>) {
+    let words = std::env::var("TRAMPTOOL_PROCESS").unwrap_or_default();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let behind = |name: &str| words.iter().position(|w| *w == name).and_then(|i| words.get(i + 1));
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("'{text}' is no number"));
+    let seed = behind("--seed").map_or(1, |s| number(s));
+    let cases = words.first().filter(|w| !w.starts_with('-')).map_or(USUAL, |n| number(n) as usize);
+    (cases, seed, behind("--case").map(|s| (*s).to_string()))
+}
+
+fn random(arch: &Arch) {
+    let (cases, seed, case) = asked();
+    let mut failed = Vec::new();
+    if let Some(name) = case {
+        let mut parts = name.split('-');
+        if parts.next() != Some(arch.name) {
+            return;
+        }
+        let [batch, only] =
+            [parts.next(), parts.next()].map(|p| p.and_then(|p| p.parse().ok()).expect("ARCH-BATCH-CASE"));
+        failed = run_batch(arch, &Chosen { only: Some(only), ..Chosen::batch(seed, batch, CASES) }).1;
+    } else {
+        for batch in 0..cases.div_ceil(CASES) {
+            let left = (cases - batch * CASES).min(CASES);
+            let (ran, told) = run_batch(arch, &Chosen::batch(seed, batch, left));
+            assert_eq!(ran, left, "cases of a batch");
+            failed.extend(told);
+        }
+    }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+}
+
+#[test]
+fn random_prototypes_x86_64() {
+    random(&ARCHES[0]);
+}
+
+#[test]
+fn random_prototypes_arm64() {
+    random(&ARCHES[1]);
+}
+
+#[test]
+fn random_prototypes_riscv64() {
+    random(&ARCHES[2]);
+}
+
+/// The checks can fail: in each case a register that is not restored, or a frame that is eight bytes off, is seen.
+#[test]
+fn faults_of_random_trampolines_are_noticed() {
+    for arch in &ARCHES {
+        let (ran, told) = run_batch(arch, &Chosen { faulty: true, ..Chosen::batch(1, 0, CASES) });
+        let noticed = told.iter().filter(|line| line.starts_with("./x")).count();
+        assert!(ran > 4 && noticed == ran, "{}: {noticed} of {ran}: {told:?}", arch.name);
+        assert!(told.iter().all(|l| l.starts_with("./x") || l.contains(": traced: ")), "{told:?}");
+    }
+}
