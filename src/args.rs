@@ -56,9 +56,9 @@ impl TargetArgs {
 /// Whose conventions hold.
 #[derive(Args, Clone)]
 pub struct ProfileArg {
-    /// Whose conventions hold: a profile of `tramptool list`, or a file
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = profiles::DEFAULT)]
-    profile: String,
+    /// Whose conventions hold: a profile of `tramptool list`, or a file [default: linux-6.12]
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    profile: Option<String>,
 }
 
 impl ProfileArg {
@@ -67,7 +67,18 @@ impl ProfileArg {
     /// # Errors
     /// There is none of that name, or the file is none.
     pub fn find(&self) -> Result<&'static Profile> {
-        crate::profile(&self.profile)
+        crate::profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
+    }
+
+    /// The profile for a contract that may name one.
+    ///
+    /// # Errors
+    /// As [`ProfileArg::find`].
+    pub fn of_contract(&self, contract: &str) -> Result<&'static Profile> {
+        match emu_tests::contract_profile(contract).filter(|_| self.profile.is_none()) {
+            Some(named) => crate::profile(&named),
+            None => self.find(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::settings::PROFILE;
 use codegen::abi::RegSet;
+use codegen::assembly::Assembly;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
@@ -16,7 +17,7 @@ use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs,
 use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
-use emu_tests::{BY_THE_PROFILE, CALLBACK, Chosen, Deviation, EXIT_HANDLER, Source, Suite};
+use emu_tests::{BY_THE_PROFILE, CALLBACK, Chosen, Deviation, EXIT_HANDLER, Head, Source, Suite};
 
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
@@ -274,6 +275,29 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
     format!("tramptool gen {what} --arch {}{}{set}", target.facts.name, profile_argument(target.convention))
 }
 
+/// The label of the call that is patched, if the trampoline has one.
+fn slot(spec: &Spec, assembly: &Assembly, target: &Target) -> Option<String> {
+    let name = target.convention.label(KernelLabel::Call, spec.name, spec.kind).concat();
+    assembly.globals.iter().any(|s| assembly.name(s) == name).then_some(name)
+}
+
+/// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
+fn op_offsets(target: &Target) -> (u64, u64) {
+    (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64)
+}
+
+/// The contracts of an object with these trampolines, as a file that `check --object` takes.
+///
+/// # Errors
+/// What generation refuses.
+pub fn contract_file(specs: &[Spec], assembly: &Assembly, target: &Target) -> Result<String> {
+    let contract = |spec| Ok((Contract::of(spec, target)?, slot(spec, assembly, target)));
+    let contracts = specs.iter().map(contract).collect::<Result<Vec<_>>>()?;
+    let about = format!("generated trampolines: {}", target.describe());
+    let head = Head { about: &about, convention: target.convention, op_offsets: op_offsets(target) };
+    emu_tests::contract_text(&head, &contracts)
+}
+
 /// Generate everything for `target` and describe it for [`emu_tests::check`].
 ///
 /// # Errors
@@ -298,12 +322,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
     let assembly = backend.assemble(specs, target)?;
     let object = obj::write(&assembly, target)?;
     let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;
-    let defined = |name: &String| assembly.globals.iter().any(|s| assembly.name(s) == name);
-    let slots = specs
-        .iter()
-        .map(|s| target.convention.label(KernelLabel::Call, s.name, s.kind).concat())
-        .filter(defined)
-        .collect();
+    let slots = specs.iter().filter_map(|spec| slot(spec, &assembly, target)).collect();
     let mut notes = BTreeMap::new();
     for spec in specs {
         for line in backend.text(spec, target)?.lines {
@@ -328,7 +347,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
             profile: target.convention.argument,
             source: Source::Generated { arch: target.facts.name, settings },
         },
-        op_offsets: (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64),
+        op_offsets: op_offsets(target),
         notes,
         poke: BY_THE_PROFILE,
     })

@@ -44,28 +44,40 @@ pub enum Content {
 }
 
 impl Content {
+    const WORDS: [(&str, Content); 7] = [
+        ("pc", Content::Pc),
+        ("parent-ip", Content::ParentIp),
+        ("site-sp", Content::SiteSp),
+        ("exit-sp", Content::ExitSp),
+        ("flags", Content::Flags),
+        ("direct", Content::Direct),
+        ("nothing", Content::Unfilled),
+    ];
+
+    /// As [`Content::parse`] reads it; `None` of what no structure has.
+    pub fn word(self, abi: &Abi) -> Option<String> {
+        let word = Content::WORDS.iter().find(|(_, content)| *content == self).map(|(word, _)| (*word).to_owned());
+        word.or_else(|| match self {
+            Content::Reg(reg) => Some(abi.name(reg).to_owned()),
+            Content::Const(n) => Some(format!("{}{:#x}", if n < 0 { "-" } else { "" }, n.unsigned_abs())),
+            _ => None,
+        })
+    }
+
     /// What a profile or a contract says that a slot holds: a register, a number as `0x...`, or one of a few words.
     ///
     /// # Errors
     /// None of these; the message lists them.
     pub fn parse(text: &str, abi: &Abi) -> Result<Content> {
-        const WORDS: [(&str, Content); 7] = [
-            ("pc", Content::Pc),
-            ("parent-ip", Content::ParentIp),
-            ("site-sp", Content::SiteSp),
-            ("exit-sp", Content::ExitSp),
-            ("flags", Content::Flags),
-            ("direct", Content::Direct),
-            ("nothing", Content::Unfilled),
-        ];
-        if let Some((_, content)) = WORDS.iter().find(|(word, _)| *word == text) {
+        if let Some((_, content)) = Content::WORDS.iter().find(|(word, _)| *word == text) {
             return Ok(*content);
         }
         let (minus, digits) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
         let digits = digits.strip_prefix("0x").map(|digits| format!("{minus}{digits}"));
         let number = digits.and_then(|digits| i32::from_str_radix(&digits, 16).ok());
         abi.find(text).map(Content::Reg).or(number.map(Content::Const)).ok_or_else(|| {
-            let known = WORDS.iter().map(|(word, _)| *word).chain(["0x..."]).chain(abi.regs.iter().map(|r| r.name));
+            let known =
+                Content::WORDS.iter().map(|(word, _)| *word).chain(["0x..."]).chain(abi.regs.iter().map(|r| r.name));
             Error::unknown("content", text, known)
         })
     }

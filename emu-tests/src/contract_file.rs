@@ -1,20 +1,12 @@
-//! Contracts in files: what may stand in them, and the [`Contract`] that it means. `docs/contracts.md` describes the format.
+//! Contracts in files: what may stand in them. `docs/contracts.md` describes the format.
 
 use std::collections::BTreeMap;
 
-use codegen::abi::RegSet;
-use codegen::contract::{Contract, promised};
 use codegen::error::{Error, Result};
-use codegen::facts::Facts;
-use codegen::frame::{self, Content, Field, FrameLayout, Record};
-use codegen::intern::intern;
-use codegen::profile::Convention;
-use codegen::spec::{Direct, Kind, Regs};
+use codegen::spec::{Attach, Form};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
-
-use crate::report::Clause;
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
 #[derive(Deserialize, JsonSchema)]
@@ -24,6 +16,11 @@ pub(crate) struct FileIn {
     /// The architecture by its name in `tramptool list`.
     #[schemars(with = "String")]
     pub(crate) arch: Spanned<String>,
+    /// The profile under which they are judged, by its name in `tramptool list`, or as a file; `linux-6.12` where none is
+    /// named.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) profile: Option<Spanned<String>>,
     /// What this is the contract of, in a sentence.
     #[serde(rename = "about")]
     _about: String,
@@ -36,9 +33,6 @@ pub(crate) struct FileIn {
     /// The trampolines, in the order of the report.
     pub(crate) trampoline: Vec<TrampolineIn>,
 }
-
-/// Bytes of the largest frame. The checker reads all of it whenever a callback is called.
-const LARGEST: i32 = 4096;
 
 /// Offsets of members of `struct ftrace_ops`, in bytes.
 #[derive(Deserialize, JsonSchema, Default)]
@@ -80,6 +74,10 @@ pub(crate) struct FieldIn {
     /// What becomes of a store by the callback.
     #[serde(default)]
     pub(crate) stores: Stores,
+    /// `around`: the result register that it holds for the exit handler, whose stores to it take effect.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) result: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize, JsonSchema, Default, Clone, Copy)]
@@ -102,13 +100,56 @@ pub(crate) struct TrampolineIn {
     pub(crate) symbol: String,
     /// How it is entered and left.
     pub(crate) kind: KindIn,
-    /// `direct`: how many argument registers the traced function has.
+    /// `direct`: how many argument registers the traced function has. `around` with the form `frame`: how many are kept and
+    /// passed on.
     #[serde(default)]
     #[schemars(with = "Option<u8>")]
     pub(crate) args: Option<Spanned<u8>>,
     /// `direct`: the called function is given the address of the traced one, before the arguments.
     #[serde(default)]
     pub(crate) ip: bool,
+    /// `direct`, `programs`: what is live when the traced function is entered, where its prototype is known. What is called
+    /// finds all of it.
+    #[serde(default)]
+    #[schemars(with = "Option<LiveIn>")]
+    pub(crate) live: Option<Spanned<LiveIn>>,
+    /// `direct`, `programs`: what is called is known to leave vector registers alone, so that they need not be saved.
+    #[serde(default)]
+    pub(crate) general_handlers: bool,
+    /// `around`: what is kept beside the function while it runs, and what the handlers get.
+    #[serde(default)]
+    #[schemars(with = "Option<FormIn>")]
+    pub(crate) form: Option<Spanned<FormIn>>,
+    /// `programs`: the words of the function's arguments as the context has them, each a register, or `stack+0`, `stack+8`,
+    /// and so on.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) words: Option<Spanned<Vec<Spanned<String>>>>,
+    /// `programs`: where the function's result is.
+    #[serde(default)]
+    #[schemars(with = "Option<LiveIn>")]
+    pub(crate) result: Option<Spanned<LiveIn>>,
+    /// `programs`: whom it calls, in the order of each kind.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<ProgramIn>>")]
+    pub(crate) programs: Option<Spanned<Vec<ProgramIn>>>,
+    /// `programs`: `CALL_ORIG` (the function is called from here), `SKIP_FRAME` (the site calls, and what it pushed is
+    /// dropped), `IP_ARG` (the function's ip is in the context), `RESTORE_REGS` (the function is not called).
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) flags: Option<Spanned<Vec<Spanned<String>>>>,
+    /// The traced function, where it is called from here: the symbol by which the object refers to it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) function: Option<Spanned<String>>,
+    /// Bytes from that function's start to behind its site, where it is called.
+    #[serde(default)]
+    #[schemars(with = "Option<i32>")]
+    pub(crate) resume: Option<Spanned<i32>>,
+    /// `around`: the C function that is called when the function has returned.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) exit: Option<Spanned<String>>,
     /// A call instruction that the kernel patches when tracing is switched on: the symbol of its address.
     #[serde(default)]
     pub(crate) slot: Option<String>,
@@ -140,6 +181,10 @@ pub(crate) struct TrampolineIn {
     /// A direct trampoline that is named by the site is entered before any callback (arm64 CALL_OPS).
     #[serde(default)]
     pub(crate) early_direct: bool,
+    /// `entry`, `regs`: registers that have any value in a direct trampoline, though they survive otherwise.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) direct_loses: Vec<Spanned<String>>,
     /// What SP is a multiple of where C code is called, in bytes.
     #[schemars(with = "u32")]
     pub(crate) stack_align: Spanned<u32>,
@@ -174,6 +219,10 @@ pub(crate) enum KindIn {
     Return,
     /// `arch_rethook_trampoline`: the same for kretprobes, with every register.
     Rethook,
+    /// Jumped to by the site: calls an entry handler, the traced function, and an exit handler.
+    Around,
+    /// Calls a list of programs with a context array, as BPF does, and perhaps the traced function.
+    Programs,
     /// Called by a sled in the middle of a function, at its tail call or its return: everything is live.
     Sled,
     /// `ftrace_stub`.
@@ -182,6 +231,76 @@ pub(crate) enum KindIn {
     StubGraph,
     /// `ftrace_stub_direct_tramp`.
     StubDirect,
+}
+
+/// What a call passes in, or what comes back.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LiveIn {
+    /// General registers.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) registers: Vec<Spanned<String>>,
+    /// Vector registers: the first so many of those that carry arguments, or results.
+    #[serde(default)]
+    pub(crate) vectors: u8,
+    /// Words of 8 bytes on the stack.
+    #[serde(default)]
+    pub(crate) stack: u8,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FormIn {
+    /// A frame stays on the stack. The handlers get the function's arguments, then its results.
+    Frame,
+    /// The same; the handlers get what `entry` gives, then a pointer to the frame with the results.
+    Fregs,
+    /// Nothing stays on the stack; the handlers get the same, and keep the return address.
+    Shadow,
+}
+
+impl FormIn {
+    pub(crate) fn form(self) -> Form {
+        match self {
+            FormIn::Frame => Form::Frame,
+            FormIn::Fregs => Form::Fregs,
+            FormIn::Shadow => Form::Shadow,
+        }
+    }
+}
+
+/// A C function `u64 program(u64 *context, u64 *cookie)`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramIn {
+    /// When it is called.
+    pub(crate) attach: AttachIn,
+    /// The symbol.
+    pub(crate) calls: String,
+    /// What is at `cookie`.
+    #[serde(default)]
+    pub(crate) cookie: i32,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AttachIn {
+    /// Before the function.
+    Fentry,
+    /// Before it, and instead of it if the program does not return 0.
+    FmodRet,
+    /// After it.
+    Fexit,
+}
+
+impl AttachIn {
+    pub(crate) fn attach(self) -> Attach {
+        match self {
+            AttachIn::Fentry => Attach::Fentry,
+            AttachIn::FmodRet => Attach::FmodRet,
+            AttachIn::Fexit => Attach::Fexit,
+        }
+    }
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
@@ -237,15 +356,6 @@ pub fn contract_schema() -> Schema {
     schema_for!(FileIn)
 }
 
-impl RecordIn {
-    fn content(self) -> Content {
-        match self {
-            RecordIn::Pc => Content::Pc,
-            RecordIn::ParentIp => Content::ParentIp,
-        }
-    }
-}
-
 /// A contract file: its name, for messages, and its text.
 pub(crate) struct Reader<'a> {
     pub(crate) name: &'a str,
@@ -268,170 +378,5 @@ impl Reader<'_> {
             let message = e.message().replace('\n', " ");
             self.at(e.span().map_or(0, |s| s.start), message)
         })
-    }
-
-    /// What a trampoline promises.
-    ///
-    /// # Errors
-    /// It names what does not exist, or says what cannot be.
-    pub(crate) fn contract(
-        &self,
-        t: &TrampolineIn,
-        frames: &BTreeMap<String, FrameIn>,
-        facts: &'static Facts,
-        convention: &'static Convention,
-    ) -> Result<Contract> {
-        let (kind, stack_align) = (self.kind(t, facts)?, self.stack_align(t)?);
-        let frame = self.layout(t, frames, facts)?;
-        let (kept, clobbered) = self.survivors(t, kind, facts, convention)?;
-        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
-        Ok(Contract {
-            facts,
-            convention,
-            name: t.symbol.clone(),
-            kind,
-            callee: t.calls.clone(),
-            frame,
-            kept,
-            clobbered,
-            flags_kept: t.keeps_flags,
-            direct,
-            traced: None,
-            direct_lost: RegSet::EMPTY,
-            early_direct: t.early_direct,
-            stack_align,
-            realigned: false,
-            landing_pad: t.landing_pad,
-            returns: None,
-            mispredicted: 0,
-            programs: Vec::new(),
-            unpaired: t.unpaired,
-            marks_regs: t.marks_regs,
-        })
-    }
-
-    /// How it is entered and left, and with how many arguments.
-    fn kind(&self, t: &TrampolineIn, facts: &Facts) -> Result<Kind> {
-        let most = facts.abi.args.len() as u8 - u8::from(t.ip);
-        let args = match (&t.args, t.kind) {
-            (Some(n), KindIn::Direct) if *n.get_ref() > most => {
-                return Err(self.at(n.span().start, format!("args = {}; valid: 0 to {most}", n.get_ref())));
-            }
-            (Some(n), KindIn::Direct) => *n.get_ref(),
-            (None, KindIn::Direct) => {
-                let at = t.stack_align.span().start;
-                return Err(self.at(at, format!("{} is of kind direct: give args, 0 to {most}", t.symbol)));
-            }
-            (Some(n), _) => return Err(self.at(n.span().start, "args is for kind direct only")),
-            (None, _) => 0,
-        };
-        Ok(match t.kind {
-            KindIn::Entry => Kind::Entry(Regs::Args),
-            KindIn::Regs => Kind::Entry(Regs::All),
-            KindIn::Direct => Kind::Direct(Direct { args, ip: t.ip, ..Direct::default() }),
-            KindIn::Sled => Kind::Sled,
-            KindIn::Return => Kind::Return,
-            KindIn::Rethook => Kind::Rethook,
-            KindIn::Stub => Kind::Stub,
-            KindIn::StubGraph => Kind::StubGraph,
-            KindIn::StubDirect => Kind::StubDirect,
-        })
-    }
-
-    fn stack_align(&self, t: &TrampolineIn) -> Result<u32> {
-        let align = *t.stack_align.get_ref();
-        if !align.is_power_of_two() || align > 64 {
-            let message = format!("stack-align = {align}; valid: a power of 2 to 64");
-            return Err(self.at(t.stack_align.span().start, message));
-        }
-        Ok(align)
-    }
-
-    /// What the callback is given a pointer to, and the frame records.
-    fn layout(&self, t: &TrampolineIn, frames: &BTreeMap<String, FrameIn>, facts: &Facts) -> Result<FrameLayout> {
-        let mut frame = match &t.frame {
-            None => FrameLayout::empty(),
-            Some(name) => match frames.get(name.get_ref()) {
-                Some(frame) => self.frame(frame, facts)?,
-                None => {
-                    let known = frames.keys().map(String::as_str);
-                    return Err(self.at(name.span().start, Error::unknown("frame", name.get_ref(), known)));
-                }
-            },
-        };
-        // A layout lists records in the order in which they are linked: the last one is found first.
-        frame.records = t.records.iter().rev().map(|r| Record { symbol: "", offset: 0, ret: r.content() }).collect();
-        Ok(frame)
-    }
-
-    /// The registers that survive, and those that need not.
-    fn survivors(
-        &self,
-        t: &TrampolineIn,
-        kind: Kind,
-        facts: &Facts,
-        convention: &Convention,
-    ) -> Result<(RegSet, RegSet)> {
-        let (abi_kept, abi_clobbered) = promised(kind, facts, &convention.site);
-        let both = abi_kept.union(abi_clobbered);
-        let base = match t.promises {
-            Promise::Transparent => both,
-            Promise::Abi => abi_kept,
-        };
-        let kept = base.union(self.registers(&t.keeps, facts)?).minus(self.registers(&t.loses, facts)?);
-        Ok((kept, both.minus(kept)))
-    }
-
-    /// The clauses of the deviations, in order.
-    pub(crate) fn clauses(&self, t: &TrampolineIn) -> Result<Vec<Clause>> {
-        let clause = |d: &DeviationIn| {
-            Clause::ALL.into_iter().find(|c| c.name() == d.clause.get_ref()).ok_or_else(|| {
-                let names = Clause::ALL.iter().map(|c| c.name());
-                self.at(d.clause.span().start, Error::unknown("clause", d.clause.get_ref(), names))
-            })
-        };
-        t.deviation.iter().map(clause).collect()
-    }
-
-    fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {
-        let mut set = RegSet::EMPTY;
-        for name in names {
-            let live = facts.abi.live.iter().find(|(who, _)| who == name.get_ref()).map(|(_, regs)| *regs);
-            let named = live.or_else(|| facts.abi.find(name.get_ref()).map(|reg| RegSet::of(&[reg])));
-            set = set.union(named.ok_or_else(|| {
-                let known = facts.abi.regs.iter().map(|r| r.name).chain(facts.abi.live.iter().map(|(who, _)| *who));
-                self.at(name.span().start, Error::unknown("register", name.get_ref(), known))
-            })?);
-        }
-        Ok(set)
-    }
-
-    fn frame(&self, frame: &FrameIn, facts: &Facts) -> Result<FrameLayout> {
-        let size = *frame.size.get_ref();
-        if !(0..=LARGEST).contains(&size) {
-            return Err(self.at(frame.size.span().start, format!("size = {size}; valid: 0 to {LARGEST}")));
-        }
-        let mut fields = Vec::new();
-        for f in &frame.field {
-            let offset = *f.offset.get_ref();
-            if offset < 0 || offset % 8 != 0 || offset > size - 8 {
-                let valid = format!("a multiple of 8 from 0 to {}", size - 8);
-                return Err(self.at(f.offset.span().start, format!("offset = {offset}; valid: {valid}")));
-            }
-            let content = self.content(&f.holds, facts)?;
-            let stores = match f.stores {
-                Stores::TakeEffect => frame::Stores::TakeEffect,
-                Stores::AreIgnored => frame::Stores::Ignored,
-            };
-            let member = intern(&f.member);
-            fields.push(Field { symbol: member, member, offset, content, stores, in_record: false });
-        }
-        fields.sort_by_key(|f| f.offset);
-        let c_struct = intern(&frame.r#struct);
-        Ok(FrameLayout { c_struct, c_size: size, size, fields, ..FrameLayout::empty() })
-    }
-
-    fn content(&self, holds: &Spanned<String>, facts: &Facts) -> Result<Content> {
-        Content::parse(holds.get_ref(), &facts.abi).map_err(|e| self.at(holds.span().start, e))
     }
 }

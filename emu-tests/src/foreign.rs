@@ -7,6 +7,7 @@ use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::profile::{Convention, Profile};
 use link::{Input, examine, relocatable};
+use serde::Deserialize;
 
 use crate::contract_file::{FileIn, Reader, TrampolineIn};
 use crate::marks::extent;
@@ -30,6 +31,15 @@ pub struct Foreign<'a> {
     pub dump: Option<Dump>,
 }
 
+/// The profile that a contract names, if it does. What is wrong with it, [`suites`] says.
+pub fn contract_profile(contract: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        profile: Option<String>,
+    }
+    toml::from_str::<Head>(contract).ok()?.profile
+}
+
 /// Read a contract and put the objects before the judge: those that the contract names each by itself, the others
 /// together.
 ///
@@ -50,6 +60,11 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         return Err(reader.at(file.arch.span().start, message));
     }
     let convention = foreign.profile.convention(arch)?;
+    if let Some(wanted) = file.profile.as_ref().filter(|wanted| wanted.get_ref() != convention.argument) {
+        let (wanted, at) = (wanted.get_ref(), wanted.span().start);
+        let message = format!("is for profile {wanted}; give --profile {wanted}, or another contract");
+        return Err(reader.at(at, message));
+    }
     // Read all of it first: a mistake is a mistake whatever the objects are.
     let mut judged = Vec::new();
     for trampoline in &file.trampoline {

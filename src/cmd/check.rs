@@ -130,7 +130,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
-    let suites = match args.foreign.suites(&args.arch, args.profile.find()?)? {
+    let suites = match args.foreign.suites(&args.arch, &args.profile)? {
         Some(suites) => suites,
         None => generated(args)?,
     };

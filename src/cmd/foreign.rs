@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
-use codegen::profile::Profile;
 use emu_tests::{Dump, Foreign, Suite};
+use tramptool::args::ProfileArg;
 use tramptool::settings::parse_u64;
 
 /// Where trampolines are that are not generated.
@@ -23,7 +23,7 @@ pub struct ForeignArgs {
     /// The address in the dump where the contract's trampoline begins
     #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
     entry: Option<u64>,
-    /// What they promise: the name of a contract that comes with the tool, or a file
+    /// What they promise: the name of a contract that comes with the tool, or a file. If it names a profile, that holds
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
 }
@@ -34,7 +34,7 @@ impl ForeignArgs {
     ///
     /// # Errors
     /// A file that cannot be read, or does not fit its contract.
-    pub fn suites(&self, arch: &str, profile: &'static Profile) -> Result<Option<Vec<Suite>>> {
+    pub fn suites(&self, arch: &str, profile: &ProfileArg) -> Result<Option<Vec<Suite>>> {
         let Some(contract) = &self.contract else { return Ok(None) };
         let files: Vec<&PathBuf> = self.object.iter().chain(&self.raw).collect();
         if files.is_empty() {
@@ -59,6 +59,7 @@ impl ForeignArgs {
             name => Some(tramptool::backend(name)?.facts().name),
         };
         let dump = self.base.zip(self.entry).map(|(base, entry)| Dump { base, entry });
+        let profile = profile.of_contract(&text).map_err(|e| e.at(contract))?;
         let foreign = Foreign { contract_name: contract, contract: &text, objects, arch, profile, dump };
         emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map(Some)
     }

@@ -58,7 +58,7 @@ pub struct GenArgs {
 }
 
 const EXAMPLES: &str = "\
-Files: DIR/<arch>.S, .o, .bin, .json with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c, \
+Files: DIR/<arch>.S, .o, .bin, .json, .toml with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c, \
 NAME_tramp.S and, if the kernel is given, NAME_tramp.o_shipped, which is linked then, with the called function's name or \
 that of --stem, for `make -C KERNEL M=DIR modules`.
 
@@ -69,7 +69,8 @@ Examples:
   tramptool gen ftrace_caller --arch x86_64
   tramptool gen ftrace_caller ftrace_stub_direct_tramp --kernel-build ../linux --emit obj -o out
   tramptool gen --all --arch arm64 --set call-ops=off --emit asm,obj,bin,json -o out
-  tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj --stem my
+  tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj,contract --stem my
+  tramptool check --object my.o --contract my.toml
   tramptool gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func --arch x86_64
   tramptool gen direct --sig 'double f(double x)' --call my_func --handler my.o --arch arm64
   tramptool gen direct --sig 'int wake_up_process(struct task_struct *p)' --call my_func \\
@@ -90,6 +91,8 @@ enum Emit {
     Bin,
     /// A manifest: symbols, relocations, frames, contracts, cost
     Json,
+    /// What the trampolines promise, as TOML: `tramptool check --object` takes it with the object
+    Contract,
     /// The source of a kernel module that puts one direct-call trampoline to use, ready for make
     Kmod,
 }
@@ -125,10 +128,10 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     // Whatever is to be written: a name that is defined twice is refused.
     let assembly = match &args.fault {
         None => backend.assemble(&specs, &target)?,
-        Some(fault) if kinds.iter().all(|k| matches!(k, Emit::Obj | Emit::Bin)) => {
+        Some(fault) if kinds.iter().all(|k| matches!(k, Emit::Obj | Emit::Bin | Emit::Contract)) => {
             faulty(fault, backend, &specs, &target)?
         }
-        Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin or both")),
+        Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin, contract")),
     };
     let generator = Generator { backend, target: &target, specs, assembly };
     let mut files = Vec::new();
@@ -139,6 +142,10 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Bin => files.push((format!("{stem}.bin"), generator.assembly.text().to_vec())),
             Emit::Json => {
                 files.push((format!("{stem}.json"), tramptool::report::json(&generator.manifest()?)?.into_bytes()));
+            }
+            Emit::Contract => {
+                let text = tramptool::suite::contract_file(&generator.specs, &generator.assembly, &target)?;
+                files.push((format!("{stem}.toml"), text.into_bytes()));
             }
             Emit::Kmod => files.extend(generator.module(args, kernel.as_ref())?),
         }

@@ -95,7 +95,7 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let report = match (bugs.is_empty(), names.is_empty(), args.foreign.suites(&args.arch, args.profile.find()?)?) {
+    let report = match (bugs.is_empty(), names.is_empty(), args.foreign.suites(&args.arch, &args.profile)?) {
         (true, _, None) => faults(args, &generated(args)?)?,
         (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
         (false, true, None) => corpus(args, &bugs)?,

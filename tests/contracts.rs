@@ -1,0 +1,197 @@
+//! Contracts that are written out say what the generator's own contracts say, and both ways to a verdict agree.
+
+use codegen::backend::Backend;
+use codegen::contract::Contract;
+use codegen::frame::{Content, Field, Stores};
+use codegen::live::Live;
+use codegen::spec::{Kind, Programs, Spec};
+use codegen::target::Target;
+use common::Bench;
+use emu_tests::{Filter, Foreign, Report, Suite};
+use tramptool::suite::{contract_file, specs, suite_of_specs, trampolines};
+
+mod common;
+
+/// The trampolines that were generated, and the object with the contract that was written beside it.
+fn both(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> (Suite, Suite) {
+    let generated = suite_of_specs(backend, target, specs).unwrap();
+    let text = contract_file(specs, &backend.assemble(specs, target).unwrap(), target).unwrap();
+    let named = emu_tests::contract_profile(&text).unwrap();
+    let foreign = Foreign {
+        contract_name: "written.toml",
+        contract: &text,
+        objects: generated.objects.clone(),
+        arch: None,
+        profile: tramptool::profile(&named).unwrap(),
+        dump: None,
+    };
+    let read = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let [read] = <[_; 1]>::try_from(read).ok().unwrap();
+    (generated, read)
+}
+
+/// What the judge asks of a contract, in a form that two of them can be compared in.
+fn asked(c: &Contract) -> String {
+    let member = |f: &&Field| !f.member.is_empty() && !matches!(f.content, Content::Result(_));
+    let told: Vec<_> =
+        c.frame.fields.iter().filter(member).map(|f| (f.member, f.offset, f.content, f.stores)).collect();
+    // What may be rewritten, wherever it is.
+    let takes_effect = |f: &&Field| f.stores == Stores::TakeEffect && !f.in_record;
+    let attaches_and_rewrites = c.kind.traits().gives != codegen::kind::Gives::Arguments;
+    let mut written: Vec<_> = c.frame.fields.iter().filter(takes_effect).map(|f| format!("{:?}", f.content)).collect();
+    written.sort();
+    written.dedup();
+    written.retain(|content| attaches_and_rewrites && (content.starts_with("Re") || !content.contains("Vector")));
+    // Where the function is not called, nobody asks for its result.
+    let result = |programs: Programs| if programs.call_orig { programs.result } else { Live::default() };
+    let kind = c.kind.programs().map_or(c.kind, |p| Kind::Programs(Programs { result: result(p), ..p }));
+    let records: Vec<_> = c.frame.records.iter().map(|r| r.ret).collect();
+    let traced = c.traced.as_ref().map(|t| (&t.function, t.resume, c.kind.around().map(|_| &t.exit)));
+    format!(
+        "{} {:?}\ncalls {:?} {traced:?} {:?}\n{} of {} bytes\n{told:?}\nwritten {written:?}\n{records:?}\nkept {:?}\n\
+         clobbered {:?}\nflags {} direct {} {:?} early {} align {} pad {} unpaired {} mispredicted {} marks {}",
+        c.name,
+        kind,
+        // The profile's callback is called through its slot, or by its name.
+        if c.kind.calls_back() { "" } else { &c.callee },
+        c.programs,
+        c.frame.c_struct,
+        c.frame.c_size,
+        c.kept,
+        c.clobbered,
+        c.flags_kept,
+        c.direct,
+        if c.direct { Some(c.direct_lost) } else { None },
+        c.early_direct,
+        c.stack_align,
+        c.landing_pad,
+        c.unpaired,
+        // Where a return was redirected, the call that it belonged to is lost whatever the trampoline does.
+        if c.kind.returned_to() { 0 } else { c.mispredicted },
+        c.marks_regs,
+    )
+}
+
+#[test]
+fn a_contract_that_is_written_and_read_asks_the_same_under_every_option() {
+    for backend in tramptool::BACKENDS {
+        for target in common::targets(*backend) {
+            let all = trampolines(&target).unwrap();
+            let (generated, read) = both(*backend, &target, &specs(&all));
+            assert_eq!(generated.contracts.len(), read.contracts.len());
+            for (ours, theirs) in generated.contracts.iter().zip(&read.contracts) {
+                assert_eq!(asked(ours), asked(theirs), "{} {}", target.facts.name, target.describe());
+            }
+            assert_eq!(generated.slots, read.slots);
+            if generated.contracts.iter().any(|c| c.early_direct) {
+                assert_eq!(generated.op_offsets, read.op_offsets);
+            }
+        }
+    }
+}
+
+/// Clause by clause: the verdict, why, and how much was checked.
+fn verdicts(report: &Report) -> Vec<String> {
+    let row = |r: &emu_tests::Row| {
+        format!("{} {}: {:?}, {} checks; {}", r.trampoline, r.clause, r.verdict, r.checks, r.reason)
+    };
+    report.results.iter().map(row).collect()
+}
+
+#[test]
+fn both_ways_to_a_verdict_agree_for_every_trampoline() {
+    for backend in tramptool::BACKENDS {
+        for profile in profiles::names() {
+            let convention = tramptool::profile(profile).unwrap().convention(backend.facts().name).unwrap();
+            let target = backend.target(convention, convention.defaults()).unwrap();
+            let all = trampolines(&target).unwrap();
+            let (generated, read) = both(*backend, &target, &specs(&all));
+            let judged = |suite| verdicts(&emu_tests::check(&[suite], &Filter::default(), 1, &|_, _| {}).unwrap());
+            let (generated, read) = (judged(generated), judged(read));
+            assert!(!generated.is_empty());
+            for (ours, theirs) in generated.iter().zip(&read) {
+                assert_eq!(ours, theirs, "{} {profile}", backend.facts().name);
+            }
+            assert_eq!(generated.len(), read.len());
+        }
+    }
+}
+
+/// As a user does it: the files of one run go together, under the profile that the contract names.
+#[test]
+fn the_object_and_the_contract_of_one_run_go_together() {
+    let b = Bench::new();
+    let arch = tramptool::BACKENDS[0].facts().name;
+    let gen_all = ["gen", "--all", "--arch", arch, "--profile", "bare", "--emit", "obj,contract"];
+    b.ok(&[&gen_all[..], &["--stem", "all", "-o", "."]].concat());
+    let text = std::fs::read_to_string(b.path("all.toml")).unwrap();
+    let profile = text.lines().find(|line| line.starts_with("profile")).unwrap();
+    assert_eq!(profile, "profile = \"bare\"");
+    let check = ["check", "--contract", "all.toml", "--object", "all.o"];
+    let report = b.ok(&check);
+    assert!(report.contains("trace_caller"), "{report}");
+    b.refuses(&[&check[..], &["--profile", "linux-6.12"]].concat(), &["all.toml:3: is for profile bare"]);
+    // One fault: the contract is the same, and the object breaks it.
+    let convention = tramptool::profile("bare").unwrap().convention(arch).unwrap();
+    let target = tramptool::BACKENDS[0].target(convention, convention.defaults()).unwrap();
+    let spec = convention.specs().next().unwrap();
+    let mutants = tramptool::BACKENDS[0].mutants(&spec, &target).unwrap();
+    let fault = mutants.iter().find(|mutant| mutant.operator.name() == "DROP_RESTORE").unwrap();
+    b.ok(&[&gen_all[..], &["--stem", "faulty", "-o", ".", "--fault", &format!("{}:{fault}", spec.name)]].concat());
+    assert_eq!(std::fs::read_to_string(b.path("faulty.toml")).unwrap(), text);
+    let report = b.ends(1, &["check", "--contract", "faulty.toml", "--object", "faulty.o"]);
+    assert!(report.contains("FAIL "), "{report}");
+}
+
+#[test]
+fn mistakes_in_contracts_of_trampolines_that_call_the_function_are_told_with_their_line() {
+    const PROGRAMS: &str = "\
+arch = \"arm64\"
+about = \"programs\"
+
+[[trampoline]]
+symbol = \"t\"
+kind = \"programs\"
+live = { registers = [\"x0\"] }
+words = [\"x0\", \"stack+0\"]
+flags = [\"CALL_ORIG\"]
+programs = [{ attach = \"fexit\", calls = \"p\" }]
+function = \"f\"
+resume = 8
+stack-align = 16
+";
+    let read = |(old, new): (&str, &str)| {
+        assert!(PROGRAMS.contains(old), "{old}");
+        let text = PROGRAMS.replace(old, new);
+        let profile = tramptool::profile(profiles::DEFAULT).unwrap();
+        let (contract_name, objects) = ("t.toml", Vec::new());
+        let foreign = Foreign { contract_name, contract: &text, objects, arch: None, profile, dump: None };
+        emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).err().map(|e| e.to_string())
+    };
+    let refused = |change, message: &str| {
+        let found = read(change).unwrap_or_default();
+        assert!(found.starts_with(message), "{found}");
+    };
+    assert_eq!(read(("f", "f")), None);
+    refused(("live = { registers = [\"x0\"] }\n", ""), "t.toml:12: t is of kind programs: give live");
+    refused(("registers = [\"x0\"]", "registers = [\"x99\"]"), "t.toml:7: unknown register 'x99'");
+    refused(("stack+0", "stack+4"), "t.toml:8: unknown word 'stack+4'; valid: stack+0, stack+8, ...");
+    refused(("[\"CALL_ORIG\"]", "[\"ORIG\"]"), "t.toml:9: unknown flag 'ORIG'; valid: CALL_ORIG");
+    refused(("[\"CALL_ORIG\"]", "[]"), "t.toml:13: flags of t; valid: one of CALL_ORIG and RESTORE_REGS");
+    refused(("[\"CALL_ORIG\"]", "[\"RESTORE_REGS\"]"), "t.toml:11: function is for trampolines that call it");
+    refused(("attach = \"fexit\"", "attach = \"after\""), "t.toml:10: unknown variant `after`");
+    refused(("function = \"f\"\n", ""), "t.toml:12: t is of kind programs: give function");
+    refused(("resume = 8\n", ""), "t.toml:12: t is of kind programs: give resume");
+    refused(("stack-align", "form = \"frame\"\nstack-align"), "t.toml:13: form is for kind around only");
+    refused(("stack-align", "exit = \"e\"\nstack-align"), "t.toml:13: exit is for kind around only");
+    refused(
+        ("stack-align", "direct-loses = [\"x9\"]\nstack-align"),
+        "t.toml:13: direct-loses is for kind entry, regs only",
+    );
+    refused(("resume = 8", "resume = 8\nip = true"), "t.toml:14: ip is for kind direct only");
+    refused(
+        ("{ registers = [\"x0\"] }", "{ registers = [\"x0\"], vectors = 9 }"),
+        "t.toml:7: vectors = 9; valid: 0 to 8",
+    );
+    refused(("about", "profile = \"bare\"\nabout"), "t.toml:2: is for profile bare; give --profile bare");
+}
