@@ -35,11 +35,6 @@ pub(crate) fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
     if all.is_empty() {
         return Err(Error::new("programs: there is none; valid: --fentry, --fmod-ret or --fexit with SYMBOL[:COOKIE]"));
     }
-    // As the kernel's BPF_MAX_TRAMP_LINKS (include/linux/bpf.h).
-    const MOST: usize = 38;
-    if all.len() > MOST {
-        return Err(Error::new(format!("programs: there are {}; valid: up to {MOST}, as for BPF", all.len())));
-    }
     Ok(all)
 }
 

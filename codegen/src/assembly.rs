@@ -149,7 +149,7 @@ impl Assembly {
                 tracker.restart();
                 tracker
             }
-            _ => Box::new(Tracker::new(&entry, target)),
+            _ => Box::new(Tracker::new(&entry, target)?),
         };
         self.code.fixups.clear();
         self.eh_frame.open(described as u32, &entry, target);

@@ -6,6 +6,7 @@
 
 use crate::abi::{Reg, RegSet};
 use crate::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
+use crate::error::{Error, Result};
 use crate::reloc::{Reloc, RelocTarget};
 use crate::step::Local;
 use crate::target::Target;
@@ -90,41 +91,40 @@ pub(crate) fn entry_ops(entry: &CfiEntry, target: &Target) -> impl Iterator<Item
 }
 
 impl Tracker {
-    pub(crate) fn new(entry: &CfiEntry, target: &Target) -> Tracker {
+    /// # Errors
+    /// The architecture has more columns to follow than there is room for.
+    pub(crate) fn new(entry: &CfiEntry, target: &Target) -> Result<Tracker> {
         let abi = &target.facts.abi;
-        let mut columns = [None; COLUMNS];
-        let moved_home = |reg: Reg| abi.regs.get(reg.0 as usize).map_or(0, |r| r.dwarf);
+        let named = |reg: Reg| abi.regs.get(reg.0 as usize).map_or(0, |r| r.dwarf);
         let link = abi.link.filter(|_| !entry.undefined);
         let own = abi.callee_saved.iter().chain(link).filter(|r| *r != abi.sp).map(|r| Column {
-            number: moved_home(r),
+            number: named(r),
             home: Some(r),
             place: Place::Register(r),
         });
-        let mut used = 0;
-        for column in own {
-            columns[used] = Some(column);
-            used += 1;
-        }
+        let mut all: Vec<Column> = own.collect();
         for &(number, reg) in entry.moved {
             // A column that stands in for the return address never comes home.
             let kept = |reg: &Reg| abi.callee_saved.contains(*reg) || Some(*reg) == abi.link;
             let home = abi.regs.iter().position(|r| r.dwarf == number).map(|i| Reg(i as u8)).filter(kept);
             let column = Column { number, home, place: Place::Register(reg) };
-            match columns.iter_mut().flatten().find(|c| c.number == number) {
+            match all.iter_mut().find(|c| c.number == number) {
                 Some(known) => *known = column,
-                None => {
-                    columns[used] = Some(column);
-                    used += 1;
-                }
+                None => all.push(column),
             }
         }
         if let crate::abi::Loc::Reg(pc) = target.convention.site.pc
-            && moved_home(pc) == entry.column
-            && !columns.iter().flatten().any(|c| c.number == entry.column)
+            && named(pc) == entry.column
+            && !all.iter().any(|c| c.number == entry.column)
             && !entry.undefined
         {
-            columns[used] = Some(Column { number: entry.column, home: Some(pc), place: Place::Register(pc) });
+            all.push(Column { number: entry.column, home: Some(pc), place: Place::Register(pc) });
         }
+        if all.len() > COLUMNS {
+            let (arch, n) = (target.facts.name, all.len());
+            return Err(Error::new(format!("the unwind table of {arch} follows {n} columns; valid: up to {COLUMNS}")));
+        }
+        let columns = std::array::from_fn(|i| all.get(i).copied());
         let holders = columns.iter().flatten().filter_map(|c| match c.place {
             Place::Register(reg) => Some(reg),
             Place::Saved(_) => None,
@@ -132,7 +132,7 @@ impl Tracker {
         let holders = RegSet::of(&holders.collect::<Vec<_>>());
         let homes = RegSet::of(&columns.iter().flatten().filter_map(|c| c.home).collect::<Vec<_>>());
         let state = State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0 };
-        Tracker {
+        Ok(Tracker {
             sp_reg: abi.sp,
             initial: state,
             state,
@@ -145,7 +145,7 @@ impl Tracker {
             spare: None,
             reachable: true,
             ops: Vec::new(),
-        }
+        })
     }
 
     /// Begin again, for a trampoline of the same kind.

@@ -1,11 +1,11 @@
 //! Spec to listing: the plan's steps, lowered one after the other.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::isa::Isa;
 use crate::listing::{Line, Listing, Lowering};
 use crate::plan::Plan;
 use crate::spec::Spec;
-use crate::step::{Local, Step};
+use crate::step::{Local, Step, Sym};
 use crate::target::Target;
 
 /// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
@@ -32,6 +32,10 @@ pub(crate) fn generate<'a, I: Isa>(
             }
             _ => I::lower(step, &mut cx)?,
         }
+    }
+    let symbols = listing.symbols.len();
+    if symbols > Sym::MOST {
+        return Err(Error::new(format!("it refers to {symbols} symbols; valid: up to {}", Sym::MOST)));
     }
     Ok(())
 }

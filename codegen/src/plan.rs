@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout, Stores};
-use crate::spec::{Around, Attach, Direct, Form, Kind, Programs, Regs, Spec};
+use crate::spec::{Around, Attach, Direct, Form, Kind, Program, Programs, Regs, Spec};
 use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
 use crate::target::{DirectTest, Target};
 
@@ -23,6 +23,10 @@ impl Plan {
     /// More arguments than the architecture has registers.
     pub fn make(&mut self, spec: &Spec, target: &Target) -> Result<()> {
         self.steps.clear();
+        if spec.programs.len() > Program::MOST {
+            let (n, most) = (spec.programs.len(), Program::MOST);
+            return Err(Error::new(format!("there are {n} programs; valid: up to {most}, as for BPF")));
+        }
         let frame = target.frame(spec.kind)?;
         match spec.kind {
             Kind::Stub | Kind::StubGraph => self.stub(target, ExitPath::Caller),

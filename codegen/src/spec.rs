@@ -45,6 +45,11 @@ pub struct Program {
     pub cookie: i32,
 }
 
+impl Program {
+    /// The most for one function, as the kernel's `BPF_MAX_TRAMP_LINKS` (include/linux/bpf.h).
+    pub const MOST: usize = 38;
+}
+
 /// The traced function that a paired trampoline is for, and who learns of its return.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Body<'a> {

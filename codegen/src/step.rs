@@ -222,6 +222,9 @@ pub enum Step {
 pub struct Sym(pub u8);
 
 impl Sym {
+    /// The most symbols that a listing can have. One with more is refused when it is complete.
+    pub const MOST: usize = 1 << u8::BITS;
+
     /// Another symbol, if the listing has one.
     pub const fn other(self) -> Sym {
         Sym(self.0 ^ 1)

@@ -136,7 +136,7 @@ pub(crate) fn render<I: Isa>(
     let frame = target.frame(spec.kind)?;
     let names = Names { frame: &frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
     let entry = I::cfi_entry(spec.kind);
-    let mut tracker = Tracker::new(&entry, target);
+    let mut tracker = Tracker::new(&entry, target)?;
     let mut out = Lines { target, lines: Vec::new(), role: Role::Entry, code: CodeBuf::default() };
     let (mut notes, at_start) = Notes::new(target, &entry);
     at_start.into_iter().for_each(|note| out.objtool(note));
