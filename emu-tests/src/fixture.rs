@@ -105,17 +105,22 @@ fixtures! {
     "riscv64" "rvc-lp64d" with "callbacks-lp64d", before_entry: false;
 }
 
-/// The fixtures that can run with a suite: of its architecture, with its float ABI, and with a word for op before
+/// The fixtures that can run with a suite: for its machine, with its float ABI, and with a word for op before
 /// each function where its trampolines look for one.
 pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
     let mask = suite.backend.machine().e_flags_abi;
     let wants_op = suite.contracts.iter().any(|c| c.early_direct);
     FIXTURES.iter().filter(move |f| {
-        f.arch == suite.backend.facts().name
+        e_machine(f.functions) == suite.backend.facts().machine
             && suite.objects.iter().all(|(_, o)| e_flags(f.functions) & mask == e_flags(o) & mask)
             && (!wants_op || f.before_entry)
             && filter.fixture.as_ref().is_none_or(|v| f.variant == v)
     })
+}
+
+/// `e_machine` of an ELF object.
+fn e_machine(object: &[u8]) -> u16 {
+    object.get(18..20).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 /// `e_flags` of an ELF64 object; the linker checks the rest.

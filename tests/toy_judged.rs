@@ -1,0 +1,312 @@
+//! `docs/adding-a-backend.md` to its end: a backend that no other file knows is judged as all others are. A machine that runs
+//! must be one that the emulator has, so this is a second description of a sibling's: instructions, lowering and frames are
+//! its own; psABI, relocations and what the emulator must know are the sibling's.
+
+use std::fmt;
+
+use arch_riscv::regs::{RA, SP, T0, TABLE, ZERO};
+use arch_riscv::{Riscv64, abi::ABI, emu::MACHINE as SIBLING, reloc};
+use codegen::abi::Reg;
+use codegen::action::Action;
+use codegen::backend::Backend;
+use codegen::code::{CodeBuf, Ref};
+use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
+use codegen::error::{Error, Result};
+use codegen::facts::Facts;
+use codegen::frame::{ARG_SLOTS, Content, FrameLayout, Stores, field};
+use codegen::harden::Harden;
+use codegen::isa::{Architecture, Encode, Labels, Lower};
+use codegen::listing::Lowering;
+use codegen::machine::Machine;
+use codegen::mutate::Mutable;
+use codegen::names::Names;
+use codegen::option::Choices;
+use codegen::patch::{Branch, Patch, Relocation, SiteForm};
+use codegen::profile::{Convention, Source};
+use codegen::spec::{Direct, Kind, Spec};
+use codegen::step::{Disp, Step, Sym};
+use codegen::target::{DirectTest, Target};
+use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
+
+struct Toy;
+static TOY: Toy = Toy;
+
+static FACTS: Facts = Facts { name: "toy", aliases: &[], options: &[], assembler: "toy-as", ..arch_riscv::FACTS };
+static MACHINE: Machine = SIBLING;
+
+#[derive(Clone, Copy, Debug)]
+enum Insn {
+    AddSp(i32),
+    Store(Reg, Disp),
+    Load(Reg, Disp),
+    Call(Sym),
+    Jump(Reg),
+}
+
+impl Architecture for Toy {
+    const FACTS: &'static Facts = &FACTS;
+    const MACHINE: &'static Machine = &MACHINE;
+
+    fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
+        let frame = |args: usize| {
+            let args = ARG_SLOTS.iter().zip(ABI.args).take(args).map(|(name, &reg)| (*name, Content::Reg(reg)));
+            let slots = args.chain([("PC", Content::Pc), ("LR", Content::ParentIp)]);
+            let fields: Vec<_> =
+                (0..).zip(slots).map(|(i, (name, held))| field(name, "", 8 * i, held, Stores::TakeEffect)).collect();
+            let size = (8 * fields.len() as i32 + 15) & !15;
+            FrameLayout { size, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
+        };
+        Ok(Target {
+            facts: &FACTS,
+            choices,
+            convention,
+            prologue: Vec::new(),
+            e_flags: 0,
+            attributes: None,
+            harden: Harden::NONE,
+            op_from_site: false,
+            pushes_flags: false,
+            restores_flags: false,
+            realign: None,
+            marks_regs: false,
+            direct_test: DirectTest::AfterFree,
+            direct_jump: None,
+            resume: 8,
+            stack_align: 16,
+            objtool: false,
+            lead: (&[], &[]),
+            unwind_tables: true,
+            numbers: convention.numbers.clone(),
+            frames: convention.frames(choices),
+            direct_frames: (0..=ABI.args.len()).map(frame).collect(),
+            tailored_frame: |_, _| FrameLayout::empty(),
+            programs_frame: |_| FrameLayout::empty(),
+            around_frames: Vec::new(),
+            no_frame: FrameLayout::empty(),
+        })
+    }
+
+    fn cfi_entry(_kind: Kind) -> CfiEntry {
+        CfiEntry { column: T0.0.into(), cfa_offset: 0, moved: &[], undefined: false, signal: true }
+    }
+}
+
+impl Lower for Toy {
+    fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+        let source = |content| match content {
+            Content::Reg(reg) => Some(reg),
+            Content::Pc => Some(T0),
+            Content::ParentIp => Some(RA),
+            _ => None,
+        };
+        match step {
+            Step::Alloc => cx.insn(Insn::AddSp(-cx.frame.size)),
+            Step::Free(_) => cx.insn(Insn::AddSp(cx.frame.size)),
+            Step::Save | Step::Restore => {
+                for i in 0..cx.frame.fields.len() {
+                    if let Some(reg) = source(cx.frame.fields[i].content) {
+                        let at = cx.field(i);
+                        cx.insn(if step == Step::Save { Insn::Store(reg, at) } else { Insn::Load(reg, at) });
+                    }
+                }
+            }
+            Step::Call(_) => {
+                let sym = cx.symbol(cx.spec.callee);
+                cx.noted(Insn::Call(sym), "the callback");
+            }
+            Step::Leave(_) => cx.insn(Insn::Jump(T0)),
+            Step::RestoreSite(_) => {}
+            _ => return Err(cx.unsupported(step)),
+        }
+        Ok(())
+    }
+}
+
+/// RISC-V unprivileged manual, "RV32/64G Instruction Set Listings": I-type and S-type.
+fn i_type(opcode: u32, funct: u32, rd: Reg, rs: Reg, imm: i32) -> u32 {
+    (imm as u32) << 20 | u32::from(rs.0) << 15 | funct << 12 | u32::from(rd.0) << 7 | opcode
+}
+
+fn s_type(opcode: u32, funct: u32, base: Reg, src: Reg, imm: i32) -> u32 {
+    let imm = imm as u32;
+    (imm >> 5) << 25 | u32::from(src.0) << 20 | u32::from(base.0) << 15 | funct << 12 | (imm & 31) << 7 | opcode
+}
+
+impl Encode for Toy {
+    type Insn = Insn;
+
+    fn encode(insn: Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
+        let word = match insn {
+            Insn::AddSp(by) => i_type(0x13, 0, SP, SP, by),
+            Insn::Store(reg, at) => s_type(0x23, 3, SP, reg, at.value),
+            Insn::Load(reg, at) => i_type(0x03, 3, reg, SP, at.value),
+            // AUIPC ra, and then JALR ra.
+            Insn::Call(_) => 0x17 | u32::from(RA.0) << 7,
+            Insn::Jump(reg) => i_type(0x67, 0, ZERO, reg, 0),
+        };
+        out.bytes.extend_from_slice(&word.to_le_bytes());
+        if let Insn::Call(sym) = insn {
+            out.bytes.extend_from_slice(&i_type(0x67, 0, RA, RA, 0).to_le_bytes());
+            out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0);
+        }
+        Ok(())
+    }
+
+    fn text(insn: Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        let name = |reg: Reg| TABLE[usize::from(reg.0)].name;
+        match insn {
+            Insn::AddSp(by) => write!(out, "addsp\t{by}"),
+            Insn::Store(reg, at) => write!(out, "store\t{}, {}", name(reg), names.disp(at)),
+            Insn::Load(reg, at) => write!(out, "load\t{}, {}", name(reg), names.disp(at)),
+            Insn::Call(sym) => write!(out, "call\t{}", names.sym(sym)),
+            Insn::Jump(reg) => write!(out, "jump\t{}", name(reg)),
+        }
+    }
+
+    fn effects(insn: Insn) -> Effects {
+        match insn {
+            Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
+            Insn::Store(reg, at) => Effects::store(reg, at.value),
+            Insn::Load(reg, at) => Effects::load(reg, at.value),
+            Insn::Call(sym) => Effects { executed: 2, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) },
+            Insn::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
+        }
+    }
+}
+
+impl Labels for Toy {
+    fn patch_local(_: u32, _: &mut [u8], _: usize, _: usize) -> Result<bool> {
+        Err(Error::new("toy: no branches"))
+    }
+}
+
+impl Mutable for Toy {}
+
+impl Patch for Toy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn relocate(&self, rel: &Relocation, field: &mut [u8]) -> Result<()> {
+        Riscv64.relocate(rel, field)
+    }
+
+    fn refers_to_high(&self, r_type: u32) -> bool {
+        Riscv64.refers_to_high(r_type)
+    }
+
+    fn is_padding(&self, r_type: u32) -> bool {
+        Riscv64.is_padding(r_type)
+    }
+
+    fn site_forms(&self) -> &'static [SiteForm] {
+        Riscv64.site_forms()
+    }
+
+    fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        Riscv64.branch(how, at, target)
+    }
+}
+
+/// A profile for it alone.
+const PROFILE: &str = r#"
+name = "toy-2"
+about = "A second toy's tracer"
+exit-handler = "on_exit"
+
+[callback]
+symbol = "on_entry"
+arguments = ["ip"]
+prototype = "on_entry(ip)"
+
+[trampoline.stub-direct]
+symbol = "toy_nothing"
+
+[arch.toy.site]
+arrives = "Reached from a patched function entry."
+pc = "t0"
+parent-ip = "ra"
+ip-offset = 8
+scratch = ["t0", "t1", "t2", "t3", "t4", "t5", "t6"]
+lost = ["t0", "t1"]
+reach = 0x80000000
+between = "two instructions are written at once, with every CPU stopped"
+disabled = [{ bytes = "13 00 00 00 13 00 00 00" }]
+call = [{ branch = "call" }]
+jump = [{ branch = "jump" }]
+
+[arch.toy.exit]
+arrives = "Reached by a return."
+"#;
+
+fn target() -> Target {
+    let profile = profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap();
+    let convention = profile.convention("toy").unwrap();
+    Toy.target(convention, convention.defaults()).unwrap()
+}
+
+const NAMES: [&str; 9] = ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8"];
+
+/// Direct-call trampolines for each number of arguments, and the one that does nothing.
+fn specs(target: &Target) -> Vec<Spec<'static>> {
+    let direct =
+        |(args, name): (u8, &'static str)| Spec::direct(name, Direct { args, ..Direct::default() }, "direct_func");
+    (0..).zip(NAMES).map(direct).chain(target.convention.specs()).collect()
+}
+
+fn judged(suite: Suite, filter: &Filter) -> Report {
+    emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap()
+}
+
+fn verdicts(report: &Report) -> Vec<(String, Clause, Verdict, u64)> {
+    report.results.iter().map(|r| (r.trampoline.clone(), r.clause, r.verdict, r.checks)).collect()
+}
+
+#[test]
+fn what_a_backend_of_its_own_generates_is_judged() {
+    let target = target();
+    let specs = specs(&target);
+    let suite = tramptool::suite::suite_of_specs(&TOY, &target, &specs).unwrap();
+    let objects = suite.objects.clone();
+    let report = judged(suite, &Filter::default());
+    let failed = report.results.iter().find(|r| r.verdict == Verdict::Fail);
+    assert!(failed.is_none(), "{failed:#?}");
+    // Each of them ran: registers, stack, way, calls and unwind table were looked at, and every instruction was executed.
+    let reached = |name: &str, clause| {
+        let row = report.results.iter().find(|r| r.trampoline == name && r.clause == clause).unwrap();
+        assert!(row.verdict == Verdict::Pass && row.checks > 0, "{name}: {row:?}");
+    };
+    // The first has no arguments to keep.
+    for name in &NAMES[1..] {
+        let clauses =
+            [Clause::P1, Clause::P5, Clause::P7, Clause::P8, Clause::P9, Clause::P10, Clause::P12, Clause::P17];
+        clauses.into_iter().chain([Clause::Coverage]).for_each(|clause| reached(name, clause));
+    }
+    reached("toy_nothing", Clause::P9);
+
+    // By the contract that is written beside the object, it is the same.
+    let assembly = Toy.assemble(&specs, &target).unwrap();
+    let contract = &tramptool::suite::contract_file(&specs, &assembly, &target).unwrap();
+    let (contract_name, profile) =
+        ("toy-contract.toml", profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap());
+    let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None };
+    let mut suites = emu_tests::foreign_suites(&foreign, &[&TOY]).unwrap();
+    assert_eq!(verdicts(&judged(suites.remove(0), &Filter::default())), verdicts(&report));
+}
+
+#[test]
+fn its_faults_are_noticed() {
+    let target = target();
+    let specs = specs(&target);
+    let suite = tramptool::suite::suite_of_specs(&TOY, &target, &specs).unwrap();
+    let which = 2;
+    let mutants = Toy.mutants(&specs[which], &target).unwrap();
+    assert!(mutants.len() > 10, "{mutants:?}");
+    let filter = Filter { concerning: Some(NAMES[which].to_owned()), first_failure: true, ..Filter::default() };
+    for mutant in mutants {
+        let assembly = Toy.assemble_mutant(&specs, &target, which, &mutant).unwrap();
+        let objects = vec![("mutant".to_owned(), codegen::obj::write(&assembly, &target).unwrap())];
+        let report = judged(Suite { objects, ..suite.clone() }, &filter);
+        assert!(report.results.iter().any(|r| r.verdict == Verdict::Fail), "{mutant} was not noticed");
+    }
+}
