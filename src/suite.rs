@@ -9,6 +9,7 @@ use codegen::assembly::Assembly;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::facts::NumberOf;
 use codegen::kind::{Calls, Gives};
 use codegen::live::{Live, MOST_WORDS};
 use codegen::profile::Convention;
@@ -281,9 +282,11 @@ fn slot(spec: &Spec, assembly: &Assembly, target: &Target) -> Option<String> {
     assembly.globals.iter().any(|s| assembly.name(s) == name).then_some(name)
 }
 
-/// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
-fn op_offsets(target: &Target) -> (u64, u64) {
-    (target.number("FTRACE_OPS_FUNC") as u64, target.number("FTRACE_OPS_DIRECT_CALL") as u64)
+/// Offsets in what `op` points to, if one of these trampolines looks there itself.
+fn op_offsets<'c>(target: &Target, contracts: impl IntoIterator<Item = &'c Contract>) -> Result<Option<(u64, u64)>> {
+    let offset = |of| target.number(of).map(|value| i64::from(value).cast_unsigned());
+    let looks = contracts.into_iter().any(|c| c.early_direct);
+    looks.then(|| Ok((offset(NumberOf::OpFunc)?, offset(NumberOf::OpDirectCall)?))).transpose()
 }
 
 /// The contracts of an object with these trampolines, as a file that `check --object` takes.
@@ -294,7 +297,11 @@ pub fn contract_file(specs: &[Spec], assembly: &Assembly, target: &Target) -> Re
     let contract = |spec| Ok((Contract::of(spec, target)?, slot(spec, assembly, target)));
     let contracts = specs.iter().map(contract).collect::<Result<Vec<_>>>()?;
     let about = format!("generated trampolines: {}", target.describe());
-    let head = Head { about: &about, convention: target.convention, op_offsets: op_offsets(target) };
+    let head = Head {
+        about: &about,
+        convention: target.convention,
+        op_offsets: op_offsets(target, contracts.iter().map(|(c, _)| c))?,
+    };
     emu_tests::contract_text(&head, &contracts)
 }
 
@@ -336,6 +343,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
         backend,
         convention: target.convention,
         objects: vec![("trampolines".to_owned(), object)],
+        op_offsets: op_offsets(target, &contracts)?,
         deviations: Deviation::of_sites(target.convention, contracts.iter()).collect(),
         contracts,
         slots,
@@ -347,7 +355,6 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
             profile: target.convention.argument,
             source: Source::Generated { arch: target.facts.name, settings },
         },
-        op_offsets: op_offsets(target),
         notes,
         poke: BY_THE_PROFILE,
     })

@@ -83,9 +83,7 @@ fn a_contract_that_is_written_and_read_asks_the_same_under_every_option() {
                 assert_eq!(asked(ours), asked(theirs), "{} {}", target.facts.name, target.describe());
             }
             assert_eq!(generated.slots, read.slots);
-            if generated.contracts.iter().any(|c| c.early_direct) {
-                assert_eq!(generated.op_offsets, read.op_offsets);
-            }
+            assert_eq!(generated.op_offsets, read.op_offsets);
         }
     }
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use codegen::abi::{Abi, Reg, RegInfo, RegSet};
 use codegen::action::Action;
 use codegen::backend::Backend;
-use codegen::code::CodeBuf;
+use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::facts::{Cie, EFlags, Facts};
+use codegen::facts::{Cie, EFlags, Facts, NumberOf};
 use codegen::frame::{Content, FrameLayout, Stores, field};
 use codegen::harden::Harden;
 use codegen::isa::{Architecture, Encode, Labels, Lower};
@@ -20,10 +20,13 @@ use codegen::option::Choices;
 use codegen::patch::{Branch, Patch, Relocation};
 use codegen::profile::{Convention, Source};
 use codegen::spec::{Direct, Kind, Spec};
-use codegen::step::{Disp, Step, Sym};
+use codegen::step::{Disp, Local, Step, Sym};
 use codegen::target::{DirectTest, Target};
 
 struct Toy;
+
+/// Before a call of this symbol, an instruction refers to a label that is put nowhere.
+const FORGOTTEN: &str = "forgotten";
 
 codegen::options! {
     Slack = "slack" { None = "none", Word = "word" }
@@ -133,6 +136,7 @@ enum Insn {
     Store(Reg, Disp),
     Load(Reg, Disp),
     Call(Sym),
+    Near(Local),
     Jump(Reg),
 }
 
@@ -204,6 +208,9 @@ impl Lower for Toy {
                 }
             }
             Step::Call(_) => {
+                if cx.spec.callee == FORGOTTEN {
+                    cx.insn(Insn::Near(Local::Anchor));
+                }
                 let sym = cx.symbol(cx.spec.callee);
                 cx.noted(Insn::Call(sym), "the callback");
             }
@@ -229,11 +236,14 @@ impl Encode for Toy {
             Insn::Store(reg, at) => [2, reg.0, at.value as u8, 0],
             Insn::Load(reg, at) => [3, reg.0, at.value as u8, 0],
             Insn::Call(_) => [4, 0, 0, 0],
+            Insn::Near(_) => [6, 0, 0, 0],
             Insn::Jump(reg) => [5, reg.0, 0, 0],
         };
         out.bytes.extend_from_slice(&bytes);
-        if let Insn::Call(sym) = insn {
-            out.fixup(4, 1, codegen::code::Ref::Symbol(sym), 0);
+        match insn {
+            Insn::Call(sym) => out.fixup(4, 1, Ref::Symbol(sym), 0),
+            Insn::Near(local) => out.fixup(4, 1, Ref::Local(local), 0),
+            _ => {}
         }
         Ok(())
     }
@@ -244,6 +254,7 @@ impl Encode for Toy {
             Insn::Store(reg, at) => write!(out, "store\tr{}, {}", reg.0, names.disp(at)),
             Insn::Load(reg, at) => write!(out, "load\tr{}, {}", reg.0, names.disp(at)),
             Insn::Call(sym) => write!(out, "call\t{}", names.sym(sym)),
+            Insn::Near(local) => write!(out, "near\t{}", names.local(local)),
             Insn::Jump(reg) => write!(out, "jump\tr{}", reg.0),
         }
     }
@@ -254,6 +265,7 @@ impl Encode for Toy {
             Insn::Store(reg, at) => Effects::store(reg, at.value),
             Insn::Load(reg, at) => Effects::load(reg, at.value),
             Insn::Call(sym) => Effects::flow(Flow::Call).and(Action::CallSymbol { sym }),
+            Insn::Near(_) => Effects::sp(SpEffect::None),
             Insn::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
         }
     }
@@ -347,6 +359,30 @@ fn an_option_is_a_row_and_an_arm() {
     assert_eq!(chosen("word").unwrap().describe(), "slack=word");
     let refused = chosen("zero").unwrap_err().to_string();
     assert_eq!(refused, "unknown value for slack of toy 'zero'; valid: none, word");
+}
+
+/// An instruction refers to a label that is put nowhere. That is no trampoline, as code or as text.
+#[test]
+fn a_forgotten_label_is_an_error() {
+    let profile = profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap();
+    let convention = profile.convention("toy").unwrap();
+    let target = Toy.target(convention, convention.defaults()).unwrap();
+    let spec = Spec::direct("tramp", Direct::default(), FORGOTTEN);
+    for e in [Toy.assemble(&[spec], &target).unwrap_err(), Toy.text(&spec, &target).unwrap_err()] {
+        assert_eq!(*e.kind(), Error::Unbound { label: ".Ltramp_op".to_owned() });
+        assert!(e.to_string().starts_with("toy: tramp: "), "{e}");
+    }
+}
+
+/// A profile without a number is refused by what needs it: it is not taken for 0.
+#[test]
+fn a_number_that_is_not_there_is_an_error() {
+    let profile = profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap();
+    let convention = profile.convention("toy").unwrap();
+    let target = Toy.target(convention, convention.defaults()).unwrap();
+    let e = target.number(NumberOf::OpFunc).unwrap_err();
+    assert!(matches!(e.kind(), Error::Absent { .. }), "{e:?}");
+    assert!(e.to_string().contains("no number `op-func` for toy; valid: one with it in [arch.toy.numbers]"), "{e}");
 }
 
 /// Everything between backquotes that looks like a file or a function of a trait exists, and no method is missing.

@@ -2,6 +2,7 @@
 
 use codegen::abi::Reg;
 use codegen::error::Result;
+use codegen::facts::NumberOf;
 use codegen::frame::{Content, Stores};
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
@@ -38,7 +39,7 @@ impl Lower for Arm64 {
                 cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
             }
             Step::BranchIfEarlyDirect => {
-                let at = cx.number("FTRACE_OPS_DIRECT_CALL")?;
+                let at = cx.number(NumberOf::OpDirectCall)?;
                 cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
                 cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
@@ -278,7 +279,7 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
 
 fn call(callee: Callee, cx: &mut Lowering<Insn>) -> Result<()> {
     if callee == Callee::OpFunc {
-        let at = cx.number("FTRACE_OPS_FUNC")?;
+        let at = cx.number(NumberOf::OpFunc)?;
         cx.noted(Insn::LdrReg { dst: X4, base: X2, at }, "op->func");
         cx.noted(Insn::Blr { reg: X4 }, "func");
         return Ok(());

@@ -10,7 +10,7 @@ use crate::cfi::{EhFrame, Tracker};
 use crate::code::{CodeBuf, Fixup, Ref};
 use crate::error::{Error, Result};
 use crate::isa::Isa;
-use crate::listing::{Line, Listing};
+use crate::listing::{Line, Listing, unbound};
 use crate::objtool::{self, Note, Notes};
 use crate::reloc::{Reloc, RelocTarget};
 use crate::spec::{Kind, Spec};
@@ -142,7 +142,7 @@ impl Assembly {
         let described = self.code.bytes.len();
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         let start = self.code.bytes.len();
-        let mut labels = [usize::MAX; Local::COUNT];
+        let mut labels = [None; Local::COUNT];
         let entry = I::cfi_entry(spec.kind);
         let mut tracker = match self.tracker.take() {
             Some((kind, mut tracker)) if kind == spec.kind => {
@@ -171,7 +171,7 @@ impl Assembly {
                     tracker.after(&effects);
                 }
                 Line::Local(local) => {
-                    labels[local.index()] = self.code.bytes.len();
+                    labels[local.index()] = Some(self.code.bytes.len());
                     tracker.at_label(local);
                 }
                 Line::KernelLabel(label) => {
@@ -230,7 +230,7 @@ impl Assembly {
         bytes.extend(note.bytes());
     }
 
-    fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[usize]) -> Result<()> {
+    fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[Option<usize>]) -> Result<()> {
         self.listed.clear();
         for referred in &listing.symbols {
             let i = self.global(referred.name);
@@ -248,8 +248,7 @@ impl Assembly {
                     RelocTarget::Global(symbol)
                 }
                 Ref::Local(local) => {
-                    let label = labels[local.index()];
-                    debug_assert_ne!(label, usize::MAX, "lowering forgot a label");
+                    let label = labels[local.index()].ok_or_else(|| unbound(local, spec))?;
                     if !I::patch_local(r_type, &mut self.code.bytes, at, label)? {
                         continue;
                     }

@@ -84,7 +84,7 @@ pub fn verify<'a, I: Isa>(
 fn faults<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<I::Insn>) -> Result<Vec<Fault>> {
     let contract = Contract::of(spec, target)?;
     let mut faults = verify::plan::plan(plan, &contract);
-    faults.extend(verify::listing(listing, I::effects, &contract, target, I::MACHINE));
+    faults.extend(verify::listing(listing, I::effects, &contract, target, I::MACHINE)?);
     Ok(faults)
 }
 

@@ -12,7 +12,6 @@ use crate::isa::Isa;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
 use crate::spec::{Attach, Programs, Spec};
-use crate::step::Local;
 use crate::target::Target;
 
 /// One way through a trampoline. The callback's own instructions are not counted.
@@ -201,16 +200,18 @@ pub(crate) fn cost<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::In
     }
     total.bytes = code.bytes.len() as u32;
     let zero = PathCost { path: "plain", executed: 0, loads: 0, stores: 0 };
-    walk::<I>(listing, 0, 0, zero, &mut total);
+    walk::<I>((spec, listing), 0, 0, zero, &mut total)?;
     Ok(total)
 }
 
-fn find<I: Isa>(listing: &Listing<I::Insn>, local: Local) -> usize {
-    listing.lines.iter().position(|l| matches!(l, Line::Local(x) if *x == local)).unwrap_or(listing.lines.len())
-}
-
 /// Labels lie behind the branches to them, so every walk ends.
-fn walk<I: Isa>(listing: &Listing<I::Insn>, from: usize, mut depth: i32, mut path: PathCost, total: &mut Cost) {
+fn walk<I: Isa>(
+    (spec, listing): (&Spec, &Listing<I::Insn>),
+    from: usize,
+    mut depth: i32,
+    mut path: PathCost,
+    total: &mut Cost,
+) -> Result<()> {
     let mut at = from;
     while let Some(line) = listing.lines.get(at) {
         at += 1;
@@ -226,17 +227,18 @@ fn walk<I: Isa>(listing: &Listing<I::Insn>, from: usize, mut depth: i32, mut pat
         total.stack = total.stack.max(depth + pushed_by_call);
         match effects.flow {
             Flow::Next | Flow::Call => {}
-            Flow::Jump(local) => at = find::<I>(listing, local),
+            Flow::Jump(local) => at = listing.label(local, spec)?,
             Flow::Branch(local) => {
                 let taken = PathCost { path: local.suffix(), ..path.clone() };
-                walk::<I>(listing, find::<I>(listing, local), depth, taken, total);
+                walk::<I>((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
             }
             Flow::Leave | Flow::Trap => {
                 total.paths.push(path);
                 // Branches were walked before this; the plain path comes first in reports.
                 total.paths.rotate_right(1);
-                return;
+                return Ok(());
             }
         }
     }
+    Ok(())
 }

@@ -69,6 +69,11 @@ pub enum Error {
         /// The operand, and what would be valid.
         what: String,
     },
+    /// An instruction refers to a label that is put nowhere: the architecture's lowering has forgotten it.
+    Unbound {
+        /// The label, which begins with the trampoline's name.
+        label: String,
+    },
     /// An architecture has no instructions for what a profile asks for.
     Unsupported {
         /// The architecture.
@@ -195,6 +200,7 @@ impl fmt::Display for Error {
             }
             Error::Duplicate { symbol, places } => write!(f, "symbol {symbol} is defined {places}"),
             Error::Unencodable { what } => f.write_str(what),
+            Error::Unbound { label } => write!(f, "an instruction refers to label {label}, which is put nowhere"),
             Error::Unsupported { arch, profile, what } => write!(
                 f,
                 "{arch} cannot do what profile {profile} asks for here ({what}); valid: a profile or option without it"

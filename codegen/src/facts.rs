@@ -110,9 +110,31 @@ pub struct Cie {
     pub pcrel32: u32,
 }
 
+/// What a number of a profile is, whatever the tracer calls it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NumberOf {
+    /// The offset, in the structure that `op` points to, of the function that is to be called.
+    OpFunc,
+    /// The same of the direct trampoline to which to go at once, or 0.
+    OpDirectCall,
+}
+
+impl NumberOf {
+    /// All of them, with their names in a profile.
+    pub const ALL: [(&'static str, NumberOf); 2] =
+        [("op-func", NumberOf::OpFunc), ("op-direct-call", NumberOf::OpDirectCall)];
+
+    /// The key in a profile.
+    pub fn key(self) -> &'static str {
+        NumberOf::ALL.iter().find(|(_, of)| *of == self).map_or("", |(key, _)| key)
+    }
+}
+
 /// A number that depends on the kernel's configuration, under the name that the assembly text gives it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Number {
+    /// What it is.
+    pub of: NumberOf,
     /// The symbol.
     pub symbol: &'static str,
     /// The value, in bytes.

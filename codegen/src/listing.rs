@@ -2,7 +2,7 @@
 
 use crate::abi::Reg;
 use crate::error::{Error, Result};
-use crate::facts::Number;
+use crate::facts::NumberOf;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
 use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
@@ -48,6 +48,22 @@ pub struct Listing<'a, I> {
     pub lines: Vec<Line<I>>,
     /// The symbols that they refer to.
     pub symbols: Vec<SymRef<'a>>,
+}
+
+impl<I> Listing<'_, I> {
+    /// The line of a label.
+    ///
+    /// # Errors
+    /// It is put nowhere.
+    pub(crate) fn label(&self, local: Local, spec: &Spec) -> Result<usize> {
+        let found = self.lines.iter().position(|line| matches!(line, Line::Local(l) if *l == local));
+        found.ok_or_else(|| unbound(local, spec))
+    }
+}
+
+/// A label is referred to, and put nowhere.
+pub(crate) fn unbound(local: Local, spec: &Spec) -> Error {
+    Error::Unbound { label: format!(".L{}_{}", spec.name, local.suffix()) }
 }
 
 impl<I> Default for Listing<'_, I> {
@@ -196,11 +212,10 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// A number of the profile.
     ///
     /// # Errors
-    /// The profile has none of that name.
-    pub fn number(&self, symbol: &str) -> Result<Disp> {
-        let numbers: &[Number] = &self.target.numbers;
-        let found = numbers.iter().position(|n| n.symbol == symbol);
-        let found = found.map(|i| Disp { value: numbers[i].value, name: Name::Number(i as u8) });
-        found.ok_or_else(|| Error::unknown("number of the profile", symbol, numbers.iter().map(|n| n.symbol)))
+    /// The profile has none for this.
+    pub fn number(&self, of: NumberOf) -> Result<Disp> {
+        let value = self.target.number(of)?;
+        let index = self.target.numbers.iter().position(|n| n.of == of).unwrap_or_default();
+        Ok(Disp { value, name: Name::Number(index as u8) })
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::abi::Reg;
 use crate::error::{Error, Result};
-use crate::facts::{Facts, Number};
+use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, FrameLayout};
 use crate::harden::Harden;
 use crate::live::Live;
@@ -171,8 +171,16 @@ impl Target {
     }
 
     /// The value of a number of the profile.
-    pub fn number(&self, symbol: &str) -> i32 {
-        self.numbers.iter().find(|n| n.symbol == symbol).map_or(0, |n| n.value)
+    ///
+    /// # Errors
+    /// The profile has none for this.
+    pub fn number(&self, of: NumberOf) -> Result<i32> {
+        let found = self.numbers.iter().find(|n| n.of == of).map(|n| n.value);
+        found.ok_or_else(|| Error::Absent {
+            profile: self.convention.profile.to_owned(),
+            what: format!("number `{}` for {}", of.key(), self.facts.name),
+            valid: format!("one with it in [arch.{}.numbers]", self.facts.name),
+        })
     }
 
     /// A number or a frame offset of the profile.

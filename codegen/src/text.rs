@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::cfi::{CfiOp, Tracker, entry_ops};
-use crate::code::CodeBuf;
+use crate::code::{CodeBuf, Ref};
 use crate::contract::Contract;
 use crate::effects::CfiEntry;
 use crate::error::Result;
@@ -174,6 +174,11 @@ pub(crate) fn render<I: Isa>(
         }
     }
     let Lines { lines, code, .. } = out;
+    for fixup in &code.fixups {
+        if let Ref::Local(local) = fixup.to {
+            listing.label(local, spec)?;
+        }
+    }
     Ok(TextListing {
         name: spec.name.to_owned(),
         export: spec.export.to_owned(),

@@ -25,8 +25,7 @@ pub(crate) struct FileIn {
     #[serde(rename = "about")]
     _about: String,
     /// Where the trampolines find what they need in `struct ftrace_ops`.
-    #[serde(default)]
-    pub(crate) ftrace_ops: OpsIn,
+    pub(crate) ftrace_ops: Option<OpsIn>,
     /// Layouts of what callbacks are given a pointer to, by name.
     #[serde(default)]
     pub(crate) frame: BTreeMap<String, FrameIn>,
@@ -35,8 +34,8 @@ pub(crate) struct FileIn {
 }
 
 /// Offsets of members of `struct ftrace_ops`, in bytes.
-#[derive(Deserialize, JsonSchema, Default)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct OpsIn {
     /// `ops->func`.
     pub(crate) func: u64,

@@ -19,8 +19,8 @@ pub struct Head<'a> {
     pub about: &'a str,
     /// The profile under which they are judged.
     pub convention: &'a Convention,
-    /// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
-    pub op_offsets: (u64, u64),
+    /// Offsets in what `op` points to, of the function to call and of the direct trampoline; where a trampoline reads them.
+    pub op_offsets: Option<(u64, u64)>,
 }
 
 /// The file for these contracts, each with the label of its patchable call, if it has one.
@@ -34,8 +34,7 @@ pub fn contract_text(head: &Head, contracts: &[(Contract, Option<String>)]) -> R
     file.key("arch", &quoted(first.facts.name));
     file.key("profile", &quoted(head.convention.argument));
     file.key("about", &quoted(head.about));
-    if contracts.iter().any(|(c, _)| c.early_direct) {
-        let (func, direct_call) = head.op_offsets;
+    if let Some((func, direct_call)) = head.op_offsets {
         let _ = write!(file.out, "\n[ftrace-ops]\nfunc = {func}\ndirect_call = {direct_call}\n");
     }
     let mut names = Vec::new();

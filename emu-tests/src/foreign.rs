@@ -93,7 +93,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             pointers: trampolines.iter().filter_map(|t| Some((t.calls_through.clone()?, t.calls.clone()))).collect(),
             stubs: true,
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
-            op_offsets: (file.ftrace_ops.func, file.ftrace_ops.direct_call),
+            op_offsets: file.ftrace_ops.as_ref().map(|op| (op.func, op.direct_call)),
             notes: BTreeMap::new(),
             poke: BY_THE_PROFILE,
         });

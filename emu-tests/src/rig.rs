@@ -60,7 +60,7 @@ pub(crate) struct Rig<'s> {
     pub(crate) scratch: u64,
     pub(crate) callback: u64,
     pub(crate) slots: Vec<u64>,
-    pub(crate) op_cell: (u64, u64),
+    pub(crate) op_cell: Option<(u64, u64)>,
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
@@ -223,7 +223,7 @@ impl<'s> Rig<'s> {
             seed,
             callback: address(CALLBACK)?,
             scratch: address("scratch")?,
-            op_cell: (op.wrapping_add(suite.op_offsets.0), op.wrapping_add(suite.op_offsets.1)),
+            op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
             image,
             away,
             registers,
@@ -418,8 +418,13 @@ impl<'s> Rig<'s> {
             return Ok(());
         }
         if self.suite.contracts.iter().any(|c| c.early_direct) {
-            put_word(&mut self.uc, self.op_cell.0, func);
-            put_word(&mut self.uc, self.op_cell.1, early);
+            let Some((func_at, early_at)) = self.op_cell else {
+                return Err(Error::new(
+                    "a trampoline reads `op` itself, and nobody says where in it; valid: with offsets",
+                ));
+            };
+            put_word(&mut self.uc, func_at, func);
+            put_word(&mut self.uc, early_at, early);
         }
         for &slot in &self.slots {
             let mut call = self.suite.backend.patch_call(slot, func)?;

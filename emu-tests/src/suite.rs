@@ -40,8 +40,8 @@ pub struct Suite {
     pub options: String,
     /// What makes the command line choose this suite again.
     pub chosen: Chosen,
-    /// Offsets of `func` and `direct_call` in `struct ftrace_ops`.
-    pub op_offsets: (u64, u64),
+    /// Offsets in what `op` points to, of the function to call and of the direct trampoline; where a trampoline reads them.
+    pub op_offsets: Option<(u64, u64)>,
     /// Notes by symbol and offset, for the lines around a failure.
     pub notes: BTreeMap<(String, u64), String>,
     /// How sites are patched: [`BY_THE_PROFILE`], or what a test puts in its place.

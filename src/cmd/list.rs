@@ -150,7 +150,7 @@ fn architecture(target: &Target) -> Result<Architecture> {
         numbers: target
             .symbols()
             .into_iter()
-            .map(|name| Number { name, value: target.value(name).unwrap_or_default() })
+            .filter_map(|name| Some(Number { name, value: target.value(name)? }))
             .collect(),
     })
 }

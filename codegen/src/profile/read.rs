@@ -14,7 +14,7 @@ use super::{
 };
 use crate::abi::{Abi, Loc, RegSet};
 use crate::error::{Error, Result};
-use crate::facts::{Facts, Number};
+use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
 use crate::intern::intern;
 use crate::site::{OpLiteral, Protocol, Site, SiteWrite, What};
@@ -177,10 +177,12 @@ impl<'a> Reader<'a> {
             .map(|(i, label)| self.word(label, &KernelLabel::WORDS, "label", &join(at, path!["labels", i])));
         let exit = join(at, path!["exit", "arrives"]);
         let mut numbers = Vec::new();
-        for (i, (symbol, value)) in of.numbers.iter().enumerate() {
-            let path = join(at, path!["numbers", i]);
-            numbers.push(Number { symbol: self.symbol(symbol, &path)?, value: *value });
+        for (key, (symbol, value)) in &of.numbers {
+            let path = join(at, path!["numbers", &**key]);
+            let of = self.word(key, &NumberOf::ALL, "number", &path)?;
+            numbers.push(Number { of, symbol: self.symbol(symbol, &path)?, value: *value });
         }
+        numbers.sort_by_key(|n| n.of);
         let mut options = Vec::new();
         for (name, rule) in &of.option {
             options.push(self.option(name, rule, facts)?);

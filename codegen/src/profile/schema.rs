@@ -67,8 +67,9 @@ pub(super) struct ArchIn {
     /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects that have no
     /// `.orc_header` to tell.
     pub orc: Option<String>,
-    /// Numbers that the code needs: the name that the text gives one, and its usual value.
-    pub numbers: Vec<(String, i32)>,
+    /// Numbers that the code needs, by what they are: `op-func` and `op-direct-call`, offsets in what `op` points to. The
+    /// name that the text gives one, and its usual value.
+    pub numbers: BTreeMap<String, (String, i32)>,
     /// What a kernel's configuration means.
     pub kernel: Option<KernelIn>,
     /// The architecture's options that exist here. An option without an entry keeps its first value.

@@ -34,16 +34,15 @@ impl Checker<'_> {
     fn callee(&mut self, line: usize, called: Called, action: Action, state: &State) {
         let contract = self.contract;
         let traced = contract.traced.as_ref();
+        if let (Called::Callback, Some(op)) = (called, self.early) {
+            let found = match action {
+                Action::CallRegister { reg } => state.get(reg),
+                _ => Value::lost(Why::Computed),
+            };
+            self.same(line, Property::Calls, "what is called", Value::of(Root::OpField(op.func)), found);
+            return;
+        }
         let (name, add) = match called {
-            Called::Callback if contract.early_direct => {
-                let func = self.target.number("FTRACE_OPS_FUNC");
-                let found = match action {
-                    Action::CallRegister { reg } => state.get(reg),
-                    _ => Value::lost(Why::Computed),
-                };
-                self.same(line, Property::Calls, "what is called", Value::of(Root::OpField(func)), found);
-                return;
-            }
             Called::Callback | Called::Named | Called::ExitHandler => (contract.callee.as_str(), 0),
             Called::Program(n) => (contract.programs.get(n).map_or("", |p| &p.symbol), 0),
             Called::Body => traced.map_or(("", 0), |t| (t.function.as_str(), t.resume)),

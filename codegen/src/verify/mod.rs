@@ -19,6 +19,8 @@ use std::fmt;
 use crate::abi::{Abi, Loc};
 use crate::contract::Contract;
 use crate::effects::Effects;
+use crate::error::Result;
+use crate::facts::NumberOf;
 use crate::kind::{Calls, Entered, Gives, Kind};
 use crate::listing::{Line, Listing, SymRef};
 use crate::machine::Machine;
@@ -122,13 +124,16 @@ enum Code {
 }
 
 /// What is wrong with a listing. None is right.
+///
+/// # Errors
+/// The contract promises what needs a number that the profile does not have.
 pub fn listing<I: Copy>(
     listing: &Listing<I>,
     effects: impl Fn(I) -> Effects,
     contract: &Contract,
     target: &Target,
     machine: &Machine,
-) -> Vec<Fault> {
+) -> Result<Vec<Fault>> {
     let code: Vec<Code> = listing
         .lines
         .iter()
@@ -140,7 +145,7 @@ pub fn listing<I: Copy>(
         .collect();
     let mut faults = Vec::new();
     for &entry_sp in machine.entry_sp {
-        let mut checker = Checker::new(&code, &listing.symbols, contract, target, machine, entry_sp);
+        let mut checker = Checker::new(&code, &listing.symbols, contract, target, machine, entry_sp)?;
         checker.run();
         for fault in checker.faults {
             if !faults.contains(&fault) {
@@ -148,7 +153,14 @@ pub fn listing<I: Copy>(
             }
         }
     }
-    faults
+    Ok(faults)
+}
+
+/// Offsets in what `op` points to.
+#[derive(Clone, Copy)]
+struct OpFields {
+    func: i32,
+    direct_call: i32,
 }
 
 /// Follows one listing.
@@ -156,7 +168,6 @@ struct Checker<'c> {
     code: &'c [Code],
     symbols: &'c [SymRef<'c>],
     contract: &'c Contract,
-    target: &'c Target,
     machine: &'c Machine,
     abi: &'static Abi,
     site: &'c Site,
@@ -174,6 +185,8 @@ struct Checker<'c> {
     op: Value,
     /// From pc, down to a multiple of 8, to the literal with `op`.
     literal: Option<i64>,
+    /// Where in `op` is what, if the trampoline reads it itself and may leave before anything else.
+    early: Option<OpFields>,
     faults: Vec<Fault>,
 }
 
@@ -185,7 +198,7 @@ impl<'c> Checker<'c> {
         target: &'c Target,
         machine: &'c Machine,
         entry_sp: u64,
-    ) -> Checker<'c> {
+    ) -> Result<Checker<'c>> {
         let (abi, site) = (&contract.facts.abi, &contract.convention.site);
         let symbol = |name: &str, add: i32| {
             let found = symbols.iter().position(|s| s.name == name && s.add == add);
@@ -200,7 +213,6 @@ impl<'c> Checker<'c> {
             code,
             symbols,
             contract,
-            target,
             machine,
             abi,
             site,
@@ -216,14 +228,19 @@ impl<'c> Checker<'c> {
             },
             op: op.map_or(nothing, |s| Value::of(Root::Content(s))),
             literal: None,
+            early: None,
             faults: Vec::new(),
         };
         if contract.early_direct {
             checker.op = Value::of(Root::Literal);
             checker.literal = literal(site);
+            checker.early = Some(OpFields {
+                func: target.number(NumberOf::OpFunc)?,
+                direct_call: target.number(NumberOf::OpDirectCall)?,
+            });
         }
         checker.arrive(contract.kind);
-        checker
+        Ok(checker)
     }
 
     /// Put the way back where whoever came here put it.

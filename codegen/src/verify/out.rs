@@ -157,7 +157,7 @@ impl Checker<'_> {
 
     /// As if the site had called the direct trampoline.
     fn leaves_early(&mut self, line: usize, goes_to: Value, sp: i32, state: &State) {
-        let cell = Value::of(Root::OpField(self.target.number("FTRACE_OPS_DIRECT_CALL")));
+        let cell = self.early.map_or(Value::lost(Why::Computed), |op| Value::of(Root::OpField(op.direct_call)));
         self.same(line, Property::Way, "the direct trampoline", cell, goes_to);
         self.sp(line, 0, sp);
         for (what, loc) in [("pc", self.site.pc), ("parent_ip", self.site.parent_ip)] {

@@ -375,8 +375,8 @@ impl Checker<'_> {
 
     fn question(&self, value: Value, state: &State) -> Option<Question> {
         match value.root {
-            Root::OpField(at) if value.add == 0 && self.contract.early_direct && state.early.is_none() => {
-                (at == self.target.number("FTRACE_OPS_DIRECT_CALL")).then_some(Question::Early)
+            Root::OpField(at) if value.add == 0 && state.early.is_none() => {
+                self.early.is_some_and(|op| op.direct_call == at).then_some(Question::Early)
             }
             Root::Left(..) if self.contract.direct && state.direct.is_none() => {
                 value.is(self.left(crate::frame::Content::Direct, state)?).then_some(Question::Direct)
