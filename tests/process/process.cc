@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What a tracer's user does from a handler, through a patched site: unwind, throw, end the thread. The patcher is the
-// test's own.
+// What a tracer's user does from a handler at the entry or the return, or from the traced body itself, through a patched site:
+// unwind, throw, end the thread, stop for a debugger. The patcher is the test's own.
 #include <execinfo.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -9,6 +9,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef LIBUNWIND
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
+#endif
+
+// Where the stack is not realigned for handlers of C, they do it themselves.
+#ifdef __x86_64__
+#define REALIGNED __attribute__((force_align_arg_pointer))
+#else
+#define REALIGNED
+#endif
 
 #ifdef __x86_64__
 #define SITE __attribute__((noinline, patchable_function_entry(5, 0)))
@@ -42,6 +53,8 @@ void called_tramp(void);
 void jumped_tramp(void);
 void entered_tramp(void);
 void around_tramp(void);
+void fregs_tramp(void);
+void shadow_tramp(void);
 void *function_trace_op;
 long traced(long a);
 long caller(long a);
@@ -50,12 +63,30 @@ long hooked(long a);
 void hooker(void);
 }
 
-static const char *what;
+static const char *what, *where;
 static void *frames[64];
 static int frame_count;
 static uintptr_t kept_parent, sp_then, sp_told;
 
 static void unwind_here() { frame_count = backtrace(frames, 64); }
+
+// For a debugger.
+extern "C" __attribute__((noinline)) void stop_here() { asm volatile("" ::: "memory"); }
+
+static void by_libunwind() {
+#ifdef LIBUNWIND
+    unw_context_t context;
+    unw_cursor_t cursor;
+    unw_getcontext(&context);
+    unw_init_local(&cursor, &context);
+    do {
+        unw_word_t ip;
+        unw_get_reg(&cursor, UNW_REG_IP, &ip);
+        // Of the first it is where it is, of the others where they return to.
+        frames[frame_count++] = (void *)(ip + (frame_count == 0));
+    } while (unw_step(&cursor) > 0 && frame_count < 64);
+#endif
+}
 
 // What an unwinder that follows frame pointers does, Linux's included: it only goes up.
 static __attribute__((noinline)) void walk(uintptr_t fp) {
@@ -64,9 +95,15 @@ static __attribute__((noinline)) void walk(uintptr_t fp) {
         frames[frame_count++] = (void *)((uintptr_t *)fp)[RECORD + 1];
 }
 
-static void act() {
+static __attribute__((noinline)) void act(const char *here) {
+    if (strcmp(where, here))
+        return;
     if (!strcmp(what, "trace"))
         unwind_here();
+    else if (!strcmp(what, "libunwind"))
+        by_libunwind();
+    else if (!strcmp(what, "stop"))
+        stop_here();
     else if (!strcmp(what, "records"))
         walk((uintptr_t)__builtin_frame_address(0));
     else if (!strcmp(what, "throw"))
@@ -78,7 +115,7 @@ static void act() {
 }
 
 extern "C" void handler() {
-    act();
+    act("entry");
     asm volatile("" ::: "memory");
 }
 extern "C" void ftrace_stub() { handler(); asm volatile("" ::: "memory"); }
@@ -87,10 +124,34 @@ extern "C" __attribute__((noinline)) void nothing() {
     volatile uintptr_t stack[512];
     for (int i = 0; i < 512; i++) stack[i] = 0x5a5a5a5a;
 }
+extern "C" void leaving() {
+    nothing();
+    act("exit");
+    asm volatile("" ::: "memory");
+}
 extern "C" uint64_t program(uint64_t *, uint64_t *) { handler(); asm volatile("" ::: "memory"); return 0; }
-extern "C" uint64_t silent(uint64_t *, uint64_t *) { return 0; }
+extern "C" uint64_t silent(uint64_t *, uint64_t *) { leaving(); asm volatile("" ::: "memory"); return 0; }
+
+// What keeps nothing on the stack leaves parent_ip to its handlers.
+static uintptr_t parent_kept;
+extern "C" REALIGNED void shadow_entry(uintptr_t, uintptr_t parent) {
+    parent_kept = parent;
+    handler();
+    asm volatile("" ::: "memory");
+}
+extern "C" REALIGNED uintptr_t shadow_exit(void *) { leaving(); asm volatile("" ::: "memory"); return parent_kept; }
+
+#ifdef CLEANUP
+struct Cleanup { ~Cleanup() { puts("cleaned"); } };
+#else
+struct Cleanup {};
+#endif
 
 extern "C" SITE long traced(long a) {
+    Cleanup cleanup;
+    (void)cleanup;
+    asm volatile("" : "+r"(a) :: "memory");
+    act("body");
     asm volatile("" : "+r"(a) :: "memory");
     return a + 1;
 }
@@ -113,12 +174,13 @@ extern "C" __attribute__((noinline)) long hooked(long a) {
     kept_parent = *slot;
     *slot = (uintptr_t)return_to_handler;
     nothing();
+    act("body");
     asm volatile("" ::: "memory");
     return a + 1;
 }
 extern "C" uintptr_t ftrace_return_to_handler(uintptr_t *fregs) {
     sp_told = fregs[FREGS_SP];
-    act();
+    act("exit");
     return kept_parent;
 }
 extern "C" __attribute__((noinline)) void hooker(void) {
@@ -132,8 +194,7 @@ extern "C" __attribute__((noinline)) void hooker(void) {
 }
 
 static void patch(void (*tramp)(void)) {
-    static const struct { void (*to)(void); int jump; } jumps[] = {{jumped_tramp, 1}, {around_tramp, 1}};
-    int jump = tramp == jumps[0].to || tramp == jumps[1].to;
+    int jump = tramp == jumped_tramp || tramp == around_tramp || tramp == fregs_tramp || tramp == shadow_tramp;
     uint8_t *site = (uint8_t *)traced;
     uintptr_t page = (uintptr_t)site & -4096ul;
     if (mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC)) exit(3);
@@ -168,9 +229,11 @@ int main(int, char **argv) {
     static const struct { const char *name; void (*tramp)(void); } all[] = {
         {"ftrace_caller", ftrace_caller}, {"ftrace_regs_caller", ftrace_regs_caller},
         {"direct_tramp", direct_tramp}, {"entered_tramp", entered_tramp}, {"called_tramp", called_tramp},
-        {"jumped_tramp", jumped_tramp}, {"around_tramp", around_tramp}, {"return_to_handler", return_to_handler},
+        {"jumped_tramp", jumped_tramp}, {"around_tramp", around_tramp}, {"fregs_tramp", fregs_tramp},
+        {"shadow_tramp", shadow_tramp}, {"return_to_handler", return_to_handler},
     };
     what = argv[2];
+    where = argv[3];
     setvbuf(stdout, nullptr, _IONBF, 0);
     void *warm[4];
     backtrace(warm, 4);

@@ -1,7 +1,9 @@
-//! What handlers do that C and C++ let them do: unwind, throw, end the thread. Unwinders are those of libgcc and of the
-//! program itself. Then what links make of the trampolines.
+//! What handlers at the entry and at the return, and traced bodies, do that C and C++ let them do: unwind, throw, end the thread,
+//! stop for a debugger. Unwinders are those of libgcc, libunwind, gdb, and of the program itself. Then what links make of the
+//! trampolines. docs/unwinding.md tells what is to be expected.
 
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use object::{Object, ObjectSymbol, SymbolKind};
 
@@ -63,28 +65,58 @@ const ARCHES: [Arch; 3] = [
     },
 ];
 
-/// Trampoline, what it calls, and whether the function's own frame is between it and the caller: where the trampoline calls
-/// the function, none is while its handlers run, but a record is.
-const TRAMPOLINES: [(&str, &str, bool); 7] = [
-    ("ftrace_caller", "ftrace_stub", true),
-    ("ftrace_regs_caller", "ftrace_stub", true),
-    ("direct_tramp", "handler", true),
-    ("entered_tramp", "program", true),
-    ("called_tramp", "program", false),
-    ("jumped_tramp", "program", false),
-    ("around_tramp", "handler", false),
+/// A trampoline, and what of it is in a trace.
+struct Traced {
+    name: &'static str,
+    handler: &'static str,
+    /// Whether the function's own frame is between it and the caller: where the trampoline calls the function, none is while
+    /// its handlers run, but a record is.
+    in_function: bool,
+    /// What it calls behind the function, if it calls the function.
+    leaving: Option<&'static str>,
+    /// Whether a frame of it is left while the function runs. Else nobody but its handlers knows the caller then.
+    keeps_frame: bool,
+}
+
+const TRAMPOLINES: [Traced; 9] = [
+    entered("ftrace_caller", "ftrace_stub"),
+    entered("ftrace_regs_caller", "ftrace_stub"),
+    entered("direct_tramp", "handler"),
+    entered("entered_tramp", "program"),
+    paired("called_tramp", "program", "silent", true),
+    paired("jumped_tramp", "program", "silent", true),
+    paired("around_tramp", "handler", "leaving", true),
+    paired("fregs_tramp", "handler", "leaving", true),
+    paired("shadow_tramp", "shadow_entry", "shadow_exit", false),
 ];
+
+const fn entered(name: &'static str, handler: &'static str) -> Traced {
+    Traced { name, handler, in_function: true, leaving: None, keeps_frame: true }
+}
+
+const fn paired(name: &'static str, handler: &'static str, leaving: &'static str, keeps_frame: bool) -> Traced {
+    Traced { name, handler, in_function: false, leaving: Some(leaving), keeps_frame }
+}
+
+/// Their objects; the first has those of the function graph tracer too.
+const OBJECTS: [&str; 8] =
+    ["entry.o", "direct.o", "entered.o", "called.o", "jumped.o", "around.o", "fregs.o", "shadow.o"];
 
 /// Generate all of them, each into an object of its own but for those with a name.
 fn generate(b: &Bench, arch: &Arch) {
-    let set = arch.set.iter().flat_map(|s| ["--set", s]);
-    let all: Vec<&str> = ["gen", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
     let sig = ["--sig", "long traced(long a)"];
     let function = format!("traced+{}", arch.site);
     let function = ["--function", &function];
     let both = ["--fentry", "program", "--fexit", "silent", "--flags", "CALL_ORIG"];
     let generate = |stem: &str, more: &[&[&str]]| {
-        b.ok(&[&all[..], &["--stem", stem], &more.concat()].concat());
+        // Its handlers are given no variable of the kernel's.
+        let bare = &["--profile", "bare"][..2 * usize::from(stem == "shadow" || stem == "fregs")];
+        // The form that keeps nothing on the stack takes no realigned one.
+        let known = arch.set.iter().filter(|s| !(bare.len() == 2 && s.starts_with("call-ops")));
+        let set = known.map(|s| if stem == "shadow" { s.replace("=16", "=8") } else { (*s).to_owned() });
+        let set: Vec<String> = set.flat_map(|s| ["--set".to_owned(), s]).collect();
+        let all = ["gen", "--arch", arch.name, "--emit", "obj", "--stem", stem];
+        b.ok(&[&all[..], bare, &set.iter().map(String::as_str).collect::<Vec<_>>(), &more.concat()].concat());
     };
     let records = ["--set", arch.records];
     let on_entry = if arch.name == "x86_64" { &records[..] } else { &[] };
@@ -95,8 +127,11 @@ fn generate(b: &Bench, arch: &Arch) {
     let named = ["programs", "--flags", "SKIP_FRAME", "--name", "called_tramp"];
     generate("called", &[&named, &both, &sig, &function]);
     generate("jumped", &[&["programs", "--name", "jumped_tramp"], &both, &sig, &function]);
-    let handlers = ["around", "--call", "handler", "--exit", "nothing", "--name", "around_tramp"];
-    generate("around", &[&handlers, &sig, &function]);
+    let handlers = ["around", "--call", "handler", "--exit", "leaving"];
+    generate("around", &[&handlers, &["--name", "around_tramp"], &sig, &function]);
+    generate("fregs", &[&handlers, &["--form", "fregs", "--name", "fregs_tramp"], &sig, &function]);
+    let shadow = ["--form", "shadow", "--call", "shadow_entry", "--exit", "shadow_exit", "--name", "shadow_tramp"];
+    generate("shadow", &[&["around"], &shadow, &sig, &function]);
     std::fs::write(b.path("process.cc"), SOURCE).unwrap();
 }
 
@@ -109,15 +144,14 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn new<'a>(arch: &'a Arch, compiler: &[&str]) -> Program<'a> {
+    fn new<'a>(arch: &'a Arch, compiler: &[&str], more: &[&str]) -> Program<'a> {
         let b = Bench::new();
         generate(&b, arch);
         let (tool, flags) = compiler.split_first().unwrap();
-        let objects = ["entry.o", "direct.o", "entered.o", "called.o", "jumped.o", "around.o"];
         // clang gives a function that throws nothing no unwind table on riscv64.
         let tables = ["-fno-omit-frame-pointer", "-fasynchronous-unwind-tables"];
-        let options = ["-O2", "-static", "-pthread", "-w", "process.cc", "-o", "program"];
-        b.tool(tool, &[flags, &tables, &options, &objects].concat());
+        let options = ["-O2", "-pthread", "-w", "process.cc", "-o", "program"];
+        b.tool(tool, &[flags, &tables, &options, &OBJECTS, more].concat());
         let bytes = std::fs::read(b.path("program")).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let named = file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.size() > 0);
@@ -127,9 +161,17 @@ impl Program<'_> {
     }
 
     /// The lines that it prints, return addresses as the functions in which their calls are.
-    fn run(&self, trampoline: &str, what: &str) -> Vec<String> {
-        let text = run(self.arch, &self.b, &[trampoline, what]);
+    fn run(&self, trampoline: &str, what: &str, place: &str) -> Vec<String> {
+        let text = run(self.arch, &self.b, &[trampoline, what, place]);
         text.lines().map(|line| line.strip_prefix("frame ").map_or(line.to_owned(), |at| self.function(at))).collect()
+    }
+
+    /// The same, and these lines must be in it, one behind the other.
+    fn shows(&self, trampoline: &str, [what, place]: [&str; 2], wanted: &[&str]) {
+        let lines = self.run(trampoline, what, place);
+        assert_eq!(lines.last().map(String::as_str), Some("done"), "{lines:?}");
+        let found = lines.windows(wanted.len()).any(|w| w == wanted);
+        assert!(found, "{} {trampoline} {what} {place}: {wanted:?} not in {lines:?}", self.arch.name);
     }
 
     fn function(&self, address: &str) -> String {
@@ -139,71 +181,205 @@ impl Program<'_> {
     }
 }
 
-/// What the program prints, which must end well.
-fn run(arch: &Arch, b: &Bench, args: &[&str]) -> String {
+fn output(arch: &Arch, b: &Bench, args: &[&str]) -> Output {
     // Whatever becomes of it, it ends.
     let mut command = Command::new("timeout");
     command.arg("20").args(arch.runner).arg(b.path("program")).args(args).current_dir(b.path(""));
-    let out = command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"));
+    command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"))
+}
+
+/// What the program prints, which must end well.
+fn run(arch: &Arch, b: &Bench, args: &[&str]) -> String {
+    let out = output(arch, b, args);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let told = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{} {args:?}: {}: {text}{told}", arch.name, out.status);
     text
 }
 
-fn handlers_unwind(arch: &Arch, compiler: &[&str]) {
-    let program = Program::new(arch, compiler);
-    for (trampoline, handler, in_function) in TRAMPOLINES {
-        let shows = |what: &str, wanted: &[&str]| {
-            let lines = program.run(trampoline, what);
-            assert_eq!(lines.last().map(String::as_str), Some("done"), "{lines:?}");
-            let found = lines.windows(wanted.len()).any(|w| w == wanted);
-            assert!(found, "{} {trampoline} {what}: {wanted:?} not in {lines:?}", arch.name);
-        };
-        let all = [handler, trampoline, "traced", "caller", "thread", "start_thread"];
-        let but_function = [handler, trampoline, "caller", "thread", "start_thread"];
-        shows("nothing", &["result 42"]);
-        shows("trace", if in_function { &all } else { &but_function });
-        shows("throw", &["caught 42", "result 1"]);
-        shows("exit", &["done"]);
-        if !arch.recordless.contains(&trampoline) {
-            shows("records", &all[..5]);
+/// From where something is done, and the frames from there on.
+fn traces(t: &Traced) -> Vec<(&'static str, Vec<&'static str>)> {
+    const CALLERS: [&str; 3] = ["caller", "thread", "start_thread"];
+    let with = |first: &[&'static str], callers: bool| {
+        first.iter().chain(CALLERS.iter().filter(|_| callers)).copied().collect::<Vec<_>>()
+    };
+    let function = &["traced"][..usize::from(t.in_function)];
+    let mut all = vec![("entry", with(&[&[t.handler, t.name], function].concat(), true))];
+    match t.leaving {
+        None => all.push(("body", with(&["traced"], true))),
+        Some(leaving) => {
+            all.push(("body", with(&["traced", t.name], t.keeps_frame)));
+            all.push(("exit", with(&[leaving, t.name], t.keeps_frame)));
         }
     }
-    let lines = program.run("return_to_handler", "trace");
+    all
+}
+
+fn everything_unwinds(arch: &Arch, compiler: &[&str]) {
+    let program = Program::new(arch, compiler, &["-static"]);
+    for t in &TRAMPOLINES {
+        program.shows(t.name, ["nothing", "entry"], &["result 42"]);
+        for (place, frames) in traces(t) {
+            let known = t.keeps_frame || place == "entry";
+            // A trace that ends, ends there.
+            let end = &["done"][..usize::from(!known)];
+            program.shows(t.name, ["trace", place], &[&frames[..], end].concat());
+            if known {
+                program.shows(t.name, ["throw", place], &["caught 42", "result 1"]);
+                program.shows(t.name, ["exit", place], &["done"]);
+            }
+        }
+        let records = [t.handler, t.name, "traced", "caller", "thread"];
+        if t.keeps_frame && !arch.recordless.contains(&t.name) {
+            program.shows(t.name, ["records", "entry"], &records);
+        }
+    }
+    let lines = program.run("return_to_handler", "trace", "exit");
     assert_eq!(lines.first().map(String::as_str), Some("result 8, sp told"), "{} {lines:?}", arch.name);
     let end = ["ftrace_return_to_handler", "return_to_handler", "done"];
     assert!(lines.ends_with(&end.map(str::to_owned)), "{} {lines:?}", arch.name);
+    let lines = program.run("return_to_handler", "trace", "body");
+    // One frame more: the trampoline's first instruction, before which is another.
+    let hooked = lines.iter().position(|f| f == "hooked");
+    assert!(hooked.is_some_and(|i| i + 3 == lines.len()), "{} {lines:?}", arch.name);
+}
+
+/// The personality routine of C++ finds no row for a function's entry in its table of cleanups, and ends the program: a handler
+/// that is called from there cannot throw through the function. One that is called in its place can, and so can its body.
+#[test]
+fn cleanups_of_a_traced_function_run() {
+    for arch in &ARCHES {
+        for compiler in arch.compilers {
+            let program = Program::new(arch, compiler, &["-static", "-DCLEANUP"]);
+            for t in TRAMPOLINES.iter().filter(|t| t.keeps_frame) {
+                program.shows(t.name, ["throw", "body"], &["cleaned", "caught 42", "result 1"]);
+                if t.in_function {
+                    let out = output(arch, &program.b, &[t.name, "throw", "entry"]);
+                    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+                    assert!(told.contains("terminate called"), "{} {}: {out:?}", arch.name, t.name);
+                } else {
+                    program.shows(t.name, ["throw", "entry"], &["caught 42", "result 1"]);
+                }
+            }
+        }
+    }
+}
+
+/// gdb's frames where the program stops for it.
+fn debugger_unwinds(arch: &Arch) {
+    let program = Program::new(arch, arch.compilers[0], &["-static"]);
+    for t in &TRAMPOLINES {
+        for (place, mut frames) in traces(t) {
+            let text = debugged(&program, t.name, place);
+            // "#3  0x0000000000401c8a in direct_tramp ()"
+            let named = |line: &str| {
+                let line = line.strip_prefix('#')?.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+                let line = line.split_once(" in ").filter(|_| line.starts_with("0x")).map_or(line, |(_, name)| name);
+                line.split([' ', '(']).next().map(str::to_owned)
+            };
+            let lines: Vec<String> = text.lines().filter_map(named).collect();
+            frames.retain(|f| *f != "start_thread");
+            // So gdb names what is marked in the table as one that is called between a function's instructions.
+            if t.in_function && place == "entry" && arch.name != "x86_64" {
+                frames[1] = "<signal";
+            }
+            // On arm64 it takes x30 for the return address, whatever column the table names.
+            if t.in_function && place == "entry" && arch.name == "arm64" {
+                frames.remove(2);
+            }
+            let found = lines.windows(frames.len()).any(|w| w == frames);
+            assert!(found, "{} {} {place}: {frames:?} not in {lines:?}: {text}", arch.name, t.name);
+        }
+    }
+}
+
+fn debugged(program: &Program, trampoline: &str, place: &str) -> String {
+    let (b, arch) = (&program.b, program.arch);
+    let mut command = Command::new("timeout");
+    command.args(["60", "gdb-multiarch", "-nx", "-batch", "-ex", "set debuginfod enabled off"]).current_dir(b.path(""));
+    let mut emulated = None;
+    if arch.runner.is_empty() {
+        command.args(["-ex", "set startup-with-shell off", "-ex", "break stop_here"]);
+        command.args(["-ex", &format!("run {trampoline} stop {place}")]);
+    } else {
+        let mut qemu = Command::new("timeout");
+        qemu.arg("60").args(arch.runner).args(["-g", "socket", "program", trampoline, "stop", place]);
+        emulated = Some(
+            qemu.current_dir(b.path(""))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("install qemu-user"),
+        );
+        let _ = std::fs::remove_file(b.path("socket"));
+        while !b.path("socket").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        command.args(["-ex", "target remote socket", "-ex", "break stop_here", "-ex", "continue"]);
+    }
+    let out = command.args(["-ex", "backtrace", "-ex", "kill", "program"]).output().expect("install gdb-multiarch");
+    if let Some(mut qemu) = emulated {
+        let _ = qemu.wait();
+    }
+    String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
 #[test]
-fn handlers_unwind_x86_64_gcc() {
-    handlers_unwind(&ARCHES[0], ARCHES[0].compilers[0]);
+fn everything_unwinds_x86_64_gcc() {
+    everything_unwinds(&ARCHES[0], ARCHES[0].compilers[0]);
 }
 
 #[test]
-fn handlers_unwind_x86_64_clang() {
-    handlers_unwind(&ARCHES[0], ARCHES[0].compilers[1]);
+fn everything_unwinds_x86_64_clang() {
+    everything_unwinds(&ARCHES[0], ARCHES[0].compilers[1]);
 }
 
 #[test]
-fn handlers_unwind_arm64_gcc() {
-    handlers_unwind(&ARCHES[1], ARCHES[1].compilers[0]);
+fn everything_unwinds_arm64_gcc() {
+    everything_unwinds(&ARCHES[1], ARCHES[1].compilers[0]);
 }
 
 #[test]
-fn handlers_unwind_arm64_clang() {
-    handlers_unwind(&ARCHES[1], ARCHES[1].compilers[1]);
+fn everything_unwinds_arm64_clang() {
+    everything_unwinds(&ARCHES[1], ARCHES[1].compilers[1]);
 }
 
 #[test]
-fn handlers_unwind_riscv64_gcc() {
-    handlers_unwind(&ARCHES[2], ARCHES[2].compilers[0]);
+fn everything_unwinds_riscv64_gcc() {
+    everything_unwinds(&ARCHES[2], ARCHES[2].compilers[0]);
 }
 
 #[test]
-fn handlers_unwind_riscv64_clang() {
-    handlers_unwind(&ARCHES[2], ARCHES[2].compilers[1]);
+fn everything_unwinds_riscv64_clang() {
+    everything_unwinds(&ARCHES[2], ARCHES[2].compilers[1]);
+}
+
+#[test]
+fn gdb_unwinds_x86_64() {
+    debugger_unwinds(&ARCHES[0]);
+}
+
+#[test]
+fn gdb_unwinds_arm64() {
+    debugger_unwinds(&ARCHES[1]);
+}
+
+#[test]
+fn gdb_unwinds_riscv64() {
+    debugger_unwinds(&ARCHES[2]);
+}
+
+/// libunwind reads the same tables with code of its own.
+#[test]
+fn libunwind_unwinds() {
+    let program = Program::new(&ARCHES[0], ARCHES[0].compilers[0], &["-DLIBUNWIND", "-no-pie", "-lunwind"]);
+    for t in &TRAMPOLINES {
+        for (place, mut frames) in traces(t) {
+            // It is in the library.
+            frames.retain(|f| *f != "start_thread");
+            program.shows(t.name, ["libunwind", place], &frames);
+        }
+    }
 }
 
 /// The same functions and trampolines in a shared object, where another one might define what has default visibility: what is
@@ -215,7 +391,6 @@ fn shared_objects_call_their_own_functions() {
             let b = Bench::new();
             generate(&b, arch);
             let (tool, flags) = arch.compilers[usize::from(["lld", "mold"].contains(linker))].split_first().unwrap();
-            let objects = ["direct.o", "entered.o", "called.o", "jumped.o", "around.o"];
             let library = ["-shared", "-fPIC", "-DLIBRARY", "-Dmain=library_main", "process.cc", "-o", "libprocess.so"];
             let linked = match *linker {
                 "lld" => "--ld-path=/usr/bin/ld.lld-14".to_owned(),
@@ -223,15 +398,15 @@ fn shared_objects_call_their_own_functions() {
                 gnu => format!("-fuse-ld={gnu}"),
             };
             let options = ["-O1", "-pthread", "-w", &linked];
-            b.tool(tool, &[flags, &options, &library, &objects].concat());
+            b.tool(tool, &[flags, &options, &library, &OBJECTS[1..]].concat());
             let main = "int library_main(int, char **);\nint main(int n, char **v) { return library_main(n, v); }\n";
             std::fs::write(b.path("main.cc"), main).unwrap();
             let (tool, flags) = arch.compilers[0].split_first().unwrap();
             let program = ["main.cc", "-L.", "-lprocess", "-Wl,-rpath,$ORIGIN", "-o", "program"];
             b.tool(tool, &[flags, &program].concat());
-            for trampoline in ["direct_tramp", "entered_tramp", "called_tramp", "jumped_tramp", "around_tramp"] {
-                let text = run(arch, &b, &[trampoline, "nothing"]);
-                assert_eq!(text, "result 42\ndone\n", "{} {linker} {trampoline}", arch.name);
+            for t in &TRAMPOLINES[2..] {
+                let text = run(arch, &b, &[t.name, "nothing", "entry"]);
+                assert_eq!(text, "result 42\ndone\n", "{} {linker} {}", arch.name, t.name);
             }
             let exported = b.tool(&format!("{}nm", arch.prefix), &["-D", "--defined-only", "libprocess.so"]);
             assert!(exported.lines().any(|line| line.ends_with(" T traced")), "{} {linker}: {exported}", arch.name);
@@ -254,7 +429,7 @@ fn landing_pads_are_noted() {
             b.tool(&gcc, &[&["-shared", "-nostdlib", "-o", "all.so"], objects].concat());
             b.tool(&format!("{}readelf", arch.prefix), &["--notes", "all.so"]).contains(property)
         };
-        let all = ["f.o", "direct.o", "entered.o", "called.o", "jumped.o", "around.o"];
+        let all = [&["f.o"], &OBJECTS[1..]].concat();
         assert!(note(&all[..1]) && note(&all), "{}", arch.name);
         if arch.name == "x86_64" {
             let without = ["--set", "endbr=off", "--emit", "obj", "--stem", "bare"];
