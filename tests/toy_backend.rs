@@ -84,6 +84,7 @@ static FACTS: Facts = Facts {
         sp_align: 8,
         return_columns: &[],
     },
+    patched: &[],
     flags: "",
     mapping: "",
     dynamic: [0; 4],

@@ -109,6 +109,10 @@ fn frame(size: i32, fields: Vec<Field>, records: Vec<Record>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size, fields, records, ..FrameLayout::empty() }
 }
 
+/// What is written at sites.
+pub const PATCHED: &[(&str, &[u8])] =
+    &[("nop", &0xd503_201f_u32.to_le_bytes()), ("mov x9, x30", &0xaa1e_03e9_u32.to_le_bytes())];
+
 /// Resolve the options.
 ///
 /// # Errors

@@ -42,6 +42,7 @@ pub const FACTS: Facts = Facts {
     fill_end: false,
     options: option::OPTIONS,
     abi: abi::ABI,
+    patched: abi::PATCHED,
     flags: "nzcv",
     relocations: ("R_AARCH64_", reloc::NAMES),
     dynamic: [257, 1027, 1025, 1026],

@@ -134,6 +134,9 @@ fn attributes(arch: &str) -> Vec<u8> {
     section
 }
 
+/// What is written at sites.
+pub const PATCHED: &[(&str, &[u8])] = &[("nop", &[0x13, 0x00, 0x00, 0x00])];
+
 /// Resolve the options.
 ///
 /// # Errors

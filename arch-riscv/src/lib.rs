@@ -42,6 +42,7 @@ pub const FACTS: Facts = Facts {
     fill_end: true,
     options: option::OPTIONS,
     abi: abi::ABI,
+    patched: abi::PATCHED,
     flags: "",
     relocations: ("R_RISCV_", reloc::NAMES),
     dynamic: [2, 3, 2, 5],

@@ -1,8 +1,8 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::facts::Facts;
-use codegen::patch::{Branch, Patch, Relocation, SiteForm};
+use codegen::patch::{Branch, Half, Patch, Relocation, SiteForm};
 
 use crate::reloc::{self, high, pair};
 use crate::{FACTS, Riscv64};
@@ -50,16 +50,42 @@ impl Patch for Riscv64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
-        let (base, link) = match how {
-            Branch::SiteCall => (T0, T0),
-            Branch::SiteJump => (T1, ZERO),
-            Branch::Slot => (RA, RA),
-        };
         let distance = pair("AUIPC+JALR", target.wrapping_sub(at))?;
-        let auipc = AUIPC | base << 7 | high(distance) as u32 & 0xffff_f000;
-        let jalr = JALR | link << 7 | base << 15 | (distance as u32) << 20;
-        Ok([auipc, jalr].iter().flat_map(|i| i.to_le_bytes()).collect())
+        let pair = [auipc(how, distance), jalr(how, distance)];
+        Ok(pair.iter().flat_map(|i| i.to_le_bytes()).collect())
     }
+
+    fn half_branch(&self, how: Branch, half: Half, at: u64, toward: u64, target: u64) -> Result<Vec<u8>> {
+        let first = if half == Half::First { at } else { at.wrapping_sub(4) };
+        let [there, wanted] = [toward, target].map(|to| pair("AUIPC+JALR", to.wrapping_sub(first)));
+        let (there, wanted) = (there?, wanted?);
+        match half {
+            Half::First => Ok(auipc(how, there).to_le_bytes().to_vec()),
+            Half::Second if (high(there) ^ high(wanted)) & !0xfff == 0 => Ok(jalr(how, wanted).to_le_bytes().to_vec()),
+            Half::Second => Err(Error::new(format!(
+                "the AUIPC at {first:#x}, written for {toward:#x}, has no JALR that leads to {target:#x}; valid: a target in \
+                 the same 4 KiB as that, counted from 2 KiB before the AUIPC"
+            ))),
+        }
+    }
+}
+
+/// The register by which the pair goes, and that which it links to.
+fn registers(how: Branch) -> (u32, u32) {
+    match how {
+        Branch::SiteCall => (T0, T0),
+        Branch::SiteJump => (T1, ZERO),
+        Branch::Slot => (RA, RA),
+    }
+}
+
+fn auipc(how: Branch, distance: i64) -> u32 {
+    AUIPC | registers(how).0 << 7 | high(distance) as u32 & 0xffff_f000
+}
+
+fn jalr(how: Branch, distance: i64) -> u32 {
+    let (base, link) = registers(how);
+    JALR | link << 7 | base << 15 | (distance as u32) << 20
 }
 
 #[cfg(test)]

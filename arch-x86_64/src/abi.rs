@@ -110,6 +110,15 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 /// Bytes of a vector register.
 pub const VECTOR: i32 = ABI.vector_bytes as i32;
 
+/// What is written at sites and into copies of trampolines. `jnz` is without its distance.
+pub const PATCHED: &[(&str, &[u8])] = &[
+    ("nop", &[0x0f, 0x1f, 0x44, 0x00, 0x00]),
+    ("short nop", &[0x66, 0x90]),
+    ("jnz", &[0x75]),
+    ("ret", &[0xc3]),
+    ("int3", &[0xcc]),
+];
+
 /// Resolve the options.
 ///
 /// # Errors

@@ -42,6 +42,7 @@ pub const FACTS: Facts = Facts {
     fill_end: false,
     options: option::OPTIONS,
     abi: abi::ABI,
+    patched: abi::PATCHED,
     flags: "rflags",
     relocations: ("R_X86_64_", reloc::NAMES),
     dynamic: [1, 8, 6, 7],

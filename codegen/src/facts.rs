@@ -37,6 +37,8 @@ pub struct Facts {
     pub options: &'static [OptionInfo],
     /// Registers and conventions.
     pub abi: Abi,
+    /// Instructions that tracers write into code, by the names that profiles have for them.
+    pub patched: &'static [(&'static str, &'static [u8])],
     /// Flag registers that a full save keeps; empty where the architecture has none.
     pub flags: &'static str,
     /// The prefix of the psABI's names of relocation types, and the names of those that are known here.

@@ -1,7 +1,7 @@
 //! What is known of an architecture when its code is there as bytes: relocations, patchable entries, call slots. The
 //! linker and the list of sites ask [`Patch`], and need no generator.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::facts::Facts;
 
 /// A relocation to apply while linking.
@@ -102,6 +102,15 @@ impl SiteForm {
     }
 }
 
+/// Of a branch of two instructions, one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Half {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+}
+
 /// A branch that a tracer writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Branch {
@@ -151,6 +160,18 @@ pub trait Patch: Sync {
     /// The target is out of reach.
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>>;
 
+    /// The bytes of one instruction, at `at`, of a branch to `target` that is made of two, where the first one was written for a
+    /// branch to `toward`.
+    ///
+    /// # Errors
+    /// Branches of the architecture are one instruction, or the second leads from where the first does to nowhere near.
+    fn half_branch(&self, _how: Branch, _half: Half, _at: u64, _toward: u64, _target: u64) -> Result<Vec<u8>> {
+        Err(Error::new(format!(
+            "a branch of {} is one instruction; valid: `branch` without `half` at its sites",
+            self.facts().name
+        )))
+    }
+
     /// The bytes that make a patchable call slot call `target`.
     ///
     /// # Errors
@@ -159,9 +180,9 @@ pub trait Patch: Sync {
         Ok(Write { at: slot, bytes: self.branch(Branch::Slot, slot, target)? })
     }
 
-    /// The copy of an entry trampoline that the kernel makes for `op`, followed by that address; its call is still to be
-    /// patched. `None` if this kernel makes none, or none of such code.
-    fn copy(&self, _code: &[u8], _parts: &Parts, _op: u64) -> Option<Vec<u8>> {
+    /// Make the load at offset `at` of `code`, which reads relative to the program counter, read at offset `from`. `None` if
+    /// there is no such load.
+    fn aim_load(&self, _code: &mut [u8], _at: usize, _from: usize) -> Option<()> {
         None
     }
 }

@@ -6,6 +6,7 @@
 mod line;
 mod read;
 mod schema;
+mod sites;
 
 pub use read::{Scope, Source, read, schema};
 
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, Number};
 use crate::frame::{Content, Field, FrameLayout, Record};
 use crate::option::{Choices, OptionInfo};
-use crate::site::Site;
+use crate::site::{Copies, Site};
 use crate::spec::{Kind, Regs, Spec};
 use crate::step::{KernelLabel, Value};
 
@@ -63,8 +64,8 @@ pub struct Convention {
     pub site: Site,
     /// How returns are hooked.
     pub exit: ExitConvention,
-    /// The tracer makes a copy of an entry trampoline for each `ftrace_ops`.
-    pub copies: bool,
+    /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`, if it does.
+    pub copies: Option<Copies>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set, by which Linux's
     /// unwinder knows a `struct pt_regs`.
     pub marks_regs: bool,

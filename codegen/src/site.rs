@@ -2,7 +2,7 @@
 
 use crate::abi::{Loc, Reg, RegSet};
 use crate::error::{Error, Result};
-use crate::patch::{Branch, Patch, Poke, SiteState, Write};
+use crate::patch::{Branch, Half, Parts, Patch, Poke, SiteState, Write};
 
 /// How a patched function entry reaches a trampoline.
 #[derive(Debug)]
@@ -32,6 +32,10 @@ pub struct Site {
     pub reach: i64,
     /// Why no CPU may be between two instructions of a site while it is patched; `None` if one may.
     pub between: Option<&'static str>,
+    /// Bytes from the address that the compiler's list of sites means to the one that the tracer records.
+    pub recorded: u64,
+    /// The symbol of the entry trampoline, if there is one.
+    pub entry: Option<&'static str>,
     /// How it is written.
     pub protocol: Protocol,
 }
@@ -41,12 +45,17 @@ pub struct Site {
 pub struct Protocol {
     /// Where the word with the `ftrace_ops` is; `None` if functions have none.
     pub literal: Option<OpLiteral>,
+    /// Before all others, and never again.
+    pub initial: Vec<SiteWrite>,
     /// Tracing off.
     pub disabled: Vec<SiteWrite>,
     /// The site calls a trampoline.
     pub call: Vec<SiteWrite>,
     /// The site jumps to one, which leaves the return address alone.
     pub jump: Vec<SiteWrite>,
+    /// A trampoline that is further from the entry trampoline, in bytes, is reached through that one, which finds it in the
+    /// `ftrace_ops`.
+    pub near: Option<u64>,
     /// A breakpoint that stands at the site while the rest of it is written.
     pub breakpoint: Option<Vec<u8>>,
 }
@@ -81,57 +90,111 @@ pub struct SiteWrite {
 pub enum What {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// A call of the trampoline.
-    Call,
-    /// A jump to it.
-    Jump,
+    /// A branch to the trampoline.
+    Branch(Branch),
+    /// Of a branch of two instructions, one. The first goes towards the entry trampoline, the second to where the site goes.
+    Half(Branch, Half),
     /// The address of the `ftrace_ops`, for functions with room for it.
     Op,
 }
 
+/// A site in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spot {
+    /// The address that the tracer records for it.
+    pub ip: u64,
+    /// The function was compiled with room for `op` before its entry.
+    pub has_op: bool,
+    /// The address of the entry trampoline; `None` if there is none: then it is whatever the site goes to.
+    pub toward: Option<u64>,
+}
+
 impl Site {
-    /// The bytes that put the site at `ip` into a state, in the order in which the tracer writes them. `has_op` says that the
-    /// function was compiled with room for `op` before its entry.
+    /// All bytes that put a site into a state, in the order in which the tracer writes them, those included that it writes but
+    /// once.
     ///
     /// # Errors
     /// The trampoline is out of reach.
-    pub fn patch(&self, arch: &dyn Patch, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Write>> {
-        let (writes, target, op) = match state {
-            SiteState::Disabled => (&self.protocol.disabled, 0, None),
-            SiteState::Enabled { target, op, jump: false } => (&self.protocol.call, target, op),
-            SiteState::Enabled { target, op, jump: true } => (&self.protocol.jump, target, op),
+    pub fn patch(&self, arch: &dyn Patch, spot: Spot, state: SiteState) -> Result<Vec<Write>> {
+        let mut all = self.initial(arch, spot, state)?;
+        all.extend(self.switch(arch, spot, state)?);
+        Ok(all)
+    }
+
+    /// What the tracer writes but once, before a site is in this or any other state.
+    ///
+    /// # Errors
+    /// As [`Site::patch`].
+    pub fn initial(&self, arch: &dyn Patch, spot: Spot, state: SiteState) -> Result<Vec<Write>> {
+        self.put(arch, spot, state, &self.protocol.initial)
+    }
+
+    fn switch(&self, arch: &dyn Patch, spot: Spot, state: SiteState) -> Result<Vec<Write>> {
+        let writes = match state {
+            SiteState::Disabled => &self.protocol.disabled,
+            SiteState::Enabled { jump: false, .. } => &self.protocol.call,
+            SiteState::Enabled { jump: true, .. } => &self.protocol.jump,
         };
+        if let (true, SiteState::Enabled { jump, .. }) = (writes.is_empty(), state) {
+            let how = if jump { "jump" } else { "call" };
+            let arch = arch.facts().name;
+            return Err(Error::new(format!(
+                "the sites of this profile do not {how}; valid: a profile with `{how}` in [arch.{arch}.site]"
+            )));
+        }
+        self.put(arch, spot, state, writes)
+    }
+
+    fn put(&self, arch: &dyn Patch, spot: Spot, state: SiteState, writes: &[SiteWrite]) -> Result<Vec<Write>> {
+        let (target, op) = match state {
+            SiteState::Disabled => (None, None),
+            SiteState::Enabled { target, op, .. } => (Some(self.through(spot, target)), op),
+        };
+        let toward = spot.toward.or(target);
         let mut all = Vec::with_capacity(writes.len());
         for write in writes {
-            let at = ip.wrapping_add_signed(write.at);
-            all.push(match &write.what {
-                What::Bytes(bytes) => Write { at, bytes: bytes.clone() },
-                What::Call => Write { at, bytes: arch.branch(Branch::SiteCall, at, target)? },
-                What::Jump => Write { at, bytes: arch.branch(Branch::SiteJump, at, target)? },
-                What::Op => match self.protocol.literal.filter(|_| has_op) {
-                    Some(literal) => {
-                        let op = op.ok_or_else(|| {
-                            Error::new(
-                                "the function carries the address of an ftrace_ops, and none is named; name the variable, \
-                                 as `link --ops` does",
-                            )
-                        })?;
-                        Write { at: literal.address(ip), bytes: op.to_le_bytes().to_vec() }
-                    }
-                    None => continue,
-                },
-            });
+            let at = spot.ip.wrapping_add_signed(write.at);
+            let bytes = match (&write.what, toward, target) {
+                (What::Bytes(bytes), ..) => bytes.clone(),
+                (What::Branch(how), _, Some(target)) => arch.branch(*how, at, target)?,
+                (What::Half(how, Half::First), Some(toward), _) => {
+                    arch.half_branch(*how, Half::First, at, toward, toward)?
+                }
+                (What::Half(how, half), Some(toward), Some(target)) => {
+                    arch.half_branch(*how, *half, at, toward, target)?
+                }
+                (What::Op, ..) => {
+                    let Some(literal) = self.protocol.literal.filter(|_| spot.has_op) else { continue };
+                    all.push(Write {
+                        at: literal.address(spot.ip),
+                        bytes: op.ok_or_else(unnamed)?.to_le_bytes().to_vec(),
+                    });
+                    continue;
+                }
+                // The reader of profiles lets no such write be where a site goes nowhere. Without an entry trampoline what
+                // goes towards it is written when it is known where the site goes.
+                (What::Branch(_) | What::Half(..), ..) => continue,
+            };
+            all.push(Write { at, bytes });
         }
         Ok(all)
     }
 
-    /// The same while CPUs run. Under a breakpoint protocol the kernel writes the breakpoint, all but the first byte, then
-    /// the first byte (arch/x86/kernel/alternative.c, `text_poke_bp_batch`).
+    /// Where the site goes for this trampoline.
+    fn through(&self, spot: Spot, target: u64) -> u64 {
+        match (self.protocol.near, spot.toward) {
+            (Some(near), Some(toward)) if toward.abs_diff(target) > near => toward,
+            _ => target,
+        }
+    }
+
+    /// What switches a site while CPUs run. Under a breakpoint protocol the kernel writes the breakpoint, all but the first
+    /// byte, then the first byte (arch/x86/kernel/alternative.c, `text_poke_bp_batch`).
     ///
     /// # Errors
     /// As [`Site::patch`].
-    pub fn poke(&self, arch: &dyn Patch, ip: u64, state: SiteState, has_op: bool) -> Result<Vec<Poke>> {
-        let writes = self.patch(arch, ip, state, has_op)?;
+    pub fn poke(&self, arch: &dyn Patch, spot: Spot, state: SiteState) -> Result<Vec<Poke>> {
+        let writes = self.switch(arch, spot, state)?;
         let Some(breakpoint) = &self.protocol.breakpoint else {
             return Ok(writes.into_iter().map(|write| Poke { write, traps: false }).collect());
         };
@@ -144,5 +207,35 @@ impl Site {
             pokes.push(Poke { write: Write { at, bytes: first.to_vec() }, traps: false });
         }
         Ok(pokes)
+    }
+}
+
+fn unnamed() -> Error {
+    Error::new(
+        "the function carries the address of an ftrace_ops, and none is named; name the variable, as `link --ops` does",
+    )
+}
+
+/// How a tracer makes a copy of an entry trampoline for each `ftrace_ops`.
+#[derive(Debug)]
+pub struct Copies {
+    /// What the instruction at the label `jmp` begins with, where the copy has it, and what takes its place.
+    pub jmp: Option<(Vec<u8>, Vec<u8>)>,
+    /// Behind the copied code, and before the word with the `ftrace_ops`.
+    pub end: Vec<u8>,
+}
+
+impl Copies {
+    /// The copy for `op`; its call is still to be patched. `None` if none can be made of such code.
+    pub fn make(&self, arch: &dyn Patch, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
+        let mut copy = code.get(..parts.end)?.to_vec();
+        if let (Some(at), Some((was, becomes))) = (parts.jmp, &self.jmp) {
+            let insn = copy.get_mut(at..at.checked_add(becomes.len())?)?;
+            insn.starts_with(was).then(|| insn.copy_from_slice(becomes))?;
+        }
+        arch.aim_load(&mut copy, parts.op_ptr, parts.end + self.end.len())?;
+        copy.extend(&self.end);
+        copy.extend(op.to_le_bytes());
+        Some(copy)
     }
 }

@@ -172,6 +172,7 @@ fn judge_patched(
     tally: &mut Tally,
 ) -> Result<ControlFlow<()>> {
     let Some(attach) = cases.first().map(|c| c.attach) else { return Ok(ControlFlow::Continue(())) };
+    rig.lay_out(attach)?;
     let expected = cases.iter().map(|case| reference(rig, case)).collect::<Result<Vec<_>>>()?;
     let one = rig.suite.contracts[attach].kind.for_one_function();
     let before = code(rig, layouts);

@@ -12,7 +12,8 @@ use crate::suite::Suite;
 pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
     let mut any = false;
     let op = image.symbol(OPS).map_or(0, |s| s.address);
-    for contract in suite.contracts.iter().filter(|c| c.convention.copies && c.kind.calls_back()) {
+    let Some(copies) = &suite.convention.copies else { return false };
+    for contract in suite.contracts.iter().filter(|c| c.kind.calls_back()) {
         let label = |which: KernelLabel| contract.convention.label(which, &contract.name, contract.kind).concat();
         let address = |name: &str| image.symbol(name).map(|s| s.address);
         let Some(start) = address(&contract.name) else { continue };
@@ -24,7 +25,7 @@ pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
             continue;
         };
         let parts = Parts { end, op_ptr, jmp: part(KernelLabel::Jmp).filter(|jmp| *jmp < end) };
-        let copy = image.bytes(start, end).and_then(|code| suite.backend.copy(code, &parts, op));
+        let copy = image.bytes(start, end).and_then(|code| copies.make(suite.backend, code, &parts, op));
         let Some(bytes) = copy.filter(|_| suite.slots.contains(&slot)) else { continue };
         let last = image.segments.last().map_or(0, |s| s.address + s.mem_size);
         let at = last.next_multiple_of(PAGE);

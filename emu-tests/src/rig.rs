@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use codegen::error::{Error, Result};
 use codegen::patch::{SiteState, Write};
+use codegen::site::{Site, Spot};
 use codegen::spec::Kind;
 use link::{Image, Input, Options, PAGE, link};
 use unicorn_engine::{Context, HookType, Prot, uc_error};
@@ -62,6 +63,8 @@ pub(crate) struct Rig<'s> {
     pub(crate) slots: Vec<u64>,
     pub(crate) op_cell: Option<(u64, u64)>,
     pub(crate) ranges: Vec<(u64, u64)>,
+    /// The entry trampoline, for sites that are laid out towards it.
+    pub(crate) toward: Option<u64>,
 }
 
 /// The same image once more, with the functions that are traced.
@@ -221,6 +224,7 @@ impl<'s> Rig<'s> {
             fixture,
             functions,
             seed,
+            toward: suite.convention.site.entry.and_then(|name| image.symbol(name)).map(|s| s.address),
             callback: address(CALLBACK)?,
             scratch: address("scratch")?,
             op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
@@ -283,6 +287,21 @@ impl<'s> Rig<'s> {
     /// The address of a traced function.
     pub(crate) fn function(&self, name: &str) -> u64 {
         self.traced().symbol(name).map_or(0, |s| s.address)
+    }
+
+    /// A site, for whoever writes to it.
+    pub(crate) fn spot(&self, site: &link::SiteEntry) -> Spot {
+        site.spot(self.toward)
+    }
+
+    /// Before a trampoline is attached: where there is no entry trampoline, sites are laid out as if it were that.
+    pub(crate) fn lay_out(&mut self, attach: usize) -> Result<()> {
+        let Site { protocol, entry, .. } = &self.suite.convention.site;
+        if protocol.initial.is_empty() || entry.is_some_and(|name| self.image.symbol(name).is_some()) {
+            return Ok(());
+        }
+        self.toward = self.ranges.get(attach).map(|(at, _)| *at);
+        self.patch_all(SiteState::Disabled, None)
     }
 
     /// The state of a site that goes to a trampoline.
@@ -450,7 +469,7 @@ impl<'s> Rig<'s> {
             None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
         };
         for site in sites.iter().filter(wanted) {
-            writes.extend(self.suite.writes(site, state)?);
+            writes.extend(self.suite.writes(site.spot(self.toward), state)?);
             if let Some(cell) = trace.cells.get_mut(site.ip) {
                 cell.marks.set(Mark::SITE, state != SiteState::Disabled);
             }

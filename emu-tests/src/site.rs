@@ -51,7 +51,7 @@ fn layout(rig: &Rig, function: &str) -> Result<Option<Layout>> {
     let Some(site) = rig.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
     let body = symbol.address..symbol.address + symbol.size;
     let on = SiteState::Enabled { target: site.ip, op: Some(0), jump: false };
-    let writes = rig.suite.writes(site, on)?;
+    let writes = rig.suite.writes(rig.spot(site), on)?;
     // The word for `op` lies before the function.
     let inside = || writes.iter().filter(|w| w.at >= site.start);
     let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
@@ -154,7 +154,7 @@ fn judge_pokes(rig: &mut Rig, case: &Arc<Case>, layout: &Layout, expected: &Outc
         Switch { name: "switched on", from: SiteState::Disabled, to: on },
         Switch { name: "switched off", from: on, to: SiteState::Disabled },
     ] {
-        let steps = rig.suite.pokes(site, switch.to)?;
+        let steps = rig.suite.pokes(rig.spot(site), switch.to)?;
         for seen in 0..=steps.len() {
             stand(rig, site, switch, &steps, seen)?;
             // Who met a breakpoint is in its handler, not in the site.
@@ -178,7 +178,7 @@ fn boundaries(rig: &Rig, window: &Range<u64>) -> Result<Vec<u64>> {
 }
 
 fn put(rig: &mut Rig, site: &SiteEntry, state: SiteState) -> Result<()> {
-    let writes = rig.suite.writes(site, state)?;
+    let writes = rig.suite.writes(rig.spot(site), state)?;
     write_code(&mut rig.uc, &writes)
 }
 

@@ -7,8 +7,7 @@ use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::patch::{Patch, Poke, SiteState, Write};
 use codegen::profile::Convention;
-use codegen::site::Site;
-use link::SiteEntry;
+use codegen::site::{Site, Spot};
 use wildmatch::WildMatch;
 
 use crate::replay::Chosen;
@@ -48,11 +47,11 @@ pub struct Suite {
     pub poke: Poker,
 }
 
-/// Switches the site at an address, as [`Site::poke`].
-pub type Poker = fn(&Site, &dyn Patch, u64, SiteState, bool) -> Result<Vec<Poke>>;
+/// Switches a site, as [`Site::poke`].
+pub type Poker = fn(&Site, &dyn Patch, Spot, SiteState) -> Result<Vec<Poke>>;
 
 /// As the profile says.
-pub const BY_THE_PROFILE: Poker = |site, arch, ip, state, has_op| site.poke(arch, ip, state, has_op);
+pub const BY_THE_PROFILE: Poker = |site, arch, spot, state| site.poke(arch, spot, state);
 
 impl Suite {
     /// How many objects come before ours when they are linked: those that others wrote.
@@ -61,14 +60,15 @@ impl Suite {
     }
 
     /// The writes that put a site into a state, while CPUs run.
-    pub(crate) fn pokes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Poke>> {
-        (self.poke)(&self.convention.site, self.backend, site.ip, state, site.has_op)
+    pub(crate) fn pokes(&self, spot: Spot, state: SiteState) -> Result<Vec<Poke>> {
+        (self.poke)(&self.convention.site, self.backend, spot, state)
     }
 
-    /// The writes that put a site into a state.
-    pub(crate) fn writes(&self, site: &SiteEntry, state: SiteState) -> Result<Vec<Write>> {
-        let pokes = self.pokes(site, state)?;
-        Ok(pokes.into_iter().map(|poke| poke.write).collect())
+    /// All writes that put a site into a state.
+    pub(crate) fn writes(&self, spot: Spot, state: SiteState) -> Result<Vec<Write>> {
+        let mut all = self.convention.site.initial(self.backend, spot, state)?;
+        all.extend(self.pokes(spot, state)?.into_iter().map(|poke| poke.write));
+        Ok(all)
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use codegen::error::{Error, Result};
 use codegen::patch::Write;
+use codegen::site::Spot;
 use object::elf;
 
 /// Segments begin on a page of their own, so that an emulator can protect them separately.
@@ -91,6 +92,13 @@ pub struct SiteEntry {
     pub entry: u64,
     /// The function has room for the address of an `ftrace_ops` before its first instruction.
     pub has_op: bool,
+}
+
+impl SiteEntry {
+    /// The site, for whoever writes to it; the entry trampoline is at `toward`.
+    pub fn spot(&self, toward: Option<u64>) -> Spot {
+        Spot { ip: self.ip, has_op: self.has_op, toward }
+    }
 }
 
 /// Linked code and data.

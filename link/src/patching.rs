@@ -11,7 +11,7 @@ use crate::image::{Image, SiteEntry, Symbol};
 use crate::options::Options;
 
 /// Fill in `sites` from the compiler's list.
-pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch) -> Result<()> {
+pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch, how: Option<&Site>) -> Result<()> {
     let has = |name| image.sections.iter().any(|s| s.name == name);
     let list = if has(MCOUNT_LOC) { MCOUNT_LOC } else { PATCHABLE };
     let functions = image.functions();
@@ -31,7 +31,8 @@ pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch) -> Result<()> {
             // Only before a function's start is there room for an address. Elsewhere the words at an entry
             // are shown to nobody: a loop aligned with NOPs right after the site looks just the same.
             let before = starts(entry.wrapping_add(8));
-            let ip = backend.site_ip(entry, &|at| if before { word(at) } else { None });
+            let meant = backend.site_ip(entry, &|at| if before { word(at) } else { None });
+            let ip = meant.wrapping_add(how.map_or(0, |how| how.recorded));
             if entry != 0 {
                 pairs.push((entry, ip));
             }
@@ -61,8 +62,18 @@ pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -
     Ok(())
 }
 
+/// How sites are written.
+#[derive(Clone, Copy)]
+struct How<'h> {
+    site: &'h Site,
+    /// The entry trampoline.
+    toward: Option<u64>,
+}
+
 /// Disable all sites, as the kernel does at boot, then enable what is asked for.
-fn patch_sites(image: &mut Image, backend: &dyn Patch, how: &Site, options: &Options) -> Result<()> {
+fn patch_sites(image: &mut Image, backend: &dyn Patch, site: &Site, options: &Options) -> Result<()> {
+    let toward = site.entry.and_then(|name| image.symbol(name)).map(|s| s.address);
+    let how = How { site, toward };
     // Without a copy of their names: nothing looks at them until they are back.
     let sites = std::mem::take(&mut image.sites);
     for site in &sites {
@@ -83,7 +94,7 @@ fn patch_sites(image: &mut Image, backend: &dyn Patch, how: &Site, options: &Opt
 fn enable<'o>(
     image: &mut Image,
     backend: &dyn Patch,
-    how: &Site,
+    how: How,
     symbols: &[Symbol],
     sites: &[SiteEntry],
     ops: Option<&str>,
@@ -132,8 +143,8 @@ fn missing(name: &str, what: &str) -> Error {
 }
 
 /// Put one site into a state.
-fn put(image: &mut Image, backend: &dyn Patch, how: &Site, site: &SiteEntry, state: SiteState) -> Result<()> {
-    let writes = how.patch(backend, site.ip, state, site.has_op);
+fn put(image: &mut Image, backend: &dyn Patch, how: How, site: &SiteEntry, state: SiteState) -> Result<()> {
+    let writes = how.site.patch(backend, site.spot(how.toward), state);
     writes
         .and_then(|writes| writes.iter().try_for_each(|write| image.write(write)))
         .map_err(|e| e.at(format_args!("site {:#x} of {}", site.ip, site.function)))

@@ -1,15 +1,20 @@
 //! Sites as the kernel writes them, in its order: the bytes of each state, beside what GNU as and ld make of the same
 //! instructions.
 
-use codegen::patch::{Poke, SiteState, Write};
-use codegen::profile::Convention;
+use codegen::patch::{Parts, Poke, SiteState, Write};
+use codegen::profile::{Convention, Source};
+use codegen::site::Spot;
 
 fn convention(arch: &str) -> &'static Convention {
     tramptool_profiles::default_convention(arch::backend(arch).unwrap().facts()).unwrap()
 }
 
 fn writes(arch: &str, ip: u64, state: SiteState, has_op: bool) -> Vec<Write> {
-    convention(arch).site.patch(arch::backend(arch).unwrap(), ip, state, has_op).unwrap()
+    convention(arch).site.patch(arch::backend(arch).unwrap(), spot(ip, has_op), state).unwrap()
+}
+
+fn spot(ip: u64, has_op: bool) -> Spot {
+    Spot { ip, has_op, toward: None }
 }
 
 fn write(at: u64, bytes: &[u8]) -> Write {
@@ -28,7 +33,7 @@ fn x86_64() {
         assert_eq!(writes("x86_64", ip, SiteState::Disabled, has_op), [write(ip, &NOP)]);
     }
     // arch/x86/kernel/alternative.c: a breakpoint, all but the first byte, the first byte.
-    let pokes = convention("x86_64").site.poke(arch::backend("x86_64").unwrap(), ip, on, false).unwrap();
+    let pokes = convention("x86_64").site.poke(arch::backend("x86_64").unwrap(), spot(ip, false), on).unwrap();
     let poke = |at, bytes: &[u8], traps| Poke { write: write(at, bytes), traps };
     assert_eq!(pokes, [poke(ip, &[0xcc], true), poke(ip + 1, &CALL[1..], true), poke(ip, &CALL[..1], false)]);
 }
@@ -47,7 +52,7 @@ fn arm64() {
 
     // Without a name for what it carries, such a site would have the trampoline read address 0.
     assert_eq!(writes("arm64", ip, on(None), false), [mov.clone(), write(ip, &CALL)]);
-    let refused = convention("arm64").site.patch(arch::backend("arm64").unwrap(), ip, on(None), true);
+    let refused = convention("arm64").site.patch(arch::backend("arm64").unwrap(), spot(ip, true), on(None));
     assert!(refused.unwrap_err().to_string().contains("--ops"));
 
     for has_op in [false, true] {
@@ -70,5 +75,93 @@ fn riscv64() {
     for has_op in [false, true] {
         assert_eq!(writes("riscv64", ip, on, has_op), [write(ip, &CALL)]);
         assert_eq!(writes("riscv64", ip, SiteState::Disabled, has_op), [write(ip, &NOPS)]);
+    }
+}
+
+/// arch/x86/kernel/ftrace.c, `create_trampoline`.
+#[test]
+fn a_copy_has_its_own_op_and_no_direct_path() {
+    let (copies, x86_64) = (convention("x86_64").copies.as_ref().unwrap(), arch::backend("x86_64").unwrap());
+    // GNU as 2.40: 1: mov 0x100(%rip), %rdx; jnz 1b; nop
+    let code = [0x48, 0x8b, 0x15, 0x00, 0x01, 0, 0, 0x75, 0xf7, 0x90, 0xcc];
+    let parts = Parts { end: 10, op_ptr: 0, jmp: Some(7) };
+    let made = copies.make(x86_64, &code, &parts, 0x1122).unwrap();
+    // And: mov 5(%rip), %rdx; xchg %ax, %ax; nop; ret; int3; .quad 0x1122
+    let expected = [0x48, 0x8b, 0x15, 5, 0, 0, 0, 0x66, 0x90, 0x90, 0xc3, 0xcc, 0x22, 0x11, 0, 0, 0, 0, 0, 0];
+    assert_eq!(made, expected);
+    for wrong in [
+        Parts { end: 12, ..parts },
+        Parts { op_ptr: 1, ..parts },
+        Parts { op_ptr: usize::MAX, ..parts },
+        Parts { jmp: Some(8), ..parts },
+        Parts { end: 5, jmp: None, ..parts },
+    ] {
+        assert_eq!(copies.make(x86_64, &code, &wrong, 0), None, "{wrong:?}");
+    }
+    assert!(convention("arm64").copies.is_none() && convention("riscv64").copies.is_none());
+}
+
+/// GNU as and ld 2.40, `-Ttext=0x401008 --defsym=f=0x480ffe`: `1: auipc t0, %pcrel_hi(f); jalr t0, %pcrel_lo(1b)(t0)`, and
+/// the same with `f=0x480fee`.
+#[test]
+fn riscv64_writes_one_word() {
+    const AUIPC: [u8; 4] = [0x97, 0x02, 0x08, 0x00];
+    const JALR: [u8; 4] = [0xe7, 0x82, 0x62, 0xff];
+    const NEAR: [u8; 4] = [0xe7, 0x82, 0x62, 0xfe];
+    const NOP: [u8; 4] = [0x13, 0, 0, 0];
+    let riscv64 = arch::backend("riscv64").unwrap();
+    let text = include_str!("one-word.toml");
+    let facts: Vec<_> = arch::BACKENDS.iter().map(|b| b.facts()).collect();
+    let profile = tramptool_profiles::load(Source { name: "one-word.toml", text }, &facts).unwrap();
+    let site = &profile.convention("riscv64").unwrap().site;
+    let (f, ip, entry) = (0x40_1008, 0x40_100c, 0x48_0ffe);
+    let spot = Spot { ip, has_op: false, toward: Some(entry) };
+    let on = |target| SiteState::Enabled { target, op: Some(0x1234), jump: false };
+    let pokes = |spot, state| site.poke(riscv64, spot, state).unwrap();
+    let poke = |write| Poke { write, traps: false };
+
+    assert_eq!(site.patch(riscv64, spot, SiteState::Disabled).unwrap(), [write(f, &AUIPC), write(ip, &NOP)]);
+    assert_eq!(pokes(spot, SiteState::Disabled), [poke(write(ip, &NOP))]);
+    assert_eq!(pokes(spot, on(entry)), [poke(write(ip, &JALR))]);
+    let op = poke(write(0x40_1000, &[0x34, 0x12, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(pokes(Spot { has_op: true, ..spot }, on(entry)), [op, poke(write(ip, &JALR))]);
+    // What is further than the JALR reaches is found by the entry trampoline.
+    assert_eq!(pokes(spot, on(entry - 16)), [poke(write(ip, &NEAR))]);
+    assert_eq!(pokes(spot, on(entry + 2047)), [poke(write(ip, &[0xe7, 0x82, 0x52, 0x7f]))]);
+    assert_eq!(pokes(spot, on(entry + 2048)), [poke(write(ip, &JALR))]);
+    assert_eq!(pokes(spot, on(entry - 2048)), [poke(write(ip, &JALR))]);
+    // Within 2 KiB of the entry trampoline, and yet behind another AUIPC.
+    let edge = Spot { toward: Some(f + 0x7_f7f0), ..spot };
+    let refused = site.poke(riscv64, edge, on(f + 0x7_f810)).unwrap_err().to_string();
+    assert!(refused.starts_with("the AUIPC at 0x401008, written for 0x4807f8, has no JALR"), "{refused}");
+    let jumps = SiteState::Enabled { target: entry, op: None, jump: true };
+    let refused = site.patch(riscv64, spot, jumps).unwrap_err().to_string();
+    assert_eq!(refused, "the sites of this profile do not jump; valid: a profile with `jump` in [arch.riscv64.site]");
+    // Without an entry trampoline the first word waits for what the site goes to.
+    let alone = Spot { toward: None, ..spot };
+    assert_eq!(site.patch(riscv64, alone, SiteState::Disabled).unwrap(), [write(ip, &NOP)]);
+    assert_eq!(site.patch(riscv64, alone, on(entry)).unwrap(), [write(f, &AUIPC), write(ip, &JALR)]);
+}
+
+/// Every mistake in the table of sites is an error with its line, and what would be valid.
+#[test]
+fn mistakes_are_refused_with_their_line() {
+    let facts: Vec<_> = arch::BACKENDS.iter().map(|b| b.facts()).collect();
+    let refused = |line: &str| {
+        let text = format!("name = \"x\"\nextends = \"linux-6.12\"\n[arch.riscv64.site]\n{line}\n");
+        tramptool_profiles::load(Source { name: "x.toml", text: &text }, &facts).unwrap_err().to_string()
+    };
+    for (line, wanted) in [
+        (r#"disabled = [{ insns = ["nop", "nap"] }]"#, "unknown instruction of sites of riscv64 'nap'; valid: nop"),
+        (
+            r#"disabled = [{ branch = "call" }]"#,
+            "a site that is off goes nowhere; valid: `insns`, or `half = \"first\"`",
+        ),
+        (r#"call = [{ branch = "call", half = "third" }]"#, "unknown half 'third'; valid: first, second"),
+        (r#"call = [{ half = "first" }]"#, "valid: one of `insns`, `branch`, which may have a `half`, and `op`"),
+        (r#"call = [{ op = true }]"#, "writes the `ftrace_ops`; valid: with `op-literal`"),
+        (r#"breakpoint = "int3""#, "unknown instruction of sites of riscv64 'int3'; valid: nop"),
+    ] {
+        assert_eq!(refused(line), format!("x.toml:4: {wanted}"));
     }
 }

@@ -6,9 +6,7 @@ use serde::Deserialize;
 use toml::{Table, Value as Toml};
 
 use super::line::{self, Step};
-use super::schema::{
-    ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, OfferIn, OptionIn, ProfileIn, RecordIn, SiteIn, StoresIn, WriteIn,
-};
+use super::schema::{ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, OfferIn, OptionIn, ProfileIn, RecordIn, StoresIn};
 use super::{
     Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Offer, OptionRule, Profile,
 };
@@ -17,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
 use crate::intern::intern;
-use crate::site::{OpLiteral, Protocol, Site, SiteWrite, What};
+use crate::kind::{Kind, Regs};
 use crate::step::{KernelLabel, Value};
 
 /// The text of a profile, and what messages call it.
@@ -55,18 +53,19 @@ pub fn read<'a>(source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>, 
 }
 
 /// The texts that a profile is made of, the one that was asked for first.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     sources: Vec<Source<'a>>,
 }
 
-type Path<'p> = &'p [Step];
+pub(super) type Path<'p> = &'p [Step];
 
-/// `path![ "arch", name, "site" ]`.
-macro_rules! path {
-    ($($step:expr),* $(,)?) => { &[$(Step::from($step)),*][..] };
+/// `keys![ "arch", name, "site" ]`.
+macro_rules! keys {
+    ($($step:expr),* $(,)?) => { &[$($crate::profile::line::Step::from($step)),*][..] };
 }
+pub(super) use keys;
 
-fn join(path: Path, more: Path) -> Vec<Step> {
+pub(super) fn join(path: Path, more: Path) -> Vec<Step> {
     [path, more].concat()
 }
 
@@ -86,16 +85,16 @@ impl<'a> Reader<'a> {
         self.sources.push(source);
         let Some(parent) = own.extends else { return Ok(table) };
         if self.sources.len() > DEEPEST {
-            return Err(self.at(path!["extends"], "extends itself, or too many; valid: up to 8 profiles"));
+            return Err(self.at(keys!["extends"], "extends itself, or too many; valid: up to 8 profiles"));
         }
-        let parent = known(&parent).map_err(|e| self.at(path!["extends"], e))?;
+        let parent = known(&parent).map_err(|e| self.at(keys!["extends"], e))?;
         let mut all = self.chain(parent, known)?;
         merge(&mut all, table);
         Ok(all)
     }
 
     /// An error at this place of the first text that has it.
-    fn at(&self, path: Path, what: impl Into<Error>) -> Error {
+    pub(super) fn at(&self, path: Path, what: impl Into<Error>) -> Error {
         let what = what.into();
         let places: Vec<_> = self.sources.iter().map(|s| (s.name, line::of(s.text, path))).collect();
         let whole = places.iter().find(|(_, place)| place.is_some_and(|(_, whole)| whole));
@@ -108,7 +107,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What must be there, at the last step of the path.
-    fn need<'v, T>(&self, value: &'v Option<T>, path: Path) -> Result<&'v T> {
+    pub(super) fn need<'v, T>(&self, value: &'v Option<T>, path: Path) -> Result<&'v T> {
         value.as_ref().ok_or_else(|| {
             let key = match path.last() {
                 Some(Step::Key(key)) => key.as_str(),
@@ -119,13 +118,13 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a list of words.
-    fn word<T: Copy>(&self, text: &str, words: &[(&str, T)], what: &str, path: Path) -> Result<T> {
+    pub(super) fn word<T: Copy>(&self, text: &str, words: &[(&str, T)], what: &str, path: Path) -> Result<T> {
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         found.ok_or_else(|| self.at(path, Error::unknown(what, text, words.iter().map(|(word, _)| *word))))
     }
 
     /// A symbol or name of the text, for the assembler.
-    fn symbol(&self, text: &str, path: Path) -> Result<&'static str> {
+    pub(super) fn symbol(&self, text: &str, path: Path) -> Result<&'static str> {
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
         let good = text.chars().all(word) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         good.then(|| intern(text))
@@ -133,7 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A sentence for the text: what a comment line can hold.
-    fn sentence(&self, text: &str, path: Path) -> Result<&'static str> {
+    pub(super) fn sentence(&self, text: &str, path: Path) -> Result<&'static str> {
         match text.contains(|c: char| c.is_control()) || text.contains("*/") {
             false => Ok(intern(text)),
             true => Err(self.at(path, "has control characters or `*/`; valid: one line of text")),
@@ -141,8 +140,8 @@ impl<'a> Reader<'a> {
     }
 
     fn profile(&self, file: &ProfileIn, scope: Scope) -> Result<Profile> {
-        let name = self.sentence(self.need(&file.name, path!["name"])?, path!["name"])?;
-        let about = self.sentence(self.need(&file.about, path!["about"])?, path!["about"])?;
+        let name = self.sentence(self.need(&file.name, keys!["name"])?, keys!["name"])?;
+        let about = self.sentence(self.need(&file.about, keys!["about"])?, keys!["about"])?;
         let kernels = file.kernels.iter().map(|v| intern(v)).collect();
         let mut conventions = Vec::new();
         for (arch, of) in &file.arch {
@@ -154,7 +153,7 @@ impl<'a> Reader<'a> {
             let valid = facts.iter().map(|f| f.name);
             let known = facts.iter().find(|f| f.name == arch);
             let facts =
-                known.ok_or_else(|| self.at(path!["arch", &**arch], Error::unknown("architecture", arch, valid)))?;
+                known.ok_or_else(|| self.at(keys!["arch", &**arch], Error::unknown("architecture", arch, valid)))?;
             conventions.push(self.convention(name, file, of, facts)?);
         }
         Ok(Profile { name, about, kernels, conventions })
@@ -167,18 +166,18 @@ impl<'a> Reader<'a> {
         of: &ArchIn,
         facts: &'static Facts,
     ) -> Result<Convention> {
-        let at = path!["arch", facts.name];
+        let at = keys!["arch", facts.name];
         let callback = self.callback(file)?;
-        let exit_handler = self.need(&file.exit_handler, path!["exit-handler"])?;
+        let exit_handler = self.need(&file.exit_handler, keys!["exit-handler"])?;
         let labels = of
             .labels
             .iter()
             .enumerate()
-            .map(|(i, label)| self.word(label, &KernelLabel::WORDS, "label", &join(at, path!["labels", i])));
-        let exit = join(at, path!["exit", "arrives"]);
+            .map(|(i, label)| self.word(label, &KernelLabel::WORDS, "label", &join(at, keys!["labels", i])));
+        let exit = join(at, keys!["exit", "arrives"]);
         let mut numbers = Vec::new();
         for (key, (symbol, value)) in &of.numbers {
-            let path = join(at, path!["numbers", &**key]);
+            let path = join(at, keys!["numbers", &**key]);
             let of = self.word(key, &NumberOf::ALL, "number", &path)?;
             numbers.push(Number { of, symbol: self.symbol(symbol, &path)?, value: *value });
         }
@@ -190,28 +189,30 @@ impl<'a> Reader<'a> {
         options.sort_by_key(|o| o.index);
         let mut frames = Vec::new();
         for (name, frame) in &of.frame {
-            let path = join(at, path!["frame", &**name]);
+            let path = join(at, keys!["frame", &**name]);
             let of = self.word(name, &FrameUse::ALL, "frame", &path)?;
             frames.push((of, self.frame(frame, facts, &path)?));
         }
+        let trampolines = self.offers(&file.trampoline, facts.name, &frames)?;
+        let entry = trampolines.iter().find(|t| t.kind == Kind::Entry(Regs::Args)).map(|t| t.symbol);
         Ok(Convention {
             profile,
             argument: self.sources.first().map_or(profile, |s| intern(s.name)),
             facts,
-            exit_handler: self.symbol(exit_handler, path!["exit-handler"])?,
-            trampolines: self.offers(&file.trampoline, facts.name, &frames)?,
+            exit_handler: self.symbol(exit_handler, keys!["exit-handler"])?,
+            trampolines,
             labels: labels.collect::<Result<_>>()?,
-            site: self.site(&of.site, facts, &join(at, path!["site"]))?,
+            site: self.site(&of.site, entry, facts, &join(at, keys!["site"]))?,
             exit: ExitConvention {
                 arrives: self.sentence(self.need(&of.exit.arrives, &exit)?, &exit)?,
                 unpaired: of.exit.unpaired,
                 mispredicted: of.exit.mispredicted,
             },
-            copies: of.copies,
+            copies: of.copies.as_ref().map(|c| self.copies(c, facts, &join(at, keys!["copies"]))).transpose()?,
             marks_regs: of.marks_regs,
             orc: of.orc.as_deref().map(intern),
             numbers,
-            kernel: of.kernel.as_ref().map(|k| self.kernel(k, &join(at, path!["kernel"]))).transpose()?,
+            kernel: of.kernel.as_ref().map(|k| self.kernel(k, &join(at, keys!["kernel"]))).transpose()?,
             options,
             frames,
             callback,
@@ -221,25 +222,25 @@ impl<'a> Reader<'a> {
     fn callback(&self, file: &ProfileIn) -> Result<Callback> {
         const WORDS: [(&str, Value); 4] =
             [("ip", Value::Ip), ("parent-ip", Value::ParentIp), ("op", Value::Op), ("fregs", Value::Fregs)];
-        let at = path!["callback"];
+        let at = keys!["callback"];
         let CallbackIn { symbol, arguments, op, prototype } = &file.callback;
-        let list = join(at, path!["arguments"]);
+        let list = join(at, keys!["arguments"]);
         let mut values = Vec::new();
         for (i, argument) in arguments.iter().enumerate() {
-            let path = join(&list, path![i]);
+            let path = join(&list, keys![i]);
             let value = self.word(argument, &WORDS, "argument", &path)?;
             if values.contains(&value) {
                 return Err(self.at(&path, format!("`{argument}` is there twice; valid: each argument once")));
             }
             values.push(value);
         }
-        let symbol_at = join(at, path!["symbol"]);
-        let op_at = join(at, path!["op"]);
+        let symbol_at = join(at, keys!["symbol"]);
+        let op_at = join(at, keys!["op"]);
         let op = op.as_ref().map(|op| self.symbol(op, &op_at)).transpose()?;
         if values.contains(&Value::Op) && op.is_none() {
             return Err(self.at(&op_at, "`op` is missing: the variable for the argument `op`"));
         }
-        let prototype_at = join(at, path!["prototype"]);
+        let prototype_at = join(at, keys!["prototype"]);
         let prototype = self.sentence(self.need(prototype, &prototype_at)?, &prototype_at)?;
         let Some((_, parameters)) = prototype.split_once('(') else {
             return Err(self.at(&prototype_at, format!("'{prototype}' is no call; valid: as in `func(ip, fregs)`")));
@@ -262,18 +263,18 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Offer>> {
         let mut all = Vec::new();
         for (key, offer) in offers {
-            let path = path!["trampoline", &**key];
+            let path = keys!["trampoline", &**key];
             let kind = self.word(key, &KINDS, "trampoline", path)?;
             if let Some((frame, of)) = FrameUse::of(kind)
                 && !frames.iter().any(|(f, _)| *f == of)
             {
                 return Err(self.at(path, format!("needs [arch.{arch}.frame.{frame}]")));
             }
-            let symbol_at = join(path, path!["symbol"]);
+            let symbol_at = join(path, keys!["symbol"]);
             let symbol = self.symbol(self.need(&offer.symbol, &symbol_at)?, &symbol_at)?;
             let mut labels = Vec::new();
             for (label, name) in &offer.labels {
-                let path = join(path, path!["labels", &**label]);
+                let path = join(path, keys!["labels", &**label]);
                 labels.push((self.word(label, &KernelLabel::WORDS, "label", &path)?, self.symbol(name, &path)?));
             }
             all.push(Offer { kind, symbol, labels });
@@ -282,110 +283,18 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    fn site(&self, site: &SiteIn, facts: &Facts, at: Path) -> Result<Site> {
-        let abi = &facts.abi;
-        let arrives = join(at, path!["arrives"]);
-        let place = |text: &Option<String>, key: &str| {
-            let path = join(at, path![key]);
-            self.loc(self.need(text, &path)?, abi, &path)
-        };
-        let resume = join(at, path!["resume"]);
-        let reach = join(at, path!["reach"]);
-        let ip_offset = join(at, path!["ip-offset"]);
-        let between = join(at, path!["between"]);
-        let offset = *self.need(&site.ip_offset, &ip_offset)?;
-        if !(0..=64).contains(&offset) {
-            return Err(self.at(&ip_offset, format!("ip-offset = {offset}; valid: 0 to 64")));
-        }
-        Ok(Site {
-            arrives: self.sentence(self.need(&site.arrives, &arrives)?, &arrives)?,
-            pc: place(&site.pc, "pc")?,
-            parent_ip: place(&site.parent_ip, "parent-ip")?,
-            pushed: site.pushed,
-            ip_offset: offset,
-            scratch: self.registers(&site.scratch, abi, &join(at, path!["scratch"]))?,
-            live: self.registers(&site.live, abi, &join(at, path!["live"]))?,
-            resume: match &site.resume[..] {
-                [] => None,
-                [into, parent] => {
-                    let reg = |i: usize, name| self.register(name, abi, &join(&resume, path![i]));
-                    Some((reg(0, into)?, reg(1, parent)?))
-                }
-                _ => return Err(self.at(&resume, "valid: two registers, or none")),
-            },
-            lost: self.registers(&site.lost, abi, &join(at, path!["lost"]))?,
-            direct: match &site.direct {
-                Some(name) => Some(self.register(name, abi, &join(at, path!["direct"]))?),
-                None => None,
-            },
-            reach: *self.need(&site.reach, &reach)?,
-            between: match &site.between {
-                Some(text) => Some(self.sentence(text, &between)?),
-                None => None,
-            },
-            protocol: self.protocol(site, at)?,
-        })
-    }
-
-    fn protocol(&self, site: &SiteIn, at: Path) -> Result<Protocol> {
-        let literal = match site.op_literal {
-            Some(literal) if !literal.align.is_power_of_two() => {
-                return Err(self.at(&join(at, path!["op-literal", "align"]), "valid: a power of two"));
-            }
-            Some(literal) => Some(OpLiteral { before: literal.before, align: literal.align }),
-            None => None,
-        };
-        let writes = |writes: &[WriteIn], key: &str| {
-            let path = |i: usize| join(at, path![key, i]);
-            let each = writes.iter().enumerate();
-            each.map(|(i, w)| self.write(w, literal.is_some(), &path(i))).collect::<Result<Vec<_>>>()
-        };
-        Ok(Protocol {
-            literal,
-            disabled: writes(&site.disabled, "disabled")?,
-            call: writes(&site.call, "call")?,
-            jump: writes(&site.jump, "jump")?,
-            breakpoint: match &site.breakpoint {
-                Some(text) => Some(self.bytes(text, &join(at, path!["breakpoint"]))?),
-                None => None,
-            },
-        })
-    }
-
-    fn write(&self, write: &WriteIn, literal: bool, at: Path) -> Result<SiteWrite> {
-        let what = match (&write.bytes, write.branch.as_deref(), write.op) {
-            (Some(bytes), None, false) => What::Bytes(self.bytes(bytes, &join(at, path!["bytes"]))?),
-            (None, Some("call"), false) => What::Call,
-            (None, Some("jump"), false) => What::Jump,
-            (None, Some(other), false) => {
-                return Err(self.at(&join(at, path!["branch"]), Error::unknown("branch", other, ["call", "jump"])));
-            }
-            (None, None, true) if literal => What::Op,
-            (None, None, true) => return Err(self.at(at, "writes the `ftrace_ops`; valid: with `op-literal`")),
-            _ => return Err(self.at(at, "valid: one of `bytes`, `branch` and `op`")),
-        };
-        Ok(SiteWrite { at: write.at, what })
-    }
-
-    /// Bytes in hexadecimal, with blanks between them.
-    fn bytes(&self, text: &str, at: Path) -> Result<Vec<u8>> {
-        let byte = |word: &str| (word.len() == 2).then(|| u8::from_str_radix(word, 16).ok()).flatten();
-        let bytes: Option<Vec<u8>> = text.split(' ').map(byte).collect();
-        bytes.ok_or_else(|| self.at(at, format!("'{text}' are no bytes; valid: as in `e9 03 1e aa`")))
-    }
-
-    fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<crate::abi::Reg> {
+    pub(super) fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<crate::abi::Reg> {
         let valid = abi.regs.iter().map(|r| r.name);
         abi.find(name).ok_or_else(|| self.at(at, Error::unknown("register", name, valid)))
     }
 
-    fn registers(&self, names: &[String], abi: &Abi, at: Path) -> Result<RegSet> {
-        let each = names.iter().enumerate().map(|(i, name)| self.register(name, abi, &join(at, path![i])));
+    pub(super) fn registers(&self, names: &[String], abi: &Abi, at: Path) -> Result<RegSet> {
+        let each = names.iter().enumerate().map(|(i, name)| self.register(name, abi, &join(at, keys![i])));
         Ok(RegSet::of(&each.collect::<Result<Vec<_>>>()?))
     }
 
     /// A register, or `sp+N`.
-    fn loc(&self, text: &str, abi: &Abi, at: Path) -> Result<Loc> {
+    pub(super) fn loc(&self, text: &str, abi: &Abi, at: Path) -> Result<Loc> {
         match text.strip_prefix("sp+").map(str::parse) {
             Some(Ok(offset)) => Ok(Loc::Stack(offset)),
             Some(Err(_)) => Err(self.at(at, format!("'{text}': valid: a register, or sp+ and a number of bytes"))),
@@ -395,7 +304,7 @@ impl<'a> Reader<'a> {
 
     fn kernel(&self, kernel: &KernelIn, at: Path) -> Result<Kernel> {
         let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| (intern(a), intern(b))).collect();
-        let symbol = join(at, path!["symbol"]);
+        let symbol = join(at, keys!["symbol"]);
         Ok(Kernel {
             arch: self.symbol(self.need(&kernel.symbol, &symbol)?, &symbol)?,
             needs: pairs(&kernel.needs),
@@ -421,11 +330,11 @@ impl<'a> Reader<'a> {
     }
 
     fn option(&self, name: &str, rule: &OptionIn, facts: &Facts) -> Result<OptionRule> {
-        let at = path!["arch", facts.name, "option", name];
+        let at = keys!["arch", facts.name, "option", name];
         let (index, default) = self.choice(name, rule.default.as_deref(), facts, at)?;
         let mut config = Vec::new();
         for (i, means) in rule.config.iter().enumerate() {
-            let path = join(at, path!["config", i]);
+            let path = join(at, keys!["config", i]);
             self.choice(name, Some(&means.value), facts, &path)?;
             config.push((intern(&means.value), means.set.iter().map(|s| intern(s)).collect()));
         }
@@ -433,7 +342,7 @@ impl<'a> Reader<'a> {
     }
 
     fn frame(&self, frame: &FrameIn, facts: &Facts, at: Path) -> Result<FrameTable> {
-        let (c_struct, size) = (join(at, path!["struct"]), join(at, path!["size"]));
+        let (c_struct, size) = (join(at, keys!["struct"]), join(at, keys!["size"]));
         let c_size = *self.need(&frame.size, &size)?;
         let stack = frame.stack.unwrap_or(c_size);
         /// Bytes of the largest frame. The checker reads all of it whenever a callback is called.
@@ -443,10 +352,10 @@ impl<'a> Reader<'a> {
             let valid = format!("valid: multiples of 8 up to {LARGEST}, `stack` no less than `size`");
             return Err(self.at(&size, format!("size = {c_size}, stack = {stack}; {valid}")));
         }
-        let fields = self.fields(&frame.field, stack, facts, &join(at, path!["field"]))?;
+        let fields = self.fields(&frame.field, stack, facts, &join(at, keys!["field"]))?;
         let mut results = Vec::new();
         for (member, reg) in &frame.results {
-            let path = join(at, path!["results", &**member]);
+            let path = join(at, keys!["results", &**member]);
             if !fields.iter().any(|f| f.member == member) {
                 let members = fields.iter().map(|f| f.member);
                 return Err(self.at(&path, Error::unknown("member", member, members)));
@@ -454,7 +363,7 @@ impl<'a> Reader<'a> {
             results.push((member, self.register(reg, &facts.abi, &path)?));
         }
         let result = |member: &str| results.iter().find(|(m, _)| *m == member).map(|(_, reg)| *reg);
-        let symbol = join(at, path!["size-symbol"]);
+        let symbol = join(at, keys!["size-symbol"]);
         let layout = FrameLayout {
             c_struct: self.sentence(self.need(&frame.r#struct, &c_struct)?, &c_struct)?,
             c_size,
@@ -464,24 +373,24 @@ impl<'a> Reader<'a> {
             },
             size: stack,
             fields: with_results(fields, result),
-            records: self.records(&frame.record, stack, &join(at, path!["record"]))?,
+            records: self.records(&frame.record, stack, &join(at, keys!["record"]))?,
             pushed: false,
         };
         let mut variants = Vec::new();
         for (i, when) in frame.when.iter().enumerate() {
-            let path = join(at, path!["when", i]);
+            let path = join(at, keys!["when", i]);
             let stack = when.stack.unwrap_or(stack);
             if stack < c_size || stack > LARGEST || stack % 8 != 0 {
                 return Err(
                     self.at(&path, format!("stack = {stack}; valid: multiples of 8 from {c_size} to {LARGEST}"))
                 );
             }
-            let records = when.record.as_ref().map(|r| self.records(r, stack, &join(&path, path!["record"])));
+            let records = when.record.as_ref().map(|r| self.records(r, stack, &join(&path, keys!["record"])));
             variants.push(FrameVariant {
                 when: self.choice(&when.option, Some(&when.value), facts, &path)?,
                 absent: when.absent,
                 size: when.stack,
-                fields: self.fields(&when.field, stack, facts, &join(&path, path!["field"]))?,
+                fields: self.fields(&when.field, stack, facts, &join(&path, keys!["field"]))?,
                 records: records.transpose()?,
             });
         }
@@ -491,11 +400,11 @@ impl<'a> Reader<'a> {
     fn fields(&self, fields: &[FieldIn], stack: i32, facts: &Facts, at: Path) -> Result<Vec<Field>> {
         let mut all: Vec<Field> = Vec::with_capacity(fields.len());
         for (i, field) in fields.iter().enumerate() {
-            let path = join(at, path![i]);
+            let path = join(at, keys![i]);
             let offset = field.offset;
             if offset < 0 || offset % 8 != 0 || offset > stack - 8 {
                 let valid = format!("a multiple of 8 from 0 to {}", stack - 8);
-                return Err(self.at(&join(&path, path!["offset"]), format!("offset = {offset}; valid: {valid}")));
+                return Err(self.at(&join(&path, keys!["offset"]), format!("offset = {offset}; valid: {valid}")));
             }
             if let Some(other) = all.iter().find(|f| f.offset == offset || f.symbol == field.symbol) {
                 let (symbol, other) = (&field.symbol, other.symbol);
@@ -508,7 +417,7 @@ impl<'a> Reader<'a> {
                 member: if field.member.is_empty() { "" } else { self.symbol(&field.member, &path)? },
                 offset,
                 content: Content::parse(&field.holds, &facts.abi)
-                    .map_err(|e| self.at(&join(&path, path!["holds"]), e))?,
+                    .map_err(|e| self.at(&join(&path, keys!["holds"]), e))?,
                 stores: match field.stores {
                     StoresIn::TakeEffect => Stores::TakeEffect,
                     StoresIn::AreIgnored => Stores::Ignored,
@@ -525,7 +434,7 @@ impl<'a> Reader<'a> {
             return Err(self.at(at, format!("{} frame records; valid: up to 2", records.len())));
         }
         let record = |(i, record): (usize, &RecordIn)| {
-            let path = join(at, path![i]);
+            let path = join(at, keys![i]);
             // The return address of the last one may be where a call pushed it.
             if record.offset < 0 || record.offset % 8 != 0 || record.offset > stack - 8 {
                 let valid = format!("a multiple of 8 from 0 to {}", stack - 8);

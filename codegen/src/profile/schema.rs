@@ -60,8 +60,8 @@ pub(super) struct ArchIn {
     pub site: SiteIn,
     /// How returns are hooked.
     pub exit: ExitIn,
-    /// The tracer makes a copy of an entry trampoline for each `ftrace_ops`.
-    pub copies: bool,
+    /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`; without it, it makes none.
+    pub copies: Option<CopiesIn>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set.
     pub marks_regs: bool,
     /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects that have no
@@ -105,17 +105,25 @@ pub(super) struct SiteIn {
     pub direct: Option<String>,
     /// How far a trampoline may be from the site, in bytes either way.
     pub reach: Option<i64>,
-    /// Why no CPU may be between two instructions of a site while it is patched; without it, one may.
+    /// Why no CPU may be between two instructions of a site while it is patched; without it, or if it is empty, one
+    /// may.
     pub between: Option<String>,
     /// Where the word with the `ftrace_ops` is, if functions have one before their entry.
     pub op_literal: Option<LiteralIn>,
+    /// Bytes from the address that the compiler's list of sites means to the one that the tracer records.
+    pub recorded: u64,
+    /// A trampoline that is further than so many bytes from the entry trampoline is reached through that one, which finds its
+    /// address in the `ftrace_ops`.
+    pub near: Option<u64>,
+    /// The writes that the tracer makes once, before all others, in order.
+    pub initial: Vec<WriteIn>,
     /// The writes that switch tracing off, in order.
     pub disabled: Vec<WriteIn>,
     /// The writes that make the site call a trampoline, in order.
     pub call: Vec<WriteIn>,
     /// The writes that make the site jump to a trampoline, in order.
     pub jump: Vec<WriteIn>,
-    /// The bytes of a breakpoint, where the tracer puts one at the site while it writes the rest.
+    /// A breakpoint, where the tracer puts one at the site while it writes the rest: an instruction, as in writes.
     pub breakpoint: Option<String>,
 }
 
@@ -127,20 +135,43 @@ pub(super) struct LiteralIn {
     pub align: u64,
 }
 
-/// One write to a site: bytes, a branch to the trampoline, or the literal.
+/// One write to a site: instructions, a branch to the trampoline, or the literal.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct WriteIn {
     /// Bytes from `ip`.
     #[serde(default)]
     pub at: i64,
-    /// These bytes, in hexadecimal.
-    pub bytes: Option<String>,
+    /// These instructions, by the names that the architecture has for those that are written at sites.
+    #[serde(default)]
+    pub insns: Vec<String>,
     /// `call` or `jump`.
     pub branch: Option<String>,
+    /// Of a branch of two instructions only one: the `first`, towards the entry trampoline, or the `second`, with which it goes
+    /// to the trampoline.
+    pub half: Option<String>,
     /// The address of the `ftrace_ops`, at `op-literal`.
     #[serde(default)]
     pub op: bool,
+}
+
+/// The copy of an entry trampoline: its code up to the label `end`, with the load at the label `op-ptr` aimed at a word
+/// behind the copy, where the address of the `ftrace_ops` is.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CopiesIn {
+    /// What becomes of the instruction at the label `jmp`, where the copy has it.
+    pub jmp: Option<ReplaceIn>,
+    /// The instructions behind the copied code, before the word.
+    pub end: Vec<String>,
+}
+
+/// An instruction, by how it begins, and those that take its place.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReplaceIn {
+    pub was: String,
+    pub becomes: Vec<String>,
 }
 
 #[derive(Deserialize, JsonSchema, Default)]

@@ -52,7 +52,7 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     }
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };
     relocate(&mut image, backend, &objects, &globals, options.stub.is_some())?;
-    find_sites(&mut image, backend)?;
+    find_sites(&mut image, backend, options.site)?;
     patch(&mut image, backend, options)?;
     Ok(image)
 }
