@@ -62,6 +62,11 @@ pub struct ProfileArg {
 }
 
 impl ProfileArg {
+    /// As it was given, if one was.
+    pub fn name(&self) -> Option<&str> {
+        self.profile.as_deref()
+    }
+
     /// The profile.
     ///
     /// # Errors

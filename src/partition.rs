@@ -20,12 +20,13 @@ pub struct Partition {
 impl Partition {
     /// Is what has this name in this share?
     pub fn has(self, name: &impl fmt::Display) -> bool {
-        // FNV-1a: this must never change, or the machines of one run could disagree on who runs what.
-        let hash = name
-            .to_string()
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        hash % self.of == self.number - 1
+        Partition::hash(name) % self.of == self.number - 1
+    }
+
+    /// A number for a name: FNV-1a. This must never change, or the machines of one run could disagree on who runs what.
+    pub fn hash(name: &impl fmt::Display) -> u64 {
+        let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        name.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }
 }
 

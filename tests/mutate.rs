@@ -219,6 +219,9 @@ fn merged_shares_are_the_whole() {
     let merge = ["report", "merge", "1.json", "2.json", "3.json"];
     b.refuses(&[&merge[..], &["3.json"]].concat(), &["3.json: ", " is in 3.json too"]);
     b.refuses(&merge[..4], &["no report has mutant number ", " of 5, ", "all partitions together"]);
+    // Nothing would be killed, and nothing survive.
+    b.refuses(&["mutate", "bug:F1", "--sample", "0"], &["--sample"]);
+    b.refuses(&["mutate", "bug:F1", "--partition", "1/100000000"], &["--partition 1/100000000", "no mutant of "]);
     b.refuses(&[&merge[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human or json"]);
     b.refuses(&[&merge[..], &["--strict"]].concat(), &["of `mutate`", "--strict"]);
     for (more, part) in [(["--seed", "2"], "seed 2"), (["--arch", "x86_64"], "--arch x86_64")] {

@@ -93,8 +93,12 @@ fn formats_agree() {
         let told: usize = failing.map(|r| r["failures"].as_array().map_or(1, Vec::len)).sum();
         assert_eq!(errors.len(), told);
         for error in errors {
-            // The region is the line of the disassembly that the arrow points at, and that has the place's offset.
-            let place = &error["locations"][0]["physicalLocation"];
+            // A person looks into the contract first; the disassembly's arrow points at the instruction.
+            let contract = &error["locations"][0]["physicalLocation"];
+            assert_eq!(contract["artifactLocation"]["uri"], "t.toml");
+            let named = CONTRACT.lines().position(|line| line == "symbol = \"my_tramp\"").unwrap() as u64;
+            assert_eq!(contract["region"]["startLine"], named + 1);
+            let place = &error["relatedLocations"][0]["physicalLocation"];
             let artifact = &run["artifacts"][place["artifactLocation"]["index"].as_u64().unwrap() as usize];
             let line = place["region"]["startLine"].as_u64().unwrap() as usize;
             let text = artifact["contents"]["text"].as_str().unwrap();
@@ -107,6 +111,77 @@ fn formats_agree() {
             );
         }
     }
+}
+
+/// What the standard's schema and GitHub's documentation of uploads ask for, of a generated trampoline and of another one.
+#[test]
+fn code_review_takes_the_sarif() {
+    // The crate that has the types of SARIF has OASIS's own schema too.
+    let metadata = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--offline",
+            "--locked",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata = json(&String::from_utf8(metadata.stdout).unwrap());
+    let package = metadata["packages"].as_array().unwrap().iter().find(|p| p["name"] == "serde-sarif").unwrap();
+    let directory = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+    // Its pattern of a language has a bracket too many, which not every reader of regular expressions takes.
+    let schema = std::fs::read_to_string(directory.join("src/schema.json")).unwrap();
+    let schema = json(&schema.replace("{2}]?$", "{2}$"));
+    assert_eq!(schema["title"], "Static Analysis Results Format (SARIF) Version 2.1.0 JSON Schema");
+    let schema = jsonschema::validator_for(&schema).unwrap();
+
+    let b = Bench::new();
+    let failing = failing(&b);
+    let strict = with(&["--strict"]);
+    for (code, args, own) in [(0, with(&[]), false), (1, strict, false), (1, failing, true)] {
+        let quiet = json(&b.ends(code, &[&args[..], &["--format", "sarif"]].concat()));
+        let verbose = json(&b.ends(code, &[&args[..], &["--format", "sarif", "-v"]].concat()));
+        for sarif in [&quiet, &verbose] {
+            assert_eq!(schema.iter_errors(sarif).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
+            assert!(
+                sarif["$schema"].as_str().unwrap().contains("sarif-2.1.0")
+                    && sarif["runs"].as_array().unwrap().len() == 1
+            );
+            let run = &sarif["runs"][0];
+            for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
+                for text in ["shortDescription", "fullDescription", "help"] {
+                    assert!(rule[text]["text"].as_str().is_some_and(|t| !t.is_empty()), "{text} of {rule}");
+                }
+            }
+            let results = run["results"].as_array().unwrap();
+            assert!(results.len() <= 25_000);
+            for result in results {
+                assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+                assert!(result["partialFingerprints"]["primaryLocationLineHash"].is_string(), "{result}");
+                let place = &result["locations"][0]["physicalLocation"];
+                let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+                assert!(
+                    if own { uri == "t.toml" } else { uri.starts_with("riscv64/") && uri.ends_with(".S") },
+                    "{uri}"
+                );
+                for number in ["startLine", "startColumn", "endLine", "endColumn"] {
+                    assert!(place["region"][number].as_u64().is_some_and(|n| n > 0), "{result}");
+                }
+            }
+        }
+        let kinds = |sarif: &Value, kind: &str| {
+            sarif["runs"][0]["results"].as_array().unwrap().iter().filter(|r| r["kind"] == kind).count()
+        };
+        assert!(kinds(&quiet, "fail") > 0 && kinds(&quiet, "open") + kinds(&quiet, "pass") == 0);
+        assert!(kinds(&verbose, "pass") > 0 && kinds(&verbose, "fail") == kinds(&quiet, "fail"));
+    }
+    let mut wrong = json(&b.ok(&with(&["--format", "sarif"])));
+    wrong["runs"][0]["results"][0]["level"] = "fatal".into();
+    assert!(!schema.is_valid(&wrong));
 }
 
 /// The region of a failure of a generated trampoline is the line of the `.S` that `gen` writes on which GNU as puts the
@@ -130,7 +205,7 @@ fn a_failure_in_generated_text_is_on_its_line() {
         }
         let report =
             check(&[suite], &Filter { function: Some("args1".to_owned()), ..Filter::default() }, 1, &|_, _| {});
-        let scope = Scope { suites: Vec::new(), partition: None };
+        let scope = Scope { suites: Vec::new(), partition: None, sources: Vec::new() };
         let style = Style { palette: Palette { colour: false }, verbose: false };
         let sarif = render(&Document { report: report.unwrap(), scope }, Format::Sarif, style).unwrap();
         let run = &json(&sarif)["runs"][0];
@@ -179,7 +254,9 @@ fn lines_by_offset(b: &Bench, prefix: &str, artifact: &Value) -> BTreeMap<u64, u
         let offset = words.next().filter(|w| w.len() == 4)?;
         Some((u64::from_str_radix(offset, 16).ok()?, number))
     });
-    let inside: Vec<(u64, u64)> = numbers.filter(|(_, number)| *number > label).collect();
+    // Other sections are behind the code.
+    let end = text.lines().position(|l| l.trim_start().starts_with(".section")).map_or(u64::MAX, |l| l as u64);
+    let inside: Vec<(u64, u64)> = numbers.filter(|(_, number)| (label..end).contains(number)).collect();
     let start = inside.iter().map(|(offset, _)| *offset).min().unwrap();
     inside.into_iter().map(|(offset, number)| (offset - start, number)).collect()
 }
@@ -233,6 +310,18 @@ fn partitions_make_a_whole() {
             b.refuses(&args[..4], &["no report has riscv64 ", "all partitions together"]);
         }
     }
+    // Of one trampoline there is nothing under options that change another one only; and what is missing can come later.
+    let of_one = |what: &'static str, file: &'static str| {
+        let args = ["check", what, "--arch", "riscv64", "--function=args1", "--format", "json", "-o", file];
+        b.ok(&args);
+    };
+    of_one("ftrace_stub", "stub.json");
+    of_one("direct_1", "direct.json");
+    let alone = std::fs::read_to_string(b.path("stub.json")).unwrap();
+    assert_eq!(b.ok(&["report", "merge", "stub.json", "--format", "json"]), alone);
+    let both = b.ok(&["report", "merge", "stub.json", "direct.json"]);
+    assert!(both.contains("ftrace_stub ") && both.contains("direct_1 "), "{both}");
+    b.refuses(&["report", "merge", "stub.json", "direct.json", "stub.json"], &["ftrace_stub is in stub.json too"]);
     b.ok(&[&QUICK[..], &json, &["--seed", "2", "-o", "other.json"]].concat());
     b.refuses(&["report", "merge", "1.json", "other.json"], &["seed"]);
     std::fs::write(b.path("old.json"), "{\"version\": 0}").unwrap();
@@ -242,6 +331,29 @@ fn partitions_make_a_whole() {
     for partition in ["0/3", "4/3", "1", "a/b", "1/0"] {
         b.refuses(&[&QUICK[..], &["--partition", partition]].concat(), &["K/N"]);
     }
+}
+
+/// What others named can have any characters, and a terminal obeys some.
+#[test]
+fn a_terminal_has_nothing_to_obey() {
+    let b = Bench::new();
+    let name = "t\u{1b}[2J\u{202e}";
+    std::fs::write(b.path("t.S"), LOSES_RSI.replace("my_tramp", &format!("\"{name}\""))).unwrap();
+    let reason =
+        "[[trampoline.deviation]]\nclause = \"P1\"\nplace = \"rsi\"\nreason = \"\\u001b]0;title\\u0007\\nok\"\n";
+    let contract = CONTRACT.replace("my_tramp", "t\\u001b[2J\\u202e");
+    std::fs::write(b.path("t.toml"), format!("{contract}\n{reason}")).unwrap();
+    b.tool("x86_64-linux-gnu-as", &["t.S", "-o", "t.o"]);
+    let check = ["check", "--object", "t.o", "--contract", "t.toml", "--function", "args2", "-v", "--format"];
+    for format in ["human", "ktap", "junit", "sarif"] {
+        let text = b.ok(&[&check[..], &[format]].concat());
+        let obeyed = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
+        assert_eq!(text.chars().find(obeyed), None, "{format}: {text}");
+        assert!(text.contains("u{1b}[2J") && !text.lines().any(|line| line == "ok"), "{format}: {text}");
+    }
+    // It is for programs, which need the name itself.
+    let report = json(&b.ok(&[&check[..], &["json"]].concat()));
+    assert!(rows(&report).all(|row| row["trampoline"] == name));
 }
 
 #[test]

@@ -130,10 +130,12 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
-    let suites = match args.foreign.suites(&args.arch, &args.profile)? {
+    let contract = args.foreign.contract()?;
+    let suites = match args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)? {
         Some(suites) => suites,
         None => generated(args)?,
     };
+    let sources = contract.iter().flat_map(|contract| suites.iter().map(|suite| contract.of(&suite.options))).collect();
     let filter = Filter {
         trampolines: tramptool::request::known_trampolines(
             &args.trampolines,
@@ -150,7 +152,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         all_failures,
         ..Filter::default()
     };
-    let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition };
+    let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition, sources };
     let ours = |s: &Suite| args.partition.is_none_or(|p| p.has(&SuiteName::of(s)));
     let (suites, others): (Vec<Suite>, Vec<Suite>) = suites.into_iter().partition(ours);
     if suites.is_empty() {

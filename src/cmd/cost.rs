@@ -92,7 +92,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
     if args.table {
         return ui.out(table::table()?).map(|()| DONE);
     }
-    if let Some(suites) = args.foreign.suites(&args.arch, &args.profile)? {
+    if let Some(suites) = args.foreign.suites(args.foreign.contract()?.as_ref(), &args.arch, &args.profile)? {
         let name = "given";
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
         let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();

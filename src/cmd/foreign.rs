@@ -1,11 +1,13 @@
 //! Trampolines that others wrote: the arguments that name their files and what they promise.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
 use emu_tests::{Dump, Foreign, Suite};
 use tramptool::args::ProfileArg;
+use tramptool::report::{ContractFile, lines_of};
 use tramptool::settings::parse_u64;
 
 /// Where trampolines are that are not generated.
@@ -28,18 +30,35 @@ pub struct ForeignArgs {
     contract: Option<String>,
 }
 
+/// What files promise.
+pub struct Contract {
+    /// As it was given.
+    name: String,
+    /// The file to look at: the contract, or the object if the contract comes with the tool.
+    file: String,
+    /// It is the user's own file.
+    own: bool,
+    text: String,
+}
+
+impl Contract {
+    /// Where the promises of the suite with these options are written.
+    pub fn of(&self, options: &str) -> ContractFile {
+        let lines = if self.own { lines_of(&self.text) } else { BTreeMap::new() };
+        ContractFile { options: options.to_owned(), file: self.file.clone(), lines }
+    }
+}
+
 impl ForeignArgs {
-    /// The files with their contract, put before the judge; `None` if none are given. `arch` is an architecture's name,
-    /// or `all`.
+    /// The contract; `None` if none is given.
     ///
     /// # Errors
-    /// A file that cannot be read, or does not fit its contract.
-    pub fn suites(&self, arch: &str, profile: &ProfileArg) -> Result<Option<Vec<Suite>>> {
+    /// It cannot be read, or no file is given of which it speaks.
+    pub fn contract(&self) -> Result<Option<Contract>> {
         let Some(contract) = &self.contract else { return Ok(None) };
-        let files: Vec<&PathBuf> = self.object.iter().chain(&self.raw).collect();
-        if files.is_empty() {
+        let Some(file) = self.object.iter().chain(&self.raw).next() else {
             return Err(Error::new("--contract says what a file promises; give --object FILE or --raw FILE"));
-        }
+        };
         let known = tramptool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
         let text = match known {
             Some((_, text)) => (*text).to_owned(),
@@ -48,8 +67,19 @@ impl ForeignArgs {
                 Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
             })?,
         };
+        let file = if known.is_some() { file.display().to_string() } else { contract.clone() };
+        Ok(Some(Contract { name: contract.clone(), file, own: known.is_none(), text }))
+    }
+
+    /// The files with their contract, put before the judge; `None` if none are given. `arch` is an architecture's name,
+    /// or `all`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or does not fit its contract.
+    pub fn suites(&self, contract: Option<&Contract>, arch: &str, profile: &ProfileArg) -> Result<Option<Vec<Suite>>> {
+        let Some(contract) = contract else { return Ok(None) };
         let mut objects = Vec::new();
-        for path in files {
+        for path in self.object.iter().chain(&self.raw) {
             let name = path.display().to_string();
             let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
             objects.push((name, bytes));
@@ -59,19 +89,20 @@ impl ForeignArgs {
             name => Some(tramptool::backend(name)?.facts().name),
         };
         let dump = self.base.zip(self.entry).map(|(base, entry)| Dump { base, entry });
-        let profile = profile.of_contract(&text).map_err(|e| e.at(contract))?;
-        let foreign = Foreign { contract_name: contract, contract: &text, objects, arch, profile, dump };
+        let profile = profile.of_contract(&contract.text).map_err(|e| e.at(&contract.name))?;
+        let foreign = Foreign { contract_name: &contract.name, contract: &contract.text, objects, arch, profile, dump };
         emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map(Some)
     }
 
-    /// As they are given, each after a space.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        self.object.iter().for_each(|path| text += &format!(" --object {}", path.display()));
-        self.raw.iter().for_each(|path| text += &format!(" --raw {}", path.display()));
-        self.base.iter().for_each(|base| text += &format!(" --base {base:#x}"));
-        self.entry.iter().for_each(|entry| text += &format!(" --entry {entry:#x}"));
-        self.contract.iter().for_each(|contract| text += &format!(" --contract {contract}"));
-        text
+    /// As they are given.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut push = |option: &str, value: String| words.extend([option.to_owned(), value]);
+        self.object.iter().for_each(|path| push("--object", path.display().to_string()));
+        self.raw.iter().for_each(|path| push("--raw", path.display().to_string()));
+        self.base.iter().for_each(|base| push("--base", format!("{base:#x}")));
+        self.entry.iter().for_each(|entry| push("--entry", format!("{entry:#x}")));
+        self.contract.iter().for_each(|contract| push("--contract", contract.clone()));
+        words
     }
 }

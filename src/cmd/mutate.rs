@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
-use emu_tests::Suite;
+use emu_tests::{Suite, shell};
 use tramptool::args::ProfileArg;
 use tramptool::mutate::bugs::{self, BUG, named};
 use tramptool::mutate::by::By;
@@ -46,7 +47,7 @@ pub struct MutateArgs {
     #[arg(long, value_name = "MUTANT")]
     only: Option<String>,
     /// Run only so many mutants of each operator on each architecture
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     sample: Option<usize>,
     /// Run only the Kth of N shares of the mutants
     #[arg(long, value_name = "K/N")]
@@ -95,12 +96,14 @@ fn after_help() -> String {
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), super::output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let report = match (bugs.is_empty(), names.is_empty(), args.foreign.suites(&args.arch, &args.profile)?) {
-        (true, _, None) => faults(args, &generated(args)?)?,
-        (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
-        (false, true, None) => corpus(args, &bugs)?,
-        _ => return Err(Error::new("bugs are given, and trampolines or files; valid: one or the other")),
-    };
+    let contract = args.foreign.contract()?;
+    let report =
+        match (bugs.is_empty(), names.is_empty(), args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
+            (true, _, None) => faults(args, &generated(args)?)?,
+            (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
+            (false, true, None) => corpus(args, &bugs)?,
+            _ => return Err(Error::new("bugs are given, and trampolines or files; valid: one or the other")),
+        };
     deliver(&report, args.format, args.output.as_deref(), ui)
 }
 
@@ -170,7 +173,13 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     let report = Report::empty(args.by, args.seed, request(args), candidates.len(), args.partition);
     let mut candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
     if let Some(partition) = args.partition {
+        let whole = candidates.len();
         candidates.retain(|(_, c)| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
+        if candidates.is_empty() {
+            return Err(Error::new(format!(
+                "--partition {partition}: no mutant of {whole} is in it; valid: fewer shares"
+            )));
+        }
     }
     let results = super::ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
     Ok(report.with(results))
@@ -178,17 +187,20 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
 
 /// The arguments that say what to run; not with which seed, nor which share of it.
 fn request(args: &MutateArgs) -> String {
-    let mut text = "tramptool mutate".to_owned();
-    args.trampolines.iter().for_each(|name| text += &format!(" {name}"));
-    text += &format!(" --arch {}", args.arch);
-    args.set.iter().for_each(|set| text += &format!(" --set {set}"));
-    text += &args.foreign.text();
+    let mut words = vec!["tramptool".to_owned(), "mutate".to_owned()];
+    words.extend(args.trampolines.iter().cloned());
+    let mut push = |option: &str, value: String| words.extend([option.to_owned(), value]);
+    args.profile.name().iter().for_each(|name| push("--profile", (*name).to_owned()));
+    push("--arch", args.arch.clone());
+    args.set.iter().for_each(|set| push("--set", set.clone()));
+    words.extend(args.foreign.words());
+    let mut push = |option: &str, value: String| words.extend([option.to_owned(), value]);
     if args.by != By::Emulator {
-        text += &format!(" --by {}", args.by.name());
+        push("--by", args.by.name().to_owned());
     }
-    args.only.iter().for_each(|only| text += &format!(" --only '{only}'"));
-    args.sample.iter().for_each(|n| text += &format!(" --sample {n}"));
-    text
+    args.only.iter().for_each(|only| push("--only", only.clone()));
+    args.sample.iter().for_each(|n| push("--sample", n.to_string()));
+    shell(&words)
 }
 
 fn subject(args: &MutateArgs, backend: &'static dyn Backend) -> Result<MutationSubject> {

@@ -62,7 +62,7 @@ impl ReportArgs {
             refuse_skips(&mut document.report);
         }
         for warning in &document.report.warnings {
-            eprintln!("tramptool: warning: {warning}");
+            super::exit::note(&format!("warning: {warning}"));
         }
         let palette = Palette { colour: self.output.is_none() && ui.colour() };
         let text = render(&document, self.format, Style { palette, verbose: self.verbose })?;

@@ -9,6 +9,7 @@ use codegen::error::{Error, Result};
 use link::Input;
 use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;
+use tramptool::report::printable;
 
 use super::exit::DONE;
 use super::ui::{Format, Style, Ui};
@@ -97,12 +98,12 @@ fn human(sites: &[ListedSite], totals: &Totals, ui: &Ui) -> String {
         }
         let place = match site.section {
             "" => format!("{:016x}", site.address),
-            section => format!("{section}+{:#x}", site.address),
+            section => format!("{}+{:#x}", printable(section), site.address),
         };
         let function = match (site.function, site.offset) {
             ("", _) => "?".to_owned(),
-            (name, 0) => name.to_owned(),
-            (name, offset) => format!("{name}+{offset:#x}"),
+            (name, 0) => printable(name),
+            (name, offset) => format!("{}+{offset:#x}", printable(name)),
         };
         let bytes: Vec<String> = site.bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
         let more = if site.bytes.len() > bytes.len() { " ..." } else { "" };

@@ -8,6 +8,7 @@ use emu_tests::{Report, Row, Suite, Survival};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
 use crate::mutate::report::Report as Mutants;
 use crate::partition::Partition;
@@ -32,6 +33,36 @@ pub struct Scope {
     /// Which share this is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
+    /// Where the promises are written of what was not generated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<ContractFile>,
+}
+
+/// The file to look at when a trampoline of somebody else fails.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ContractFile {
+    /// The `options` of the suite.
+    pub options: String,
+    /// The contract as it was given; the object, where the contract comes with the tool.
+    pub file: String,
+    /// The lines of the contract where its trampolines are named, from 1.
+    pub lines: BTreeMap<String, usize>,
+}
+
+/// The lines of a contract where its trampolines are named, from 1.
+pub fn lines_of(contract: &str) -> BTreeMap<String, usize> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        trampoline: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        symbol: Spanned<String>,
+    }
+    let named = toml::from_str::<File>(contract).map_or_else(|_| Vec::new(), |file| file.trampoline);
+    let line = |at: usize| 1 + contract.bytes().take(at).filter(|b| *b == b'\n').count();
+    named.into_iter().map(|t| (line(t.symbol.span().start), t.symbol.into_inner())).map(|(n, s)| (s, n)).collect()
 }
 
 /// The name of a suite: the smallest part that a partition does not split.
@@ -103,14 +134,14 @@ impl Document {
     /// Put together what was run apart; the result is that of one run. Each document comes with its name, for messages.
     ///
     /// # Errors
-    /// They are not parts of one whole: another seed or engine, a suite run twice, or by nobody.
+    /// They are not parts of one whole: another seed or engine, a trampoline of a suite run twice, or a suite by nobody.
     pub fn merge(parts: Vec<(String, Document)>) -> Result<Document> {
         let mut parts = parts.into_iter();
         let Some((first, mut whole)) = parts.next() else {
             return Err(Error::new("nothing to merge; valid: one report or more"));
         };
-        let mut ran: BTreeMap<SuiteName, String> = BTreeMap::new();
-        claim(&mut ran, &first, &whole.report)?;
+        let mut claims = Claims::default();
+        claims.add(&first, &whole)?;
         for (name, part) in parts {
             let (ours, theirs) = (&whole.report, &part.report);
             if (ours.seed, &ours.engine) != (theirs.seed, &theirs.engine) {
@@ -119,10 +150,15 @@ impl Document {
                     theirs.seed, theirs.engine, ours.seed, ours.engine
                 )));
             }
-            claim(&mut ran, &name, theirs)?;
+            claims.add(&name, &part)?;
             for suite in part.scope.suites {
                 if !whole.scope.suites.contains(&suite) {
                     whole.scope.suites.push(suite);
+                }
+            }
+            for source in part.scope.sources {
+                if !whole.scope.sources.contains(&source) {
+                    whole.scope.sources.push(source);
                 }
             }
             whole.report.scenarios = whole.report.scenarios.saturating_add(theirs.scenarios);
@@ -136,7 +172,7 @@ impl Document {
             whole.report.results.extend(part.report.results);
             whole.report.registers.extend(part.report.registers);
         }
-        if let Some(suite) = whole.scope.suites.iter().find(|s| !ran.contains_key(s)) {
+        if let Some(suite) = whole.scope.suites.iter().find(|s| !claims.ran.contains(s)) {
             return Err(Error::new(format!("no report has {suite}; valid: the reports of all partitions together")));
         }
         whole.scope.partition = None;
@@ -175,14 +211,32 @@ impl Document {
     }
 }
 
-/// Note which suites `name` ran; none may have been run before.
-fn claim(ran: &mut BTreeMap<SuiteName, String>, name: &str, report: &Report) -> Result<()> {
-    let suites: BTreeSet<SuiteName> = report.results.iter().map(SuiteName::of_row).collect();
-    for suite in suites {
-        if let Some(other) = ran.get(&suite) {
-            return Err(Error::new(format!("{name}: {suite} is in {other} too; valid: each suite in one report")));
+/// Who ran what.
+#[derive(Default)]
+struct Claims {
+    /// The suites whose turn it was, also those in which nothing was asked for.
+    ran: BTreeSet<SuiteName>,
+    /// The reports that judged a trampoline of a suite.
+    by: BTreeMap<(SuiteName, String), String>,
+}
+
+impl Claims {
+    /// Note what the report called `name` ran; no trampoline of a suite may be judged twice.
+    fn add(&mut self, name: &str, document: &Document) -> Result<()> {
+        let judged = |row: &Row| (SuiteName::of_row(row), row.trampoline.clone());
+        let rows: BTreeSet<_> = document.report.results.iter().map(judged).collect();
+        for (suite, trampoline) in rows {
+            let judged = (suite, trampoline);
+            if let Some(other) = self.by.get(&judged) {
+                let (suite, trampoline) = judged;
+                return Err(Error::new(format!(
+                    "{name}: {suite}: {trampoline} is in {other} too; valid: each trampoline of a suite in one report"
+                )));
+            }
+            self.by.insert(judged, name.to_owned());
         }
-        ran.insert(suite, name.to_owned());
+        let Scope { suites, partition, .. } = &document.scope;
+        self.ran.extend(suites.iter().filter(|s| partition.is_none_or(|p| p.has(s))).cloned());
+        Ok(())
     }
-    Ok(())
 }

@@ -6,6 +6,7 @@ mod expect;
 mod human;
 mod junit;
 mod ktap;
+mod printable;
 mod rows;
 mod sarif;
 
@@ -14,9 +15,10 @@ use codegen::error::{Error, Result};
 use emu_tests::{Report, Verdict};
 use serde::Serialize;
 
-pub use document::{Document, Part, Scope, SuiteName};
+pub use document::{ContractFile, Document, Part, Scope, SuiteName, lines_of};
 pub use expect::Expectations;
 pub use human::Palette;
+pub use printable::printable;
 
 /// How a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -49,13 +51,17 @@ pub struct Style {
 pub fn render(document: &Document, format: Format, style: Style) -> Result<String> {
     let mut out = String::new();
     let refused = |e: &dyn std::fmt::Display| Error::new(format!("cannot render the report: {e}"));
-    let report = &document.report;
+    let cleaned = match format {
+        Format::Json => None,
+        Format::Human | Format::Ktap | Format::Junit | Format::Sarif => Some(printable::cleaned(&document.report)?),
+    };
+    let report = cleaned.as_ref().unwrap_or(&document.report);
     match format {
         Format::Human => human::write(report, style.palette, style.verbose, &mut out).map_err(|e| refused(&e))?,
         Format::Ktap => ktap::write(report, &mut out).map_err(|e| refused(&e))?,
         Format::Junit => out = junit::document(report).to_string().map_err(|e| refused(&e))?,
         Format::Json => out = json(document)?,
-        Format::Sarif => out = json(&sarif::document(report, style.verbose))?,
+        Format::Sarif => out = json(&sarif::document(report, &document.scope, style.verbose))?,
     }
     Ok(out)
 }

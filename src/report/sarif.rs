@@ -1,55 +1,80 @@
 //! SARIF 2.1.0, as code review tools read it: a rule per clause, a result per failure.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path};
 
 use emu_tests::{Clause, Failure, Report, Row, Verdict};
 use serde_json::json;
 use serde_sarif::sarif;
 
+use super::document::{ContractFile, Scope};
 use super::rows::explain;
+use crate::partition::Partition;
 use crate::{settings, suite};
 
-/// The report as SARIF. Rows that pass are left out unless `verbose`.
+/// What GitHub takes in one run; of these it shows the first 5,000, by severity.
+const MOST: usize = 25_000;
+
+/// The report as SARIF. What passes and what was not checked is left out unless `verbose`.
 ///
-/// A failure's place is the instruction that last wrote the register, or else the one where the check was made. It lies
-/// in the text that `gen` writes for a generated trampoline, and in the disassembly around it for any other; both are
-/// artifacts with their contents.
-pub fn document(report: &Report, verbose: bool) -> sarif::Sarif {
+/// A result's place is a line of a file. Of a generated trampoline that is the text that `gen` writes: the line of the
+/// instruction that last wrote the register, or else of the one where the check was made. Of any other it is the contract,
+/// where it names the trampoline; the disassembly is a related location. What a file has that nobody else has is an artifact
+/// with its contents.
+pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
     let mut artifacts: Vec<sarif::Artifact> = Vec::new();
     let mut results = Vec::new();
-    for row in report.results.iter().filter(|r| verbose || r.verdict != Verdict::Pass) {
+    let told = |row: &&Row| verbose || matches!(row.verdict, Verdict::Fail | Verdict::Deviates);
+    // What fails comes first, where not everything is taken.
+    let (fail, other): (Vec<&Row>, Vec<&Row>) =
+        report.results.iter().filter(told).partition(|row| row.verdict == Verdict::Fail);
+    for row in fail.into_iter().chain(other) {
+        let contract = scope.sources.iter().find(|source| source.options == row.options);
         if row.failures.is_empty() {
             let symbol = row.trampoline.as_str();
-            results.push(result(row, &row.reason, at(logical(symbol))));
+            results.push(result(row, &row.reason, "", at(logical(symbol), contract, row)));
         }
         for (i, failure) in row.failures.iter().enumerate() {
-            let mut location = at(logical(place(failure)));
-            if let Some(source) = generated(row, place(failure)).or_else(|| disassembled(row, i, failure)) {
-                location.physical_location = Some(physical(source, place(failure), &mut artifacts));
+            let place = place(failure);
+            let mut location = at(logical(place), contract, row);
+            let mut related = None;
+            if let Some(source) = generated(row, place) {
+                location.physical_location = Some(physical(source, place, &mut artifacts));
+            } else if let Some(source) = disassembled(row, i, failure) {
+                let about = sarif::Message::builder().text(source.about.as_str()).build();
+                let physical = physical(source, place, &mut artifacts);
+                related = Some(sarif::Location::builder().id(1).physical_location(physical).message(about).build());
             }
             let text: Vec<String> = explain(failure).collect();
-            let mut result = result(row, &text.join("\n"), location);
+            let mut result = result(row, &text.join("\n"), &failure.place_id, location);
+            result.related_locations = related.map(|location| vec![location]);
             if let Some(properties) = &mut result.properties {
                 properties.additional_properties.insert("place".to_owned(), json!(failure.place_id));
             }
             results.push(result);
         }
     }
+    let left_out = results.len().saturating_sub(MOST);
+    results.truncate(MOST);
     let driver = sarif::ToolComponent::builder()
         .name("tramptool")
         .version(env!("CARGO_PKG_VERSION"))
         .rules(Clause::ALL.map(rule).to_vec())
         .build();
+    let mut facts = properties([
+        ("seed", json!(report.seed)),
+        ("engine", json!(report.engine)),
+        ("scenarios", json!(report.scenarios)),
+        ("summary", json!(report.summary)),
+    ]);
+    if left_out > 0 {
+        facts.additional_properties.insert("leftOut".to_owned(), json!(left_out));
+    }
     let run = sarif::Run::builder()
         .tool(sarif::Tool::builder().driver(driver).build())
         .artifacts(artifacts)
         .results(results)
-        .properties(properties([
-            ("seed", json!(report.seed)),
-            ("engine", json!(report.engine)),
-            ("scenarios", json!(report.scenarios)),
-            ("summary", json!(report.summary)),
-        ]))
+        .properties(facts)
         .build();
     sarif::Sarif::builder()
         .schema("https://json.schemastore.org/sarif-2.1.0.json")
@@ -93,11 +118,16 @@ fn disassembled(row: &Row, i: usize, failure: &Failure) -> Option<Source> {
 }
 
 fn rule(clause: Clause) -> sarif::ReportingDescriptor {
-    let about = sarif::MultiformatMessageString::builder().text(clause.about()).build();
-    sarif::ReportingDescriptor::builder().id(clause.name()).short_description(about).build()
+    let text = |text: &str| sarif::MultiformatMessageString::builder().text(text).build();
+    sarif::ReportingDescriptor::builder()
+        .id(clause.name())
+        .short_description(text(clause.about()))
+        .full_description(text(&format!("{}: {}", clause.name(), clause.about())))
+        .help(text(&format!("`tramptool explain {}` has more.", clause.name())))
+        .build()
 }
 
-fn result(row: &Row, text: &str, location: sarif::Location) -> sarif::Result {
+fn result(row: &Row, text: &str, place_id: &str, location: sarif::Location) -> sarif::Result {
     // Only what failed has a level of severity.
     let (kind, level) = match row.verdict {
         Verdict::Pass => (sarif::ResultKind::Pass, sarif::ResultLevel::None),
@@ -112,6 +142,7 @@ fn result(row: &Row, text: &str, location: sarif::Location) -> sarif::Result {
         .level(level)
         .message(sarif::Message::builder().text(message(row, text)).build())
         .locations(vec![location])
+        .partial_fingerprints(BTreeMap::from([("primaryLocationLineHash".to_owned(), fingerprint(row, place_id))]))
         .properties(properties([
             ("arch", json!(row.arch)),
             ("trampoline", json!(row.trampoline)),
@@ -136,8 +167,49 @@ fn place(failure: &Failure) -> &str {
     failure.last_writer.split_once(": ").map_or(&failure.at, |(at, _)| at)
 }
 
-fn at(place: sarif::LogicalLocation) -> sarif::Location {
-    sarif::Location::builder().logical_locations(vec![place]).build()
+/// The same for the same fault in every run, whatever the values were.
+fn fingerprint(row: &Row, place_id: &str) -> String {
+    let name = format!("{} {} {} {} {place_id}", row.clause, row.arch, row.trampoline, row.options);
+    format!("{:016x}:1", Partition::hash(&name))
+}
+
+/// A place in code, in the file where a person looks first.
+fn at(place: sarif::LogicalLocation, contract: Option<&ContractFile>, row: &Row) -> sarif::Location {
+    let (uri, line) = match contract {
+        Some(ContractFile { file, lines, .. }) => (relative(file), lines.get(&row.trampoline).copied().unwrap_or(1)),
+        None => (parts(&path_of(row)), 1),
+    };
+    let artifact = sarif::ArtifactLocation::builder().uri(uri).build();
+    let physical = sarif::PhysicalLocation::builder().artifact_location(artifact).region(region(line, "")).build();
+    sarif::Location::builder().logical_locations(vec![place]).physical_location(physical).build()
+}
+
+/// A whole line.
+fn region(line: usize, text: &str) -> sarif::Region {
+    let (line, end) = (line as i64, text.chars().count().max(1) as i64 + 1);
+    sarif::Region::builder().start_line(line).start_column(1).end_line(line).end_column(end).build()
+}
+
+/// The text of a generated trampoline, one part a level.
+fn path_of(row: &Row) -> Vec<String> {
+    vec![row.arch.clone(), row.options.clone(), format!("{}.S", row.trampoline)]
+}
+
+/// A file below the current directory, which is where repositories are checked; any other as a whole URI.
+fn relative(file: &str) -> String {
+    let path = Path::new(file);
+    let below = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok());
+    let path = below.unwrap_or(path);
+    let steps = path.components().filter_map(|step| match step {
+        Component::RootDir | Component::CurDir => None,
+        step => Some(encode(&step.as_os_str().to_string_lossy())),
+    });
+    let root = if path.is_absolute() { "file:///" } else { "" };
+    format!("{root}{}", steps.collect::<Vec<_>>().join("/"))
+}
+
+fn parts(path: &[String]) -> String {
+    path.iter().map(|part| encode(&part.replace(' ', ","))).collect::<Vec<_>>().join("/")
 }
 
 fn logical(place: &str) -> sarif::LogicalLocation {
@@ -147,10 +219,10 @@ fn logical(place: &str) -> sarif::LogicalLocation {
 
 /// A region of one line, whose file joins `artifacts` if it is not there.
 fn physical(source: Source, place: &str, artifacts: &mut Vec<sarif::Artifact>) -> sarif::PhysicalLocation {
-    let uri = source.path.iter().map(|part| encode(part)).collect::<Vec<_>>().join("/");
-    let snippet = source.text.lines().nth(source.line - 1).unwrap_or_default();
-    let snippet = sarif::ArtifactContent::builder().text(snippet).build();
-    let region = sarif::Region::builder().start_line(source.line as i64).snippet(snippet).build();
+    let uri = parts(&source.path);
+    let line = source.text.lines().nth(source.line - 1).unwrap_or_default();
+    let snippet = sarif::ArtifactContent::builder().text(line).build();
+    let region = sarif::Region { snippet: Some(snippet), ..region(source.line, line) };
     let is_it = |a: &sarif::Artifact| a.location.as_ref().is_some_and(|l| l.uri.as_deref() == Some(&uri));
     let index = artifacts.iter().position(is_it).unwrap_or_else(|| {
         artifacts.push(
@@ -171,17 +243,7 @@ fn physical(source: Source, place: &str, artifacts: &mut Vec<sarif::Artifact>) -
 /// A part of a relative URI: what is not plain is written as `%XX` (RFC 3986).
 fn encode(part: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~=,".contains(&b);
-    part.bytes()
-        .map(|b| {
-            if b == b' ' {
-                ",".to_owned()
-            } else if plain(b) {
-                char::from(b).to_string()
-            } else {
-                format!("%{b:02X}")
-            }
-        })
-        .collect()
+    part.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 fn properties<const N: usize>(values: [(&str, serde_json::Value); N]) -> sarif::PropertyBag {
