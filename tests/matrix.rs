@@ -11,7 +11,7 @@ use emu_tests::{Clause, Filter, Report, Row, Verdict};
 mod common;
 
 /// What stands for a reason not to check a clause, by the reason's first words.
-const MARKS: [(&str, &str); 12] = [
+const MARKS: [(&str, &str); 13] = [
     ("-c", "runs as the callback"),
     ("-s", "no site goes to it"),
     ("-a", "runs after the function"),
@@ -23,6 +23,7 @@ const MARKS: [(&str, &str); 12] = [
     ("-n", "calls nothing"),
     ("-d", "its callee decides nothing"),
     ("-e", "engine lacks "),
+    ("-w", "not decided on the way"),
     ("-0", "nothing of this kind in the cases run"),
 ];
 

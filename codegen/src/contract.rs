@@ -74,6 +74,8 @@ pub struct Contract {
     /// Returns that the return-address stack predicts wrong: where the traced function's return was redirected, or the call
     /// of the site is one that nothing returns to.
     pub mispredicted: u32,
+    /// Returns that the return-address stack predicts wrong on the way to a direct trampoline: one, where that way is a return.
+    pub direct_mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
 }
@@ -154,6 +156,8 @@ impl Contract {
                 true => target.convention.exit.mispredicted,
                 false => u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
             },
+            // Without a register for the target, it lies where a return finds it.
+            direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && every_register,
         })
     }

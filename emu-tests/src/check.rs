@@ -27,6 +27,9 @@ use crate::tally::Tally;
 use crate::trace;
 use crate::verdict::report;
 
+/// Runs of a trampoline that may go astray on an image. The others would tell no more, and each takes its time.
+const MOST_ASTRAY: u32 = 16;
+
 /// Called with the number of finished and of all groups.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
@@ -179,7 +182,7 @@ fn judge_patched(
     if !one {
         rig.patch_all(rig.on(attach), None)?;
     }
-    let mut patched = None;
+    let (mut patched, mut astray) = (None, 0);
     for (case, expected) in cases.iter().zip(&expected) {
         if one && patched != Some(case.function) {
             rig.patch_all(SiteState::Disabled, patched)?;
@@ -197,7 +200,16 @@ fn judge_patched(
             // A run that went astray may have written anywhere.
             rig.reload()?;
             rig.patch_all(rig.on(attach), patched)?;
+            astray += 1;
+            if astray == MOST_ASTRAY {
+                tally.cut_off = true;
+                break;
+            }
         }
+    }
+    if tally.cut_off {
+        rig.patch_all(SiteState::Disabled, None)?;
+        return Ok(ControlFlow::Continue(()));
     }
     let during = code(rig, layouts);
     rig.patch_all(SiteState::Disabled, None)?;

@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::report::Clause;
 use crate::rig::{RESULT, Rig};
 use crate::tally::Tally;
-use crate::trace::{At, Finding};
+use crate::trace::{At, Culprit, Finding};
 
 /// The same function with the arguments that the callback will substitute, or the function that it redirects to.
 pub(crate) fn reference(rig: &mut Rig, case: &Arc<Case>) -> Result<Outcome> {
@@ -123,7 +123,7 @@ pub(crate) fn agree(
         if want != have {
             let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
             let finding = Finding::new(at(clause), Place::After { name: abi.name(reg) }, want, have);
-            findings.push(Finding { register: Some(reg), ..finding });
+            findings.push(Finding { by: Culprit::Register(reg), ..finding });
         }
     }
     let stack: fn(usize) -> Place = |offset| Place::AfterStack { offset };

@@ -193,6 +193,9 @@ pub(crate) struct TrampolineIn {
     /// Returns on the way out that have no call on the return-address stack.
     #[serde(default)]
     pub(crate) unpaired: u32,
+    /// Returns on the way to a direct trampoline that do not go behind their call: one, where that way is a return.
+    #[serde(default)]
+    pub(crate) direct_mispredicted: u32,
     /// The return addresses that a walk of frame records from the callback finds before those of the traced function's
     /// caller: `pc`, `parent-ip`.
     #[serde(default)]

@@ -74,6 +74,7 @@ impl Reader<'_> {
             mispredicted: u32::from(kind.calls_body() && !kind.jumped_to()),
             programs: programs(t),
             unpaired: t.unpaired,
+            direct_mispredicted: t.direct_mispredicted,
             marks_regs: t.marks_regs,
         })
     }

@@ -132,6 +132,9 @@ impl File {
         if contract.unpaired > 0 {
             self.key("unpaired", &contract.unpaired.to_string());
         }
+        if contract.direct_mispredicted > 0 {
+            self.key("direct-mispredicted", &contract.direct_mispredicted.to_string());
+        }
         let mut records = Vec::new();
         for record in contract.frame.records.iter().rev() {
             records.push(quoted(&word(contract, record.ret)?));

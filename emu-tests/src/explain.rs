@@ -1,20 +1,22 @@
 //! Findings in words: with the instruction that wrote the register last, and the command that runs the case again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use codegen::error::Result;
 use codegen::patch::SiteState;
 
 use crate::case::Case;
-use crate::cpu::EXIT;
+use crate::cpu::{EXIT, Snapshot};
 use crate::disasm::Decoded;
 use crate::filter::Filter;
 use crate::place::Place;
+use crate::replay::Source;
 use crate::report::{Clause, Failure};
 use crate::rig::Rig;
 use crate::suite::Naming;
 use crate::tally::Tally;
-use crate::trace::{Finding, Value};
+use crate::trace::{Culprit, Finding, Value};
 
 /// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
 pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Result<()> {
@@ -27,6 +29,7 @@ pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Resu
         let Some(finding) = told_here(rig, finding) else { continue };
         tally.failed[t][finding.clause as usize] += 1;
         let (at, place) = (rig.symbolic(finding.pc), finding.place.to_string());
+        tally.places[t].insert((finding.clause, format!("{}@{at}", finding.place.id())));
         let same = tally.failures[t].iter().filter(|f| f.clause == finding.clause);
         if same.clone().count() >= filter.kept_failures() || same.clone().any(|f| (&f.place, &f.at) == (&place, &at)) {
             continue;
@@ -65,10 +68,7 @@ fn failure(
     (place, at): (String, String),
     asked: bool,
 ) -> Result<Failure> {
-    let writer = match (finding.register, finding.found) {
-        (Some(reg), Value::Word(value)) if asked => last_writer(rig, case, reg.0 as usize, value)?,
-        _ => None,
-    };
+    let writer = if asked { culprit(rig, case, finding)? } else { None };
     let around = writer.unwrap_or(finding.pc);
     let owner = rig.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(finding.trampoline);
     let lines = rig.decode(owner)?;
@@ -89,6 +89,8 @@ fn failure(
         _ => String::new(),
     };
     let (expected, found) = finding.values();
+    let dump = matches!(rig.suite.chosen.source, Source::Dump { .. }) && finding.place == Place::UnmappedBranch;
+    let place = if dump { format!("{place}; give the dump that has it") } else { place };
     Ok(Failure {
         clause: finding.clause,
         place,
@@ -102,21 +104,51 @@ fn failure(
     })
 }
 
-/// The trampoline instruction that gave a register its final value, if one did.
-fn last_writer(rig: &mut Rig, case: &Arc<Case>, reg: usize, value: u64) -> Result<Option<u64>> {
+/// The trampoline instruction that did it, if one did.
+fn culprit(rig: &mut Rig, case: &Arc<Case>, finding: &Finding) -> Result<Option<u64>> {
+    let before = |rig: &Rig, end: u64| {
+        let inside = |(start, size): &(u64, u64)| (start + 1..=start + size).contains(&end);
+        let owner = rig.ranges.iter().position(inside);
+        let lines = owner.map_or(Ok(Vec::new()), |owner| rig.decode(owner))?;
+        Ok(lines.iter().find(|d| d.at + u64::from(d.size) == end).map(|d| d.at))
+    };
+    let held: &dyn Fn(&Snapshot) -> Value = match finding.by {
+        Culprit::Unknown => return Ok(None),
+        Culprit::At(pc) => return Ok(Some(pc)),
+        Culprit::Before(end) => return before(rig, end),
+        Culprit::Register(reg) => &move |s| s[reg].into(),
+        Culprit::Vector(i) => &move |s| s.vectors[i].into(),
+        Culprit::Memory(_) => {
+            let again = recorded(rig, case)?.1;
+            let same = |f: &&Finding| (f.clause, &f.place, f.pc) == (finding.clause, &finding.place, finding.pc);
+            return Ok(again.iter().find(same).and_then(|f| if let Culprit::At(pc) = f.by { Some(pc) } else { None }));
+        }
+    };
+    let (steps, _) = recorded(rig, case)?;
+    let wrote = |w: &&[(u64, Snapshot)]| held(&w[0].1) != held(&w[1].1) && held(&w[1].1) == finding.found;
+    let changed = steps.windows(2).rev().find(wrote).map(|w| w[0].0);
+    Ok(changed.or_else(|| steps.last().filter(|(_, s)| held(s) != finding.found).map(|(pc, _)| *pc)))
+}
+
+/// Instructions of trampolines, each with the registers before it.
+type Steps = Vec<(u64, Snapshot)>;
+
+/// The case again: the registers before each instruction of a trampoline, and what failed.
+fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Steps, Vec<Finding>)> {
     let kind = rig.suite.contracts[case.attach].kind;
     let only = kind.for_one_function().then_some(case.function);
     rig.aim(case.attach, case.function)?;
     rig.patch_all(rig.on(case.attach), only)?;
-    rig.trace().recording = Some(Vec::new());
     rig.prepare(case)?;
+    let trace = rig.trace();
+    (trace.recording, trace.checks.writers) = (Some(Vec::new()), Some(BTreeMap::new()));
     rig.run(case, rig.start(case), &case.initial.registers, true);
     if rig.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
         rig.reload()?;
     }
-    let recorded = rig.trace().recording.take().unwrap_or_default();
-    rig.trace().checks.findings.clear();
+    let trace = rig.trace();
+    let (steps, findings) = (trace.recording.take().unwrap_or_default(), std::mem::take(&mut trace.checks.findings));
+    trace.checks.writers = None;
     rig.patch_all(SiteState::Disabled, None)?;
-    let changed = recorded.windows(2).rev().find(|w| w[0].1[reg] != w[1].1[reg] && w[1].1[reg] == value);
-    Ok(changed.map(|w| w[0].0).or_else(|| recorded.last().filter(|r| r.1[reg] != value).map(|r| r.0)))
+    Ok((steps, findings))
 }

@@ -16,6 +16,8 @@ pub(crate) struct ReturnStack {
     stack: Vec<u64>,
     mispredicted: u64,
     unpaired: u64,
+    /// Behind the last return that was either.
+    wrong: Option<u64>,
 }
 
 impl ReturnStack {
@@ -28,12 +30,16 @@ impl ReturnStack {
     pub fn begin(&mut self, resume: Option<u64>) {
         self.stack.clear();
         self.stack.extend(resume);
-        (self.mispredicted, self.unpaired) = (0, 0);
+        (self.mispredicted, self.unpaired, self.wrong) = (0, 0, None);
     }
 
     /// A branch leads to `pc`. Returns where speculation went instead.
     pub fn step(&mut self, pc: u64, taken: Taken) -> Option<u64> {
+        let wrong = self.mispredicted + self.unpaired;
         let instead = if taken.branch.pops { self.returned(pc) } else { None };
+        if self.mispredicted + self.unpaired > wrong {
+            self.wrong = Some(taken.next);
+        }
         if taken.branch.pushes {
             self.stack.push(taken.next);
         }
@@ -58,6 +64,11 @@ impl ReturnStack {
     /// Returns that found the stack empty.
     pub fn unpaired(&self) -> u64 {
         self.unpaired
+    }
+
+    /// The address behind the last return that had no call, or went elsewhere.
+    pub fn wrong(&self) -> Option<u64> {
+        self.wrong
     }
 
     /// Returns that went elsewhere than behind their call.
@@ -104,7 +115,7 @@ mod tests {
     fn a_return_to_elsewhere_was_predicted_to_go_behind_its_call() {
         let mut stack = stack();
         assert_eq!(stack.step(0x3000, RET), Some(RESUME));
-        assert_eq!(counts(&stack), [0, 0, 1]);
+        assert_eq!((counts(&stack), stack.wrong()), ([0, 0, 1], Some(0)));
         // The next one has no call left.
         assert_eq!(stack.step(0x4000, RET), None);
         assert_eq!(counts(&stack), [0, 1, 1]);

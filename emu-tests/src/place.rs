@@ -41,7 +41,7 @@ places! {
     UnmappedAccess => "unmapped-access",
         "an access to memory that no object has: give the object; data per CPU or thread is none";
     UnmappedBranch => "unmapped-branch",
-        "the jump or call before this place goes where no code is; give the object, or the dump, that has it";
+        "the jump or call before this place goes where no code is";
     Engine { error: String } => "emulator", "emulator: {error}";
     SitesEntered => "sites-entered", "sites entered and not left";
     ReturnsUntold => "returns-untold", "returns of which no trampoline was told";

@@ -156,6 +156,9 @@ pub struct Row {
     /// The first failures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
+    /// All places where it failed, by their ids, each with `@` and the instruction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
     /// Of coverage: offsets of the instructions that were never executed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<u64>,

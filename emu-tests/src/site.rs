@@ -6,6 +6,7 @@ use std::sync::Arc;
 use codegen::error::Result;
 use codegen::patch::{Poke, SiteState};
 use link::SiteEntry;
+use unicorn_engine::uc_error;
 
 use crate::case::{Case, Outcome};
 use crate::compare::agree;
@@ -19,6 +20,9 @@ use crate::trace::{At, Finding, Value};
 
 /// The bytes of all functions, in their order.
 pub(crate) type Code = Vec<Vec<u8>>;
+
+/// How often one run may meet the breakpoint.
+const MOST_TRAPS: usize = 100;
 
 /// What a site is switched to.
 #[derive(Clone, Copy)]
@@ -208,14 +212,22 @@ fn judge_moment(
     let (mut trapped, mut pc) = (true, at);
     if arrived && trapping(steps, done) {
         trapped = rig.uc.emu_start(at, EXIT, 0, 1).is_err();
-        // The handler does what the site will do.
-        put(rig, site, switch.to)?;
-        ended = rig.uc.emu_start(at, EXIT, 0, 1);
-        stand(rig, site, switch, steps, done)?;
-        pc = rig.uc.pc_read().unwrap_or(at);
+        (ended, pc) = meet_trap(rig, moment)?;
     }
     if arrived && ended.is_ok() {
         ended = rig.uc.emu_start(pc, EXIT, 0, 0);
+        // A function that calls itself meets the breakpoint once more each time.
+        for _ in 0..MOST_TRAPS {
+            let behind = rig.uc.pc_read().unwrap_or(0).wrapping_sub(at);
+            let met = trapping(steps, done) && behind <= rig.registers.machine.trap.len() as u64;
+            if ended.is_ok() || !met {
+                break;
+            }
+            (ended, pc) = meet_trap(rig, moment)?;
+            if ended.is_ok() {
+                ended = rig.uc.emu_start(pc, EXIT, 0, 0);
+            }
+        }
     }
     let outcome = rig.collect(case, ended);
     let mut findings = std::mem::take(&mut rig.trace().checks.findings);
@@ -236,6 +248,15 @@ fn judge_moment(
     let at = At { clause: Clause::P18, trampoline: case.attach, pc: at };
     tally.judged(case, Finding::new(at, place, pair.0, pair.1));
     Ok(())
+}
+
+/// The handler of the breakpoint does what the site will do; where it goes on.
+fn meet_trap(rig: &mut Rig, moment: &Moment) -> Result<(std::result::Result<(), uc_error>, u64)> {
+    let &Moment { site, switch, steps, done, at, .. } = moment;
+    put(rig, site, switch.to)?;
+    let ended = rig.uc.emu_start(at, EXIT, 0, 1);
+    stand(rig, site, switch, steps, done)?;
+    Ok((ended, rig.uc.pc_read().unwrap_or(at)))
 }
 
 /// After so many steps, is the site's first instruction a breakpoint?

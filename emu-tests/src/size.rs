@@ -19,6 +19,7 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
     for (sum, checks) in tally.checks.iter_mut().zip(&trace.checks.made) {
         sum.iter_mut().zip(checks).for_each(|(n, m)| *n += m);
     }
+    tally.decided.clone_from(&trace.checks.decided);
     tally.fates.clone_from(&trace.checks.fates);
     tally.vectors_lost.clone_from(&trace.checks.vectors_lost);
     for i in 0..rig.suite.contracts.len() {

@@ -13,6 +13,12 @@ pub(crate) struct Tally {
     /// What failed, in which case, on the image that is at work.
     pub(crate) findings: Vec<(Finding, Arc<Case>)>,
     pub(crate) checks: Vec<[u64; Clause::ALL.len()]>,
+    /// On which ways out each clause was decided, as bits.
+    pub(crate) decided: Vec<[u8; Clause::ALL.len()]>,
+    /// All places at which a clause failed, with the instructions.
+    pub(crate) places: Vec<BTreeSet<(Clause, String)>>,
+    /// So many runs did not come back that the others were left out.
+    pub(crate) cut_off: bool,
     pub(crate) fates: Vec<[(u64, u64); 32]>,
     pub(crate) vectors_lost: Vec<u64>,
     /// Offsets of instructions never executed, by trampoline; `None` until something ran.
@@ -42,6 +48,9 @@ impl Tally {
             stubs: Vec::new(),
             findings: Vec::new(),
             checks: vec![[0; Clause::ALL.len()]; n],
+            decided: vec![[0; Clause::ALL.len()]; n],
+            places: vec![BTreeSet::new(); n],
+            cut_off: false,
             fates: vec![[(0, 0); 32]; n],
             vectors_lost: vec![0; n],
             missed: vec![None; n],
@@ -71,6 +80,7 @@ impl Tally {
             self.checks[i][P16] += there.checks[i].iter().sum::<u64>();
             self.failed[i][P16] += there.failed[i][P16];
             self.failures[i].extend_from_slice(&there.failures[i]);
+            self.places[i].extend(there.places[i].iter().cloned());
         }
     }
 
@@ -84,11 +94,13 @@ impl Tally {
             for c in 0..Clause::ALL.len() {
                 self.checks[i][c] += other.checks[i][c];
                 self.failed[i][c] += other.failed[i][c];
+                self.decided[i][c] |= other.decided[i][c];
             }
             for r in 0..32 {
                 self.fates[i][r].0 += other.fates[i][r].0;
                 self.fates[i][r].1 += other.fates[i][r].1;
             }
+            self.places[i].extend(other.places[i].iter().cloned());
             self.vectors_lost[i] += other.vectors_lost[i];
             self.instructions[i] = self.instructions[i].max(other.instructions[i]);
             if self.wide[i].is_none() {
@@ -108,6 +120,7 @@ impl Tally {
         self.deviated.iter_mut().zip(&other.deviated).for_each(|(n, m)| *n += m);
         self.renamed.iter_mut().zip(other.renamed).for_each(|(all, ids)| all.extend(ids));
         self.scenarios += other.scenarios;
+        self.cut_off |= other.cut_off;
         self.stubs = other.stubs;
     }
 }

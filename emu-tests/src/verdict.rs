@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::contract::Contract;
-use codegen::kind::{Calls, Entered};
+use codegen::kind::{Body, Calls, Entered};
+use codegen::spec::Attach;
 use codegen::step::ExitPath;
 
 use crate::case::Distance;
@@ -103,6 +104,7 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
         reason,
         checks,
         failures: failures.take(filter.kept_failures()).cloned().collect(),
+        places: tally.places[trampoline].iter().filter(|(c, _)| *c == clause).map(|(_, at)| at.clone()).collect(),
         missed: tally.missed[trampoline].clone().filter(|_| clause == Clause::Coverage).unwrap_or_default(),
     }
 }
@@ -117,7 +119,7 @@ impl Question<'_> {
         let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|(_, n)| **n > 0);
         let found: Vec<&Deviation> = found.into_iter().map(|(d, _)| d).collect();
         // What was not run may be where it deviates.
-        let ended = filter.first_failure && tally.fails();
+        let ended = (filter.first_failure && tally.fails()) || tally.cut_off;
         let whole = !filter.leaves_out() && filter.fixture.is_none() && filter.judges(clause) && !ended;
         let lost = lost.first().filter(|_| whole).map(|(d, _)| d);
         let failed = tally.failed[trampoline][clause as usize];
@@ -131,6 +133,10 @@ impl Question<'_> {
                 (Verdict::Deviates, VECTOR_RESULTS_LOST.to_owned())
             }
             _ if checks == 0 => (Verdict::Skip, not_applicable(contract, clause).to_owned()),
+            _ if whole => match undecided(contract, clause, tally.decided[trampoline][clause as usize]) {
+                Some(way) => (Verdict::Skip, format!("not decided on the way {way}")),
+                None => (Verdict::Pass, String::new()),
+            },
             _ => (Verdict::Pass, String::new()),
         }
     }
@@ -147,6 +153,7 @@ impl Question<'_> {
     fn coverage(&self) -> (Verdict, String) {
         let (total, filter) = (self.tally.instructions[self.trampoline], self.filter);
         match &self.tally.missed[self.trampoline] {
+            _ if self.tally.cut_off => (Verdict::Skip, "runs were left out: too many did not come back".to_owned()),
             _ if !filter.judges(self.clause) => (Verdict::Skip, "ended with the first failure".to_owned()),
             None if matches!(filter.distance, Some(Distance::Far { .. })) => {
                 (Verdict::Skip, "counted where the trampolines are in the same image".to_owned())
@@ -161,6 +168,45 @@ impl Question<'_> {
             }
         }
     }
+}
+
+/// The ways out of a trampoline that its contract has.
+fn ways(contract: &Contract) -> Vec<ExitPath> {
+    let kind = contract.kind;
+    let skips = contract.programs.iter().any(|p| p.attach == Attach::FmodRet) && kind.calls_body();
+    let all = [
+        (true, kind.traits().leaves),
+        (kind.calls_body(), ExitPath::Function),
+        (kind.calls_back() && contract.direct, ExitPath::Direct),
+        (kind.calls_back() && contract.early_direct, ExitPath::EarlyDirect),
+        (skips, ExitPath::Skipped),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, way)| way).collect()
+}
+
+/// The first way out on which a clause must be decided and was not, `decided` being those on which it was, as bits.
+fn undecided(contract: &Contract, clause: Clause, decided: u8) -> Option<&'static str> {
+    use ExitPath::{Direct, EarlyDirect, Function, Parent, Skipped};
+    let below = contract.kind.traits().body == Body::BelowFrame;
+    let concerned: &[ExitPath] = match clause {
+        Clause::P1 | Clause::P2 | Clause::P4 => &[Function, Direct, EarlyDirect],
+        Clause::P3 => &[Parent, Skipped],
+        // Where the function is called below a frame, its SP is nobody's else.
+        Clause::P7 if below => &[Parent, Skipped],
+        Clause::P5 | Clause::P6 | Clause::P7 | Clause::P9 | Clause::P14 => {
+            &[Function, Direct, EarlyDirect, Parent, Skipped]
+        }
+        _ => &[],
+    };
+    let open = |way: &ExitPath| concerned.contains(way) && decided & 1 << *way as u8 == 0;
+    ways(contract).into_iter().find(open).map(|way| match way {
+        Function => "back into the traced function",
+        Direct => "to a direct trampoline",
+        EarlyDirect => "to the direct trampoline of the ftrace_ops",
+        Parent => "to the parent",
+        Skipped => "past the traced function",
+        ExitPath::Caller => "to the caller",
+    })
 }
 
 const VECTORS_LOST: &str =

@@ -231,6 +231,18 @@ fn show_and_diff() {
 }
 
 /// The bound is where the issue puts it, and nothing is above it without a reason.
+/// One function is enough for a verdict, also one that calls itself while its site is switched.
+#[test]
+fn what_the_user_leaves_out_fails_nothing() {
+    let b = Bench::new();
+    for (trampoline, function) in
+        [("ftrace_caller", "recurse"), ("ftrace_regs_caller", "args12"), ("direct_3", "args3")]
+    {
+        let set = ["--set", "unwinder=orc", "--set", "endbr=on"];
+        b.ok(&[&["check", trampoline, "--arch", "x86_64", "--function", function][..], &set].concat());
+    }
+}
+
 #[test]
 fn cost_is_beside_its_bound() {
     let b = Bench::new();

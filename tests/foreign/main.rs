@@ -12,3 +12,4 @@ mod returns;
 mod sleds;
 mod unprepared;
 mod values;
+mod ways;

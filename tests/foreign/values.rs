@@ -123,7 +123,7 @@ fn sp_is_aligned_wherever_arm64_accesses_memory_by_it() {
 }
 
 /// An entry trampoline that goes to a direct trampoline, which stands right behind it.
-const ENTRY: &str = "
+pub const ENTRY: &str = "
     .globl  my_entry, my_call, my_direct
     .type   my_entry, @function
 my_entry:
@@ -159,7 +159,7 @@ my_direct:
     .size   my_direct, . - my_direct
 ";
 
-const ENTRY_CONTRACT: &str = r#"
+pub const ENTRY_CONTRACT: &str = r#"
 arch = "x86_64"
 about = "an entry trampoline with a way to a direct one"
 

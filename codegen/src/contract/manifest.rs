@@ -79,7 +79,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 22)?;
+        let mut s = serializer.serialize_struct("Contract", 23)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("programs", &programs)?;
         s.serialize_field("programs_flags", &flags)?;
@@ -95,6 +95,7 @@ impl Serialize for Contract {
         s.serialize_field("landing_pad", &self.landing_pad)?;
         s.serialize_field("unpaired_returns", &self.unpaired)?;
         s.serialize_field("mispredicted_returns", &self.mispredicted)?;
+        s.serialize_field("direct_mispredicted_returns", &self.direct_mispredicted)?;
         s.serialize_field("frame_pointer_marks_regs", &self.marks_regs)?;
         s.serialize_field("frame_struct", self.frame.c_struct)?;
         s.serialize_field("frame_struct_bytes", &self.frame.c_size)?;

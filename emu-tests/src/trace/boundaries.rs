@@ -3,6 +3,7 @@
 
 use codegen::abi::{Loc, RegSet};
 use codegen::spec::{Attach, Kind};
+use codegen::step::ExitPath;
 
 use super::cells::{Mark, Region};
 use super::compare::Kept;
@@ -118,7 +119,12 @@ impl Trace {
     /// A trampoline handed over to a direct trampoline: the state must be that of the site.
     fn direct_entry(&mut self, here: &Here) {
         let lost = self.contract().map_or(RegSet::EMPTY, |c| c.direct_lost);
+        let way = if self.case.situation.early() { ExitPath::EarlyDirect } else { ExitPath::Direct };
+        self.checks.way = Some(way);
+        self.check_returns(here.pc, way);
         let Some(a) = self.state.activations.last_mut() else { return };
+        // It returns as if the site had called it.
+        self.state.returns.begin(Some(a.pc));
         a.dispatched = true;
         a.kept = a.kept.minus(lost);
         let (resume, parent, sp) = (a.resume, a.returns_to, a.sp);
@@ -137,6 +143,7 @@ impl Trace {
         if let Some(a) = self.state.activations.last_mut() {
             (a.expect.gpr, a.expect.flags) = (now.gpr, now.flags);
         }
+        self.checks.way = None;
     }
 
     /// T3.
@@ -149,6 +156,7 @@ impl Trace {
             self.body_called(here);
             return;
         }
+        self.checks.way = Some(ExitPath::Function);
         let Some(a) = self.state.activations.last() else { return };
         let (resume, returns_to, sp, redirected) = (a.resume, a.returns_to, a.sp, a.redirected);
         let (calls, dispatched, hooked) = (a.calls, a.dispatched, a.returns_to != a.parent);
@@ -162,15 +170,14 @@ impl Trace {
         }
         self.compare_registers(here);
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
-        if !dispatched && !redirected {
-            self.check_returns(here.pc);
-        }
+        self.check_returns(here.pc, ExitPath::Function);
         let situation = self.case.situation;
         if situation.sends() {
             self.check(p9.of(Clause::P11), Place::DirectEntered, true, dispatched);
         }
         self.state.activations.pop();
         self.state.go_on();
+        self.checks.way = None;
     }
 
     /// How many callbacks and functions must have been called between site and resumption.
@@ -186,6 +193,7 @@ impl Trace {
     /// T3 of a paired trampoline: it has called the traced function.
     fn body_called(&mut self, here: &mut Here) {
         let Some(contract) = self.contract() else { return };
+        self.checks.way = Some(ExitPath::Function);
         self.check_records(here, &contract);
         let Some(a) = self.state.activations.last() else { return };
         let (resume, parent, sp, calls) = (a.resume, a.parent, a.sp, a.calls);
@@ -220,6 +228,7 @@ impl Trace {
         state.pending.push(Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words });
         state.activations.pop();
         state.go_on();
+        self.checks.way = None;
     }
 
     /// T4 of a paired trampoline.
@@ -244,7 +253,9 @@ impl Trace {
 
     /// T6 after a hooked return, or of a paired trampoline.
     pub(super) fn parent_resumed(&mut self, here: &Here) {
-        self.check_returns(here.pc);
+        let way = if self.case.situation.skips() { ExitPath::Skipped } else { ExitPath::Parent };
+        self.checks.way = Some(way);
+        self.check_returns(here.pc, way);
         let t = self.trampoline();
         let Some(contract) = self.contract() else { return };
         let Some(e) = self.state.take_exiting() else { return };
@@ -283,5 +294,6 @@ impl Trace {
         let kept = Kept { flags: contract.flags_kept, clause: Clause::P3, carriers, live };
         self.compare_state(here, &e.expect, &now, &kept);
         self.state.go_on();
+        self.checks.way = None;
     }
 }

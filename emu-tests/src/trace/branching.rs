@@ -2,10 +2,11 @@
 //! enforces none of it.
 
 use codegen::machine::{Branch, IndirectBranch, Pad};
+use codegen::step::ExitPath;
 
 use super::cells::Region;
 use super::finding::At;
-use super::{Arrival, Here, Trace};
+use super::{Arrival, Culprit, Here, Trace};
 use crate::flow::Taken;
 use crate::place::Place;
 use crate::report::Clause;
@@ -24,7 +25,8 @@ impl Trace {
                 if let Some(kind) = taken.branch.indirect.filter(|_| to != Region::Elsewhere)
                     && self.contract().is_some_and(|c| c.landing_pad)
                 {
-                    self.check_pad(here, self.at(Clause::P13, here.pc), Place::PadAtTarget, kind);
+                    let by = Culprit::Before(taken.next);
+                    self.check_pad(here, self.at(Clause::P13, here.pc), (Place::PadAtTarget, by), kind);
                 }
                 // Between C functions calls are not followed, nor are returns.
                 let unknown = self.cells.get(here.pc).is_some_and(|cell| cell.branch.is_none());
@@ -55,27 +57,37 @@ impl Trace {
     pub(super) fn check_entry(&mut self, here: &Here, index: usize) {
         if self.contracts.get(index).is_some_and(|c| c.landing_pad && !c.kind.returned_to()) {
             let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
-            self.check_pad(here, at, Place::PadAtEntry, IndirectBranch::Call);
+            self.check_pad(here, at, (Place::PadAtEntry, Culprit::Unknown), IndirectBranch::Call);
         }
     }
 
-    fn check_pad(&mut self, here: &Here, at: At, place: Place, kind: IndirectBranch) {
+    fn check_pad(&mut self, here: &Here, at: At, (place, by): (Place, Culprit), kind: IndirectBranch) {
         let fits = |pad: &Pad| pad.lets.contains(&kind) && begins_with(here, here.pc, pad.bytes);
-        self.check(at, place, true, here.registers.machine.pads.iter().any(fits));
+        self.checks.check_by(at, place, by, true, here.registers.machine.pads.iter().any(fits));
     }
 
-    /// The traced function goes on, or its parent does.
-    pub(super) fn check_returns(&mut self, pc: u64) {
+    /// A way out is taken. On that to a direct trampoline, the return-address stack is as the site left it.
+    pub(super) fn check_returns(&mut self, pc: u64, way: ExitPath) {
         let p14 = self.at(Clause::P14, pc);
-        let (mispredicted, unpaired) = self.contract().map_or((0, 0), |c| (c.mispredicted, c.unpaired));
+        let Some(contract) = self.contract() else { return };
+        let moved = self.state.activations.last().is_some_and(|a| a.redirected);
         let returns = &self.state.returns;
         let [left, alone, astray] = [returns.unreturned(), returns.unpaired(), returns.mispredicted()];
-        self.check(p14, Place::CallsWithoutReturn, 0, left);
-        self.check(p14, Place::ReturnsWithoutCall, u64::from(unpaired), alone);
+        let (calls, predicted_wrong) = match way {
+            // The call of the site is the direct trampoline's.
+            ExitPath::Direct => (1, u64::from(contract.direct_mispredicted)),
+            ExitPath::EarlyDirect => (1, 0),
+            // The call of the site belongs to a return that goes elsewhere.
+            _ => (0, u64::from(contract.mispredicted) + u64::from(moved)),
+        };
+        let call = returns.top().map_or(Culprit::Unknown, Culprit::Before);
+        let wrong = returns.wrong().map_or(Culprit::Unknown, Culprit::Before);
+        self.checks.check_by(p14, Place::CallsWithoutReturn, call, calls, left);
+        self.checks.check_by(p14, Place::ReturnsWithoutCall, wrong, u64::from(contract.unpaired), alone);
         // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
         let redirected = self.state.exiting().is_some() && !self.calls_body();
         if !redirected {
-            self.check(p14, Place::Mispredicted, u64::from(mispredicted), astray);
+            self.checks.check_by(p14, Place::Mispredicted, wrong, predicted_wrong, astray);
         }
     }
 }

@@ -3,7 +3,7 @@
 use codegen::abi::RegSet;
 use codegen::live::Live;
 
-use super::finding::At;
+use super::finding::{At, Culprit};
 use super::{Here, Trace};
 use crate::case::Handler;
 use crate::cpu::Snapshot;
@@ -82,7 +82,7 @@ impl Trace {
 
     fn check_vector(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
         let name = here.registers.machine.vectors[i].name;
-        self.check(at, Place::Reg { name }, expect.vectors[i], now.vectors[i]);
+        self.checks.check_by(at, Place::Reg { name }, Culprit::Vector(i), expect.vectors[i], now.vectors[i]);
     }
 
     /// A callee of the traced function's own prototype finds all that the function finds.
@@ -90,7 +90,7 @@ impl Trace {
         let (abi, now) = (here.registers.abi, here.snapshot());
         let p10 = self.at(Clause::P10, here.pc);
         for reg in live.regs.minus(RegSet::of(abi.args)).iter() {
-            self.check(p10, Place::Reg { name: abi.name(reg) }, expect[reg], now[reg]);
+            self.checks.check_register(p10, (reg, abi.name(reg)), expect[reg], now[reg]);
         }
         for &i in here.registers.abi.vector_args.iter().take(live.vectors.into()) {
             self.check_vector(here, p10, i.into(), expect, &now);

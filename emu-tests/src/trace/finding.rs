@@ -1,8 +1,10 @@
 //! Checks: how many were made, and which failed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use codegen::abi::Reg;
+use codegen::step::ExitPath;
 
 use crate::place::Place;
 use crate::report::Clause;
@@ -60,13 +62,30 @@ impl fmt::Display for Value {
     }
 }
 
+/// What tells which instruction made a check fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Culprit {
+    /// That where the check was made, or none.
+    Unknown,
+    /// The last to write this general register.
+    Register(Reg),
+    /// The last to write this vector register, by its number.
+    Vector(usize),
+    /// The last to store to this address.
+    Memory(u64),
+    /// The one that begins here.
+    At(u64),
+    /// The one that ends here: a branch.
+    Before(u64),
+}
+
 /// A check that failed, before it is put into words.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub clause: Clause,
     pub trampoline: usize,
     pub place: Place,
-    pub register: Option<Reg>,
+    pub by: Culprit,
     pub expected: Value,
     pub found: Value,
     pub pc: u64,
@@ -76,7 +95,7 @@ impl Finding {
     pub fn new(at: At, place: impl Into<Place>, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
         let At { clause, trampoline, pc } = at;
         let (place, expected, found) = (place.into(), expected.into(), found.into());
-        Finding { clause, trampoline, place, register: None, expected, found, pc }
+        Finding { clause, trampoline, place, by: Culprit::Unknown, expected, found, pc }
     }
 
     /// What was expected and what was found, as a report shows them: of a vector register, the half that differs.
@@ -104,8 +123,14 @@ pub(crate) struct Checks {
     pub fates: Vec<[(u64, u64); 32]>,
     /// How often vector registers were lost to a handler that may use them.
     pub vectors_lost: Vec<u64>,
+    /// On which ways out each clause was decided, as bits.
+    pub decided: Vec<[u8; Clause::ALL.len()]>,
+    /// The way out on which checks are being made.
+    pub way: Option<ExitPath>,
     /// What failed in the last run.
     pub findings: Vec<Finding>,
+    /// In a diagnosis: the instruction that stored last to each slot of the stack.
+    pub writers: Option<BTreeMap<u64, u64>>,
 }
 
 impl Checks {
@@ -115,7 +140,10 @@ impl Checks {
             made: vec![[0; Clause::ALL.len()]; trampolines],
             fates: vec![[(0, 0); 32]; trampolines],
             vectors_lost: vec![0; trampolines],
+            decided: vec![[0; Clause::ALL.len()]; trampolines],
+            way: None,
             findings: Vec::new(),
+            writers: None,
         }
     }
 
@@ -123,6 +151,9 @@ impl Checks {
     fn count(&mut self, at: At, failed: impl FnOnce() -> Option<Finding>) {
         if let Some(made) = self.made.get_mut(at.trampoline) {
             made[at.clause as usize] += 1;
+        }
+        if let (Some(way), Some(decided)) = (self.way, self.decided.get_mut(at.trampoline)) {
+            decided[at.clause as usize] |= 1 << way as u8;
         }
         if let Some(finding) = failed() {
             self.fail(finding);
@@ -135,9 +166,23 @@ impl Checks {
         self.count(at, || (expected != found).then(|| Finding::new(at, place, expected, found)));
     }
 
+    /// The same, where it is known who can be asked.
+    pub fn check_by(
+        &mut self,
+        at: At,
+        place: impl Into<Place>,
+        by: Culprit,
+        expected: impl Into<Value>,
+        found: impl Into<Value>,
+    ) {
+        let (expected, found) = (expected.into(), found.into());
+        self.count(at, || (expected != found).then(|| Finding { by, ..Finding::new(at, place, expected, found) }));
+    }
+
     /// The same, of a general register: who wrote it can be asked later.
     pub fn check_register(&mut self, at: At, (reg, name): (Reg, &'static str), expected: u64, found: u64) {
-        let failed = || Finding { register: Some(reg), ..Finding::new(at, Place::Reg { name }, expected, found) };
+        let failed =
+            || Finding { by: Culprit::Register(reg), ..Finding::new(at, Place::Reg { name }, expected, found) };
         self.count(at, || (expected != found).then(failed));
     }
 
@@ -147,7 +192,12 @@ impl Checks {
     }
 
     /// A failure of what is not counted: it is only looked at when it happens.
-    pub fn fail(&mut self, finding: Finding) {
+    pub fn fail(&mut self, mut finding: Finding) {
+        if let (Culprit::Memory(at), Some(writers)) = (finding.by, &self.writers)
+            && let Some(pc) = writers.get(&(at & !7))
+        {
+            finding.by = Culprit::At(*pc);
+        }
         if self.findings.len() < FAILURES {
             self.findings.push(finding);
         }
@@ -191,7 +241,7 @@ mod tests {
         assert_eq!(made(&checks), 5);
         let places: Vec<String> = checks.findings.iter().map(|f| format!("{} {}", f.clause, f.place.id())).collect();
         assert_eq!(places, ["P9 sp", "P1 rbx", "P2 store:below-sp"]);
-        assert_eq!(checks.findings[1].register, Some(Reg(3)));
+        assert_eq!(checks.findings[1].by, Culprit::Register(Reg(3)));
     }
 
     #[test]
@@ -210,6 +260,19 @@ mod tests {
             checks.check(AT, Place::Pc, n, n + 1);
         }
         assert_eq!((made(&checks), checks.findings.len()), (2 * FAILURES as u64, FAILURES));
+    }
+
+    #[test]
+    fn a_clause_is_decided_on_the_way_out_on_which_it_was_checked() {
+        let mut checks = Checks::of(2);
+        checks.check(AT, Place::Pc, 7, 7);
+        assert_eq!(checks.decided[1], [0; Clause::ALL.len()]);
+        for way in [ExitPath::Function, ExitPath::Direct] {
+            checks.way = Some(way);
+            checks.check(AT, Place::Pc, 7, 8);
+        }
+        let both = 1 << ExitPath::Function as u8 | 1 << ExitPath::Direct as u8;
+        assert_eq!((checks.decided[1][Clause::P2 as usize], checks.decided[0][Clause::P2 as usize]), (both, 0));
     }
 
     #[test]

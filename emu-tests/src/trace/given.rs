@@ -6,7 +6,7 @@ use codegen::live::Word;
 use codegen::spec::{Attach, Programs};
 use codegen::step::Value;
 
-use super::{Here, Trace};
+use super::{Culprit, Here, Trace};
 use crate::cpu::Snapshot;
 use crate::place::{Place, Slot};
 use crate::report::Clause;
@@ -52,7 +52,7 @@ impl Trace {
         ];
         for (value, place, want) in told {
             if let Some(n) = callback.position(value) {
-                self.check(p10, place, want, here.arg(n));
+                self.checks.check_by(p10, place, arg(here, n), want, here.arg(n));
             }
         }
         let Some(fregs) = callback.position(Value::Fregs).map(|n| here.arg(n)) else { return };
@@ -79,7 +79,8 @@ impl Trace {
                 | Content::Cookie
                 | Content::Ip => continue,
             };
-            self.check(p10, Slot(field.member), want, held(field.offset));
+            let slot = fregs.wrapping_add(field.offset as u64);
+            self.checks.check_by(p10, Slot(field.member), Culprit::Memory(slot), want, held(field.offset));
             self.check_written(fregs.wrapping_add(field.offset as u64), field.member, here.pc);
         }
     }
@@ -93,12 +94,13 @@ impl Trace {
         let Some(a) = self.state.activations.last() else { return };
         let (expect, resume, site_sp) = (a.expect.clone(), a.resume, a.sp);
         if direct.ip {
-            self.check(p10, Place::Ip, here.ip(resume), here.arg(0));
+            self.checks.check_by(p10, Place::Ip, arg(here, 0), here.ip(resume), here.arg(0));
         }
         let abi = here.registers.abi;
         for (i, &reg) in abi.args.iter().take(direct.args.into()).enumerate() {
-            let found = here.arg(i + usize::from(direct.ip));
-            self.check(p10, Place::Argument { name: abi.name(reg) }, expect[reg], found);
+            let n = i + usize::from(direct.ip);
+            let place = Place::Argument { name: abi.name(reg) };
+            self.checks.check_by(p10, place, arg(here, n), expect[reg], here.arg(n));
         }
         if let Some(live) = direct.live {
             self.check_passed(here, live, &expect, site_sp);
@@ -122,20 +124,22 @@ impl Trace {
         let expected = self.callees.get(self.trampoline()).and_then(|all| all.get(n)).copied().unwrap_or(0);
         self.check(p10, Place::Program, expected, here.pc);
         let (context, cookie) = (here.arg(0), here.arg(1));
-        self.check(p10, Place::Cookie, program.cookie as u64, here.word(cookie));
+        let by = Culprit::Memory;
+        self.checks.check_by(p10, Place::Cookie, by(cookie), program.cookie as u64, here.word(cookie));
         self.check_written(cookie, "cookie", here.pc);
-        let word = |n: i64| here.word(context.wrapping_add_signed(8 * n));
-        self.check(p10, Place::ContextCount, words.len() as u64, word(-1));
+        let at = |n: i64| context.wrapping_add_signed(8 * n);
+        let word = |n: i64| here.word(at(n));
+        self.checks.check_by(p10, Place::ContextCount, by(at(-1)), words.len() as u64, word(-1));
         if programs.ip_arg {
-            self.check(p10, Place::ContextIp, here.ip(call.resume), word(-2));
+            self.checks.check_by(p10, Place::ContextIp, by(at(-2)), here.ip(call.resume), word(-2));
         }
         for (n, want) in (0..).zip(words) {
-            self.check(p10, Place::ContextWord, *want, word(n));
+            self.checks.check_by(p10, Place::ContextWord, by(at(n)), *want, word(n));
         }
         // Before the function there is a result only for those who may decide it.
         if program.attach != Attach::Fentry {
             for (n, want) in (words.len() as i64..).zip(call.results) {
-                self.check(p10, Place::ContextResult, *want, word(n));
+                self.checks.check_by(p10, Place::ContextResult, by(at(n)), *want, word(n));
             }
         }
         Some(n)
@@ -150,7 +154,8 @@ impl Trace {
         let around = contract.kind.jumped_to();
         if around && contract.frame.c_struct.is_empty() {
             for (&arg, &ret) in abi.args.iter().zip(abi.rets) {
-                self.check(p10, Place::ResultTold { name: abi.name(ret) }, at[ret], here.get(arg));
+                let (place, by) = (Place::ResultTold { name: abi.name(ret) }, Culprit::Register(arg));
+                self.checks.check_by(p10, place, by, at[ret], here.get(arg));
             }
         }
         // What was there before the function went with the frame.
@@ -176,11 +181,16 @@ impl Trace {
                 Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
             };
             if let Some(want) = want {
-                self.check(p10, Slot(field.member), want, here.word(place));
+                self.checks.check_by(p10, Slot(field.member), Culprit::Memory(place), want, here.word(place));
             }
             self.check_written(place, field.member, here.pc);
         }
     }
+}
+
+/// An argument is what the last instruction made it that wrote its register.
+fn arg(here: &Here, n: usize) -> Culprit {
+    Culprit::Register(here.registers.abi.args[n])
 }
 
 /// The arguments of a function, as its programs are shown them.

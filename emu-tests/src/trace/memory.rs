@@ -12,6 +12,11 @@ impl Trace {
         if is_write {
             stack.write(at, size);
         }
+        if let (true, Some(writers)) = (is_write, &mut self.checks.writers) {
+            let first = at & !7;
+            writers.extend((first..at + size as u64).step_by(8).map(|slot| (slot, self.state.pc)));
+        }
+        let stack = &mut self.state.stack;
         if stack.top == 0 || self.state.region.trampoline().is_none() {
             return;
         }

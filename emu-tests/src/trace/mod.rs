@@ -27,7 +27,7 @@ use codegen::spec::Kind;
 
 pub(crate) use cells::{Cell, Cells, Mark, Region};
 use finding::Checks;
-pub(crate) use finding::{At, Finding, Value};
+pub(crate) use finding::{At, Culprit, Finding, Value};
 pub(crate) use memory::accessed;
 use state::State;
 
@@ -39,7 +39,7 @@ use crate::report::Clause;
 use crate::unwind::Table;
 
 /// Instructions after which a run is called a loop.
-const BUDGET: u64 = 200_000;
+const BUDGET: u64 = 40_000;
 
 /// Trampolines that can be told apart in one image: one bit each of those that were entered.
 pub(crate) const MOST: usize = u64::BITS as usize;
@@ -90,7 +90,7 @@ pub(crate) struct Trace {
     pub state: State,
     pub checks: Checks,
     /// Set for a diagnosis: every instruction in a trampoline with the registers before it.
-    pub recording: Option<Vec<(u64, [u64; 32])>>,
+    pub recording: Option<Vec<(u64, Snapshot)>>,
 }
 
 /// How control came to an instruction.
@@ -182,6 +182,7 @@ impl Trace {
         let last = std::mem::take(&mut self.state);
         self.state = State { budget: BUDGET, stack: last.stack, ..State::default() };
         self.state.stack.clear();
+        self.checks.way = None;
     }
 
     /// The trampoline at work, or else the one that the case is about.
@@ -231,7 +232,8 @@ impl Trace {
     /// The run went where no code is.
     pub fn astray(&mut self, to: u64) {
         let behind = self.state.taken.map_or(to, |branch| branch.next);
-        self.fail(self.at(Clause::P9, behind), Place::UnmappedBranch, EXIT, to);
+        let finding = Finding::new(self.at(Clause::P9, behind), Place::UnmappedBranch, EXIT, to);
+        self.checks.fail(Finding { by: Culprit::Before(behind), ..finding });
     }
 
     /// The run reached the exit page.
@@ -263,6 +265,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         let _ = uc.emu_stop();
         return;
     }
+    state.pc = pc;
     let came_by = state.came_by.take().unwrap_or(pc);
     let mut outside = Cell::default();
     let cell = t.cells.get_mut(pc).unwrap_or(&mut outside);
@@ -320,7 +323,7 @@ impl Trace {
         if to.trampoline().is_some()
             && let Some(recording) = &mut self.recording
         {
-            recording.push((here.pc, here.snapshot().gpr));
+            recording.push((here.pc, here.snapshot()));
         }
         if !self.enabled {
             if self.shadow {

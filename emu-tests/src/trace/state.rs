@@ -82,6 +82,8 @@ pub(crate) struct Exiting {
 #[derive(Default, Debug)]
 pub(crate) struct State {
     pub moment: Moment,
+    /// The instruction that is executed.
+    pub pc: u64,
     /// Where the last instruction was.
     pub region: Region,
     /// The branch that was executed last.
