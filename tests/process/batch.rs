@@ -2,6 +2,8 @@
 //! `./x process --case NAME --seed S` one.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 use crate::case::Case;
@@ -33,7 +35,7 @@ const ARCHES: [Arch; 3] = [
         isa: Isa::Arm,
         gcc: "aarch64-linux-gnu-gcc",
         clang: &["--target=aarch64-linux-gnu"],
-        runner: &["qemu-aarch64"],
+        runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         time: ["8000", "50"],
     },
     Arch {
@@ -41,7 +43,7 @@ const ARCHES: [Arch; 3] = [
         isa: Isa::Riscv,
         gcc: "riscv64-linux-gnu-gcc",
         clang: &["--target=riscv64-linux-gnu"],
-        runner: &["qemu-riscv64"],
+        runner: &["qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"],
         time: ["8000", "50"],
     },
 ];
@@ -54,11 +56,21 @@ struct Chosen {
     cases: usize,
     /// Every trampoline has a fault.
     faulty: bool,
+    under: Option<&'static Under>,
+}
+
+/// What watches a batch while it runs.
+struct Under {
+    /// Given to gcc for the functions and for the program.
+    options: &'static [&'static str],
+    runner: &'static [&'static str],
+    /// Microseconds between signals. Where it delivers them late or asks what is written below SP, there are none.
+    tick: &'static str,
 }
 
 impl Chosen {
     fn batch(seed: u64, batch: usize, cases: usize) -> Chosen {
-        Chosen { seed, batch: batch as u64, only: None, cases, faulty: false }
+        Chosen { seed, batch: batch as u64, only: None, cases, faulty: false, under: None }
     }
 }
 
@@ -66,7 +78,11 @@ impl Chosen {
 fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
     let b = Bench::new();
     let mut chance = Chance::of(chosen.seed, &[arch.isa as u64, chosen.batch]);
-    let flags = Flags::random(arch.isa, &mut chance);
+    let mut flags = Flags::random(arch.isa, chosen.batch, &mut chance);
+    if let Some(under) = chosen.under {
+        flags.clang = false;
+        flags.options.extend(under.options.iter().map(|o| (*o).to_owned()));
+    }
     let case = |i: usize| {
         let mut chance = Chance::of(chosen.seed, &[arch.isa as u64, chosen.batch, i as u64 + 1]);
         let name = format!("{}-{}-{i}", arch.name, chosen.batch);
@@ -91,10 +107,15 @@ fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
         }
         objects.push(object);
     }
-    let options = ["-static", "-no-pie", "-Wl,--no-warn-rwx-segments", "-o", "batch"];
-    b.tool(arch.gcc, &objects.iter().map(String::as_str).chain(options).collect::<Vec<_>>());
+    for (name, tool) in [("ld.lld", "ld.lld-14"), ("ld.mold", "mold")] {
+        symlink(Path::new("/usr/bin").join(tool), b.path(name)).unwrap();
+    }
+    let (watched, runner, tick) =
+        chosen.under.map_or((&[][..], arch.runner, arch.time[1]), |u| (u.options, u.runner, u.tick));
+    objects.extend(flags.linking().into_iter().chain(["-o".into(), "batch".into()]));
+    b.tool(arch.gcc, &objects.iter().map(String::as_str).chain(watched.iter().copied()).collect::<Vec<_>>());
     let mut command = Command::new("timeout");
-    command.arg("120").args(arch.runner).arg(b.path("batch")).args(arch.time);
+    command.arg("120").args(runner).arg(b.path("batch")).args([arch.time[0], tick]);
     let out = command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"));
     let text = String::from_utf8_lossy(&out.stdout);
     let mut failed: Vec<String> = text.lines().filter(|l| l.starts_with("FAIL ")).map(String::from).collect();
@@ -114,7 +135,8 @@ fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
         told.push(line);
     }
     if std::env::var_os("TRAMPTOOL_PROCESS").is_some() {
-        println!("{} {}", text.lines().last().unwrap_or_default(), flags.options.join(" "));
+        let linker = flags.linker.unwrap_or("static");
+        println!("{} {} {linker}", text.lines().last().unwrap_or_default(), flags.options.join(" "));
     }
     (cases.len(), told)
 }
@@ -171,7 +193,8 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<S
     let compile = [&compiler[1..], &["-c", "-w", "functions.c", "-o", "functions.o"], &options].concat();
     b.tool(compiler[0], &compile);
     let mut objects = vec!["functions.o".to_owned(), "measure.o".to_owned(), "table.o".to_owned()];
-    b.tool(arch.gcc, &["-c", "measure.S", "table.c"]);
+    let pie = if flags.linker.is_some() { "-fPIE" } else { "-fno-pie" };
+    b.tool(arch.gcc, &["-c", pie, "measure.S", "table.c"]);
     // In handled.c no vector register, and nothing that calls the library's memcpy.
     let general = match arch.isa {
         Isa::X86 => &["-mgeneral-regs-only"][..],
@@ -180,7 +203,7 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<S
     };
     for file in C_FILES {
         let more = if file == "handled" { general } else { &[] };
-        b.tool(arch.gcc, &[&["-c", "-O1", "-fno-pie", "-fno-builtin", &format!("{file}.c")], more].concat());
+        b.tool(arch.gcc, &[&["-c", "-O1", pie, "-fno-builtin", &format!("{file}.c")], more].concat());
         objects.push(format!("{file}.o"));
     }
     objects
@@ -228,18 +251,62 @@ fn random(arch: &Arch) {
 }
 
 #[test]
-fn random_prototypes_x86_64() {
+fn random_cases_x86_64() {
     random(&ARCHES[0]);
 }
 
 #[test]
-fn random_prototypes_arm64() {
+fn random_cases_arm64() {
     random(&ARCHES[1]);
 }
 
 #[test]
-fn random_prototypes_riscv64() {
+fn random_cases_riscv64() {
     random(&ARCHES[2]);
+}
+
+static UNDER: [(&str, Under); 4] = [
+    ("AddressSanitizer", Under { options: &["-fsanitize=address"], runner: &[], tick: "50" }),
+    (
+        "UndefinedBehaviorSanitizer",
+        Under { options: &["-fsanitize=undefined", "-fno-sanitize-recover"], runner: &[], tick: "50" },
+    ),
+    ("ThreadSanitizer", Under { options: &["-fsanitize=thread"], runner: &[], tick: "0" }),
+    (
+        "valgrind",
+        Under { options: &[], runner: &["valgrind", "-q", "--smc-check=all", "--error-exitcode=9"], tick: "0" },
+    ),
+];
+
+fn watched(n: usize) {
+    let (name, under) = &UNDER[n];
+    // Those of programs at any address.
+    for batch in 1..4 {
+        let (ran, told) = run_batch(&ARCHES[0], &Chosen { under: Some(under), ..Chosen::batch(1, batch, CASES) });
+        assert!(ran == CASES && told.is_empty(), "under {name}:\n{}", told.join("\n"));
+    }
+}
+
+#[test]
+fn cases_run_under_address_sanitizer() {
+    watched(0);
+}
+
+#[test]
+fn cases_run_under_undefined_behaviour_sanitizer() {
+    watched(1);
+}
+
+#[test]
+fn cases_run_under_thread_sanitizer() {
+    watched(2);
+}
+
+/// `./x test` runs it where valgrind is installed.
+#[test]
+#[ignore = "wants valgrind"]
+fn cases_run_under_valgrind() {
+    watched(3);
 }
 
 /// The checks can fail: in each case a register that is not restored, or a frame that is eight bytes off, is seen.

@@ -13,10 +13,17 @@ pub struct Flags {
     pub literal: bool,
     /// Bytes to behind the site.
     pub behind: usize,
+    /// Of a program at any address, whose text is never written by the loader; without one it is static.
+    pub linker: Option<&'static str>,
 }
 
 impl Flags {
-    pub fn random(isa: Isa, chance: &mut Chance) -> Flags {
+    /// Batches have the linkers in turns.
+    pub fn random(isa: Isa, batch: u64, chance: &mut Chance) -> Flags {
+        // gold knows no RISC-V, and lld 14 not the relaxations of its libc.
+        let linkers = if isa == Isa::Riscv { &["bfd", "mold"][..] } else { &["bfd", "gold", "lld", "mold"] };
+        let linker =
+            linkers.iter().cycle().nth(batch as usize - usize::from(batch > 0)).filter(|_| !batch.is_multiple_of(5));
         let clang = chance.once_in(2);
         let mut options = vec![chance.pick(&["-O0", "-O1", "-O2", "-O3", "-Os"]).to_owned()];
         let frame_pointer = chance.pick(&["-fno-omit-frame-pointer", "-fomit-frame-pointer"]);
@@ -29,9 +36,10 @@ impl Flags {
         };
         let behind = match isa {
             Isa::X86 => {
-                match chance.below(4) {
-                    0 => options.extend(["-pg", "-mfentry", "-fno-pie"].map(String::from)),
-                    1 if !clang => options.extend(["-pg", "-mfentry", "-mnop-mcount", "-fno-pie"].map(String::from)),
+                // In a program at any address, the call at the site would be longer than a jump.
+                match if linker.is_some() { 3 } else { chance.below(3) } {
+                    0 => options.extend(["-pg", "-mfentry"].map(String::from)),
+                    1 if !clang => options.extend(["-pg", "-mfentry", "-mnop-mcount"].map(String::from)),
                     _ => patchable(5, before),
                 }
                 pad = chance.once_in(2);
@@ -58,7 +66,17 @@ impl Flags {
         if !options.contains(&"-pg".to_owned()) {
             options.push(frame_pointer.to_owned());
         }
-        Flags { clang, options, pad, literal, behind }
+        options.push(if linker.is_some() { "-fPIE" } else { "-fno-pie" }.to_owned());
+        Flags { clang, options, pad, literal, behind, linker: linker.copied() }
+    }
+
+    /// How gcc links a batch of them.
+    pub fn linking(&self) -> Vec<String> {
+        let Some(linker) = self.linker else {
+            return ["-static", "-no-pie", "-Wl,--no-warn-rwx-segments"].map(String::from).into();
+        };
+        // Where those are found that have another name.
+        ["-pie", "-B.", &format!("-fuse-ld={linker}"), "-Wl,-z,now,-z,text"].map(String::from).into()
     }
 
     /// The same of a probe: its site is as the tests write it.
