@@ -578,3 +578,6 @@ impl EhFrame {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
