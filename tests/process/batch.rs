@@ -106,6 +106,10 @@ fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
             b.tool(&format!("{}objcopy", tools_of(arch.name)), &all.iter().map(String::as_str).collect::<Vec<_>>());
         }
         objects.push(object);
+        if let Some(args) = case.generate_next(arch.name) {
+            b.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+            objects.push(format!("{}.o", args[6]));
+        }
     }
     for (name, tool) in [("ld.lld", "ld.lld-14"), ("ld.mold", "mold")] {
         symlink(Path::new("/usr/bin").join(tool), b.path(name)).unwrap();

@@ -94,6 +94,8 @@ impl Case {
             1 | 2 if programs.counts[1] > 0 => "SKIP",
             _ => "NOTHING",
         };
+        let set = options(isa, kind, linux, flags, chance);
+        let act = if act == "NOTHING" && has_next(isa, kind, linux, &set) && chance.once_in(2) { "NEXT" } else { act };
         let probe = chance.once_in(3);
         let again = if act == "NOTHING" && !probe && chance.once_in(4) { 2 } else { 0 };
         let sig = proto.sig(chance, &symbol);
@@ -103,7 +105,6 @@ impl Case {
             handler = behind_ip(isa, &placed.args);
         }
         let cookies = (0..6).map(|_| if chance.once_in(2) { 0 } else { chance.next() >> 33 }).collect();
-        let set = options(isa, kind, linux, flags, chance);
         let deep = chance.once_in(2);
         Case {
             name,
@@ -225,6 +226,15 @@ impl Case {
         (args, Vec::new())
     }
 
+    /// Arguments of `gen` for the direct trampoline that a handler names.
+    pub fn generate_next(&self, arch: &str) -> Option<Vec<String>> {
+        let next = format!("{}_next", self.symbol);
+        let mut args: Vec<String> = ["gen", "--arch", arch, "--emit", "obj", "--stem", &next].map(String::from).into();
+        args.extend(["direct", "--call", "v_exit", "--name", &next, "--sig", &self.sig].map(String::from));
+        args.extend(self.set.iter().flat_map(|(o, v)| ["--set".into(), format!("{o}={v}")]));
+        (self.act == "NEXT").then_some(args)
+    }
+
     /// The function in C. It stores what it gets, and returns what it is told to.
     pub fn function(&self) -> String {
         let (name, mut text) = (&self.symbol, self.proto.declarations());
@@ -263,8 +273,12 @@ impl Case {
     /// What goes before the table, and its row.
     pub fn row(&self, behind: usize) -> (String, String) {
         let s = &self.symbol;
-        let has_back = self.kind == Kind::Graph;
-        let mut before = format!("void {s}(void), {s}_tramp(void), {s}_back(void);\n");
+        let back = match (self.kind, self.act) {
+            (Kind::Graph, _) => format!("{s}_back"),
+            (_, "NEXT") => format!("{s}_next"),
+            _ => "0".into(),
+        };
+        let mut before = format!("void {s}(void), {s}_tramp(void), {s}_back(void), {s}_next(void);\n");
         before += &Case::pieces(&format!("{s}_at"), &self.placed.args);
         before += &Case::pieces(&format!("{s}_handler"), &self.handler);
         before += &Case::pieces(&format!("{s}_result"), &self.placed.result);
@@ -281,7 +295,7 @@ impl Case {
             _ => 0,
         });
         let row = format!(
-            "    {{.name = \"{}\", .seed = {}u, .kind = {}, .act = {}, .function = {s}, .tramp = {s}_tramp, .back = {}, \
+            "    {{.name = \"{}\", .seed = {}u, .kind = {}, .act = {}, .function = {s}, .tramp = {s}_tramp, .back = {back}, \
              .behind = {behind}, .jumps = {}, .literal = {}, .probe = {}, .again = {}, .op = {}, .flags = {}, .align = {}, \
              .ip = {}, .fentry = {fentry}, .fmod_ret = {fmod_ret}, .fexit = {fexit}, .ip_arg = {}, .cookies = {s}_cookies, \
              .args = {}, .words = {}, .arg = {{{}}}, .result = {}, .sret = {}, .at = {s}_at, .handler_at = {s}_handler, \
@@ -290,7 +304,6 @@ impl Case {
             self.seed,
             format!("{:?}", self.kind).to_uppercase(),
             self.act,
-            if has_back { format!("{s}_back") } else { "0".into() },
             u8::from(self.jumps()),
             u8::from(literal),
             u8::from(self.probe),
@@ -344,6 +357,17 @@ fn allowed(kind: Kind, programs: &Attached, proto: &Prototype, placed: &Placed) 
         }
         _ => true,
     }
+}
+
+/// Whether handlers can name a direct trampoline, in Linux's way.
+fn has_next(isa: Isa, kind: Kind, linux: bool, set: &[(&str, &str)]) -> bool {
+    linux
+        && match (isa, kind) {
+            (Isa::X86, Kind::Regs) | (Isa::Riscv, Kind::Args | Kind::Regs) => true,
+            (Isa::X86, Kind::Args) => set.contains(&("direct-way", "jmp")),
+            (Isa::Arm, Kind::Args) => set.contains(&("call-ops", "on")),
+            _ => false,
+        }
 }
 
 /// How many argument registers say the same as the prototype does.

@@ -23,6 +23,10 @@ static void where(const struct test *t, struct event *e) {
 static void entered(const struct test *t, struct event *e) {
     where(t, e);
     for (const struct slot *s = layout(t, 0); s->reg != END_SLOT; s++) {
+        if (s->reg == DIRECT_SLOT) {
+            if (t->act == NEXT) same(e->fregs[s->offset / 8], 0, "in a handler, the direct trampoline", 0);
+            continue;
+        }
         uint64_t wanted = s->reg == PC_SLOT ? pc(t)
             : s->reg == SP_SLOT ? image.g[SP_REG] - STACK_ARGS
             : s->reg == PARENT_SLOT ? (uint64_t)measured_return : image.g[s->reg];
@@ -69,7 +73,7 @@ static void arguments(const struct test *t, struct event *e, const struct piece 
         if (differs(at(&e->s, p), values[p->of] + p->offset, t->arg[p->of].valid >> p->offset, 0, p->size))
             fail("in a handler, argument %d, %c%d is %#lx, not %#lx", p->of, p->place, p->index, *(long *)at(&e->s, p),
                 *(long *)(values[p->of] + p->offset));
-    if (t->kind == DIRECT && t->sret >= 0) same(e->s.g[t->sret], image.g[t->sret], "in a handler, register", t->sret);
+    if ((t->kind == DIRECT || t->act == NEXT) && t->sret >= 0) same(e->s.g[t->sret], image.g[t->sret], "in a handler, register", t->sret);
 }
 
 static void words(const struct test *t, struct event *e, int exit, int changed_already) {
@@ -112,7 +116,7 @@ static void programs(const struct test *t) {
 
 void compare_events(const struct test *t) {
     if (t->kind == PROGRAMS) return programs(t);
-    int both = t->kind == GRAPH || paired(t), count = (t->again + 1) * (1 + both);
+    int both = t->kind == GRAPH || t->act == NEXT || paired(t), count = (t->again + 1) * (1 + both);
     same(event_count, count, "calls of handlers", 0);
     if (event_count != count) return;
     struct event *entry = events, *exit = &events[event_count - 1];
@@ -127,5 +131,6 @@ void compare_events(const struct test *t) {
     if (!both) return;
     called(t, exit);
     same(exit->slot, EXIT_SLOT, "the last handler is number", 1);
-    left(t, exit);
+    if (t->act == NEXT) arguments(t, exit, t->handler_at);
+    else left(t, exit);
 }

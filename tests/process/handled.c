@@ -73,12 +73,15 @@ uint64_t handled(int which) {
     if (which >= FIRST_PROGRAM)
         return e->returned = program(t, e, which - FIRST_PROGRAM, (uint64_t *)arg[ARG_REG(0)], (uint64_t *)arg[ARG_REG(1)]);
     int exit = which == EXIT_SLOT;
+    /* Of the direct trampoline. */
+    if (exit && t->act == NEXT) return e->returned = changed(t, 95);
     int has = t->kind == ARGS || t->kind == REGS || t->kind == GRAPH || t->kind == FREGS || t->kind == SHADOW;
     if (!has) return e->returned = changed(t, 98);
     uint64_t *fregs = (uint64_t *)(exit ? arg[ARG_REG(0)] : arg[ARG_REG(2 + t->op)]);
     copy(e->fregs, fregs, sizeof e->fregs / 8);
     if (t->act == MODIFY) change(t, fregs, exit);
     if (t->act == REDIRECT) *slot(fregs, layout(t, 0), PC_SLOT) = (uint64_t)redirected;
+    if (t->act == NEXT) *slot(fregs, layout(t, 0), DIRECT_SLOT) = (uint64_t)t->back;
     if (t->kind != GRAPH && t->kind != SHADOW) return e->returned = changed(t, 97);
     if (exit) return e->returned = parents[--parent_count & 7];
     uint64_t parent = arg[ARG_REG(1)];

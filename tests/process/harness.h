@@ -29,7 +29,8 @@ struct value {
 };
 
 enum kind { ARGS, REGS, GRAPH, DIRECT, FRAME, FREGS, SHADOW, PROGRAMS };
-enum act { NOTHING, MODIFY, REDIRECT, SKIP };
+/* NEXT: the handler names a direct trampoline, `back`, which is entered as if the site had called it. */
+enum act { NOTHING, MODIFY, REDIRECT, SKIP, NEXT };
 enum { ENTRY_SLOT, EXIT_SLOT, FIRST_PROGRAM };
 
 struct test {
@@ -67,7 +68,7 @@ struct slot {
     int16_t reg;
     uint16_t offset;
 };
-enum { SP_SLOT = 100, PC_SLOT, PARENT_SLOT, END_SLOT };
+enum { SP_SLOT = 100, PC_SLOT, PARENT_SLOT, DIRECT_SLOT, END_SLOT };
 
 extern const struct test tests[];
 extern const int test_count;
