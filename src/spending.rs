@@ -28,6 +28,8 @@ pub struct Way {
     pub mispredicted_returns: Option<u32>,
     /// Calls less returns of the whole traced call.
     pub return_stack_imbalance: Option<i32>,
+    /// It came back to the parent. Otherwise the counts are of what ran until it was stopped.
+    pub ended: bool,
 }
 
 /// The kernel's own trampolines of this architecture with the names of their contracts, as far as their objects are there.
@@ -75,6 +77,7 @@ pub fn ways(spent: Vec<Spent>) -> Vec<Way> {
         stack: Some(s.stack),
         mispredicted_returns: Some(s.mispredicted),
         return_stack_imbalance: Some(s.imbalance),
+        ended: s.ended,
     };
     spent.into_iter().map(way).collect()
 }

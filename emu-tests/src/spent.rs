@@ -41,6 +41,8 @@ pub struct Spent {
     pub mispredicted: u32,
     /// What the traced call leaves on the return-address stack; below zero, what it took from its callers.
     pub imbalance: i32,
+    /// It came back to the parent. Otherwise the counts are of what ran until the engine stopped.
+    pub ended: bool,
 }
 
 /// The return-address stack during one traced call, with every call and return in it.
@@ -77,7 +79,12 @@ impl Returns {
     }
 
     fn executed(&mut self, registers: Registers, uc: &Uc, pc: u64, size: usize) {
+        /// Of any architecture's instructions; the engine gives more where it knows none.
+        const LONGEST: usize = 16;
         self.arrived(pc);
+        if size > LONGEST {
+            return;
+        }
         let mut bytes = vec![0; size];
         if uc.mem_read(pc, &mut bytes).is_err() {
             return;
@@ -140,7 +147,10 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         rig.patch_all(rig.on(attach), only)?;
         count.set(Count::default());
         returns.borrow_mut().begin();
-        enabled(&mut rig, case, &expected, &mut Tally::new(suite))?;
+        let ended = enabled(&mut rig, case, &expected, &mut Tally::new(suite))?;
+        if !ended {
+            rig.reload()?;
+        }
         let mut returns = returns.borrow_mut();
         returns.arrived(EXIT);
         let Count { executed, loads, stores, entry, lowest, .. } = count.get();
@@ -152,6 +162,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
             stack: entry.saturating_sub(lowest) as u32,
             mispredicted: returns.mispredicted(),
             imbalance: returns.imbalance(),
+            ended,
         });
     }
     Ok((rig.ranges[this].1, all))

@@ -12,6 +12,7 @@ use codegen::target::Target;
 use emu_tests::Suite;
 use serde::Serialize;
 use tramptool::args::{DIRECT, DirectArgs, ProfileArg};
+use tramptool::report::printable;
 use tramptool::request::{all, trampoline};
 use tramptool::settings::{backends, setting, settings_of, target};
 use tramptool::spending::{Way, distinct, kernels, ours, ways};
@@ -227,6 +228,7 @@ fn all_ways(spec: &Spec, target: &Target, cost: &Cost) -> Result<Vec<Way>> {
         stack: None,
         mispredicted_returns: None,
         return_stack_imbalance: None,
+        ended: true,
     };
     Ok(cost.paths.iter().map(way).collect())
 }
@@ -239,6 +241,7 @@ fn row(name: &str, p: &Way, saved: Option<u32>, bytes: Option<u64>) -> String {
     let [saved, bytes, stack, mispredicted] = [saved, bytes, stack, p.mispredicted_returns.map(i64::from)].map(cell);
     let imbalance = cell(p.return_stack_imbalance.map(i64::from));
     let Way { executed, loads, stores, .. } = p;
+    let name = printable(name) + if p.ended { "" } else { ": did not come back" };
     format!(
         "  {name:<58}{executed:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6} {bytes:>6} {mispredicted:>12} \
          {imbalance:>10}\n"

@@ -16,6 +16,7 @@ use codegen::reloc::RelocTarget;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use codegen::text::TextListing;
+use emu_tests::shell;
 use serde::Serialize;
 use templates::Kmod;
 use tramptool::args::{DirectArgs, TargetArgs};
@@ -41,8 +42,9 @@ pub struct GenArgs {
     /// What to write: one file each, of a module several [default: asm]
     #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
-    /// Directory to write to, or - for stdout [default: . with --emit, - without]
-    #[arg(short, value_name = "DIR")]
+    /// Directory to write to, a file whose name ends in .S, .o, .bin or .json, or - for stdout [default: . with --emit, -
+    /// without]
+    #[arg(short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
     /// Name of the files, without what follows the dot [default: the architecture's]
     #[arg(long, value_name = "NAME")]
@@ -67,6 +69,7 @@ refused by name.
 
 Examples:
   tramptool gen ftrace_caller --arch x86_64
+  tramptool gen ftrace_caller --arch x86_64 -o my.S
   tramptool gen ftrace_caller ftrace_stub_direct_tramp --kernel-build ../linux --emit obj -o out
   tramptool gen --all --arch arm64 --set call-ops=off --emit asm,obj,bin,json -o out
   tramptool gen direct --args 3 --call my_func --arch riscv64 --emit obj,contract --stem my
@@ -97,6 +100,14 @@ enum Emit {
     Kmod,
 }
 
+impl Emit {
+    /// The kind of the file that a name ending in this has.
+    fn by_extension(extension: &str) -> Option<Emit> {
+        let known = [("S", Emit::Asm), ("o", Emit::Obj), ("bin", Emit::Bin), ("json", Emit::Json)];
+        known.into_iter().find(|(name, _)| *name == extension).map(|(_, kind)| kind)
+    }
+}
+
 /// Generate.
 ///
 /// # Errors
@@ -110,18 +121,8 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
         args.trampolines.iter().map(|name| trampoline(name, &args.direct, &target)).collect::<Result<_>>()?
     };
     args.export.iter().try_for_each(|pair| export(pair, &mut requests, &target))?;
-    let stem = args.stem.as_deref().unwrap_or(target.facts.name);
-    if stem.is_empty() || stem == "." || stem == ".." || stem.contains(['/', '\\']) {
-        return Err(Error::new(format!("--stem '{stem}' is no file name; valid: a name without /")));
-    }
-    let mut kinds: Vec<Emit> = Vec::new();
-    for &kind in if args.emit.is_empty() { &[Emit::Asm][..] } else { &args.emit } {
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
-    let default = if args.emit.is_empty() { "-" } else { "." };
-    let to = args.output.as_deref().unwrap_or(Path::new(default));
+    let Destination { kinds, to, file, stem } = Destination::of(args, target.facts.name)?;
+    let stem = stem.as_str();
     let to_stdout = to == Path::new("-");
 
     let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
@@ -135,9 +136,9 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     };
     let generator = Generator { backend, target: &target, specs, assembly };
     let mut files = Vec::new();
-    for kind in kinds {
+    for kind in &kinds {
         match kind {
-            Emit::Asm => files.push((format!("{stem}.S"), generator.text(stem)?)),
+            Emit::Asm => files.push((format!("{stem}.S"), generator.text(&shell(&[stem]))?)),
             Emit::Obj => files.push((format!("{stem}.o"), obj::write(&generator.assembly, &target)?)),
             Emit::Bin => files.push((format!("{stem}.bin"), generator.assembly.text().to_vec())),
             Emit::Json => {
@@ -160,9 +161,92 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
         ui.out(bytes)?;
         return Ok(DONE);
     }
-    let file = |(name, bytes)| File { path: to.join(name), bytes, executable: false };
-    output::write_into(to, &files.into_iter().map(file).collect::<Vec<_>>())?;
+    let path = |name| if file { to.clone() } else { to.join(name) };
+    let files: Vec<File> =
+        files.into_iter().map(|(name, bytes)| File { path: path(name), bytes, executable: false }).collect();
+    if kinds.contains(&Emit::Kmod) {
+        keep_others(&files)?;
+    }
+    match file {
+        true => output::write(&files)?,
+        false => output::write_into(&to, &files)?,
+    }
     Ok(DONE)
+}
+
+/// Where generated files go, and which they are.
+struct Destination {
+    kinds: Vec<Emit>,
+    /// A directory, a file, or `-` for stdout.
+    to: PathBuf,
+    /// It is a file.
+    file: bool,
+    /// Name of the files without what follows the dot.
+    stem: String,
+}
+
+impl Destination {
+    fn of(args: &GenArgs, arch: &str) -> Result<Destination> {
+        let given = args.output.as_deref();
+        let named = given.and_then(Path::extension).and_then(|e| Emit::by_extension(&e.to_string_lossy()));
+        // A directory may be called so too.
+        let file =
+            given.zip(named).filter(|(path, _)| !path.is_dir() && !path.as_os_str().as_encoded_bytes().ends_with(b"/"));
+        let mut kinds: Vec<Emit> = Vec::new();
+        let unnamed = [file.map_or(Emit::Asm, |(_, kind)| kind)];
+        for &kind in if args.emit.is_empty() { &unnamed } else { &args.emit[..] } {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        if let Some((path, kind)) = file {
+            if kinds != [kind] {
+                return Err(Error::new(format!(
+                    "-o {}: --emit asks for something else than this file; valid: a file with the ending of the one kind, or \
+                     a directory",
+                    path.display()
+                )));
+            }
+            if args.stem.is_some() {
+                return Err(Error::new("-o is a file, and --stem is given; valid: one or the other"));
+            }
+        }
+        let default = if args.emit.is_empty() { "-" } else { "." };
+        let to = given.unwrap_or(Path::new(default)).to_owned();
+        let stem = match file {
+            Some((path, _)) => path.with_extension("").display().to_string(),
+            None => args.stem.clone().unwrap_or_else(|| arch.to_owned()),
+        };
+        let separated =
+            file.is_none() && (stem.is_empty() || stem == "." || stem == ".." || stem.contains(['/', '\\']));
+        // It stands in a comment, of which a line break or a backslash would make something else.
+        if separated || stem.contains(|c: char| c.is_control() || c == '\\') || stem.contains("*/") {
+            let (option, remedy) = match file {
+                Some(_) => ("-o", "a path without control characters and \\"),
+                None => ("--stem", "a name without /, \\ and control characters"),
+            };
+            return Err(Error::new(format!("{option} '{stem}' is no name of a file; valid: {remedy}")));
+        }
+        Ok(Destination { kinds, to, file: file.is_some(), stem })
+    }
+}
+
+/// Refuse to write a module over what somebody else wrote, or has changed since.
+fn keep_others(files: &[File]) -> Result<()> {
+    let made = |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text.contains("Assembled by kbuild"));
+    let assembly = files.iter().find(|f| f.path.extension().is_some_and(|e| e == "S"));
+    let ours = assembly.is_some_and(|f| made(&f.path));
+    for file in files {
+        let follows = file.path.extension().is_some_and(|e| e == "S" || e == "o_shipped");
+        let same = std::fs::read(&file.path).is_ok_and(|bytes| bytes == file.bytes);
+        if file.path.exists() && !same && !(follows && ours) {
+            return Err(Error::new(format!(
+                "--emit kmod: {} is there and is another; valid: a directory without it",
+                file.path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The trampolines with a fault in one: `TRAMPOLINE:MUTANT`.

@@ -3,6 +3,10 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(unix)]
+use std::sync::{Arc, OnceLock};
 
 use codegen::error::{Error, Result};
 use tempfile::{Builder, NamedTempFile};
@@ -72,73 +76,198 @@ fn directory(dir: &Path) -> Result<bool> {
 /// # Errors
 /// As [`write`].
 pub fn probe(path: &Path) -> Result<()> {
-    Staged::new(&File { path: path.to_owned(), bytes: Vec::new(), executable: false }).map(drop)
+    let file = File { path: path.to_owned(), bytes: Vec::new(), executable: false };
+    let Place { path, device } = Place::of(&file)?;
+    if device {
+        return Ok(());
+    }
+    // Gone at once: a signal must not find it.
+    unborn(|| temporary(&path).map(drop))
 }
 
-/// Write all of `files`. If one cannot be written, none is left that was not there before.
+/// Write all of `files`. If one cannot be written, all others are as they were: what was there before is there again, and
+/// nothing else.
 ///
 /// # Errors
 /// The first that cannot be written.
 pub fn write(files: &[File]) -> Result<()> {
-    let staged = files.iter().map(Staged::new).collect::<Result<Vec<_>>>()?;
-    let mut done: Vec<PathBuf> = Vec::new();
-    for file in staged {
-        match file.put() {
-            Ok(path) => done.push(path),
-            Err(e) => {
-                // Best effort: what cannot be removed now could not be a moment later either.
-                done.iter().for_each(|path| drop(fs::remove_file(path)));
-                return Err(e);
+    let places = files.iter().map(|file| Ok((file, Place::of(file)?))).collect::<Result<Vec<_>>>()?;
+    let (devices, regular): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, place)| place.device);
+    // Could they be written? A device cannot take back what it got.
+    regular.iter().try_for_each(|(file, _)| probe(&file.path))?;
+    // A pipe may have no reader for long, so this comes before there are temporary files.
+    for (file, _) in devices {
+        let written = fs::OpenOptions::new().write(true).open(&file.path);
+        written.and_then(|mut to| to.write_all(&file.bytes)).map_err(|e| refused(&file.path, &e))?;
+    }
+    unborn(|| {
+        let staged = regular.iter().map(|(file, place)| Staged::new(file, place)).collect::<Result<Vec<_>>>()?;
+        let mut done = Vec::new();
+        for file in staged {
+            match file.put() {
+                Ok(undo) => done.push(undo),
+                Err(e) => {
+                    done.into_iter().rev().for_each(Undo::undo);
+                    return Err(e);
+                }
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-/// Contents on their way to their place.
-enum Staged<'a> {
-    /// Beside the place, under another name.
-    Beside(NamedTempFile, PathBuf),
+/// Do `work`, which has temporary files. A signal that ends the process does so behind it: then they are gone.
+#[cfg(unix)]
+fn unborn(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    static SIGNALS: OnceLock<Signals> = OnceLock::new();
+    let signals = SIGNALS.get_or_init(Signals::watched);
+    signals.free.store(false, Ordering::SeqCst);
+    let result = work();
+    signals.free.store(true, Ordering::SeqCst);
+    for (signal, _) in signals.came.iter().filter(|(_, came)| came.load(Ordering::SeqCst)) {
+        let _ = signal_hook::low_level::emulate_default_handler(*signal);
+    }
+    result
+}
+
+/// The signals that people and terminals send to end a process.
+#[cfg(unix)]
+struct Signals {
+    /// They do so at once.
+    free: Arc<AtomicBool>,
+    /// Those that came while they did not.
+    came: Vec<(i32, Arc<AtomicBool>)>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn watched() -> Signals {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+        use signal_hook::flag;
+
+        // Linux, of a file that is longer than the user's limit: writing it then fails as on a full disk.
+        const SIGXFSZ: i32 = 25;
+        // One that is ignored, as by nohup, stays so.
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let free = Arc::new(AtomicBool::new(true));
+        let watch = |signal: i32| {
+            let came = Arc::new(AtomicBool::new(false));
+            // Where one cannot be watched, it does as always.
+            flag::register_conditional_default(signal, Arc::clone(&free)).ok()?;
+            flag::register(signal, Arc::clone(&came)).ok()?;
+            Some((signal, came))
+        };
+        let heeded = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+        let came = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(heeded).filter_map(watch).collect();
+        let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+        Signals { free, came }
+    }
+}
+
+#[cfg(not(unix))]
+fn unborn(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    work()
+}
+
+/// Where a file goes.
+struct Place {
+    /// Behind all links.
+    path: PathBuf,
     /// A device or a pipe, which a file must not replace.
-    Device(&'a File),
+    device: bool,
 }
 
-impl<'a> Staged<'a> {
-    fn new(file: &'a File) -> Result<Staged<'a>> {
-        let refused = |e: &dyn std::fmt::Display| refused(&file.path, e);
-        // A link is followed, not replaced.
-        let path = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+impl Place {
+    fn of(file: &File) -> Result<Place> {
+        let path = behind_links(&file.path);
+        if path.is_symlink() {
+            return Err(refused(&file.path, &"its links are a circle"));
+        }
         if path.is_dir() {
-            return Err(refused(&"it is a directory"));
+            return Err(refused(&file.path, &"it is a directory"));
         }
-        if path.exists() && !path.is_file() {
-            return Ok(Staged::Device(file));
+        let device = path.exists() && !path.is_file();
+        Ok(Place { path, device })
+    }
+}
+
+/// A link is followed, not replaced, also one to nothing.
+fn behind_links(path: &Path) -> PathBuf {
+    /// More is a circle.
+    const MOST: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    path
+}
+
+fn temporary(path: &Path) -> Result<NamedTempFile> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = Builder::new();
+    builder.prefix(".tramptool");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(parent).map_err(|e| refused(path, &e.kind()))
+}
+
+/// Contents on their way to their place: beside it, under another name.
+struct Staged<'p> {
+    contents: NamedTempFile,
+    path: &'p Path,
+    /// What was there, beside it too.
+    before: Option<NamedTempFile>,
+}
+
+impl<'p> Staged<'p> {
+    fn new(file: &File, place: &'p Place) -> Result<Staged<'p>> {
+        let path = &place.path;
+        let refused = |e: std::io::Error| refused(&file.path, &e);
+        let mut contents = temporary(path)?;
+        contents.write_all(&file.bytes).map_err(refused)?;
+        let mut before = None;
+        let mut permissions = contents.as_file().metadata().map_err(refused)?.permissions();
+        if let Ok(known) = fs::metadata(path) {
+            let copy = temporary(path)?;
+            fs::copy(path, copy.path()).map_err(refused)?;
+            before = Some(copy);
+            permissions = known.permissions();
         }
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = Builder::new();
-        builder.prefix(".tramptool");
         #[cfg(unix)]
-        {
+        if file.executable {
             use std::os::unix::fs::PermissionsExt;
-            let mode = if file.executable { 0o777 } else { 0o666 };
-            builder.permissions(fs::Permissions::from_mode(mode));
+            // For those who may read it.
+            let mode = permissions.mode();
+            permissions.set_mode(mode | (mode & 0o444) >> 2);
         }
-        let mut beside = builder.tempfile_in(parent).map_err(|e| refused(&e.kind()))?;
-        beside.write_all(&file.bytes).map_err(|e| refused(&e))?;
-        Ok(Staged::Beside(beside, path))
+        fs::set_permissions(contents.path(), permissions).map_err(refused)?;
+        Ok(Staged { contents, path, before })
     }
 
-    fn put(self) -> Result<PathBuf> {
-        match self {
-            Staged::Beside(beside, path) => {
-                beside.persist(&path).map_err(|e| refused(&path, &e.error))?;
-                Ok(path)
-            }
-            Staged::Device(file) => {
-                let written = fs::OpenOptions::new().write(true).open(&file.path);
-                written.and_then(|mut to| to.write_all(&file.bytes)).map_err(|e| refused(&file.path, &e))?;
-                Ok(PathBuf::new())
-            }
+    fn put(self) -> Result<Undo<'p>> {
+        self.contents.persist(self.path).map_err(|e| refused(self.path, &e.error))?;
+        Ok(Undo { path: self.path, before: self.before })
+    }
+}
+
+/// What makes a written file be as it was.
+struct Undo<'p> {
+    path: &'p Path,
+    before: Option<NamedTempFile>,
+}
+
+impl Undo<'_> {
+    /// Best effort: what cannot be done now could not be a moment later either.
+    fn undo(self) {
+        match self.before {
+            Some(before) => drop(before.persist(self.path)),
+            None => drop(fs::remove_file(self.path)),
         }
     }
 }

@@ -7,3 +7,4 @@ mod generate;
 mod handler;
 mod inputs;
 mod link;
+mod output;

@@ -1,0 +1,167 @@
+//! What is written, and what is left alone.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::common::Bench;
+
+const GEN: [&str; 8] = ["gen", "ftrace_stub", "--arch", "x86_64", "--emit", "asm,obj", "-o", "out"];
+
+fn names(b: &Bench, directory: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(b.path(directory))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_was_there_is_there_when_another_file_fails() {
+    for failing in ["/dev/full", "a directory"] {
+        let b = Bench::new();
+        fs::create_dir(b.path("out")).unwrap();
+        fs::write(b.path("out/x86_64.S"), "older").unwrap();
+        match failing {
+            "/dev/full" => symlink(failing, b.path("out/x86_64.o")).unwrap(),
+            _ => fs::create_dir(b.path("out/x86_64.o")).unwrap(),
+        }
+        b.refuses(&GEN, &["x86_64.o"]);
+        assert_eq!(fs::read_to_string(b.path("out/x86_64.S")).unwrap(), "older", "{failing}");
+        assert_eq!(names(&b, "out"), ["x86_64.S", "x86_64.o"], "{failing}");
+    }
+}
+
+#[test]
+fn links_are_followed_and_modes_kept() {
+    let b = Bench::new();
+    fs::create_dir(b.path("out")).unwrap();
+    // To what is there, by way of another link, and to what is not.
+    symlink("../x86_64.S", b.path("out/x86_64.S")).unwrap();
+    symlink("real.S", b.path("x86_64.S")).unwrap();
+    symlink("../new.o", b.path("out/x86_64.o")).unwrap();
+    fs::write(b.path("real.S"), "older").unwrap();
+    fs::set_permissions(b.path("real.S"), fs::Permissions::from_mode(0o640)).unwrap();
+    b.ok(&GEN);
+    for link in ["out/x86_64.S", "x86_64.S", "out/x86_64.o"] {
+        assert!(fs::symlink_metadata(b.path(link)).unwrap().is_symlink(), "{link}");
+    }
+    assert!(fs::read_to_string(b.path("real.S")).unwrap().contains("ftrace_stub:"));
+    assert!(fs::read(b.path("new.o")).unwrap().starts_with(b"\x7fELF"));
+    assert_eq!(fs::metadata(b.path("real.S")).unwrap().permissions().mode() & 0o777, 0o640);
+    // A circle goes nowhere.
+    symlink("circle.S", b.path("circle.S")).unwrap();
+    b.refuses(&["gen", "ftrace_stub", "--arch", "x86_64", "-o", "circle.S"], &["circle.S"]);
+}
+
+/// The signal comes while a pipe has no reader, and in the middle of a file.
+#[test]
+fn signals_leave_no_temporary_files() {
+    let b = Bench::new();
+    fs::create_dir(b.path("out")).unwrap();
+    b.tool("mkfifo", &["out/x86_64.o"]);
+    let tramptool = env!("CARGO_BIN_EXE_tramptool");
+    let mut child = Command::new(tramptool).args(GEN).current_dir(b.path("")).spawn().unwrap();
+    // It has come to the pipe when nothing but opening it is left to do, which is a matter of milliseconds.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it does not wait for a reader");
+    b.tool("kill", &["-TERM", &child.id().to_string()]);
+    let clock = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(clock.elapsed() < Duration::from_secs(20), "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(names(&b, "out"), ["x86_64.o"]);
+    fs::remove_file(b.path("out/x86_64.o")).unwrap();
+    let limited = format!("ulimit -f 0; exec '{tramptool}' {}", GEN.join(" "));
+    let out = Command::new("sh").args(["-c", &limited]).current_dir(b.path("")).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("cannot write"), "{out:?}");
+    assert_eq!(names(&b, "out"), [""; 0]);
+}
+
+#[test]
+fn one_file_has_the_name_that_is_given() {
+    let b = Bench::new();
+    let generate = ["gen", "ftrace_stub", "--arch", "x86_64"];
+    let with = |more: &[&'static str]| [&generate[..], more].concat();
+    b.ok(&with(&["-o", "my.S"]));
+    b.ok(&with(&["--emit", "obj", "-o", "my.o"]));
+    b.ok(&with(&["-o", "other.o"]));
+    assert_eq!(names(&b, "."), ["my.S", "my.o", "other.o"]);
+    b.tool("x86_64-linux-gnu-as", &["my.S", "-o", "as.o"]);
+    assert!(fs::read_to_string(b.path("my.S")).unwrap().contains("x86_64-linux-gnu-as my.S -o my.o"));
+    assert_eq!(fs::read(b.path("my.o")).unwrap(), fs::read(b.path("other.o")).unwrap());
+    b.refuses(&with(&["--emit", "obj", "-o", "my.S"]), &["my.S", "--emit"]);
+    b.refuses(&with(&["--emit", "obj,asm", "-o", "my.S"]), &["my.S", "--emit"]);
+    b.refuses(&with(&["--stem", "x", "-o", "my.S"]), &["--stem"]);
+    fs::create_dir(b.path("dir.S")).unwrap();
+    b.ok(&with(&["-o", "dir.S"]));
+    assert_eq!(names(&b, "dir.S"), ["x86_64.S"]);
+}
+
+/// The name stands in a comment of the text, as a command.
+#[test]
+fn a_stem_is_a_name_and_no_text() {
+    let b = Bench::new();
+    let generate = ["gen", "ftrace_stub", "--arch", "x86_64", "--emit", "asm", "--stem"];
+    for stem in ["a\n.globl evil\nevil:", "a\r", "a\\"] {
+        b.refuses(&[&generate[..], &[stem]].concat(), &["--stem"]);
+    }
+    b.refuses(&["gen", "ftrace_stub", "--arch", "x86_64", "-o", "a\n.globl evil.S"], &["-o"]);
+    b.ok(&[&generate[..], &["it's mine"]].concat());
+    let text = fs::read_to_string(b.path("it's mine.S")).unwrap();
+    let command = text.lines().find_map(|line| line.split_once("Assemble with: ")).unwrap().1;
+    b.tool("sh", &["-c", command.trim_end_matches("*/")]);
+    assert!(fs::read(b.path("it's mine.o")).unwrap().starts_with(b"\x7fELF"));
+}
+
+#[test]
+fn a_module_is_not_written_over_what_somebody_changed() {
+    let b = Bench::new();
+    let module = |more: &[&'static str]| {
+        let sig = ["--sig", "int f(long a)", "--emit", "kmod", "--arch", "x86_64", "-o", "module"];
+        [&["gen", "direct", "--call", "seen"], &sig[..], more].concat()
+    };
+    b.ok(&module(&[]));
+    let files = names(&b, "module");
+    // The same again, and with other code.
+    b.ok(&module(&[]));
+    b.ok(&module(&["--set", "endbr=off"]));
+    assert_eq!(names(&b, "module"), files);
+    for file in &files {
+        let path = b.path(&format!("module/{file}"));
+        let was = fs::read(&path).unwrap();
+        fs::write(&path, "mine").unwrap();
+        b.refuses(&module(&[]), &["--emit kmod", file]);
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        fs::write(&path, was).unwrap();
+    }
+}
+
+/// What never comes back has no costs, and says so.
+#[test]
+fn cost_says_what_did_not_come_back() {
+    for (arch, assembler, call, stop) in [
+        ("x86_64", "x86_64-linux-gnu-as", "call", ".byte 0x06"),
+        ("x86_64", "x86_64-linux-gnu-as", "call", "1: jmp 1b"),
+        ("arm64", "aarch64-linux-gnu-as", "bl", ".4byte 0"),
+        ("riscv64", "riscv64-linux-gnu-as", "call", ".4byte 0"),
+    ] {
+        let b = Bench::new();
+        let contract = super::common::CONTRACT.replace("x86_64", arch);
+        let contract =
+            if arch == "x86_64" { contract } else { contract.replace("stack-align = 8", "stack-align = 16") };
+        fs::write(b.path("t.toml"), contract).unwrap();
+        let text = format!(
+            "\t.globl my_tramp\nmy_tramp:\n\t{stop}\n\t{call} direct_func\n\tret\n\t.size my_tramp, .-my_tramp\n"
+        );
+        fs::write(b.path("t.S"), text).unwrap();
+        b.tool(assembler, &["t.S", "-o", "t.o"]);
+        let cost = ["cost", "--object", "t.o", "--contract", "t.toml"];
+        assert!(b.ok(&cost).contains("did not come back"), "{arch} {stop}");
+        assert!(b.ok(&[&cost[..], &["--format", "json"]].concat()).contains("\"ended\": false"), "{arch} {stop}");
+    }
+}
