@@ -15,7 +15,7 @@ use crate::sources::{root, rust_files, shown};
 const OF_ONE: [&str; 5] = ["arch-x86_64", "arch-arm64", "arch-riscv", "arch", "xtask"];
 
 /// The sources that serve all architectures alike: of every crate but those.
-fn shared() -> Vec<PathBuf> {
+pub fn shared() -> Vec<PathBuf> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap().parse::<toml::Table>().unwrap();
     let members: Vec<&str> =
         manifest["workspace"]["members"].as_array().unwrap().iter().map(|m| m.as_str().unwrap()).collect();
@@ -37,11 +37,11 @@ const FILES: &Excuses = &[
 ];
 
 /// A word in the code of a file, with its line.
-struct Word {
-    text: String,
-    line: usize,
+pub struct Word {
+    pub text: String,
+    pub line: usize,
     /// It is a string, not a name.
-    string: bool,
+    pub string: bool,
 }
 
 /// The names and strings of a file, but for comments and for what exists in tests only.
@@ -80,7 +80,8 @@ fn words(tokens: TokenStream, found: &mut Vec<Word>) {
     }
 }
 
-fn words_of(text: &str) -> Vec<Word> {
+/// The names and strings of a file's text.
+pub fn words_of(text: &str) -> Vec<Word> {
     let mut found = Vec::new();
     words(TokenStream::from_str(text).unwrap_or_default(), &mut found);
     found
