@@ -21,7 +21,7 @@ use codegen::patch::{Branch, Patch, Relocation};
 use codegen::profile::{Convention, Source};
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::step::{Disp, Local, Step, Sym};
-use codegen::target::{DirectTest, Target};
+use codegen::target::Target;
 
 struct Toy;
 
@@ -167,7 +167,7 @@ impl Architecture for Toy {
             restores_flags: false,
             realign: None,
             marks_regs: false,
-            direct_test: DirectTest::AfterFree,
+            direct_test: R0,
             direct_jump: None,
             resume: 8,
             stack_align: 8,

@@ -25,7 +25,7 @@ use codegen::patch::{Branch, Patch, Relocation, SiteForm};
 use codegen::profile::{Convention, Source};
 use codegen::spec::{Direct, Kind, Spec};
 use codegen::step::{Disp, Step, Sym};
-use codegen::target::{DirectTest, Target};
+use codegen::target::Target;
 use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
 
 struct Toy;
@@ -69,7 +69,7 @@ impl Architecture for Toy {
             restores_flags: false,
             realign: None,
             marks_regs: false,
-            direct_test: DirectTest::AfterFree,
+            direct_test: Reg(0),
             direct_jump: None,
             resume: 8,
             stack_align: 16,

@@ -12,12 +12,15 @@ use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
 use codegen::spec::Programs;
-use codegen::target::{DirectTest, Target};
+use codegen::target::Target;
 
 use crate::option::{CallOps, FrameRecords};
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
+
+/// A direct trampoline: BTI c accepts BR through x16 or x17 only.
+pub const DIRECT: Reg = X17;
 
 /// AAPCS64, section 6.1; x18 is the kernel's shadow call stack.
 pub const ABI: Abi = Abi {
@@ -134,7 +137,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         restores_flags: false,
         realign: None,
         marks_regs: false,
-        direct_test: DirectTest::BeforeSite,
+        direct_test: DIRECT,
         direct_jump: None,
         stack_align: 16,
         resume: 8,

@@ -10,7 +10,7 @@ use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
 use crate::Arm64;
-use crate::abi::ABI;
+use crate::abi::{ABI, DIRECT};
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
 
@@ -26,8 +26,6 @@ const TEMP: Reg = X10;
 const TEMP2: Reg = X11;
 /// The op, once loaded from the site's literal.
 const OP: Reg = X11;
-/// A direct trampoline: BTI c accepts BR through x16 or x17 only.
-const DIRECT: Reg = X17;
 
 impl Lower for Arm64 {
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
@@ -78,10 +76,8 @@ impl Lower for Arm64 {
             Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie)?, "cookie", cx),
             Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
-            Step::BranchIfDirect => {
-                load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
-                cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::Direct) });
-            }
+            Step::LoadDirect => load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx),
+            Step::BranchIfDirect => cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::Direct) }),
             Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(0) }),
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::AddSp { dst: SP, imm: cx.frame_size(0) }),
             Step::Leave(way) => leave(way, cx),

@@ -13,12 +13,15 @@ use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::Programs;
-use codegen::target::{DirectTest, Target};
+use codegen::target::Target;
 
 use crate::option::{FloatAbi, FrameRecords, Rvc};
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
+
+/// A direct trampoline.
+pub const DIRECT: Reg = T1;
 
 /// RISC-V psABI, "Integer Register Convention".
 pub const ABI: Abi = Abi {
@@ -176,7 +179,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         restores_flags: false,
         realign: None,
         marks_regs: false,
-        direct_test: DirectTest::AfterFree,
+        direct_test: DIRECT,
         direct_jump: None,
         stack_align: 16,
         resume: 8,

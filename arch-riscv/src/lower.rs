@@ -8,7 +8,7 @@ use codegen::listing::Lowering;
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
-use crate::abi::ABI;
+use crate::abi::{ABI, DIRECT};
 use crate::insn::Insn;
 use crate::option::Rvc;
 use crate::regs::*;
@@ -18,8 +18,6 @@ const PC: Reg = T0;
 const PARENT: Reg = RA;
 /// SP of the site on its way to memory. A full save stores it before.
 const TEMP: Reg = T1;
-/// A direct trampoline.
-const DIRECT: Reg = T1;
 /// The parent's address: neither link register, so that the return-address stack is left alone, and x7, for which
 /// Zicfilp wants no landing pad.
 const PARENT_JUMP: Reg = T2;
@@ -92,8 +90,8 @@ impl Lower for Riscv64 {
             Step::RestoreSite(_) => {
                 load(Content::Pc, PC, "pc", cx);
                 load(Content::ParentIp, PARENT, "parent_ip", cx);
-                load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx);
             }
+            Step::LoadDirect => load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx),
             Step::Restore => restore(cx),
             Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::Direct) }),
             Step::AllocWithReturn => {

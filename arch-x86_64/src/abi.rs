@@ -1,6 +1,6 @@
 //! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
-use codegen::abi::{Abi, Loc, RegSet};
+use codegen::abi::{Abi, Loc, Reg, RegSet};
 use codegen::error::Result;
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
@@ -12,11 +12,14 @@ use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
 use codegen::spec::Programs;
-use codegen::target::{DirectTest, Target};
+use codegen::target::Target;
 
 use crate::emu::MACHINE;
 use crate::option::{CallPadding, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
 use crate::regs::*;
+
+/// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
+pub const AFTER: Reg = RAX;
 
 /// System V x86-64 psABI, section 3.2.
 pub const ABI: Abi = Abi {
@@ -143,7 +146,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         restores_flags,
         realign: align16.then_some(16),
         marks_regs: frame_pointer && convention.marks_regs,
-        direct_test: DirectTest::BeforeRestore,
+        direct_test: AFTER,
         direct_jump: jump.then_some(R11),
         stack_align: if align16 { 16 } else { 8 },
         resume: if harden.landing.is_some() { 9 } else { 5 },

@@ -10,7 +10,7 @@ use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
-use crate::abi::{ABI, VECTOR};
+use crate::abi::{ABI, AFTER, VECTOR};
 use crate::insn::Insn;
 use crate::regs::*;
 
@@ -18,9 +18,6 @@ use crate::regs::*;
 const NEXT: Reg = RDI;
 /// pc or parent_ip on its way to memory, where the arguments of the traced function stay where they are.
 const BODY: Reg = R11;
-/// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
-const AFTER: Reg = RAX;
-
 impl Lower for X86_64 {
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
@@ -75,8 +72,8 @@ impl Lower for X86_64 {
                 cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });
             }
             Step::Gap => cx.noted(Insn::Nop5, "a jump to the epilogue when this is retired"),
+            Step::LoadDirect => load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx),
             Step::BranchIfDirect => {
-                load(Content::Direct, AFTER, "direct trampoline, 0 = none", cx);
                 cx.insn(Insn::TestAx);
                 cx.kernel_label(KernelLabel::Jmp);
                 cx.insn(Insn::Jnz { to: Local::Path(ExitPath::Direct) });

@@ -68,7 +68,7 @@ impl Side<'_> {
         let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).filter(|_| names);
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
-            Step::Block(..) | Step::Path(_) => {}
+            Step::Block(..) | Step::Path(_) | Step::LoadDirect => {}
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),

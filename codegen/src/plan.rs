@@ -1,13 +1,13 @@
 //! Spec to plan: what a trampoline does, step by step, without a word about instructions.
 //!
-//! The order of the steps is the same on every architecture, except where [`Target`] says that a register is free
-//! earlier or later ([`DirectTest`]).
+//! The order of the steps is the same on every architecture, except where it follows from which registers are free: what a
+//! frame gives back, and where the psABI and the profile's sites have the return address.
 
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout, Stores};
 use crate::spec::{Around, Attach, Direct, Form, Kind, Program, Programs, Regs, Spec};
 use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
-use crate::target::{DirectTest, Target};
+use crate::target::Target;
 
 /// The steps of one trampoline.
 #[derive(Clone, Default, Debug)]
@@ -68,7 +68,6 @@ impl Plan {
     }
 
     fn entry(&mut self, regs: Regs, frame: &FrameLayout, target: &Target) {
-        let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].stores == Stores::TakeEffect);
         let early = target.op_from_site && regs == Regs::Args;
         let flags = target.pushes_flags && regs == Regs::All;
 
@@ -93,7 +92,7 @@ impl Plan {
         }
         self.call(target, if early { Callee::OpFunc } else { Callee::Patchable });
 
-        self.ways_out(has_direct, flags, target);
+        self.ways_out(frame, flags, target);
         if early {
             self.push(&[
                 Step::Block(Role::Dispatch, "op has a direct trampoline: there at once, nothing was touched"),
@@ -104,7 +103,8 @@ impl Plan {
     }
 
     /// From the callback back into the function, and to a direct trampoline.
-    fn ways_out(&mut self, has_direct: bool, flags: bool, target: &Target) {
+    fn ways_out(&mut self, frame: &FrameLayout, flags: bool, target: &Target) {
+        let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].stores == Stores::TakeEffect);
         let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
         let end = [Step::KernelLabel(KernelLabel::End), Step::Leave(ExitPath::Function)];
         let direct = match target.direct_jump {
@@ -118,39 +118,42 @@ impl Plan {
             self.push(&[Step::Free(ExitPath::Function)]);
             self.pop_flags(flags, target);
             self.push(&end);
-        } else {
-            match target.direct_test {
-                DirectTest::BeforeRestore => {
-                    self.push(&[Step::RestoreSite(ExitPath::Function), Step::BranchIfDirect, Step::Restore]);
-                    self.push(&[Step::Block(Role::Exit, ""), Step::Free(ExitPath::Function)]);
-                    self.pop_flags(flags, target);
-                    self.push(&end);
-                    self.push(&[direct, Step::Path(ExitPath::Direct)]);
-                    let mut state = [Step::RestoreSite(ExitPath::Direct), Step::Restore];
-                    if target.direct_jump.is_some() {
-                        // The register that is used up is one of those restored.
-                        state.reverse();
-                    }
-                    self.push(&state);
-                    self.push(&[Step::Free(ExitPath::Direct)]);
-                    self.pop_flags(flags, target);
-                    self.push(&[Step::Leave(ExitPath::Direct)]);
-                }
-                DirectTest::BeforeSite => {
-                    self.push(&[Step::Restore, Step::BranchIfDirect, Step::Block(Role::Exit, "")]);
-                    self.push(&[Step::RestoreSite(ExitPath::Function), Step::Free(ExitPath::Function)]);
-                    self.push(&end);
-                    self.push(&[direct, Step::Path(ExitPath::Direct), Step::RestoreSite(ExitPath::Direct)]);
-                    self.push(&[Step::Free(ExitPath::Direct), Step::Leave(ExitPath::Direct)]);
-                }
-                DirectTest::AfterFree => {
-                    self.push(&[Step::RestoreSite(ExitPath::Function), Step::Restore, Step::Block(Role::Exit, "")]);
-                    self.push(&[Step::Free(ExitPath::Function), Step::BranchIfDirect]);
-                    self.push(&end);
-                    self.push(&[direct, Step::Path(ExitPath::Direct), Step::Leave(ExitPath::Direct)]);
-                }
-            }
+            return;
         }
+        // The cell is tested as late as its register and the flags are free and both ways are the same.
+        let cell = Content::Reg(target.direct_test);
+        let restored = frame.fields.iter().any(|f| f.content == cell && f.stores == Stores::TakeEffect);
+        let (site, link) = (&target.convention.site, target.facts.abi.link);
+        // The function is told its return address where calls leave it, a direct trampoline where the site does.
+        let alike = link.is_some() && site.parent_ip.reg() == link && !flags;
+        let test = [Step::LoadDirect, Step::BranchIfDirect];
+        if restored {
+            self.push(&[Step::RestoreSite(ExitPath::Function)]);
+            self.push(&test);
+            self.push(&[Step::Restore, Step::Block(Role::Exit, ""), Step::Free(ExitPath::Function)]);
+        } else if alike {
+            self.push(&[Step::RestoreSite(ExitPath::Function), Step::LoadDirect, Step::Restore]);
+            self.push(&[Step::Block(Role::Exit, ""), Step::Free(ExitPath::Function), Step::BranchIfDirect]);
+        } else {
+            self.push(&[Step::Restore]);
+            self.push(&test);
+            self.push(&[Step::Block(Role::Exit, "")]);
+            self.push(&[Step::RestoreSite(ExitPath::Function), Step::Free(ExitPath::Function)]);
+        }
+        self.pop_flags(flags, target);
+        self.push(&end);
+        self.push(&[direct, Step::Path(ExitPath::Direct)]);
+        if !alike || restored {
+            match (restored, target.direct_jump) {
+                (false, _) => self.push(&[Step::RestoreSite(ExitPath::Direct)]),
+                (true, None) => self.push(&[Step::RestoreSite(ExitPath::Direct), Step::Restore]),
+                // The register that is used up is one of those restored.
+                (true, Some(_)) => self.push(&[Step::Restore, Step::RestoreSite(ExitPath::Direct)]),
+            }
+            self.push(&[Step::Free(ExitPath::Direct)]);
+            self.pop_flags(flags, target);
+        }
+        self.push(&[Step::Leave(ExitPath::Direct)]);
     }
 
     /// The arguments of the profile's callback; `labelled`, if the tracer's C code patches the load of `op`.

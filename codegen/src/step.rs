@@ -201,7 +201,9 @@ pub enum Step {
     BranchIfResult,
     /// Instructions that do nothing, where a jump fits in.
     Gap,
-    /// Load the direct-call cell and branch if it is set.
+    /// Load the direct-call cell.
+    LoadDirect,
+    /// Branch if it is set.
     BranchIfDirect,
     /// Release the frame and what the parent's call pushed. From here on, only handlers know the parent.
     FreeWithReturn,

@@ -12,17 +12,6 @@ use crate::option::{Choice, Choices};
 use crate::profile::{Convention, FrameUse};
 use crate::spec::{Around, Direct, Form, Kind, Programs, Regs};
 
-/// Where a free register for testing the direct-call cell is found on the way out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DirectTest {
-    /// Before the restores, in an argument register; each path restores by itself.
-    BeforeRestore,
-    /// After the restores, before pc and parent_ip go to the registers that this way out wants.
-    BeforeSite,
-    /// After the frame is gone.
-    AfterFree,
-}
-
 /// An architecture with its options and profile resolved.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -50,8 +39,8 @@ pub struct Target {
     pub realign: Option<u32>,
     /// The frame pointer during a full save is the address of pt_regs with bit 0 set.
     pub marks_regs: bool,
-    /// Where the direct-call cell is tested.
-    pub direct_test: DirectTest,
+    /// The register in which the direct-call cell is tested.
+    pub direct_test: Reg,
     /// The way to a direct trampoline uses up this register.
     pub direct_jump: Option<Reg>,
     /// The alignment of SP that a callback may rely on, if the site's own stack was aligned for the kernel.

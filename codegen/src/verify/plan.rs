@@ -134,6 +134,9 @@ fn follow(
             wrong(!state.allocated, Property::Slots, "results are restored from a frame that is gone")?;
             state.restored = true;
         }
+        Step::LoadDirect => {
+            wrong(!state.allocated, Property::Slots, "the direct-call cell is in a frame that is gone")?
+        }
         Step::Free(_) | Step::FreeWithReturn => {
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
