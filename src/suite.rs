@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::settings::PROFILE;
 use codegen::abi::RegSet;
 use codegen::assembly::Assembly;
-use codegen::backend::Backend;
+use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::facts::NumberOf;
@@ -326,17 +326,15 @@ pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(
 /// # Errors
 /// What generation refuses.
 pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> Result<Suite> {
-    let assembly = backend.assemble(specs, target)?;
+    let Artifact { assembly, listings } = backend.generate(specs, target)?;
     let object = obj::write(&assembly, target)?;
-    let contracts = specs.iter().map(|s| Contract::of(s, target)).collect::<Result<Vec<_>>>()?;
     let slots = specs.iter().filter_map(|spec| slot(spec, &assembly, target)).collect();
-    let mut notes = BTreeMap::new();
-    for spec in specs {
-        for line in backend.text(spec, target)?.lines {
-            if line.kind == LineKind::Insn && !line.note.is_empty() {
-                notes.insert((spec.name.to_owned(), line.offset as u64), line.note.to_owned());
-            }
+    let (mut contracts, mut notes) = (Vec::with_capacity(listings.len()), BTreeMap::new());
+    for listing in listings {
+        for line in listing.lines.iter().filter(|line| line.kind == LineKind::Insn && !line.note.is_empty()) {
+            notes.insert((listing.name.clone(), line.offset as u64), line.note.to_owned());
         }
+        contracts.push(listing.contract);
     }
     let settings = settings(backend, target);
     Ok(Suite {

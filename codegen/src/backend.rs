@@ -21,6 +21,15 @@ use crate::target::Target;
 use crate::text::{self, TextListing};
 use crate::verify::{self, Fault};
 
+/// Trampolines, from one plan and one listing each.
+#[derive(Debug)]
+pub struct Artifact {
+    /// What an object is made of.
+    pub assembly: Assembly,
+    /// Each of them as text, with its contract.
+    pub listings: Vec<TextListing>,
+}
+
 /// An architecture as the rest of the world sees it. Nobody implements it by hand.
 pub trait Backend: Patch {
     /// What an emulator must know.
@@ -37,6 +46,11 @@ pub trait Backend: Patch {
     /// # Errors
     /// What planning and encoding refuse; the message names the trampoline.
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
+    /// The same, and what was assembled as text.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn generate(&self, specs: &[Spec], target: &Target) -> Result<Artifact>;
     /// The faults that can be put into one trampoline.
     ///
     /// # Errors
@@ -107,13 +121,13 @@ fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<
 fn assemble<'a, I: Isa>(
     specs: &[Spec<'a>],
     target: &Target,
-    change: impl Fn(usize, &Spec<'a>, &mut Listing<'a, I::Insn>) -> Result<()>,
+    mut change: impl FnMut(usize, &Spec<'a>, &Plan, &mut Listing<'a, I::Insn>) -> Result<()>,
 ) -> Result<Assembly> {
     let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
     for (i, spec) in specs.iter().enumerate() {
         generate::<I>(spec, target, &mut plan, &mut listing)
             .and_then(|()| checked::<I>(spec, target, &plan, &listing))
-            .and_then(|()| change(i, spec, &mut listing))
+            .and_then(|()| change(i, spec, &plan, &mut listing))
             .and_then(|()| assembly.add::<I>(spec, target, &listing))
             .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
         if i == 0 {
@@ -138,7 +152,16 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
-        assemble::<I>(specs, target, |_, _, _| Ok(()))
+        assemble::<I>(specs, target, |_, _, _, _| Ok(()))
+    }
+
+    fn generate(&self, specs: &[Spec], target: &Target) -> Result<Artifact> {
+        let mut listings = Vec::with_capacity(specs.len());
+        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing| {
+            listings.push(text::render::<I>(spec, target, plan, listing)?);
+            Ok(())
+        })?;
+        Ok(Artifact { assembly, listings })
     }
 
     fn mutants(&self, spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
@@ -146,7 +169,7 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
-        assemble::<I>(specs, target, |i, spec, listing| {
+        assemble::<I>(specs, target, |i, spec, _, listing| {
             if i == which {
                 *listing = mutate::faulty::<I>(mutant, spec, target, listing)?;
             }

@@ -1,29 +1,20 @@
 //! Objects and contracts of others may say anything: the judge answers with a report or an error.
 
-use arch::BACKENDS;
 use codegen::backend::Backend;
 use codegen::error::Result;
 use codegen::obj;
-use codegen::profile::Profile;
 use codegen::spec::{Direct, Spec};
-use codegen::target::Target;
 use tramptool_emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
+
+use common::{profile, target};
+
+mod common;
 
 fn backend() -> &'static dyn Backend {
     arch::backend("x86_64").unwrap()
 }
 
 const CONTRACT: &str = include_str!("direct.toml");
-
-fn profile() -> &'static Profile {
-    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
-    profiles::find(profiles::DEFAULT, &facts).unwrap()
-}
-
-fn target(backend: &dyn Backend) -> Target {
-    let convention = profile().convention(backend.facts().name).unwrap();
-    backend.target(convention, convention.defaults()).unwrap()
-}
 
 /// A sound object for [`CONTRACT`].
 fn object() -> Vec<u8> {

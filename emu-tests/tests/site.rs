@@ -1,25 +1,17 @@
 //! Sites that are patched wrongly must be noticed.
 
 use arch::{BACKENDS, backend};
-use codegen::backend::Backend;
 use codegen::error::Result;
 use codegen::obj;
 use codegen::patch::{Patch, Poke, SiteState};
 use codegen::profile::{Profile, Source};
 use codegen::site::{Site, Spot};
 use codegen::spec::{Direct, Spec};
-use codegen::target::Target;
 use tramptool_emu_tests::{BY_THE_PROFILE, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 
-fn profile() -> &'static Profile {
-    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
-    profiles::find(profiles::DEFAULT, &facts).unwrap()
-}
+use common::{profile, target, target_under};
 
-fn target(backend: &dyn Backend) -> Target {
-    let convention = profile().convention(backend.facts().name).unwrap();
-    backend.target(convention, convention.defaults()).unwrap()
-}
+mod common;
 
 /// One direct-call trampoline on the functions of a fixture, whose sites are patched by `poke`.
 fn judged(arch: &str, fixture: &str, poke: Poker) -> Report {
@@ -28,8 +20,7 @@ fn judged(arch: &str, fixture: &str, poke: Poker) -> Report {
 
 fn judged_under(profile: &'static Profile, arch: &str, fixture: &str, poke: Poker) -> Report {
     let backend = backend(arch).unwrap();
-    let convention = profile.convention(arch).unwrap();
-    let target = backend.target(convention, convention.defaults()).unwrap();
+    let target = target_under(profile, backend);
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
     let contract = include_str!("direct.toml").replace("x86_64", backend.facts().name);
