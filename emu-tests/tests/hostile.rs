@@ -91,6 +91,7 @@ fn a_contract_may_ask_for_anything() {
         let frame = format!("frame = \"f\"\n[frame.f]\nstruct = \"s\"\nsize = {size}\nfield = []\n");
         refused(&format!("{CONTRACT}{frame}"), object(), &format!("t.toml:14: size = {size}; valid: 0 to 4096"));
     }
-    let ops = CONTRACT.replace("about", "ftrace-ops = { func = 0x7fffffffffffffff }\nabout");
-    assert!(judged(&ops, object()).is_ok());
+    let ops = |text: &str| CONTRACT.replace("about", &format!("ftrace-ops = {{ {text} }}\nabout"));
+    assert!(judged(&ops("func = 0x7fffffffffffffff, direct_call = 0"), object()).is_ok());
+    refused(&ops("func = 0x7fffffffffffffff"), object(), "missing field `direct_call`");
 }
