@@ -2,7 +2,7 @@
 
 use codegen::frame::{Content, Stores};
 use codegen::plan::Plan;
-use codegen::spec::{Form, Kind};
+use codegen::spec::{Form, Kind, Regs, Spec};
 use codegen::step::{Callee, ExitPath, Step};
 use codegen::target::Target;
 use tramptool::suite::{specs, trampolines};
@@ -127,7 +127,9 @@ fn entry_trampolines_leave_whole_on_every_way() {
         if direct {
             directs += 1;
             let (branch, path) = (at(Step::BranchIfDirect), at(Step::Path(ExitPath::Direct)));
-            assert!(call < branch && branch < leave && leave < path, "{what}");
+            let load = at(Step::LoadDirect);
+            assert!(call < load && load < free && load < branch, "{what}");
+            assert!(branch < leave && leave < path, "{what}");
             assert!(path < at(Step::Leave(ExitPath::Direct)), "{what}");
             // What is not restored before the ways part is restored on each.
             let restored_before = at(Step::Restore) < branch;
@@ -140,6 +142,33 @@ fn entry_trampolines_leave_whole_on_every_way() {
         assert!(all(Step::BranchIfEarlyDirect).all(|branch| branch < at(Step::Alloc)), "{what}");
     });
     assert!(directs > 0);
+}
+
+/// A register that is restored must be asked before; one that is not, before the ways out differ; and if they do not, last.
+#[test]
+fn the_direct_call_cell_is_tested_where_its_register_is_free() {
+    let function = ExitPath::Function;
+    let (site, load, branch) = (Step::RestoreSite(function), Step::LoadDirect, Step::BranchIfDirect);
+    let (restore, free) = (Step::Restore, Step::Free(function));
+    for (arch, regs, reg, order) in [
+        ("x86_64", Regs::All, "rax", [site, load, branch, restore, free]),
+        ("x86_64", Regs::All, "rcx", [site, load, branch, restore, free]),
+        // A pushed way back is not where a link register would be: each way out puts it back by itself.
+        ("x86_64", Regs::Args, "rax", [site, restore, free, Step::Leave(function), Step::Leave(function)]),
+        ("arm64", Regs::Args, "x17", [restore, load, branch, site, free]),
+        ("arm64", Regs::Args, "x0", [site, load, branch, restore, free]),
+        ("riscv64", Regs::Args, "t1", [site, load, restore, free, branch]),
+        ("riscv64", Regs::Args, "a0", [site, load, branch, restore, free]),
+    ] {
+        let target = tramptool::default_target(tramptool::backend(arch).unwrap()).unwrap();
+        let target = Target { direct_test: target.facts.abi.find(reg).unwrap(), ..target };
+        let mut plan = Plan::default();
+        plan.make(&Spec::of("f", Kind::Entry(regs)), &target).unwrap();
+        let end = plan.steps.iter().position(|s| *s == Step::Leave(function)).unwrap();
+        let mut found: Vec<Step> = plan.steps[..end].iter().copied().filter(|s| order.contains(s)).collect();
+        found.resize(order.len(), Step::Leave(function));
+        assert_eq!(found, order, "{arch} {reg}");
+    }
 }
 
 /// Programs before the function, the function, programs after it; the gap for retiring code is behind the function.
