@@ -28,13 +28,16 @@ pub fn of_options(text: &str) -> Result<(&'static Profile, Vec<(&str, &str)>)> {
 /// What stands for a profile among options.
 pub const PROFILE: &str = "profile";
 
-/// The architectures called `name`, which may be `all`.
+/// The architecture called `name`; or `all`, that the profile has.
 ///
 /// # Errors
 /// There is none of that name.
-pub fn backends(name: &str) -> Result<Vec<&'static dyn Backend>> {
-    let all = name.eq_ignore_ascii_case("all");
-    if all { Ok(crate::BACKENDS.to_vec()) } else { Ok(vec![crate::backend(name)?]) }
+pub fn backends(name: &str, profile: &'static Profile) -> Result<Vec<&'static dyn Backend>> {
+    if !name.eq_ignore_ascii_case("all") {
+        return Ok(vec![crate::backend(name)?]);
+    }
+    let has = |b: &&'static dyn Backend| profile.convention(b.facts().name).is_ok();
+    Ok(crate::BACKENDS.iter().copied().filter(has).collect())
 }
 
 /// Of several architectures, a setting is for those that know it; what none knows is for each of them to refuse.

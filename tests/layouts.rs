@@ -17,8 +17,8 @@ struct Header {
     c_struct: &'static str,
     /// The header's name of a member of `struct pt_regs`.
     member: fn(&str) -> String,
-    /// The kernel's own members, which come after.
-    private: &'static [&'static str],
+    /// The kernel's own members, which come after, of every profile of a kernel.
+    private: &'static [&'static [&'static str]],
 }
 
 const HEADERS: [Header; 3] = [
@@ -32,7 +32,7 @@ const HEADERS: [Header; 3] = [
             _ if name.starts_with('r') => name.to_owned(),
             _ => format!("r{name}"),
         },
-        private: &[],
+        private: &[&[]],
     },
     Header {
         arch: "arm64",
@@ -41,13 +41,16 @@ const HEADERS: [Header; 3] = [
             Some(number) => format!("regs[{number}]"),
             None => name.to_owned(),
         },
-        private: &["orig_x0", "syscallno", "sdei_ttbr1", "pmr_save", "lockdep_hardirqs", "exit_rcu"],
+        private: &[
+            &["orig_x0", "syscallno", "sdei_ttbr1", "pmr_save", "lockdep_hardirqs", "exit_rcu"],
+            &["orig_x0", "syscallno", "sdei_ttbr1", "stackframe.record.fp", "stackframe.record.lr", "stackframe.type"],
+        ],
     },
     Header {
         arch: "riscv64",
         c_struct: "struct user_regs_struct",
         member: |name| if name == "epc" { "pc".to_owned() } else { name.to_owned() },
-        private: &["status", "badaddr", "cause", "orig_a0"],
+        private: &[&["status", "badaddr", "cause", "orig_a0"]],
     },
 ];
 
@@ -95,7 +98,7 @@ fn pt_regs_is_laid_out_as_in_the_kernels_headers() {
         for (what, frame) in frames {
             let members = frame.fields.iter().filter(|f| !f.member.is_empty());
             let (private, public): (Vec<&Field>, Vec<&Field>) =
-                members.partition(|f| header.private.contains(&f.member));
+                members.partition(|f| header.private.concat().contains(&f.member));
             let offset = |f: &&Field| format!("offsetof({}, {})", header.c_struct, (header.member)(f.member));
             let size = format!("sizeof({})", header.c_struct);
             let values = compute(*backend, &[vec![size], public.iter().map(offset).collect()].concat());
@@ -107,7 +110,9 @@ fn pt_regs_is_laid_out_as_in_the_kernels_headers() {
             let mut slots: Vec<i32> = theirs.into_iter().map(|(_, offset)| offset).collect();
             slots.sort_unstable();
             assert_eq!(slots, (0..size).step_by(8).collect::<Vec<_>>(), "{what}");
-            assert_eq!(private.len(), header.private.len(), "{what}");
+            let mut own: Vec<&str> = private.iter().map(|f| f.member).collect();
+            own.sort_by_key(|member| header.private.concat().iter().position(|m| m == member));
+            assert!(header.private.contains(&&own[..]), "{what}: {own:?}");
             assert!(private.iter().all(|f| size <= f.offset && f.offset <= frame.c_size - 8), "{what}: {private:?}");
             assert!(if private.is_empty() { frame.c_size == size } else { frame.c_size > size }, "{what}");
         }

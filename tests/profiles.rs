@@ -86,7 +86,11 @@ fn bare_objects_need_nothing_but_their_handlers() {
 fn mistakes_are_told_with_their_line() {
     let good = block("toml");
     let cases = [
-        ("extends = \"bare\"", "extends = \"bear\"", "mine.toml:3: unknown profile 'bear'; valid: linux-6.12, bare"),
+        (
+            "extends = \"bare\"",
+            "extends = \"bear\"",
+            "mine.toml:3: unknown profile 'bear'; valid: linux-6.12, linux-7.3, bare",
+        ),
         (
             "\"parent-ip\", \"ip\"]",
             "\"parent_ip\", \"ip\"]",
@@ -114,7 +118,10 @@ fn mistakes_are_told_with_their_line() {
     let itself = "extends = \"x.toml\"";
     assert!(profiles::load(Source { name: "x.toml", text: itself }, &facts).is_err());
     let bench = Bench::new();
-    bench.refuses(&["list", "--profile", "nothing"], &["unknown profile 'nothing'; valid: linux-6.12, bare, a file"]);
+    bench.refuses(
+        &["list", "--profile", "nothing"],
+        &["unknown profile 'nothing'; valid: linux-6.12, linux-7.3, bare, a file"],
+    );
     bench.refuses(&["list", "--profile", "none.toml"], &["cannot read profile none.toml"]);
 }
 
@@ -148,4 +155,90 @@ fn profiles_fit_their_schema() {
     }
     let wrong = serde_json::json!({ "nme": "x" });
     assert!(!validator.is_valid(&wrong));
+}
+
+/// Where asm-offsets.h of a build of 7.3.4 says that things are (Debian's linux-source-7.3, arm64, with CALL_OPS and without).
+const OFFSETS_7_3: &str = "S_X0 0, S_X2 16, S_X4 32, S_X6 48, S_X8 64, S_X10 80, S_X12 96, S_X14 112, S_X16 128, \
+    S_X18 144, S_X20 160, S_X22 176, S_X24 192, S_X26 208, S_X28 224, S_FP 232, S_LR 240, S_SP 248, S_PC 256, S_PSTATE 264, \
+    S_SYSCALLNO 280, S_SDEI_TTBR1 288, S_STACKFRAME 296, S_STACKFRAME_TYPE 312, PT_REGS_SIZE 320, FREGS_X0 0, FREGS_X2 16, \
+    FREGS_X4 32, FREGS_X6 48, FREGS_X8 64, FREGS_FP 80, FREGS_LR 88, FREGS_SP 96, FREGS_PC 104, FREGS_DIRECT_TRAMP 72, \
+    FREGS_SIZE 112, FTRACE_OPS_FUNC 0, FTRACE_OPS_DIRECT_CALL 192";
+
+#[test]
+fn linux_7_3_is_laid_out_as_its_build_says() {
+    let arm64 = tramptool::backend("arm64").unwrap();
+    let convention = tramptool::profile("linux-7.3").unwrap().convention("arm64").unwrap();
+    for choices in convention.combinations(|_| true) {
+        let target = arm64.target(convention, choices).unwrap();
+        let size = |name| target.struct_frames().find(|f| f.c_struct == name).map(|f| f.c_size);
+        for row in OFFSETS_7_3.split(", ") {
+            let (symbol, value) = row.split_once(' ').unwrap();
+            let ours = match symbol {
+                "PT_REGS_SIZE" => size("struct pt_regs"),
+                "FREGS_SIZE" => size("struct ftrace_regs"),
+                _ => target.value(symbol),
+            };
+            assert_eq!(ours, Some(value.parse().unwrap()), "{symbol}, {}", target.describe());
+        }
+    }
+}
+
+/// A configuration of 7.3 with and without CALL_OPS, one that is refused, and the numbers of its build.
+#[test]
+fn linux_7_3_is_configured() {
+    let bench = Bench::new();
+    let offsets: Vec<String> =
+        OFFSETS_7_3.split(", ").filter(|row| !row.contains("_SIZE ")).map(|row| format!("#define {row}\n")).collect();
+    std::fs::write(bench.path("asm-offsets.h"), offsets.concat()).unwrap();
+    let config = |more: &[&str]| {
+        let needed = ["ARM64", "FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
+        let set: String = needed.iter().chain(more).map(|name| format!("CONFIG_{name}=y\n")).collect();
+        std::fs::write(bench.path("config"), format!("#\n#\n# Linux/arm64 7.3.4 Kernel Configuration\n#\n{set}"))
+            .unwrap();
+    };
+    let gen_config = ["gen", "--config", "config", "--asm-offsets", "asm-offsets.h", "--all", "-o", "out"];
+    for (more, chosen) in [(&["DYNAMIC_FTRACE_WITH_CALL_OPS"][..], "on"), (&[], "off")] {
+        config(more);
+        let run = bench.run(&[&gen_config[..], &["--profile", "linux-7.3"]].concat());
+        let decided = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.success() && decided.contains(&format!("call-ops={chosen}")), "{decided}");
+    }
+    bench.refuses(&gen_config, &["7.3.4; valid: the configuration of a kernel 6.12"]);
+    config(&["CFI"]);
+    bench.refuses(&[&gen_config[..], &["--profile", "linux-7.3"]].concat(), &["CONFIG_CFI=y is not supported"]);
+}
+
+#[test]
+fn an_architecture_that_a_profile_does_not_offer_is_refused_by_name() {
+    let bench = Bench::new();
+    for (arch, why) in [("x86_64", "a second way to a direct trampoline"), ("riscv64", "op->func")] {
+        let refused = [&format!("profile linux-7.3 does not offer {arch}: "), why, "; valid: arm64"];
+        for command in ["show", "check", "cost"] {
+            bench.refuses(&[command, "ftrace_caller", "--arch", arch, "--profile", "linux-7.3"], &refused);
+        }
+        bench.refuses(&["list", "--arch", arch, "--profile", "linux-7.3"], &refused);
+    }
+    // Where none is named, all that it offers are meant.
+    let listed = bench.ends(0, &["list", "--profile", "linux-7.3"]);
+    assert!(listed.contains("\narm64") && !listed.contains("x86_64") && !listed.contains("riscv64"), "{listed}");
+    let checked = bench.ends(0, &["check", "ftrace_stub", "--profile", "linux-7.3"]);
+    assert!(checked.starts_with("arm64: ") && checked.contains(" 0 fail"), "{checked}");
+}
+
+/// The kernel's own trampolines keep what ours promise, under both configurations. Its exit trampoline leaves words of its
+/// frame as they are, as that of 6.12 does.
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn linux_7_3_keeps_the_contract_of_its_profile() {
+    let bench = Bench::new();
+    for (variant, call_ops) in [("linux-7.3-arm64-call-ops", "call-ops=on"), ("linux-7.3-arm64", "call-ops=off")] {
+        let object = kernel_cache::directory().unwrap().join(variant).join("entry-ftrace.o");
+        let object = object.to_str().unwrap();
+        let profile = ["--profile", "linux-7.3"];
+        let trampolines = ["ftrace_caller", "ftrace_stub", "ftrace_stub_direct_tramp", "ftrace_stub_graph"];
+        let options = ["--arch", "arm64", "--set", call_ops, "--emit", "contract", "--stem", "t", "-o", "."];
+        bench.ends(0, &[&["gen"][..], &trampolines, &options, &profile].concat());
+        let checked = bench.ends(0, &[&["check", "--object", object, "--contract", "t.toml"][..], &profile].concat());
+        assert!(checked.contains(" 0 fail"), "{variant}: {checked}");
+    }
 }

@@ -29,15 +29,21 @@ pub struct Profile {
     pub kernels: Vec<&'static str>,
     /// One for each architecture that the profile has.
     pub conventions: Vec<Convention>,
+    /// Architectures that it does not offer, and why.
+    pub refused: Vec<(&'static str, &'static str)>,
 }
 
 impl Profile {
     /// The profile on the architecture called `arch`.
     ///
     /// # Errors
-    /// The profile says nothing about it; the message lists the architectures of the profile.
+    /// The profile says nothing about it, or why it does not offer it; the message lists the architectures of the profile.
     pub fn convention(&'static self, arch: &str) -> Result<&'static Convention> {
         let valid = self.conventions.iter().map(|c| c.facts.name);
+        if let Some((_, why)) = self.refused.iter().find(|(name, _)| *name == arch) {
+            let valid = valid.collect::<Vec<_>>().join(", ");
+            return Err(Error::new(format!("profile {} does not offer {arch}: {why}; valid: {valid}", self.name)));
+        }
         let found = self.conventions.iter().find(|c| c.facts.name == arch);
         found.ok_or_else(|| Error::unknown(&format!("architecture of profile {}", self.name), arch, valid))
     }

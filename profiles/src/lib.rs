@@ -11,8 +11,11 @@ use codegen::profile::{Convention, Profile, Scope, Source, read};
 pub const DEFAULT: &str = "linux-6.12";
 
 /// The profiles that are compiled in, by name.
-pub const BUILT_IN: &[(&str, &str)] =
-    &[("linux-6.12", include_str!("../linux-6.12.toml")), ("bare", include_str!("../bare.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("linux-6.12", include_str!("../linux-6.12.toml")),
+    ("linux-7.3", include_str!("../linux-7.3.toml")),
+    ("bare", include_str!("../bare.toml")),
+];
 
 /// The profile called `name`, or the one in the file of that name, for these architectures.
 ///

@@ -169,9 +169,9 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.
 fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
-    let backends = settings::backends(&args.arch)?;
-    let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
     let profile = args.profile.find()?;
+    let backends = settings::backends(&args.arch, profile)?;
+    let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
     let mut suites = Vec::new();
     for &backend in &backends {
         let settings = settings::settings_of(profile, backend, &backends, &settings);

@@ -109,10 +109,10 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
             _ => args.trampolines.clone(),
         };
     args.direct.refuse_without(&names)?;
-    let backends = backends(&args.arch)?;
+    let profile = args.profile.find()?;
+    let backends = backends(&args.arch, profile)?;
     let settings = args.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
     let mut entries = Vec::new();
-    let profile = args.profile.find()?;
     for &backend in &backends {
         let convention = profile.convention(backend.facts().name)?;
         let target = target(backend, convention, &settings_of(profile, backend, &backends, &settings))?;

@@ -125,7 +125,8 @@ pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) 
 
 /// Everything generated.
 fn generated(args: &MutateArgs) -> Result<Vec<MutationSubject>> {
-    settings::backends(&args.arch)?.into_iter().map(|b| subject(args, b)).collect()
+    let backends = settings::backends(&args.arch, args.profile.find()?)?;
+    backends.into_iter().map(|b| subject(args, b)).collect()
 }
 
 /// What others wrote.
@@ -206,7 +207,7 @@ fn request(args: &MutateArgs) -> String {
 fn subject(args: &MutateArgs, backend: &'static dyn Backend) -> Result<MutationSubject> {
     let settings = args.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
     let profile = args.profile.find()?;
-    let settings = settings::settings_of(profile, backend, &settings::backends(&args.arch)?, &settings);
+    let settings = settings::settings_of(profile, backend, &settings::backends(&args.arch, profile)?, &settings);
     MutationSubject::new(backend, profile.convention(backend.facts().name)?, &settings)
 }
 

@@ -29,7 +29,7 @@ pub fn blessed(path: &str, text: &str) {
 /// An architecture under every set of options that each profile offers.
 pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::Target> {
     let profiles = profiles::names().into_iter().map(|name| tramptool::profile(name).unwrap());
-    let conventions: Vec<_> = profiles.map(|p| p.convention(backend.facts().name).unwrap()).collect();
+    let conventions: Vec<_> = profiles.filter_map(|p| p.convention(backend.facts().name).ok()).collect();
     let mut all = Vec::new();
     for convention in conventions {
         let each = convention.combinations(|_| true).into_iter();

@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         let name = self.sentence(self.need(&file.name, keys!["name"])?, keys!["name"])?;
         let about = self.sentence(self.need(&file.about, keys!["about"])?, keys!["about"])?;
         let kernels = file.kernels.iter().map(|v| intern(v)).collect();
-        let mut conventions = Vec::new();
+        let (mut conventions, mut refused) = (Vec::new(), Vec::new());
         for (arch, of) in &file.arch {
             let facts = match scope {
                 Scope::All(facts) => facts,
@@ -154,9 +154,12 @@ impl<'a> Reader<'a> {
             let known = facts.iter().find(|f| f.name == arch);
             let facts =
                 known.ok_or_else(|| self.at(keys!["arch", &**arch], Error::unknown("architecture", arch, valid)))?;
-            conventions.push(self.convention(name, file, of, facts)?);
+            match of.refused.as_deref().filter(|why| !why.is_empty()) {
+                Some(why) => refused.push((facts.name, self.sentence(why, keys!["arch", &**arch, "refused"])?)),
+                None => conventions.push(self.convention(name, file, of, facts)?),
+            }
         }
-        Ok(Profile { name, about, kernels, conventions })
+        Ok(Profile { name, about, kernels, conventions, refused })
     }
 
     fn convention(

@@ -54,6 +54,9 @@ pub(super) struct OfferIn {
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct ArchIn {
+    /// Why the profile does not offer the architecture, though one that it extends does: nothing else here counts then. Offered
+    /// if it is empty.
+    pub refused: Option<String>,
     /// The labels that the tracer's C code knows: `op-ptr`, `call`, `jmp`, `end`, `after-call`, `epilogue`.
     pub labels: Vec<String>,
     /// How a patched site arrives, and how it is written.
