@@ -28,7 +28,7 @@ pub fn shared() -> Vec<PathBuf> {
 const ARCHITECTURES: [&str; 5] = ["x86", "amd64", "arm64", "aarch64", "riscv"];
 
 /// Files in which one is named.
-const FILES: &Excuses = &[
+pub const FILES: &Excuses = &[
     ("bench/src/generate.rs", "the object crate has names of its own for machines"),
     ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
     ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
