@@ -137,11 +137,24 @@ impl Target {
             return Ok(frame);
         }
         let facts = self.facts;
-        let defaults = self.convention.defaults();
-        let remedy = match self.convention.frame(of, defaults) {
-            Some(_) => format!("with {}", self.convention.describe(defaults)),
+        let known = self.convention.frames.iter().find(|(u, _)| *u == of);
+        let mut remedy = match known {
+            // The values that take it away.
+            Some((_, table)) => {
+                let taken = table.variants.iter().filter(|v| v.absent && self.choices.get(v.when.0) == v.when.1);
+                let others = taken.filter_map(|v| {
+                    let option = facts.options.get(v.when.0)?;
+                    let others = option.values.iter().enumerate().filter(|(i, _)| *i != v.when.1);
+                    let others: Vec<&str> = others.map(|(_, value)| *value).collect();
+                    Some(format!("{}={}", option.name, others.join("|")))
+                });
+                format!("with {}", others.collect::<Vec<_>>().join(" "))
+            }
             None => format!("a profile with [arch.{}.frame.{}]", facts.name, of.key()),
         };
+        if of == FrameUse::AroundShadow && self.frames.iter().any(|(u, _)| *u == FrameUse::AroundFregs) {
+            remedy += ", or --form fregs";
+        }
         Err(Error::Absent {
             profile: self.convention.profile.to_owned(),
             what: format!("frame `{}` for {} with {}", of.key(), facts.name, self.describe()),

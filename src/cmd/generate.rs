@@ -42,7 +42,7 @@ pub struct GenArgs {
     /// What to write: one file each, of a module several [default: asm]
     #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
-    /// Directory to write to, a file whose name ends in .S, .o, .bin or .json, or - for stdout [default: . with --emit, -
+    /// Directory to write to, a file whose name ends in .S, .o, .bin, .json or .toml, or - for stdout [default: . with --emit, -
     /// without]
     #[arg(short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
@@ -103,7 +103,8 @@ enum Emit {
 impl Emit {
     /// The kind of the file that a name ending in this has.
     fn by_extension(extension: &str) -> Option<Emit> {
-        let known = [("S", Emit::Asm), ("o", Emit::Obj), ("bin", Emit::Bin), ("json", Emit::Json)];
+        let known =
+            [("S", Emit::Asm), ("o", Emit::Obj), ("bin", Emit::Bin), ("json", Emit::Json), ("toml", Emit::Contract)];
         known.into_iter().find(|(name, _)| *name == extension).map(|(_, kind)| kind)
     }
 }

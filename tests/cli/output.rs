@@ -90,7 +90,8 @@ fn one_file_has_the_name_that_is_given() {
     b.ok(&with(&["-o", "my.S"]));
     b.ok(&with(&["--emit", "obj", "-o", "my.o"]));
     b.ok(&with(&["-o", "other.o"]));
-    assert_eq!(names(&b, "."), ["my.S", "my.o", "other.o"]);
+    b.ok(&["gen", "direct", "--args", "1", "--call", "f", "--arch", "x86_64", "-o", "my.toml"]);
+    assert_eq!(names(&b, "."), ["my.S", "my.o", "my.toml", "other.o"]);
     b.tool("x86_64-linux-gnu-as", &["my.S", "-o", "as.o"]);
     assert!(fs::read_to_string(b.path("my.S")).unwrap().contains("x86_64-linux-gnu-as my.S -o my.o"));
     assert_eq!(fs::read(b.path("my.o")).unwrap(), fs::read(b.path("other.o")).unwrap());
@@ -163,5 +164,20 @@ fn cost_says_what_did_not_come_back() {
         let cost = ["cost", "--object", "t.o", "--contract", "t.toml"];
         assert!(b.ok(&cost).contains("did not come back"), "{arch} {stop}");
         assert!(b.ok(&[&cost[..], &["--format", "json"]].concat()).contains("\"ended\": false"), "{arch} {stop}");
+    }
+}
+
+#[test]
+fn a_form_that_an_option_takes_away_says_which_and_what_else() {
+    let b = Bench::new();
+    let shadow =
+        ["gen", "around", "--form", "shadow", "--call", "a", "--exit", "e", "--function", "f", "--arch", "x86_64"];
+    for taken in [["--set", "stack-align=16"], ["--profile", "bare"]] {
+        b.refuses(&[&shadow[..], &taken].concat(), &["around-shadow", "with stack-align=8, or --form fregs"]);
+        // And that is true.
+        b.ok(&[&shadow[..3], &["fregs"], &shadow[4..], &taken].concat());
+    }
+    for profile in ["linux-6.12", "bare"] {
+        b.ok(&[&shadow[..], &["--profile", profile, "--set", "stack-align=8"]].concat());
     }
 }
