@@ -351,6 +351,18 @@ fn a_terminal_has_nothing_to_obey() {
         assert_eq!(text.chars().find(obeyed), None, "{format}: {text}");
         assert!(text.contains("u{1b}[2J") && !text.lines().any(|line| line == "ok"), "{format}: {text}");
     }
+    // Of mutants, what never runs is named.
+    let keeps = "push %rsi\n push %rdi\n call direct_func\n pop %rdi\n pop %rsi\n ret\n ud2";
+    let keeps = format!(".globl \"{name}\"\n\"{name}\":\n {keeps}\n.size \"{name}\", . - \"{name}\"\n");
+    std::fs::write(b.path("m.S"), keeps).unwrap();
+    std::fs::write(b.path("m.toml"), contract).unwrap();
+    b.tool("x86_64-linux-gnu-as", &["m.S", "-o", "m.o"]);
+    let mutants = b.run(&["mutate", "--object", "m.o", "--contract", "m.toml", "--sample", "1"]);
+    let mutants = String::from_utf8(mutants.stdout).unwrap();
+    assert!(
+        mutants.contains("never executed") && mutants.contains("u{1b}[2J") && !mutants.contains('\x1b'),
+        "{mutants}"
+    );
     // It is for programs, which need the name itself.
     let report = json(&b.ok(&[&check[..], &["json"]].concat()));
     assert!(rows(&report).all(|row| row["trampoline"] == name));

@@ -116,6 +116,7 @@ pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) 
         Format::Json => tramptool::report::json(report)?,
         Format::Human => {
             let plain = Ui::plain();
+            let report = &tramptool::report::cleaned(report)?;
             render(report, if output.is_some() { &plain } else { ui })
         }
     };

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use document::{ContractFile, Document, Part, Scope, SuiteName, lines_of};
 pub use expect::Expectations;
 pub use human::Palette;
-pub use printable::printable;
+pub use printable::{cleaned, printable};
 
 /// How a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -53,7 +53,7 @@ pub fn render(document: &Document, format: Format, style: Style) -> Result<Strin
     let refused = |e: &dyn std::fmt::Display| Error::new(format!("cannot render the report: {e}"));
     let cleaned = match format {
         Format::Json => None,
-        Format::Human | Format::Ktap | Format::Junit | Format::Sarif => Some(printable::cleaned(&document.report)?),
+        Format::Human | Format::Ktap | Format::Junit | Format::Sarif => Some(cleaned(&document.report)?),
     };
     let report = cleaned.as_ref().unwrap_or(&document.report);
     match format {

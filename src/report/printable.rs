@@ -1,7 +1,8 @@
 //! Text of others, as it is shown to people: symbols, sections and file names can have any bytes, and terminals obey some.
 
 use codegen::error::{Error, Result};
-use emu_tests::Report;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// `text` with control characters, and those that change the direction of writing, as escapes.
@@ -20,7 +21,7 @@ pub fn printable(text: &str) -> String {
 ///
 /// # Errors
 /// None that a report of ours can cause.
-pub fn cleaned(report: &Report) -> Result<Report> {
+pub fn cleaned<T: Serialize + DeserializeOwned>(report: &T) -> Result<T> {
     let refused = |e| Error::new(format!("cannot render the report: {e}"));
     let mut value = serde_json::to_value(report).map_err(refused)?;
     clean(&mut value);
