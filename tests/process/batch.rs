@@ -16,7 +16,9 @@ use crate::place::Isa;
 const CASES: usize = 24;
 /// Cases of each architecture in a run of the tests.
 const USUAL: usize = 144;
-const C_FILES: [&str; 5] = ["harness", "events", "run", "handled", "layouts"];
+const C_FILES: [&str; 6] = ["harness", "events", "run", "handled", "layouts", "proven"];
+/// What handlers run. They are one object, as is wanted where something is proven of them.
+const HANDLERS: [&str; 3] = ["handled", "layouts", "proven"];
 
 struct Arch {
     name: &'static str,
@@ -164,6 +166,7 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<S
         ("events.c", include_str!("events.c")),
         ("run.c", include_str!("run.c")),
         ("handled.c", include_str!("handled.c")),
+        ("proven.c", include_str!("proven.c")),
         ("layouts.c", include_str!("layouts.c")),
         ("handlers.S", include_str!("handlers.S")),
         ("functions.h", include_str!("functions.h")),
@@ -199,17 +202,24 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<S
     let mut objects = vec!["functions.o".to_owned(), "measure.o".to_owned(), "table.o".to_owned()];
     let pie = if flags.linker.is_some() { "-fPIE" } else { "-fno-pie" };
     b.tool(arch.gcc, &["-c", pie, "measure.S", "table.c"]);
-    // In handled.c no vector register, and nothing that calls the library's memcpy.
+    // In what handlers run is no vector register, and nothing that calls the library's memcpy.
     let general = match arch.isa {
-        Isa::X86 => &["-mgeneral-regs-only"][..],
-        Isa::Arm => &["-mgeneral-regs-only", "-ffixed-x18"],
-        Isa::Riscv => &[],
+        Isa::X86 => &["-mgeneral-regs-only", "-fvisibility=hidden"][..],
+        Isa::Arm => &["-mgeneral-regs-only", "-fvisibility=hidden", "-ffixed-x18"],
+        Isa::Riscv => &["-fvisibility=hidden"],
     };
     for file in C_FILES {
-        let more = if file == "handled" { general } else { &[] };
-        b.tool(arch.gcc, &[&["-c", "-O1", pie, "-fno-builtin", &format!("{file}.c")], more].concat());
-        objects.push(format!("{file}.o"));
+        let (more, object) = match HANDLERS.contains(&file) {
+            true => (general, format!("{file}.part.o")),
+            false => (&[][..], format!("{file}.o")),
+        };
+        b.tool(arch.gcc, &[&["-c", "-O1", pie, "-fno-builtin", &format!("{file}.c"), "-o", &object], more].concat());
+        objects.extend((!HANDLERS.contains(&file)).then_some(object));
     }
+    let parts = HANDLERS.map(|file| format!("{file}.part.o"));
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    b.tool(&format!("{}ld", tools_of(arch.name)), &[&["-r", "-o", "proven.o"], &parts[..]].concat());
+    objects.push("proven.o".to_owned());
     objects
 }
 

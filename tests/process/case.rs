@@ -65,6 +65,8 @@ pub struct Case {
     sig: String,
     deep: bool,
     fault: Option<String>,
+    /// Both handlers of `around` are proven to touch no vector register, so that some may be live.
+    proven: bool,
 }
 
 impl Case {
@@ -79,10 +81,11 @@ impl Case {
             programs.ip_arg = chance.once_in(2);
             programs.skip_frame = programs.counts[1..] != [0, 0] && chance.once_in(3);
         }
+        let proven = kind.around().is_some() && chance.once_in(2);
         let (proto, placed) = loop {
             let proto = Prototype::random(chance, &symbol, isa == Isa::Arm);
             let placed = place(isa, &proto);
-            if compilers_agree(isa, flags, &proto, &placed) && allowed(kind, &programs, &proto, &placed) {
+            if compilers_agree(isa, flags, &proto, &placed) && allowed(kind, proven, &programs, &proto, &placed) {
                 break (proto, placed);
             }
         };
@@ -125,6 +128,7 @@ impl Case {
             sig,
             deep,
             fault: None,
+            proven,
         }
     }
 
@@ -188,7 +192,11 @@ impl Case {
             return (args, renamed);
         }
         // Forms that show the registers let handlers use general ones only.
-        let vectors = if matches!(self.kind, Kind::Fregs | Kind::Shadow) { "g" } else { "v" };
+        let vectors = match self.kind {
+            _ if self.proven => "p",
+            Kind::Fregs | Kind::Shadow => "g",
+            _ => "v",
+        };
         let more = match self.kind {
             Kind::Direct => format!("direct --call {vectors}_entry"),
             Kind::Programs => "programs".to_owned(),
@@ -196,6 +204,7 @@ impl Case {
         };
         args.extend(more.split(' ').map(String::from));
         args.extend(["--name".into(), tramp]);
+        args.extend(self.proven.then(|| ["--handler".into(), "proven.o".into()]).into_iter().flatten());
         match self.args {
             None => args.extend(["--sig".into(), self.sig.clone()]),
             Some((n, ip)) => {
@@ -346,11 +355,11 @@ fn compilers_agree(isa: Isa, flags: &Flags, proto: &Prototype, placed: &Placed) 
 }
 
 /// As README.md says what trampolines are for.
-fn allowed(kind: Kind, programs: &Attached, proto: &Prototype, placed: &Placed) -> bool {
+fn allowed(kind: Kind, proven: bool, programs: &Attached, proto: &Prototype, placed: &Placed) -> bool {
     let vectors = placed.args.iter().chain(&placed.result).any(|p| p.place == 'v');
     match kind {
-        Kind::Frame | Kind::Fregs => !vectors && placed.stack == 0,
-        Kind::Shadow => !vectors,
+        Kind::Frame | Kind::Fregs => (proven || !vectors) && placed.stack == 0,
+        Kind::Shadow => proven || !vectors,
         Kind::Programs if placed.memory.is_some() => false,
         Kind::Programs if programs.counts[1] > 0 => {
             proto.result.as_ref().is_some_and(|t| matches!(t, Type::Plain(_)) && t.size() <= 8 && !t.has_floats())

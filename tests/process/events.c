@@ -69,10 +69,13 @@ static void left(const struct test *t, struct event *e) {
 
 /* A handler that is called like the function. */
 static void arguments(const struct test *t, struct event *e, const struct piece *p) {
-    for (; p->place; p++)
+    for (; p->place; p++) {
+        /* Handlers of the function's frame get general registers. */
+        if (t->kind == FRAME && p->place == 'v') continue;
         if (differs(at(&e->s, p), values[p->of] + p->offset, t->arg[p->of].valid >> p->offset, 0, p->size))
             fail("in a handler, argument %d, %c%d is %#lx, not %#lx", p->of, p->place, p->index, *(long *)at(&e->s, p),
                 *(long *)(values[p->of] + p->offset));
+    }
     if ((t->kind == DIRECT || t->act == NEXT) && t->sret >= 0) same(e->s.g[t->sret], image.g[t->sret], "in a handler, register", t->sret);
 }
 
