@@ -1,6 +1,6 @@
 //! tramptool: one description of a trampoline becomes text, an object, and a proof by execution.
 
-pub mod args;
+pub mod asked;
 pub mod contracts;
 pub mod explain;
 pub mod handler;

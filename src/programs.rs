@@ -7,7 +7,7 @@ use codegen::proto::Prototype;
 use codegen::spec::{Attach, FLAGS, Program, Programs};
 use codegen::target::Target;
 
-use crate::args::{DirectArgs, PROGRAMS, wanted};
+use crate::asked::{Asked, PROGRAMS, wanted};
 use crate::handler::Proof;
 use crate::settings::parse_u64;
 
@@ -21,7 +21,7 @@ const FLAGS_REFUSED: [(&str, &str); 5] = [
 ];
 
 /// The programs of the command line, those before the function first.
-pub(crate) fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
+pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
     let lists = [(Attach::Fentry, &args.fentry), (Attach::FmodRet, &args.fmod_ret), (Attach::Fexit, &args.fexit)];
     let mut all = Vec::new();
     for (attach, text) in lists.into_iter().flat_map(|(attach, list)| list.iter().map(move |text| (attach, text))) {
@@ -40,7 +40,7 @@ pub(crate) fn programs(args: &DirectArgs) -> Result<Vec<Program>> {
 
 /// What the programs of a function are shown, and what else is done.
 pub(crate) fn what_is_shown(
-    args: &DirectArgs,
+    args: &Asked,
     attached: &[Program],
     proof: Option<&Proof>,
     target: &Target,

@@ -8,7 +8,7 @@ use codegen::spec::{Around, Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
 use wildmatch::WildMatch;
 
-use crate::args::{AROUND, DirectArgs, FOR_ONE, PROGRAMS, wanted};
+use crate::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, wanted};
 use crate::handler::{Proof, all_general};
 use crate::programs::{programs, what_is_shown};
 use crate::settings::parse_u64;
@@ -91,7 +91,7 @@ fn named(name: &str, kind: Kind) -> Request {
 ///
 /// # Errors
 /// There is none of that name, or it cannot be what was asked for.
-pub fn trampoline(what: &str, args: &DirectArgs, target: &Target) -> Result<Request> {
+pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> {
     if !FOR_ONE.contains(&what) {
         let valid = target.convention.trampolines.iter().map(|t| t.symbol).chain(FOR_ONE.iter().copied());
         let kind = target.convention.kind(what);
@@ -165,7 +165,7 @@ fn behind_site(text: &str, target: &Target) -> Result<i32> {
 }
 
 /// The form of a paired trampoline, and for how many arguments.
-fn paired(args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<Around> {
+fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Around> {
     let form = args.form.unwrap_or(Form::Frame);
     let most = target.facts.abi.args.len() as u8;
     let general_handlers = Proof::holds(proof);
@@ -185,7 +185,7 @@ fn paired(args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<A
 }
 
 /// How many argument registers there are up to the last that is live, of a function that `around` can call.
-fn live_args(sig: &str, args: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<u8> {
+fn live_args(sig: &str, args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<u8> {
     let backend = crate::backend(target.facts.name)?;
     let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
     let placement = backend.place(target, &proto).map_err(|e| e.at("--sig"))?;
@@ -220,7 +220,7 @@ fn live_args(sig: &str, args: &DirectArgs, proof: Option<&Proof>, target: &Targe
 }
 
 /// So many arguments, or those of a prototype.
-fn what_is_passed(direct: &DirectArgs, proof: Option<&Proof>, target: &Target) -> Result<Direct> {
+fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
         if !direct.live.is_empty() {

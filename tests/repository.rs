@@ -103,6 +103,19 @@ fn every_fuzz_target_is_run_without_a_fuzzer_too() {
     }
 }
 
+/// Who uses the library has a command line of his own, or none.
+#[test]
+fn the_library_leaves_arguments_to_the_binary() {
+    let src = root().join("src");
+    let of_library =
+        files(&src, "rs").into_iter().filter(|f| !f.starts_with(src.join("cmd")) && *f != src.join("main.rs"));
+    let all: Vec<PathBuf> = of_library.collect();
+    assert!(all.len() > 10);
+    for file in all {
+        assert!(!std::fs::read_to_string(&file).unwrap().contains("clap"), "{}", file.display());
+    }
+}
+
 #[test]
 fn unsafe_code_is_named_in_the_design() {
     let dirs = [

@@ -13,8 +13,13 @@ use codegen::{diff, obj};
 use emu_tests::Foreign;
 use link::{Image, Input, Options};
 use tramptool::BACKENDS;
-use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::request::{Request, trampoline};
+
+use args::{DirectArgs, TargetArgs};
+
+#[allow(dead_code, reason = "the commands use more of it")]
+#[path = "../../src/cmd/args.rs"]
+mod args;
 
 /// Where images are linked to: the default, and where not much room is left above.
 const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];
@@ -94,7 +99,7 @@ pub fn spec(text: &str) {
     prototype(text);
     let Ok(arguments) = Arguments::try_parse_from(["gen"].into_iter().chain(text.split_whitespace())) else { return };
     let Ok((backend, target, _)) = arguments.target.resolve() else { return };
-    let direct = &arguments.direct;
+    let direct = &arguments.direct.asked();
     let requests = arguments.trampolines.iter().flat_map(|name| trampoline(name, direct, &target));
     let requests: Vec<Request> = requests.collect();
     let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();

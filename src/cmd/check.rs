@@ -6,13 +6,13 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use codegen::error::Result;
 use emu_tests::{Filter, Report, Suite};
-use tramptool::args::ProfileArg;
 use tramptool::explain;
 use tramptool::minimise::minimise;
 use tramptool::partition::Partition;
 use tramptool::report::{Document, Expectations, Scope, SuiteName};
 use tramptool::settings::{self, parse_u64};
 
+use super::args::ProfileArg;
 use super::exit::DONE;
 use super::foreign::ForeignArgs;
 use super::report::ReportArgs;

@@ -11,12 +11,13 @@ use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use emu_tests::Suite;
 use serde::Serialize;
-use tramptool::args::{DIRECT, DirectArgs, ProfileArg};
+use tramptool::asked::DIRECT;
 use tramptool::report::printable;
 use tramptool::request::{all, trampoline};
 use tramptool::settings::{backends, setting, settings_of, target};
 use tramptool::spending::{Way, distinct, kernels, ours, ways};
 
+use super::args::{DirectArgs, ProfileArg};
 use super::exit::DONE;
 use super::foreign::ForeignArgs;
 use super::table;
@@ -108,7 +109,8 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
             (true, true) => vec![DIRECT.to_owned()],
             _ => args.trampolines.clone(),
         };
-    args.direct.refuse_without(&names)?;
+    let asked = args.direct.asked();
+    asked.refuse_without(&names)?;
     let profile = args.profile.find()?;
     let backends = backends(&args.arch, profile)?;
     let settings = args.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
@@ -119,7 +121,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
         let kernel = kernels(backend, profile)?;
         let requests = match names.is_empty() {
             true => all(&target),
-            false => names.iter().map(|n| trampoline(n, &args.direct, &target)).collect::<Result<Vec<_>>>()?,
+            false => names.iter().map(|n| trampoline(n, &asked, &target)).collect::<Result<Vec<_>>>()?,
         };
         for request in &requests {
             entries.push(entry(backend, &target, &request.spec(), &kernel)?);

@@ -8,7 +8,7 @@ use codegen::diff::{Row, Side, lines, roles};
 use codegen::error::{Error, Result};
 use codegen::target::Target;
 use codegen::text::{LineKind, TextLine, TextListing};
-use tramptool::args::{DIRECT, DirectArgs};
+use tramptool::asked::{Asked, DIRECT};
 use tramptool::request;
 use tramptool::settings::{self, parse_u64};
 
@@ -97,7 +97,7 @@ fn subject(text: &str) -> Result<Subject> {
     let backend = tramptool::backend(arch)?;
     let mut parts = rest.split(',');
     let name = parts.next().unwrap_or_default();
-    let mut direct = DirectArgs::default();
+    let mut direct = Asked::default();
     let mut settings = Vec::new();
     let mut profile = tramptool::profile(profiles::DEFAULT)?;
     for part in parts {

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use emu_tests::{Dump, Foreign, Suite};
-use tramptool::args::ProfileArg;
 use tramptool::report::{ContractFile, lines_of};
 use tramptool::settings::parse_u64;
+
+use super::args::ProfileArg;
 
 /// Where trampolines are that are not generated.
 #[derive(Args)]

@@ -19,10 +19,10 @@ use codegen::text::TextListing;
 use emu_tests::shell;
 use serde::Serialize;
 use templates::Kmod;
-use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::kernel::Configured;
 use tramptool::request::{Request, all, export, trampoline};
 
+use super::args::{DirectArgs, TargetArgs};
 use super::exit::{DONE, note};
 use super::output::{self, File};
 use super::ui::Ui;
@@ -115,11 +115,12 @@ impl Emit {
 /// What was asked for does not exist or cannot be generated; a file cannot be written.
 pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     let (backend, target, kernel) = args.target.resolve()?;
-    args.direct.refuse_without(&args.trampolines)?;
+    let asked = args.direct.asked();
+    asked.refuse_without(&args.trampolines)?;
     let mut requests = if args.all {
         all(&target)
     } else {
-        args.trampolines.iter().map(|name| trampoline(name, &args.direct, &target)).collect::<Result<_>>()?
+        args.trampolines.iter().map(|name| trampoline(name, &asked, &target)).collect::<Result<_>>()?
     };
     args.export.iter().try_for_each(|pair| export(pair, &mut requests, &target))?;
     let Destination { kinds, to, file, stem } = Destination::of(args, target.facts.name)?;

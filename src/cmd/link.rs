@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use link::{Input, Options};
-use tramptool::args::ProfileArg;
 use tramptool::settings::parse_u64;
 
+use super::args::ProfileArg;
 use super::exit::DONE;
 use super::output::{self, File};
 use super::ui::Ui;

@@ -10,9 +10,10 @@ use codegen::profile::{Convention, OptionRule, Profile};
 use codegen::spec::{Around, Direct, Form, Kind};
 use codegen::target::Target;
 use serde::Serialize;
-use tramptool::args::{AROUND, DIRECT, PROGRAMS, ProfileArg};
+use tramptool::asked::{AROUND, DIRECT, PROGRAMS};
 use tramptool::settings::option;
 
+use super::args::ProfileArg;
 use super::exit::DONE;
 use super::ui::{Format, Style, Ui};
 

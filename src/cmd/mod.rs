@@ -1,5 +1,6 @@
 //! The commands, and what they share: arguments, output, messages and exit codes.
 
+mod args;
 mod check;
 mod completions;
 mod contract;

@@ -10,7 +10,6 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
 use emu_tests::{Suite, shell};
-use tramptool::args::ProfileArg;
 use tramptool::mutate::bugs::{self, BUG, named};
 use tramptool::mutate::by::By;
 use tramptool::mutate::report::{Judged, Outcome, Report};
@@ -19,6 +18,7 @@ use tramptool::mutate::subject::{Candidate, MutationSubject};
 use tramptool::partition::Partition;
 use tramptool::settings::{self, parse_u64};
 
+use super::args::{ProfileArg, one_of};
 use super::foreign::ForeignArgs;
 use super::ui::{Format, Style, Ui};
 
@@ -41,7 +41,7 @@ pub struct MutateArgs {
     #[command(flatten)]
     foreign: ForeignArgs,
     /// Who judges: the emulator, the symbolic checker, or each of them
-    #[arg(long, value_enum, default_value = "emulator")]
+    #[arg(long, value_parser = one_of(By::ALL), default_value = "emulator")]
     by: By,
     /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
     #[arg(long, value_name = "MUTANT")]

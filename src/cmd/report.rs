@@ -7,6 +7,7 @@ use codegen::error::{Error, Result};
 use tramptool::mutate::report::Report as Mutants;
 use tramptool::report::{Document, Format, Palette, Part, Style, refuse_skips, render};
 
+use super::args::one_of;
 use super::exit::DONE;
 use super::output;
 use super::ui::Ui;
@@ -21,7 +22,7 @@ const KSFT_SKIP: u8 = 4;
 #[derive(Args)]
 pub struct ReportArgs {
     /// How the report is written
-    #[arg(long, value_enum, default_value = "human")]
+    #[arg(long, value_parser = one_of(Format::ALL), default_value = "human")]
     format: Format,
     /// Write the report to a file instead of stdout
     #[arg(short, value_name = "FILE")]

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use codegen::error::Result;
-use tramptool::args::{DirectArgs, TargetArgs};
 use tramptool::request::trampoline;
 
+use super::args::{DirectArgs, TargetArgs};
 use super::exit::{DONE, note};
 use super::ui::{Style, Ui};
 
@@ -32,8 +32,9 @@ Examples:
 /// It cannot be generated.
 pub fn run(args: &ShowArgs, ui: &Ui) -> Result<u8> {
     let (backend, target, _) = args.target.resolve()?;
-    args.direct.refuse_without(std::slice::from_ref(&args.trampoline))?;
-    let request = trampoline(&args.trampoline, &args.direct, &target)?;
+    let asked = args.direct.asked();
+    asked.refuse_without(std::slice::from_ref(&args.trampoline))?;
+    let request = trampoline(&args.trampoline, &asked, &target)?;
     request.unproven().iter().for_each(|line| note(line));
     let spec = request.spec();
     let text = templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target)?;

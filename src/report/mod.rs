@@ -10,7 +10,6 @@ mod printable;
 mod rows;
 mod sarif;
 
-use clap::ValueEnum;
 use codegen::error::{Error, Result};
 use emu_tests::{Report, Verdict};
 use serde::Serialize;
@@ -21,7 +20,7 @@ pub use human::Palette;
 pub use printable::{cleaned, printable};
 
 /// How a report is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// For reading.
     Human,
@@ -33,6 +32,17 @@ pub enum Format {
     Ktap,
     /// SARIF 2.1.0, for code review.
     Sarif,
+}
+
+impl Format {
+    /// All of them, with their names on the command line and what they are for.
+    pub const ALL: [(&'static str, &'static str, Format); 5] = [
+        ("human", "For reading", Format::Human),
+        ("json", "Everything, for programs: see docs/report.md", Format::Json),
+        ("junit", "XML for continuous integration", Format::Junit),
+        ("ktap", "KTAP version 1, for the kernel's tools", Format::Ktap),
+        ("sarif", "SARIF 2.1.0, for code review", Format::Sarif),
+    ];
 }
 
 /// What does not depend on the format.

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::profile::Profile;
 use codegen::spec::Form;
 use codegen::target::Target;
-
-use crate::kernel::{Configured, configured};
-use crate::settings::{setting, target};
+use tramptool::asked::Asked;
+use tramptool::kernel::{Configured, configured};
+use tramptool::settings::{setting, target};
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -41,7 +42,7 @@ impl TargetArgs {
         let profile = self.profile.find()?;
         let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
         let Some(kernel) = self.kernel.read(profile)? else {
-            let backend = crate::backend(self.arch.as_deref().unwrap_or_default())?;
+            let backend = tramptool::backend(self.arch.as_deref().unwrap_or_default())?;
             let convention = profile.convention(backend.facts().name)?;
             return Ok((backend, target(backend, convention, &given)?, None));
         };
@@ -72,7 +73,7 @@ impl ProfileArg {
     /// # Errors
     /// There is none of that name, or the file is none.
     pub fn find(&self) -> Result<&'static Profile> {
-        crate::profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
+        tramptool::profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
     }
 
     /// The profile for a contract that may name one.
@@ -81,14 +82,14 @@ impl ProfileArg {
     /// As [`ProfileArg::find`].
     pub fn of_contract(&self, contract: &str) -> Result<&'static Profile> {
         match emu_tests::contract_profile(contract).filter(|_| self.profile.is_none()) {
-            Some(named) => crate::profile(&named),
+            Some(named) => tramptool::profile(&named),
             None => self.find(),
         }
     }
 }
 
 /// Where a configured kernel is.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub struct KernelArgs {
     /// Take architecture, options and numbers from a configured kernel's build tree; --set goes before
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "config"])]
@@ -139,7 +140,7 @@ Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel
 `struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
 
 /// What a trampoline for one function is asked to do.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub struct DirectArgs {
     /// direct, around: argument registers that are kept and passed on
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
@@ -199,54 +200,36 @@ fn form(name: &str) -> std::result::Result<Form, String> {
 }
 
 impl DirectArgs {
-    /// Refuse what only `direct` and `around` have a use for if it is not for those of `names`.
-    ///
-    /// # Errors
-    /// It is not.
-    pub fn refuse_without(&self, names: &[String]) -> Result<()> {
-        const CALLING: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 14] = [
-            ("--args", self.args.is_some(), CALLING),
-            ("--call", self.call.is_some(), CALLING),
-            ("--name", self.name.is_some(), FOR_ONE),
-            ("--sig", self.sig.is_some(), FOR_ONE),
-            ("--handler", self.handler.is_some(), FOR_ONE),
-            ("--ip", self.ip, &[DIRECT]),
-            ("--live", !self.live.is_empty(), &[DIRECT]),
-            ("--form", self.form.is_some(), &[AROUND]),
-            ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
-            ("--exit", self.exit.is_some(), &[AROUND]),
-            ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
-            ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
-            ("--fexit", !self.fexit.is_empty(), &[PROGRAMS]),
-            ("--flags", !self.flags.is_empty(), &[PROGRAMS]),
-        ];
-        match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
-            Some((option, _, of)) => {
-                let valid = of.join("` or `");
-                Err(Error::new(format!(
-                    "{option} is given, but no trampoline that has a use for it; valid: with `{valid}`"
-                )))
-            }
-            None => Ok(()),
+    /// The same, for whoever generates it.
+    pub fn asked(&self) -> Asked {
+        let DirectArgs { args, sig, live, handler, call, name, ip, form, function, exit, .. } = self;
+        let DirectArgs { fentry, fmod_ret, fexit, flags, .. } = self;
+        Asked {
+            args: *args,
+            sig: sig.clone(),
+            live: live.clone(),
+            handler: handler.clone(),
+            call: call.clone(),
+            name: name.clone(),
+            ip: *ip,
+            form: *form,
+            function: function.clone(),
+            exit: exit.clone(),
+            fentry: fentry.clone(),
+            fmod_ret: fmod_ret.clone(),
+            fexit: fexit.clone(),
+            flags: flags.clone(),
         }
     }
 }
 
-/// What direct-call trampolines are called on the command line.
-pub const DIRECT: &str = "direct";
-
-/// What paired trampolines are called on the command line.
-pub const AROUND: &str = "around";
-
-/// What trampolines are called on the command line that call programs.
-pub const PROGRAMS: &str = "programs";
-
-/// The trampolines that are made for one function.
-pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS];
-
-/// The value of an option that a trampoline cannot do without.
-pub(crate) fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {
-    let given = value.filter(|v| !v.is_empty()).cloned();
-    given.ok_or_else(|| Error::new(format!("{what}: --{option} is missing; valid: --{option} {valid}")))
+/// The parser of an option whose values have names: each with what help says of it, and what it stands for.
+pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(all.map(|(name, help, _)| PossibleValue::new(name).help(help)));
+    names.try_map(move |given| {
+        let found = all.iter().find(|(name, ..)| *name == given);
+        found.map(|(.., value)| *value).ok_or_else(|| Error::unknown("value", &given, all.map(|(name, ..)| name)))
+    })
 }

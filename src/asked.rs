@@ -1,0 +1,92 @@
+//! What a trampoline for one function is asked to do.
+
+use std::path::PathBuf;
+
+use codegen::error::{Error, Result};
+use codegen::spec::Form;
+
+/// What a trampoline for one function is asked to do: a value for each option of the commands.
+#[derive(Clone, Default, Debug)]
+pub struct Asked {
+    /// Of `direct` and `around`: argument registers that are kept and passed on.
+    pub args: Option<u8>,
+    /// The traced function's prototype.
+    pub sig: Option<String>,
+    /// What else is live at the function's entry.
+    pub live: Vec<String>,
+    /// The object with the called functions.
+    pub handler: Option<PathBuf>,
+    /// The C function that is called, or the entry handler.
+    pub call: Option<String>,
+    /// The symbol that is defined.
+    pub name: Option<String>,
+    /// The traced function's ip is passed before its arguments.
+    pub ip: bool,
+    /// What the handlers of `around` get.
+    pub form: Option<Form>,
+    /// The traced function, and maybe bytes from its start to behind its site.
+    pub function: Option<String>,
+    /// The exit handler.
+    pub exit: Option<String>,
+    /// Programs before the function, maybe each with a cookie behind a colon.
+    pub fentry: Vec<String>,
+    /// Programs that may decide its result.
+    pub fmod_ret: Vec<String>,
+    /// Programs after it.
+    pub fexit: Vec<String>,
+    /// Flags of the trampoline, by their names without `BPF_TRAMP_F_`.
+    pub flags: Vec<String>,
+}
+
+impl Asked {
+    /// Refuse what only `direct` and `around` have a use for if it is not for those of `names`.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn refuse_without(&self, names: &[String]) -> Result<()> {
+        const CALLING: &[&str] = &[DIRECT, AROUND];
+        let given: [(&str, bool, &[&str]); 14] = [
+            ("--args", self.args.is_some(), CALLING),
+            ("--call", self.call.is_some(), CALLING),
+            ("--name", self.name.is_some(), FOR_ONE),
+            ("--sig", self.sig.is_some(), FOR_ONE),
+            ("--handler", self.handler.is_some(), FOR_ONE),
+            ("--ip", self.ip, &[DIRECT]),
+            ("--live", !self.live.is_empty(), &[DIRECT]),
+            ("--form", self.form.is_some(), &[AROUND]),
+            ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
+            ("--exit", self.exit.is_some(), &[AROUND]),
+            ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
+            ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
+            ("--fexit", !self.fexit.is_empty(), &[PROGRAMS]),
+            ("--flags", !self.flags.is_empty(), &[PROGRAMS]),
+        ];
+        match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
+            Some((option, _, of)) => {
+                let valid = of.join("` or `");
+                Err(Error::new(format!(
+                    "{option} is given, but no trampoline that has a use for it; valid: with `{valid}`"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What direct-call trampolines are called on the command line.
+pub const DIRECT: &str = "direct";
+
+/// What paired trampolines are called on the command line.
+pub const AROUND: &str = "around";
+
+/// What trampolines are called on the command line that call programs.
+pub const PROGRAMS: &str = "programs";
+
+/// The trampolines that are made for one function.
+pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS];
+
+/// The value of an option that a trampoline cannot do without.
+pub(crate) fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {
+    let given = value.filter(|v| !v.is_empty()).cloned();
+    given.ok_or_else(|| Error::new(format!("{what}: --{option} is missing; valid: --{option} {valid}")))
+}
