@@ -119,3 +119,36 @@ fn what_names_no_case_is_refused() {
         &["unknown trampoline at a site 'return_to_handler'", "ftrace_caller"],
     );
 }
+
+/// The lines of mutants are commands too.
+#[test]
+fn a_mutant_is_seen_again() {
+    let b = Bench::new();
+    std::fs::create_dir(b.path(DIRECTORY)).unwrap();
+    let file = |name: &str| format!("{DIRECTORY}/{name}");
+    let keeps = "push %rdi\npush %rsi\ncall direct_func\npop %rsi\npop %rdi\nret";
+    let text = |body: &str| format!(".globl my_tramp\nmy_tramp:\n{body}\n.size my_tramp, . - my_tramp\n");
+    let contract = CONTRACT.replace("args = 2", "args = 1");
+    for (name, body) in [("t", keeps), ("fails", "call direct_func\nret")] {
+        std::fs::write(b.path(&file(&format!("{name}.S"))), text(body)).unwrap();
+        b.tool("x86_64-linux-gnu-as", &[&file(&format!("{name}.S")), "-o", &file(&format!("{name}.o"))]);
+    }
+    std::fs::write(b.path(&file("t.toml")), contract).unwrap();
+    let mutate = |object: &str| {
+        let out = b.run(&["mutate", "--object", &file(object), "--contract", &file("t.toml"), "--format", "json"]);
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    let report: Value = serde_json::from_str(&mutate("t.o").0).unwrap();
+    // One argument is promised: what happens to the other one survives.
+    let survivors = report["results"].as_array().unwrap().iter().filter(|m| m["outcome"] == "survived");
+    let survivors: Vec<&Value> = survivors.collect();
+    assert!(!survivors.is_empty(), "{report}");
+    for mutant in survivors {
+        let again = b.shell(1, &format!("{} --format json", mutant["replay"].as_str().unwrap()));
+        let again: Value = serde_json::from_str(&again).unwrap();
+        assert_eq!((&again["mutants"], &again["results"][0]["diff"]), (&1.into(), &mutant["diff"]), "{mutant}");
+    }
+    let told = mutate("fails.o").1;
+    let command = told.split('`').nth(1).unwrap();
+    assert!(b.shell(1, command).contains("my_tramp"), "{told}");
+}

@@ -74,9 +74,11 @@ impl MutationSubject {
         let covers = |row: &&Row| row.clause == Clause::Coverage;
         if let Some(row) = report.results.iter().find(|row| row.verdict == Verdict::Fail && !covers(row)) {
             let (trampoline, clause) = (&row.trampoline, row.clause);
-            let chosen = shell(&chosen.words());
+            let check = shell(
+                &[&["tramptool".to_owned(), "check".to_owned(), trampoline.clone()][..], &chosen.words()].concat(),
+            );
             return Err(Error::new(format!(
-                "{trampoline} fails {clause} without a fault; see `tramptool check {trampoline} {chosen}`, and mend it \
+                "{trampoline} fails {clause} without a fault; see `{check}`, and mend it \
                  or add a deviation to the contract"
             )));
         }
