@@ -53,6 +53,13 @@ pub struct Contract {
     pub kept: RegSet,
     /// General registers that may have any value then.
     pub clobbered: RegSet,
+    /// Vector registers that have their value again whatever a handler does, by their numbers as bits; besides those that
+    /// the prototype says.
+    pub vectors_kept: u32,
+    /// Vector registers that may have any value, by their numbers as bits.
+    pub vectors_lost: u32,
+    /// Control words that may have any value, by their numbers as bits.
+    pub control_lost: u8,
     /// The flags have their value again.
     pub flags_kept: bool,
     /// A callback may choose a direct trampoline.
@@ -144,6 +151,9 @@ impl Contract {
             kept,
             clobbered,
             direct_lost: target.direct_jump.map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
+            vectors_kept: 0,
+            vectors_lost: 0,
+            control_lost: 0,
             flags_kept: target.pushes_flags && target.restores_flags && every_register,
             direct,
             early_direct: target.op_from_site && spec.kind.calls_back() && !every_register,

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use crate::case::{Case, Distance};
 use crate::cases::cases;
 use crate::compare::{disabled, enabled, reference, sled};
+use crate::edge::{edge, judge_edges};
 use crate::explain::explain;
 use crate::filter::Filter;
 use crate::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};
@@ -95,12 +96,14 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
         tally.absorb_moved(there);
         return Ok(tally);
     }
+    let moved = moved && filter.distance.is_none();
+    let edge = if moved { edge(&rig, filter) } else { None };
     let mut tally = judge_image(rig, filter)?;
     let start = image.segments.first().map_or(0, |s| s.address);
     let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
     let size = (end - start).next_multiple_of(PAGE) as i64;
     let reach = setup.suite.convention.site.reach;
-    for direction in [1, -1].into_iter().filter(|_| moved && filter.distance.is_none()) {
+    for direction in [1, -1].into_iter().filter(|_| moved) {
         // Code with addresses of 32 bits cannot be everywhere.
         for distance in [reach - 2 * size, reach / 2] {
             let bytes = direction * distance;
@@ -116,6 +119,9 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
                 break;
             }
         }
+    }
+    if let Some(edge) = edge {
+        judge_edges(setup, &edge, &image, &mut tally)?;
     }
     Ok(tally)
 }
@@ -206,10 +212,6 @@ fn judge_patched(
                 break;
             }
         }
-    }
-    if tally.cut_off {
-        rig.patch_all(SiteState::Disabled, None)?;
-        return Ok(ControlFlow::Continue(()));
     }
     let during = code(rig, layouts);
     rig.patch_all(SiteState::Disabled, None)?;

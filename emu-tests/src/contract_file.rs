@@ -165,12 +165,13 @@ pub(crate) struct TrampolineIn {
     /// Which registers survive.
     #[serde(default)]
     pub(crate) promises: Promise,
-    /// Registers that survive besides: each by its name, or those that matter to `static-chain`, `varargs`, `sret` or
+    /// Registers that survive besides, vector registers whatever a handler does: each by its name, or those that matter to
+    /// `static-chain`, `varargs`, `sret` or
     /// `fastcc`, where the architecture has them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) keeps: Vec<Spanned<String>>,
-    /// Registers that do not, all the same.
+    /// Registers and control words that do not, all the same.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) loses: Vec<Spanned<String>>,

@@ -11,6 +11,7 @@ use codegen::frame::{self, Content, Field, FrameLayout, Record};
 use codegen::intern::intern;
 use codegen::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
 use codegen::live::{Live, MOST_WORDS, Word};
+use codegen::machine::Machine;
 use codegen::profile::Convention;
 use codegen::spec::Program;
 use toml::Spanned;
@@ -32,6 +33,22 @@ impl RecordIn {
     }
 }
 
+/// The vector registers and the control words among these names, by their numbers as bits.
+fn besides(names: &[Spanned<String>], machine: &Machine) -> (u32, u8) {
+    let named = |name: &&str| names.iter().any(|n| n.get_ref() == name);
+    let bits = |all: &mut dyn Iterator<Item = &'static str>| {
+        all.enumerate().filter(|(_, name)| named(name)).fold(0_u32, |bits, (i, _)| bits | 1 << i)
+    };
+    let control = bits(&mut machine.control.iter().map(|word| word.reg.name));
+    (bits(&mut machine.vectors.iter().map(|reg| reg.name)), control as u8)
+}
+
+/// The names that are neither.
+fn general(names: &[Spanned<String>], machine: &Machine) -> Vec<Spanned<String>> {
+    let other = |name: &&Spanned<String>| besides(std::slice::from_ref(*name), machine) == (0, 0);
+    names.iter().filter(other).cloned().collect()
+}
+
 impl Reader<'_> {
     /// What a trampoline promises.
     ///
@@ -41,7 +58,7 @@ impl Reader<'_> {
         &self,
         t: &TrampolineIn,
         frames: &BTreeMap<String, FrameIn>,
-        facts: &'static Facts,
+        (facts, machine): (&'static Facts, &Machine),
         convention: &'static Convention,
     ) -> Result<Contract> {
         let (kind, stack_align) = (self.kind(t, facts)?, self.stack_align(t)?);
@@ -50,7 +67,10 @@ impl Reader<'_> {
             Some(programs) => FrameLayout { fields: context(&programs, &facts.abi), ..self.layout(t, frames, facts)? },
             None => self.layout(t, frames, facts)?,
         };
-        let (kept, clobbered) = self.survivors(t, kind, facts, convention)?;
+        self.alone(t, &frame)?;
+        let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
+        let (vectors_kept, _) = besides(&t.keeps, machine);
+        let (vectors_lost, control_lost) = besides(&t.loses, machine);
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
         Ok(Contract {
             facts,
@@ -61,6 +81,9 @@ impl Reader<'_> {
             frame,
             kept,
             clobbered,
+            vectors_kept: vectors_kept & !vectors_lost,
+            vectors_lost,
+            control_lost,
             flags_kept: t.keeps_flags,
             direct,
             traced: self.traced(t, kind)?,
@@ -101,6 +124,25 @@ impl Reader<'_> {
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
             Some((key, at, kinds)) => Err(self.at(at, format!("{key} is for kind {} only", kinds.join(", ")))),
+            None => Ok(()),
+        }
+    }
+
+    /// What a trampoline cannot do without.
+    fn alone(&self, t: &TrampolineIn, frame: &FrameLayout) -> Result<()> {
+        let here = t.stack_align.span().start;
+        if matches!(t.kind, KindIn::Entry | KindIn::Regs) && t.slot.is_none() && t.calls_through.is_none() {
+            let message = format!("{} is of kind entry or regs: give slot, the call that is patched", t.symbol);
+            return Err(self.at(here, message));
+        }
+        let content = |f: &Field| !matches!(f.content, Content::Result(_));
+        let fields: Vec<&Field> = frame.fields.iter().filter(|f| content(f) && !f.member.is_empty()).collect();
+        match fields.windows(2).find(|pair| pair[0].offset == pair[1].offset) {
+            Some(pair) => {
+                let at = t.frame.as_ref().map_or(here, |name| name.span().start);
+                let [first, second, offset] = [pair[0].member, pair[1].member, &pair[0].offset.to_string()];
+                Err(self.at(at, format!("its frame has {first} and {second} both at offset {offset}")))
+            }
             None => Ok(()),
         }
     }
@@ -259,7 +301,7 @@ impl Reader<'_> {
         &self,
         t: &TrampolineIn,
         kind: Kind,
-        facts: &Facts,
+        (facts, machine): (&Facts, &Machine),
         convention: &Convention,
     ) -> Result<(RegSet, RegSet)> {
         let (abi_kept, abi_clobbered) = promised(kind, facts, &convention.site);
@@ -268,7 +310,8 @@ impl Reader<'_> {
             Promise::Transparent => both,
             Promise::Abi => abi_kept,
         };
-        let kept = base.union(self.registers(&t.keeps, facts)?).minus(self.registers(&t.loses, facts)?);
+        let [keeps, loses] = [&t.keeps, &t.loses].map(|names| self.registers(&general(names, machine), facts));
+        let kept = base.union(keeps?).minus(loses?);
         Ok((kept, both.minus(kept)))
     }
 

@@ -68,7 +68,10 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
     // Read all of it first: a mistake is a mistake whatever the objects are.
     let mut judged = Vec::new();
     for trampoline in &file.trampoline {
-        judged.push((trampoline, reader.contract(trampoline, &file.frame, backend.facts(), convention)?));
+        judged.push((
+            trampoline,
+            reader.contract(trampoline, &file.frame, (backend.facts(), backend.machine()), convention)?,
+        ));
         reader.clauses(trampoline)?;
     }
     let mut suites = Vec::new();

@@ -15,6 +15,7 @@ mod copy;
 mod cpu;
 mod disasm;
 mod draft;
+mod edge;
 mod explain;
 mod filter;
 mod fixture;

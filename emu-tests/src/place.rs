@@ -137,6 +137,7 @@ places! {
     Breakpoint => "breakpoint", "the breakpoint";
     SizeOfSymbol => "size:symbol", "bytes by the symbol, and those of its instructions";
     SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
+    Reach { direction: Direction } => "reach:{direction:#}", "how far a site reaches {direction}";
     Away { copy: &'static str, mib: i64, clause: Clause, place: Box<Place> } => "away:{clause}:{place:#}",
         "{copy}{mib} MiB from the site, {clause}: {place}";
 }
@@ -171,6 +172,22 @@ pub(crate) struct SlotWritten<'m>(pub &'m str);
 impl From<SlotWritten<'_>> for Place {
     fn from(SlotWritten(member): SlotWritten) -> Place {
         Place::SlotWritten { member: member.to_owned() }
+    }
+}
+
+/// The side of a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Up,
+    Down,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        })
     }
 }
 

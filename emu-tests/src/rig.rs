@@ -99,7 +99,9 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Ima
     alias.extend(convention.callback.op.map(|op| (op, OP)));
     let site = Some(&convention.site);
     let first = suite.first();
-    link(suite.backend, &inputs, &Options { base, define, first, stub, site, alias, ..Options::default() })
+    // Code may begin anywhere in a page.
+    let (base, skip) = (base & !(PAGE - 1), base % PAGE);
+    link(suite.backend, &inputs, &Options { base, skip, define, first, stub, site, alias, ..Options::default() })
 }
 
 /// The image as a file would say it, ready to be run: pointers to functions are set, and the C functions that others wrote
@@ -318,7 +320,8 @@ impl<'s> Rig<'s> {
         let start = self.function(&self.functions[function].name);
         let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
         let body = site.wrapping_add_signed(self.suite.convention.site.ip_offset.into());
-        let base = self.image.segments.first().map_or(0, |s| s.address);
+        let from = self.traced().segments.first().map_or(0, |s| s.address);
+        let base = from.wrapping_add_signed(self.away.as_ref().map_or(0, |a| a.bytes));
         let linked = link_at(self.suite, self.fixture, base, body)?;
         let (at, size) = self.ranges[attach];
         let write = Write { at, bytes: linked.bytes(at, size as usize).unwrap_or_default().to_vec() };
@@ -375,8 +378,10 @@ impl<'s> Rig<'s> {
             Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => trace.stopped(pc, Place::UnmappedAccess),
             Err(e) => trace.stopped(pc, Place::Engine { error: format!("{e:?}") }),
         }
-        // Besides general registers and flags, which each run sets, only such a handler or a fault changes any.
-        self.dirty = case.handler == Handler::Any || !trace.checks.findings.is_empty();
+        // Besides general registers and flags, which each run sets, only such a handler, a fault or what a contract lets go
+        // changes any.
+        let lets_go = self.suite.contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
+        self.dirty = case.handler == Handler::Any || lets_go || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
         let mut outcome = Outcome {
             registers: self.registers.general(&self.uc),

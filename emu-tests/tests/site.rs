@@ -175,6 +175,30 @@ fn halves_in_the_wrong_order() {
     );
 }
 
+/// The last places that a site reaches: one that is refused though it is reached, and one that is not and goes elsewhere.
+#[test]
+fn a_reach_that_is_shorter_or_longer_than_the_sites() {
+    const WIDE: [(&str, &str); 3] = [("x86_64", "ibt"), ("arm64", "bti"), ("riscv64", "rvc")];
+    for (arch, fixture) in WIDE {
+        let refuses: Poker = |site, b, spot, state| match state {
+            SiteState::Enabled { target, .. } if target.abs_diff(spot.ip) > site.reach as u64 - 0x2000 => {
+                Err(codegen::error::Error::new("too far"))
+            }
+            _ => BY_THE_PROFILE(site, b, spot, state),
+        };
+        fails(arch, fixture, refuses, Clause::P16, "how far a site reaches up");
+    }
+    let wraps: Poker = |site, b, spot, state| match state {
+        SiteState::Enabled { target, op, jump } => {
+            let behind = spot.ip.wrapping_add(5);
+            let target = behind.wrapping_add_signed(target.wrapping_sub(behind) as i32 as i64);
+            BY_THE_PROFILE(site, b, spot, SiteState::Enabled { target, op, jump })
+        }
+        SiteState::Disabled => BY_THE_PROFILE(site, b, spot, state),
+    };
+    fails("x86_64", "ibt", wraps, Clause::P16, "how far a site reaches up");
+}
+
 /// Near the site, 24 bits of a distance are as good as 32.
 #[test]
 fn a_distance_that_is_cut_off() {

@@ -7,6 +7,8 @@ use codegen::site::Site;
 pub struct Options {
     /// Address of the image.
     pub base: u64,
+    /// Bytes before its first section.
+    pub skip: u64,
     /// Traced functions whose site goes to a trampoline: (function, trampoline). All other sites do nothing.
     pub patch: Vec<(String, String)>,
     /// The same by a jump, for paired trampolines.
@@ -34,6 +36,7 @@ impl Default for Options {
         let none = Vec::new;
         Options {
             base: 0x40_0000,
+            skip: 0,
             patch: none(),
             jump: none(),
             ops: None,

@@ -103,6 +103,42 @@ fn control_words_have_values_of_their_own() {
     }
 }
 
+/// A vector register that a contract names survives every handler, one that it lets go survives none; so do control words.
+#[test]
+fn contracts_name_vector_registers_and_control_words() {
+    let text = crate::case::TRAMPOLINE;
+    let saves = text
+        .replace("    push    %rsi\n", "    push %rsi\n    sub $16, %rsp\n    movups %xmm9, (%rsp)\n")
+        .replace("    pop     %rsi\n", "    movups (%rsp), %xmm9\n    add $16, %rsp\n    pop %rsi\n");
+    let keeps = format!("{CONTRACT}keeps = [\"xmm9\", \"r10\"]\nloses = [\"r10\"]\n");
+    let case = Case::new(&saves, &keeps);
+    assert_eq!(case.check().0, Some(0), "{}", case.check().1);
+    let (code, out, _) = Case::new(text, &keeps).check();
+    assert!(code == Some(1) && out.contains("FAIL P2 of x86_64 my_tramp") && out.contains("\n  xmm9: "), "{out}");
+    // The upper half is part of it.
+    let (code, out, _) = Case::new(&saves.replace("movups", "movsd"), &keeps).check();
+    assert!(code == Some(1) && out.contains("in bits 64 to 127"), "{out}");
+    let spoils = text.replace("    pop     %rsi\n", "    pop %rsi\n    pxor %xmm9, %xmm9\n    fninit\n");
+    let (code, out, _) = Case::new(&spoils, CONTRACT).check();
+    assert!(code == Some(1) && out.contains("FAIL P2") && out.contains("FAIL P6"), "{out}");
+    let case = Case::new(&spoils, &format!("{CONTRACT}loses = [\"xmm9\", \"fpcw\"]\n"));
+    assert_eq!(case.check().0, Some(0), "{}", case.check().1);
+    let (code, _, err) = Case::new(text, &format!("{CONTRACT}keeps = [\"ymm9\"]\n")).check();
+    assert!(code == Some(2) && err.contains("unknown register 'ymm9'"), "{err}");
+}
+
+#[test]
+fn contracts_that_cannot_be_are_refused_with_their_line() {
+    let refused = |from: &str, to: &str, message: &str| {
+        assert!(ENTRY_CONTRACT.contains(from));
+        let (code, _, err) = Case::new(ENTRY, &ENTRY_CONTRACT.replacen(from, to, 1)).check();
+        assert!(code == Some(2) && err.contains(message), "{err}");
+    };
+    refused("slot = \"my_call\"\n", "", "t.toml:14: my_entry is of kind entry or regs: give slot");
+    let twice = "field = [{ member = \"other\", offset = 56, holds = \"rdi\" }, ";
+    refused("field = [", twice, "t.toml:14: its frame has other and direct both at offset 56");
+}
+
 /// No contract has to say that DF is clear where C goes on.
 #[test]
 fn flags_that_c_finds_clear_are_clear_on_every_way_out() {

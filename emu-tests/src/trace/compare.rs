@@ -63,19 +63,24 @@ impl Trace {
             }
             _ => {}
         }
-        for (word, (want, have)) in machine.control.iter().zip(expect.control.into_iter().zip(now.control)) {
+        let named = self.contract().map_or((0, 0, 0), |c| (c.vectors_kept, c.vectors_lost, c.control_lost));
+        let (vectors_kept, vectors_lost, control_lost) = named;
+        let words = machine.control.iter().zip(expect.control.into_iter().zip(now.control));
+        for (_, (word, (want, have))) in words.enumerate().filter(|(i, _)| control_lost >> i & 1 == 0) {
             self.check(p6, Place::Reg { name: word.reg.name }, want, have);
         }
         // Where the prototype is known, so is what must survive any handler, and what nobody waits for.
         let most = kept.carriers.len();
         let (saved, live) = kept.live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
         let (saved, open) = kept.carriers.split_at(most.min(saved));
-        let every: Vec<u8> = (0..machine.vectors.len() as u8).collect();
-        for &i in if self.case.handler == Handler::General { &every } else { saved } {
+        let general = self.case.handler == Handler::General;
+        let kept_always = |i: u8| vectors_kept >> i & 1 == 1 || (saved.contains(&i) && vectors_lost >> i & 1 == 0);
+        let due = |i: &u8| kept_always(*i) || (general && vectors_lost >> i & 1 == 0);
+        for i in (0..machine.vectors.len() as u8).filter(due) {
             self.check_vector(here, p6.of(kept.clause), i.into(), expect, now);
         }
         let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
-        if self.case.handler == Handler::Any && lost.any(|i| expect.vectors[i] != now.vectors[i]) {
+        if !general && lost.any(|i| vectors_kept >> i & 1 == 0 && expect.vectors[i] != now.vectors[i]) {
             self.checks.lost_vectors(self.trampoline());
         }
     }

@@ -23,7 +23,8 @@ struct Output<'a> {
 }
 
 /// Give every loaded section an address: same names together, code first, zeroed memory last.
-pub(super) fn lay_out(objects: &mut [Object], base: u64) -> Result<(Vec<Segment>, Vec<Section>)> {
+/// The first of them begins so many bytes behind `base`.
+pub(super) fn lay_out(objects: &mut [Object], base: u64, skip: u64) -> Result<(Vec<Segment>, Vec<Section>)> {
     if !base.is_multiple_of(PAGE) {
         return Err(Error::new(format!("base address {base:#x}; valid: a multiple of {PAGE:#x}")));
     }
@@ -36,7 +37,11 @@ pub(super) fn lay_out(objects: &mut [Object], base: u64) -> Result<(Vec<Segment>
         let open = segments.last().is_some_and(|s| s.access == output.access);
         if !open && output.size > 0 {
             end = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
-            segments.push(Segment { address: end, bytes: Vec::new(), mem_size: 0, access: output.access });
+            let (first, address) = (segments.is_empty(), end);
+            segments.push(Segment { address, bytes: Vec::new(), mem_size: 0, access: output.access });
+            if first {
+                end = end.saturating_add(skip);
+            }
         }
         end = end.checked_next_multiple_of(output.align).unwrap_or(u64::MAX);
         let start = end;
