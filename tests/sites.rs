@@ -193,6 +193,10 @@ fn what_cannot_be_patched_says_why() {
     let odd = functions(&b, arm64, "a.o").values().filter(|start| *start % 8 == 4).count() as u64;
     assert!(odd > 0);
     refused(arm64, &options, odd, "multiple of 8");
+    // NOPs before the entry are no weak function's.
+    for prefix in [x86_64, riscv64] {
+        refused(prefix, &["-fpatchable-function-entry=8,8"], 5, "before its function");
+    }
     // What a kernel's build leaves of a weak function that it dropped.
     fs::write(b.path("z.s"), ".section __mcount_loc, \"a\"\n.quad 0, f\n.text\nf: .byte 0xe8\n.long 0\n").unwrap();
     b.tool("x86_64-linux-gnu-as", &["z.s", "-o", "z.o"]);
@@ -201,6 +205,21 @@ fn what_cannot_be_patched_says_why() {
     fs::write(b.path("z.s"), ".section __mcount_loc, \"a\"\n.long 0\n").unwrap();
     b.tool("x86_64-linux-gnu-as", &["z.s", "-o", "z.o"]);
     b.refuses(&["sites", "z.o"], &["z.o: __mcount_loc has 4 bytes; valid: a multiple of 8"]);
+}
+
+/// Names are as long as a compiler makes them; only the sites' own are shown.
+#[test]
+fn names_of_any_length_are_no_hindrance() {
+    let b = Bench::new();
+    let (long, longer) = ("f".repeat(900), "g".repeat(5000));
+    let text = format!("int {long}(int a) {{ return a; }}\nint {longer}(int a) {{ return a + 1; }}\n");
+    fs::write(b.path("long.c"), text).unwrap();
+    let fentry = ["-pg", "-mfentry", "-mrecord-mcount", "-fno-pie"];
+    compile(&b, tools_of("x86_64"), &[&fentry[..], &["-O2", "-c", "long.c", "-o", "long.o"]].concat());
+    let json = sites(&b, "long.o");
+    assert_eq!((total(&json, "entries"), total(&json, "patchable")), (2, 2), "{json}");
+    let names = json["sites"].as_array().unwrap().iter().map(|s| s["function"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), [&long, &longer[..1024]]);
 }
 
 /// A kernel has its list in another section: between two symbols, or, stripped, where nothing names it.

@@ -85,6 +85,15 @@ pub(crate) fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
     })
 }
 
+/// A name to show, of any length: its beginning, as far as it is UTF-8 and no longer than a name may be.
+pub(crate) fn beginning(name: &[u8]) -> &str {
+    let name = &name[..name.len().min(LONGEST)];
+    match std::str::from_utf8(name) {
+        Ok(name) => name,
+        Err(e) => std::str::from_utf8(&name[..e.valid_up_to()]).unwrap_or_default(),
+    }
+}
+
 pub(crate) fn section_name<'a>(
     sections: &SectionTable<'a, Header>,
     section: &elf::SectionHeader64<LittleEndian>,
@@ -106,5 +115,7 @@ mod tests {
         assert!(parts_fit_file(&input, [u64::MAX, u64::MAX].into_iter()).is_err());
         assert!(utf8(&[b'a'; LONGEST], "symbol").is_ok());
         assert!(utf8(&[b'a'; LONGEST + 1], "symbol").is_err());
+        assert_eq!(beginning(&[b'a'; LONGEST + 1]).len(), LONGEST);
+        assert_eq!(beginning(b"caf\xc3\xa9\xff"), "caf\u{e9}");
     }
 }

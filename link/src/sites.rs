@@ -12,7 +12,7 @@ use object::read::SymbolIndex;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _};
 use serde::Serialize;
 
-use crate::elf::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, damaged, header, parts_fit_file, section_name, utf8};
+use crate::elf::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, beginning, damaged, header, parts_fit_file, section_name};
 
 /// The list of sleds that `-fxray-instrument` writes.
 const XRAY: &str = "xray_instr_map";
@@ -58,6 +58,8 @@ pub const DROPPED: &str = "the entry is 0: the linker dropped its function, for 
 const OUTSIDE: &str = "outside the contents of the file";
 const STRANGE: &str = "these bytes are none that are left at a site";
 const ORPHAN: &str = "in no function: another one took the place of its function, which was weak";
+const BEFORE: &str = "before its function, where no call comes by: compile with all NOPs behind the entry \
+                      (-fpatchable-function-entry=N)";
 const MISALIGNED: &str =
     "the room for op is not at a multiple of 8, and is read in one piece; align functions to 8 bytes";
 
@@ -90,7 +92,8 @@ struct Function<'a> {
     start: Place,
     size: u64,
     global: bool,
-    name: &'a str,
+    /// Nobody's but a site's is shown: a program may have names of any length.
+    name: &'a [u8],
 }
 
 /// A file with what is needed to find sites in it.
@@ -123,12 +126,11 @@ impl<'a> File<'a> {
         let mut functions = Vec::new();
         for (index, symbol) in symbols.enumerate().filter(|(_, s)| s.st_type() == elf::STT_FUNC) {
             if let Some(section) = symbols.symbol_section(LE, symbol, index).map_err(&fail)? {
-                let name = utf8(symbols.symbol_name(LE, symbol).map_err(&fail)?, "symbol");
                 functions.push(Function {
                     start: place(section.0, symbol.st_value(LE)),
                     size: symbol.st_size(LE),
                     global: !symbol.is_local(),
-                    name: name.map_err(|e| e.at(input.name))?,
+                    name: symbols.symbol_name(LE, symbol).map_err(&fail)?,
                 });
             }
         }
@@ -321,6 +323,7 @@ impl<'a> File<'a> {
         let refused = match form {
             _ if place == (0, 0) => Some(DROPPED),
             None if self.bytes(place, 1).is_none() => Some(OUTSIDE),
+            _ if function.is_none() && self.before_function(after, place) => Some(BEFORE),
             None => Some(STRANGE),
             Some((form, _)) if !form.refused.is_empty() => Some(form.refused),
             _ if function.is_none() && !self.functions.is_empty() => Some(ORPHAN),
@@ -342,13 +345,21 @@ impl<'a> File<'a> {
             kind,
             section: section.unwrap_or_default(),
             address,
-            function: function.map_or("", |f| f.name),
+            function: function.map_or("", |f| beginning(f.name)),
             offset: function.map_or(0, |f| address - f.start.1),
             bytes: form.map(|(_, bytes)| bytes).or_else(shown).unwrap_or_default().to_vec(),
             form: form.map_or("", |(form, _)| form.about),
             refused,
         };
         (place, site)
+    }
+
+    /// Is there the same instruction again and again from here to the start of this function?
+    fn before_function(&self, function: usize, (section, at): Place) -> bool {
+        let next = self.functions.get(function).filter(|f| f.start.0 == section);
+        let room = next.and_then(|f| self.bytes((section, at), f.start.1.checked_sub(at)?));
+        let repeats = |bytes: &[u8], size: usize| bytes.chunks(size).all(|unit| Some(unit) == bytes.get(..size));
+        room.is_some_and(|bytes| !bytes.is_empty() && [1, 2, 4].iter().any(|size| repeats(bytes, *size)))
     }
 
     /// Does a function start here?
