@@ -4,58 +4,17 @@ use std::fs;
 use std::process::Command;
 
 use common::Bench;
+use common::expected::{expected, tools};
 
 mod common;
 
 const OFFSETS: &str = "asm-offsets.h";
 
-/// A configuration, its numbers, and what must come of both, as `--arch` and `--set` say it.
-struct Case {
-    config: &'static [&'static str],
-    offsets: &'static [&'static str],
-    same_as: &'static [&'static str],
-}
-
 const NEEDED: [&str; 3] = ["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
 
-const CASES: &[Case] = &[
-    Case {
-        config: &["ARCH_RV64I", "RISCV_ISA_C", "FUNCTION_GRAPH_TRACER"],
-        offsets: &["OTHER 3"],
-        same_as: &["riscv64", "fp-test=off", "rvc=on", "abi=lp64"],
-    },
-    Case {
-        config: &["ARCH_RV64I", "FUNCTION_GRAPH_TRACER", "FRAME_POINTER"],
-        offsets: &["FREGS_A1 56", "FREGS_A2 48"],
-        same_as: &["riscv64", "fp-test=on", "rvc=off", "frame-records=on", "FREGS_A1=56", "FREGS_A2=48"],
-    },
-    Case {
-        config: &["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"],
-        offsets: &["FTRACE_OPS_DIRECT_CALL 272"],
-        same_as: &["arm64", "call-ops=on", "FTRACE_OPS_DIRECT_CALL=272"],
-    },
-    Case { config: &["ARM64"], offsets: &[], same_as: &["arm64", "call-ops=off"] },
-    Case {
-        config: &["X86_64", "X86_KERNEL_IBT"],
-        offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "unwinder=orc", "endbr=on", "call-padding=off"],
-    },
-    Case {
-        config: &["X86_64", "FRAME_POINTER", "UNWINDER_FRAME_POINTER"],
-        offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "unwinder=fp", "endbr=off", "return=ret"],
-    },
-    Case {
-        config: &["X86_64", "MITIGATION_SLS"],
-        offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "endbr=off", "return=int3"],
-    },
-    Case {
-        config: &["X86_64", "MITIGATION_SLS", "MITIGATION_RETHUNK", "CALL_PADDING"],
-        offsets: &["KVM_STATE_IN_VMX 0"],
-        same_as: &["x86_64", "endbr=off", "return=thunk", "call-padding=on"],
-    },
-];
+fn words(all: &[String]) -> Vec<&str> {
+    all.iter().map(String::as_str).collect()
+}
 
 fn config(version: &str, options: &[&str]) -> String {
     let set: String = options.iter().map(|o| format!("CONFIG_{o}=y\n")).collect();
@@ -64,44 +23,14 @@ fn config(version: &str, options: &[&str]) -> String {
     )
 }
 
-/// What kernels 6.12 have, of those numbers that ftrace_caller needs.
-const RISCV: &[&str] = &[
-    "FREGS_EPC 0",
-    "FREGS_RA 8",
-    "FREGS_SP 16",
-    "FREGS_S0 24",
-    "FREGS_T1 32",
-    "FREGS_A0 40",
-    "FREGS_A1 48",
-    "FREGS_A2 56",
-    "FREGS_A3 64",
-    "FREGS_A4 72",
-    "FREGS_A5 80",
-    "FREGS_A6 88",
-    "FREGS_A7 96",
-];
-const ARM: &[&str] = &[
-    "FREGS_X0 0",
-    "FREGS_X2 16",
-    "FREGS_X4 32",
-    "FREGS_X6 48",
-    "FREGS_X8 64",
-    "FREGS_DIRECT_TRAMP 72",
-    "FREGS_FP 80",
-    "FREGS_LR 88",
-    "FREGS_SP 96",
-    "FREGS_PC 104",
-    "FTRACE_OPS_FUNC 0",
-    "FTRACE_OPS_DIRECT_CALL 208",
-];
-
 /// The numbers of such a kernel, but for those that are given.
 fn offsets(config: &[&str], given: &[&str]) -> String {
-    let all = if config.contains(&"ARCH_RV64I") { RISCV } else { ARM };
-    let all = if config.contains(&"X86_64") { &[][..] } else { all };
+    let kernels = tramptool::BACKENDS.iter().map(|backend| expected(*backend).kernel);
+    let all = kernels.filter(|kernel| config.contains(&kernel.config.as_str())).flat_map(|kernel| kernel.numbers);
+    let all: Vec<String> = all.collect();
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let others = all.iter().filter(|line| given.iter().all(|g| name(g) != name(line)));
-    others.chain(given).map(|l| format!("#define {l} /* sizeof(x) */\n")).collect()
+    others.map(String::as_str).chain(given.iter().copied()).map(|l| format!("#define {l} /* sizeof(x) */\n")).collect()
 }
 
 fn write(b: &Bench, config: &str, offsets: &str) {
@@ -112,13 +41,18 @@ fn write(b: &Bench, config: &str, offsets: &str) {
 
 #[test]
 fn a_configuration_decides_as_the_same_options_would() {
-    for case in CASES {
+    let cases = tramptool::BACKENDS.iter().flat_map(|backend| {
+        let kernel = expected(*backend).kernel;
+        kernel.case.into_iter().map(move |case| (*backend, kernel.by_hand.clone(), case))
+    });
+    for (backend, other, case) in cases {
         let b = Bench::new();
-        let options = [case.config, &NEEDED[..]].concat();
-        write(&b, &config("6.12.117", &options), &offsets(case.config, case.offsets));
-        let (arch, settings) = case.same_as.split_first().unwrap();
+        let [config_of, offsets_of, settings] = [&case.config, &case.offsets, &case.settings].map(|all| words(all));
+        let arch = backend.facts().name;
+        let what = format!("{arch} {settings:?}");
+        write(&b, &config("6.12.117", &[&config_of[..], &NEEDED].concat()), &offsets(&config_of, &offsets_of));
         let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
-        let convention = tramptool::convention(tramptool::backend(arch).unwrap()).unwrap();
+        let convention = tramptool::convention(backend).unwrap();
         let all: Vec<&str> = convention.specs().map(|spec| spec.name).collect();
         let (exit, others): (Vec<&str>, Vec<&str>) = all.into_iter().partition(|name| *name == "return_to_handler");
         let generate = |names: &[&str], stem: &str, from: &[&str]| {
@@ -135,25 +69,24 @@ fn a_configuration_decides_as_the_same_options_would() {
         let files = format!("include/generated/{OFFSETS}");
         for from in [&["--kernel-build", "."][..], &["--config", ".config", "--asm-offsets", &files]] {
             let (found, told) = generate(&others, "config", from);
-            assert!(found == wanted, "{:?}", case.same_as);
+            assert!(found == wanted, "{what}");
             // A kernel has no unwind tables, and so no use for the instruction before it that is in one.
             let ([found, _], _) = generate(&exit, "config-exit", from);
-            assert!(wanted_exit.len() > found.len() && wanted_exit.ends_with(&found), "{:?}", case.same_as);
+            assert!(wanted_exit.len() > found.len() && wanted_exit.ends_with(&found), "{what}");
             // It says what it took, and from where.
-            for setting in settings {
+            for setting in &settings {
                 assert!(told.contains(setting), "{setting} in {told}");
             }
-            assert!(told.contains(OFFSETS) && told.contains(&format!("CONFIG_{}=y", case.config[0])), "{told}");
+            assert!(told.contains(OFFSETS) && told.contains(&format!("CONFIG_{}=y", config_of[0])), "{told}");
         }
         // What is given by hand goes before.
         let by_hand = ["--kernel-build", ".", "--set"];
-        let other = if *arch == "x86_64" { "endbr=off" } else { "rvc=off" };
-        if *arch != "arm64" {
+        if let Some(other) = other.as_deref() {
             let (found, _) = generate(&others, "hand", &[&by_hand[..], &[other]].concat());
             let same = found == wanted;
             // A kernel's linker warns of unwind tables.
             assert!(!b.tool("readelf", &["-SW", "hand.o"]).contains("eh_frame"));
-            assert_eq!(same, settings.contains(&other), "{:?}", case.same_as);
+            assert_eq!(same, settings.contains(&other), "{what}");
         }
     }
 }
@@ -173,16 +106,17 @@ fn what_is_not_supported_is_refused_by_name() {
     refused("6.12.1", &["ARCH_RV64I", "FUNCTION_TRACER"], &number, &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS is not set"]);
     let without = [&["X86_64"][..], &NEEDED[..2]].concat();
     refused("6.12.1", &without, &[], &["CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS is not set"]);
-    let kernels = [
-        (with(&["ARCH_RV64I", "FUNCTION_GRAPH_TRACER", "FRAME_POINTER"]), RISCV),
-        (with(&["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"]), ARM),
-    ];
-    for (options, line) in kernels.iter().flat_map(|(options, all)| all.iter().map(move |line| (options, line))) {
-        let name = line.split(' ').next().unwrap();
-        let all = offsets(options, &[]);
-        write(&b, &config("6.12.1", options), &all.replace(&format!("#define {name} "), "#define OTHER "));
-        b.refuses(&["gen", "--all", "--kernel-build", "."], &[OFFSETS, &format!("no {name};")]);
+    let mut numbers = 0;
+    for kernel in tramptool::BACKENDS.iter().map(|backend| expected(*backend).kernel) {
+        let options = [&words(&kernel.needs_all)[..], &["RISCV_ISA_C"], &NEEDED].concat();
+        for name in kernel.numbers.iter().filter_map(|line| line.split(' ').next()) {
+            let all = offsets(&options, &[]);
+            write(&b, &config("6.12.1", &options), &all.replace(&format!("#define {name} "), "#define OTHER "));
+            b.refuses(&["gen", "--all", "--kernel-build", "."], &[OFFSETS, &format!("no {name};")]);
+            numbers += 1;
+        }
     }
+    assert!(numbers > 20, "{numbers}");
     refused("6.12.1", &riscv, &["FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
     refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
     refused("6.12.1", &with(&["X86_64", "CFI_CLANG"]), &[], &["CONFIG_CFI_CLANG=y is not supported"]);
@@ -221,12 +155,9 @@ fn the_source_of_a_module() {
     let b = Bench::new();
     let gen_direct = ["gen", "direct", "--call", "seen", "--emit", "kmod", "--sig"];
     let sig = "static ssize_t comm_write(struct file *file, const char __user *buf, union u *u, struct file *other)";
-    let compilers: [(&str, &str, &[&str]); 3] = [
-        ("x86_64", "x86_64-linux-gnu", &[]),
-        ("arm64", "aarch64-linux-gnu", &[]),
-        ("riscv64", "riscv64-linux-gnu", &["-mabi=lp64", "-march=rv64imac"]),
-    ];
-    for (arch, prefix, flags) in compilers {
+    for backend in tramptool::BACKENDS {
+        let (arch, prefix, flags) = (backend.facts().name, tools(*backend), expected(*backend).kernel.gcc);
+        let flags = words(&flags);
         b.ok(&[&gen_direct[..], &[sig, "--arch", arch, "-o", arch]].concat());
         let read = |name: &str| fs::read_to_string(b.path(arch).join(name)).unwrap();
         let main = read("seen_main.c");
@@ -248,8 +179,8 @@ fn the_source_of_a_module() {
         assert!(!text.lines().any(|l| l.trim_start().starts_with('#')), "{text}");
         b.ok(&["gen", "direct", "--call", "seen", "--sig", sig, "--arch", arch, "--emit", "bin", "--stem", arch]);
         let source = format!("{arch}/seen_tramp.S");
-        b.tool(&format!("{prefix}-gcc"), &[flags, &["-c", &source, "-o", "seen.o"]].concat());
-        b.tool(&format!("{prefix}-objcopy"), &["-O", "binary", "-j", ".text", "seen.o", "seen.bin"]);
+        b.tool(&format!("{prefix}gcc"), &[&flags[..], &["-c", &source, "-o", "seen.o"]].concat());
+        b.tool(&format!("{prefix}objcopy"), &["-O", "binary", "-j", ".text", "seen.o", "seen.bin"]);
         let (ours, theirs) = (fs::read(b.path(&format!("{arch}.bin"))).unwrap(), fs::read(b.path("seen.bin")).unwrap());
         assert!(ours == theirs, "{arch}: {ours:02x?} {theirs:02x?}");
     }

@@ -9,50 +9,8 @@ use std::process::Command;
 
 use codegen::backend::Backend;
 use codegen::frame::{Content, Field, FrameLayout};
+use common::expected::expected;
 use object::{Object, ObjectSection};
-
-/// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
-struct Header {
-    arch: &'static str,
-    c_struct: &'static str,
-    /// The header's name of a member of `struct pt_regs`.
-    member: fn(&str) -> String,
-    /// The kernel's own members, which come after, of every profile of a kernel.
-    private: &'static [&'static [&'static str]],
-}
-
-const HEADERS: [Header; 3] = [
-    Header {
-        arch: "x86_64",
-        c_struct: "struct pt_regs",
-        member: |name| match name {
-            "flags" => "eflags".to_owned(),
-            "orig_ax" => "orig_rax".to_owned(),
-            "cs" | "ss" => name.to_owned(),
-            _ if name.starts_with('r') => name.to_owned(),
-            _ => format!("r{name}"),
-        },
-        private: &[&[]],
-    },
-    Header {
-        arch: "arm64",
-        c_struct: "struct user_pt_regs",
-        member: |name| match name.strip_prefix('x') {
-            Some(number) => format!("regs[{number}]"),
-            None => name.to_owned(),
-        },
-        private: &[
-            &["orig_x0", "syscallno", "sdei_ttbr1", "pmr_save", "lockdep_hardirqs", "exit_rcu"],
-            &["orig_x0", "syscallno", "sdei_ttbr1", "stackframe.record.fp", "stackframe.record.lr", "stackframe.type"],
-        ],
-    },
-    Header {
-        arch: "riscv64",
-        c_struct: "struct user_regs_struct",
-        member: |name| if name == "epc" { "pc".to_owned() } else { name.to_owned() },
-        private: &[&["status", "badaddr", "cause", "orig_a0"]],
-    },
-];
 
 /// The values of these C expressions, as gcc for this architecture computes them. It refuses a member that is not there.
 fn compute(backend: &dyn Backend, expressions: &[String]) -> Vec<i32> {
@@ -92,15 +50,16 @@ fn frames(backend: &dyn Backend) -> Vec<(String, FrameLayout)> {
 #[test]
 fn pt_regs_is_laid_out_as_in_the_kernels_headers() {
     for backend in tramptool::BACKENDS {
-        let header = HEADERS.iter().find(|h| h.arch == backend.facts().name).expect("a header for each architecture");
+        let (arch, header) = (backend.facts().name, expected(*backend).layout);
+        let all = header.private.concat();
+        let own = |member: &str| all.iter().position(|m| m == member);
         let frames = frames(*backend);
-        assert!(!frames.is_empty(), "{}: no frame is a struct pt_regs", header.arch);
+        assert!(!frames.is_empty(), "{arch}: no frame is a struct pt_regs");
         for (what, frame) in frames {
             let members = frame.fields.iter().filter(|f| !f.member.is_empty());
-            let (private, public): (Vec<&Field>, Vec<&Field>) =
-                members.partition(|f| header.private.concat().contains(&f.member));
-            let offset = |f: &&Field| format!("offsetof({}, {})", header.c_struct, (header.member)(f.member));
-            let size = format!("sizeof({})", header.c_struct);
+            let (private, public): (Vec<&Field>, Vec<&Field>) = members.partition(|f| own(f.member).is_some());
+            let offset = |f: &&Field| format!("offsetof({}, {})", header.r#struct, header.member(f.member));
+            let size = format!("sizeof({})", header.r#struct);
             let values = compute(*backend, &[vec![size], public.iter().map(offset).collect()].concat());
             let size = values[0];
             let theirs: Vec<(&str, i32)> = public.iter().map(|f| f.member).zip(values[1..].iter().copied()).collect();
@@ -110,9 +69,9 @@ fn pt_regs_is_laid_out_as_in_the_kernels_headers() {
             let mut slots: Vec<i32> = theirs.into_iter().map(|(_, offset)| offset).collect();
             slots.sort_unstable();
             assert_eq!(slots, (0..size).step_by(8).collect::<Vec<_>>(), "{what}");
-            let mut own: Vec<&str> = private.iter().map(|f| f.member).collect();
-            own.sort_by_key(|member| header.private.concat().iter().position(|m| m == member));
-            assert!(header.private.contains(&&own[..]), "{what}: {own:?}");
+            let mut found: Vec<&str> = private.iter().map(|f| f.member).collect();
+            found.sort_by_key(|member| own(member));
+            assert!(header.private.iter().any(|of| *of == found), "{what}: {found:?}");
             assert!(private.iter().all(|f| size <= f.offset && f.offset <= frame.c_size - 8), "{what}: {private:?}");
             assert!(if private.is_empty() { frame.c_size == size } else { frame.c_size > size }, "{what}");
         }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::process::Command;
 
 use codegen::faults::Operator;
+use common::expected::{ByHand, expected};
 use common::{Bench, CONTRACT, blessed};
 use serde_json::Value;
 use tramptool::mutate::subject::MutationSubject;
@@ -250,59 +251,12 @@ fn bad_requests_are_refused() {
     assert!(String::from_utf8(help.stdout).unwrap().contains("CFI_OFFBY"));
 }
 
-/// What a direct-call trampoline of two arguments looks like that somebody wrote by hand: assembler, alignment, text.
-const BY_HAND: [(&str, &str, &str, &str); 3] = [
-    (
-        "x86_64",
-        "x86_64-linux-gnu-as",
-        "8",
-        "push %rbp
-         mov %rsp, %rbp
-         push %rdi
-         push %rax
-         mov %rsi, (%rsp)
-         call direct_func
-         mov (%rsp), %rsi
-         mov -8(%rbp), %rdi
-         leave
-         ret",
-    ),
-    (
-        "arm64",
-        "aarch64-linux-gnu-as",
-        "16",
-        "stp x9, x30, [sp, #-48]!
-         stp x0, x1, [sp, #16]
-         str x8, [sp, #32]
-         bl direct_func
-         ldr x8, [sp, #32]
-         ldp x0, x1, [sp, #16]
-         ldp x30, x9, [sp], #48
-         ret x9",
-    ),
-    (
-        "riscv64",
-        "riscv64-linux-gnu-as",
-        "16",
-        "addi sp, sp, -32
-         sd a0, 0(sp)
-         sd a1, 8(sp)
-         sd t0, 16(sp)
-         sd ra, 24(sp)
-         call direct_func
-         ld ra, 24(sp)
-         ld t0, 16(sp)
-         ld a1, 8(sp)
-         ld a0, 0(sp)
-         addi sp, sp, 32
-         jr t0",
-    ),
-];
-
 /// Faults in objects that others wrote: every instruction but NOPs has some, and all are noticed.
 #[test]
 fn faults_in_other_peoples_objects_are_noticed() {
-    for (arch, assembler, align, body) in BY_HAND {
+    for &backend in tramptool::BACKENDS {
+        let (arch, assembler) = (backend.facts().name, backend.facts().assembler);
+        let ByHand { align, scratch, text: body, call: called } = expected(backend).by_hand;
         let b = Bench::new();
         // Behind the end is one more call, which nothing reaches.
         let call = body.lines().find(|line| line.contains("call") || line.contains("bl")).unwrap();
@@ -324,7 +278,7 @@ fn faults_in_other_peoples_objects_are_noticed() {
         assert!(survivors.is_empty(), "{arch}: {survivors:#?}");
         for (n, line) in body.lines().enumerate() {
             let mnemonic = match line.split_whitespace().next().unwrap() {
-                "call" if arch == "riscv64" => "jalr",
+                "call" => &called,
                 mnemonic => mnemonic,
             };
             let gone = |r: &&Value| r["diff"].as_array().unwrap().iter().all(|l| l.as_str().unwrap().starts_with('-'));
@@ -361,13 +315,6 @@ fn faults_in_other_peoples_objects_are_noticed() {
         assert_eq!(again["results"], Value::Array(vec![one.clone()]), "{replay}");
         b.refuses(&[&["mutate", "bug:all"], &place[..]].concat(), &["one or the other"]);
         // What is wrong already would be noticed with any fault; what the contract expects to be wrong hides none.
-        let scratch = if arch == "x86_64" {
-            "r10"
-        } else if arch == "arm64" {
-            "x11"
-        } else {
-            "t3"
-        };
         std::fs::write(b.path("t.toml"), format!("{contract}keeps = [\"{scratch}\"]\n")).unwrap();
         b.refuses(
             &[&["mutate"], &place[..]].concat(),

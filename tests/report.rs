@@ -9,6 +9,7 @@ use quick_junit::TestCaseStatus;
 use serde_json::Value;
 use tramptool::report::{Document, Format, Palette, Scope, Style, render};
 
+use common::expected::{expected, tools};
 use common::{Bench, CONTRACT};
 
 mod common;
@@ -190,12 +191,9 @@ fn code_review_takes_the_sarif() {
 fn a_failure_in_generated_text_is_on_its_line() {
     let b = Bench::new();
     let mut seen = 0;
-    for (arch, set, prefix) in [
-        ("x86_64", ("endbr", "off"), "x86_64-linux-gnu"),
-        ("arm64", ("FTRACE_OPS_DIRECT_CALL", "216"), "aarch64-linux-gnu"),
-        ("riscv64", ("rvc", "off"), "riscv64-linux-gnu"),
-    ] {
-        let backend = tramptool::backend(arch).unwrap();
+    for &backend in tramptool::BACKENDS {
+        let (set, prefix) = (expected(backend).report.set, tools(backend).trim_end_matches('-'));
+        let set = (set.0.as_str(), set.1.as_str());
         let target = tramptool::settings::target(backend, tramptool::convention(backend).unwrap(), &[set]).unwrap();
         let mut suite = tramptool::suite::suite(backend, &target).unwrap();
         // More than they promise, so that there are failures.

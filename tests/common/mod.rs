@@ -1,6 +1,8 @@
 //! The built binary, as its users have it, in a directory of its own.
 #![allow(dead_code, reason = "each test file has its own copy, and not every one needs all of it")]
 
+pub mod expected;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};

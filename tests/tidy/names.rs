@@ -122,6 +122,54 @@ fn no_architecture_is_named_where_all_are_served() {
     judge("architectures by name", wrong.collect(), FILES);
 }
 
+/// Tests in which an architecture is named. What is expected of each stands in tests/arch.
+const TESTS: &Excuses = &[
+    ("emu-tests/tests/engine.rs", "code for the engine, by hand, in each instruction set"),
+    ("emu-tests/tests/hostile.rs", "an object that is damaged byte by byte"),
+    ("emu-tests/tests/patterns.rs", "patterns of one instruction set"),
+    ("emu-tests/tests/place.rs", "the gcc that tells where it puts arguments, with its options"),
+    ("emu-tests/tests/site.rs", "faults in the bytes of sites, by hand"),
+    ("profiles/tests/sites.rs", "the bytes that Linux writes, by hand"),
+    ("tests/cli/commands.rs", "what somebody types: names, options and numbers that one has and another has not"),
+    ("tests/cli/generate.rs", "what somebody types, and the float ABIs of compilers"),
+    ("tests/cli/handler.rs", "handlers in each instruction set, by hand"),
+    ("tests/cli/link.rs", "objects that do not go together, and branches as they are disassembled"),
+    ("tests/cli/output.rs", "what somebody types"),
+    ("tests/foreign/dumps.rs", "code by hand in each instruction set"),
+    ("tests/foreign/files.rs", "a contract for another architecture than the object's"),
+    ("tests/foreign/unprepared.rs", "code by hand in each instruction set"),
+    ("tests/foreign/values.rs", "code by hand in each instruction set"),
+    ("tests/kernel.rs", "what somebody types, and what only one kernel has"),
+    ("tests/minimise.rs", "a trampoline by hand"),
+    ("tests/mutate.rs", "what somebody types"),
+    ("tests/plan.rs", "where the direct-call cell is tested, which each does in its own way"),
+    ("tests/process/batch.rs", "real processes: machines, compilers and runners"),
+    ("tests/process/case.rs", "real processes: machines, compilers and runners"),
+    ("tests/process/unwind.rs", "real processes: machines, compilers and runners"),
+    ("tests/profiles.rs", "the tutorial, as somebody types it"),
+    ("tests/replay.rs", "what somebody types"),
+    ("tests/report.rs", "what somebody types"),
+    ("tests/repository.rs", "commands of the README"),
+    ("tests/sensitivity.rs", "an instruction that may survive"),
+    ("tests/sites.rs", "sites of compilers, each with what is peculiar to it"),
+    ("tests/tidy/names.rs", "the names that are looked for"),
+];
+
+/// Tests go through the registry: one that is added is tested by what is there.
+#[test]
+fn tests_name_an_architecture_where_they_must() {
+    let named = |word: &Word| word.string && tramptool::BACKENDS.iter().any(|b| b.facts().name == word.text);
+    let folders = ["tests", "emu-tests/tests", "link/tests", "profiles/tests", "codegen/tests"];
+    let files = folders.iter().flat_map(|dir| rust_files(&root().join(dir)));
+    let wrong = files.flat_map(|path| {
+        let file = shown(&path);
+        let found = words_of(&std::fs::read_to_string(&path).unwrap());
+        let found: Vec<Word> = found.into_iter().filter(named).collect();
+        found.into_iter().map(move |w| (file.clone(), format!("{file}:{}: {}", w.line, w.text)))
+    });
+    judge("architectures by name in tests", wrong.collect(), TESTS);
+}
+
 #[test]
 fn names_are_seen_in_code_only() {
     let registers = registers();

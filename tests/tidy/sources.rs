@@ -85,6 +85,8 @@ fn collect(path: Vec<String>, file: PathBuf, dir: &Path, all: &mut Modules) {
         };
         let found = candidates.into_iter().find(|c| c.exists());
         let found = found.unwrap_or_else(|| panic!("{}: no file for mod {name}", file.display()));
+        // What is below a mod.rs is beside it, wherever that is.
+        let below = if found.ends_with("mod.rs") { found.parent().unwrap_or(&below).to_path_buf() } else { below };
         collect([&path[..], &[name]].concat(), found, &below, all);
     }
     all.insert(path, Module { file, items });
