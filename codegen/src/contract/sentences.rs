@@ -80,7 +80,10 @@ impl Contract {
     fn around_sentences(&self, around: Around) -> Vec<String> {
         let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
         let (entry_gets, exit_gets) = match around.form {
-            Form::Fregs | Form::Shadow => ("(ip, parent_ip, op, fregs)".to_owned(), "(fregs)"),
+            Form::Fregs | Form::Shadow => {
+                let arguments = self.convention.callback.prototype.trim_start_matches(|c| c != '(');
+                (arguments.to_owned(), "(fregs)")
+            }
             Form::Frame => {
                 let args = match around.args {
                     0 => " without arguments".to_owned(),
