@@ -298,12 +298,17 @@ impl<'s> Rig<'s> {
 
     /// Before a trampoline is attached: where there is no entry trampoline, sites are laid out as if it were that.
     pub(crate) fn lay_out(&mut self, attach: usize) -> Result<()> {
-        let Site { protocol, entry, .. } = &self.suite.convention.site;
-        if protocol.initial.is_empty() || entry.is_some_and(|name| self.image.symbol(name).is_some()) {
+        if !self.stands_alone() {
             return Ok(());
         }
         self.toward = self.ranges.get(attach).map(|(at, _)| *at);
         self.patch_all(SiteState::Disabled, None)
+    }
+
+    /// Sites are laid out towards an entry trampoline, and there is none.
+    fn stands_alone(&self) -> bool {
+        let Site { protocol, entry, .. } = &self.suite.convention.site;
+        !protocol.initial.is_empty() && entry.is_none_or(|name| self.image.symbol(name).is_none())
     }
 
     /// The state of a site that goes to a trampoline.
@@ -464,6 +469,9 @@ impl<'s> Rig<'s> {
 
     /// Patch the site of one function, or all.
     pub(crate) fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
+        if let (SiteState::Enabled { target, .. }, true) = (state, self.stands_alone()) {
+            self.toward = Some(target);
+        }
         let start = only.map(|i| self.function(&self.functions[i].name));
         let mut writes = Vec::new();
         let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;

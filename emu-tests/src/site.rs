@@ -54,8 +54,10 @@ fn layout(rig: &Rig, function: &str) -> Result<Option<Layout>> {
     let Some(symbol) = rig.traced().symbol(function) else { return Ok(None) };
     let Some(site) = rig.traced().sites.iter().find(|s| s.start == symbol.address) else { return Ok(None) };
     let body = symbol.address..symbol.address + symbol.size;
-    let on = SiteState::Enabled { target: site.ip, op: Some(0), jump: false };
-    let writes = rig.suite.writes(rig.spot(site), on)?;
+    // Of whatever it goes to, the places of the writes are the same.
+    let spot = rig.spot(site);
+    let on = SiteState::Enabled { target: spot.toward.unwrap_or(site.ip), op: Some(0), jump: false };
+    let writes = rig.suite.writes(spot, on)?;
     // The word for `op` lies before the function.
     let inside = || writes.iter().filter(|w| w.at >= site.start);
     let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
