@@ -69,16 +69,21 @@ pub fn run(revision: &str, json: bool) -> Result<(), String> {
 fn all_work() -> Vec<Work> {
     let mut all = Vec::new();
     for backend in arch::BACKENDS {
-        let arch = backend.facts().name;
+        let facts = backend.facts();
+        let arch = facts.name;
         all.push(Work {
             name: format!("{arch} generate and link {GENERATED}"),
             program: |side| &side.bench,
             args: ["tailored-one", arch, GENERATED].map(str::to_owned).into(),
         });
+        // Both must hold under it, and it must take long enough to be measured.
+        let set = facts.options.first().map(|o| format!("{}={}", o.name, o.values[0]));
+        let set = set.iter().flat_map(|set| ["--set", set]);
+        let check = ["check", "ftrace_*", "return_to_handler", "--arch", arch].into_iter().chain(set);
         all.push(Work {
-            name: format!("{arch} check all, function args3"),
+            name: format!("{arch} check ftrace_* and return_to_handler"),
             program: |side| &side.tool,
-            args: ["check", "--function", "args3", "--arch", arch].map(str::to_owned).into(),
+            args: check.map(str::to_owned).collect(),
         });
     }
     all
