@@ -17,5 +17,7 @@ contracts!(
     "linux-6.12-riscv64-norvc",
     "linux-6.12-samples-x86_64",
     "linux-6.12-samples-arm64",
-    "linux-6.12-samples-riscv64"
+    "linux-6.12-samples-riscv64",
+    "linux-7.3-arm64",
+    "linux-7.3-arm64-call-ops"
 );
