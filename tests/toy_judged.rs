@@ -231,7 +231,7 @@ scratch = ["t0", "t1", "t2", "t3", "t4", "t5", "t6"]
 lost = ["t0", "t1"]
 reach = 0x80000000
 between = "two instructions are written at once, with every CPU stopped"
-disabled = [{ bytes = "13 00 00 00 13 00 00 00" }]
+disabled = [{ insns = ["nop", "nop"] }]
 call = [{ branch = "call" }]
 jump = [{ branch = "jump" }]
 

@@ -131,7 +131,9 @@ impl Reader<'_> {
     /// What a trampoline cannot do without.
     fn alone(&self, t: &TrampolineIn, frame: &FrameLayout) -> Result<()> {
         let here = t.stack_align.span().start;
-        if matches!(t.kind, KindIn::Entry | KindIn::Regs) && t.slot.is_none() && t.calls_through.is_none() {
+        // By a slot that is patched, through a variable or `op`, or by its name.
+        let called = t.slot.is_some() || t.calls_through.is_some() || t.early_direct || !t.calls.is_empty();
+        if matches!(t.kind, KindIn::Entry | KindIn::Regs) && !called {
             let message = format!("{} is of kind entry or regs: give slot, the call that is patched", t.symbol);
             return Err(self.at(here, message));
         }

@@ -112,7 +112,8 @@ impl File {
         self.key("symbol", &quoted(&contract.name));
         self.key("kind", &quoted(contract.kind.traits().word));
         self.what_it_is_for(contract);
-        if !contract.callee.is_empty() && !contract.kind.calls_back() {
+        let by_name = !contract.kind.calls_back() || (slot.is_none() && !contract.early_direct);
+        if !contract.callee.is_empty() && by_name {
             self.key("calls", &quoted(&contract.callee));
         }
         self.called_around(contract);
