@@ -19,8 +19,8 @@ pub struct Configured {
     pub settings: Vec<(String, String)>,
     /// The kernel's objtool checks its objects.
     pub objtool: bool,
-    /// Modules can register direct-call trampolines.
-    pub direct_calls: bool,
+    /// The option that modules need to register direct-call trampolines, if it is not set.
+    pub no_direct_calls: Option<&'static str>,
     /// Where each comes from, in words.
     pub decisions: Vec<String>,
 }
@@ -100,8 +100,8 @@ pub fn configured(
     if objtool {
         decisions.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
     }
-    let direct_calls = set.contains("DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
-    Ok(Configured { backend, convention, settings, objtool, direct_calls, decisions })
+    let no_direct_calls = kernel.direct_calls.filter(|name| !set.contains(name));
+    Ok(Configured { backend, convention, settings, objtool, no_direct_calls, decisions })
 }
 
 /// The options that a configuration decides, with the values and why they have them.

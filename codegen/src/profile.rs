@@ -143,6 +143,8 @@ pub struct Kernel {
     pub needs: Vec<(&'static str, &'static str)>,
     /// Its asm-offsets.h has all the numbers of the entry trampoline; else it has none.
     pub numbers: bool,
+    /// What lets modules register direct-call trampolines.
+    pub direct_calls: Option<&'static str>,
     /// Objtool checks its objects.
     pub objtool: bool,
     /// What must not be set, and why.

@@ -294,9 +294,8 @@ impl Generator<'_> {
             let example = "gen direct --sig 'void kfree_skb(struct sk_buff *skb)' --call my_func";
             return refuse("a module is for one direct-call trampoline with a prototype", example);
         };
-        if kernel.is_some_and(|k| !k.direct_calls) {
-            let what = "in a kernel without CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS nothing registers it";
-            return refuse(what, "a kernel with it");
+        if let Some(name) = kernel.and_then(|k| k.no_direct_calls) {
+            return refuse(&format!("in a kernel without CONFIG_{name} nothing registers it"), "a kernel with it");
         }
         let proto = Prototype::parse(sig)?;
         if proto.args.iter().flat_map(Type::members).any(|(_, m)| m.is_float()) {

@@ -312,6 +312,7 @@ impl<'a> Reader<'a> {
             arch: self.symbol(self.need(&kernel.symbol, &symbol)?, &symbol)?,
             needs: pairs(&kernel.needs),
             numbers: kernel.numbers,
+            direct_calls: kernel.direct_calls.as_deref().map(intern),
             objtool: kernel.objtool,
             refuses: pairs(&kernel.refuses),
             ignores: pairs(&kernel.ignores),

@@ -189,12 +189,14 @@ pub(super) struct ExitIn {
 }
 
 #[derive(Deserialize, JsonSchema, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct KernelIn {
     /// The option, without `CONFIG_`, that is set for this architecture and no other.
     pub symbol: Option<String>,
     /// Its `asm-offsets.h` has all the numbers of the entry trampoline.
     pub numbers: bool,
+    /// The option, without `CONFIG_`, that lets modules register direct-call trampolines.
+    pub direct_calls: Option<String>,
     /// Objtool checks its objects.
     pub objtool: bool,
     /// What must be set, and what it is for.
