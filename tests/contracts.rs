@@ -8,7 +8,7 @@ use codegen::spec::{Kind, Programs, Spec};
 use codegen::target::Target;
 use common::Bench;
 use emu_tests::{Filter, Foreign, Report, Suite};
-use tramptool::suite::{contract_file, specs, suite_of_specs, trampolines};
+use tool::suite::{contract_file, specs, suite_of_specs, trampolines};
 
 mod common;
 
@@ -22,10 +22,10 @@ fn both(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> (Suit
         contract: &text,
         objects: generated.objects.clone(),
         arch: None,
-        profile: tramptool::profile(&named).unwrap(),
+        profile: tool::profile(&named).unwrap(),
         dump: None,
     };
-    let read = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let read = emu_tests::foreign_suites(&foreign, tool::BACKENDS).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let [read] = <[_; 1]>::try_from(read).ok().unwrap();
     (generated, read)
 }
@@ -74,7 +74,7 @@ fn asked(c: &Contract) -> String {
 
 #[test]
 fn a_contract_that_is_written_and_read_asks_the_same_under_every_option() {
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for target in common::targets(*backend) {
             let all = trampolines(&target).unwrap();
             let (generated, read) = both(*backend, &target, &specs(&all));
@@ -98,9 +98,9 @@ fn verdicts(report: &Report) -> Vec<String> {
 
 #[test]
 fn both_ways_to_a_verdict_agree_for_every_trampoline() {
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for profile in profiles::names() {
-            let Ok(convention) = tramptool::profile(profile).unwrap().convention(backend.facts().name) else {
+            let Ok(convention) = tool::profile(profile).unwrap().convention(backend.facts().name) else {
                 continue;
             };
             let target = backend.target(convention, convention.defaults()).unwrap();
@@ -121,7 +121,7 @@ fn both_ways_to_a_verdict_agree_for_every_trampoline() {
 #[test]
 fn the_object_and_the_contract_of_one_run_go_together() {
     let b = Bench::new();
-    let arch = tramptool::BACKENDS[0].facts().name;
+    let arch = tool::BACKENDS[0].facts().name;
     let gen_all = ["gen", "--all", "--arch", arch, "--profile", "bare", "--emit", "obj,contract"];
     b.ok(&[&gen_all[..], &["--stem", "all", "-o", "."]].concat());
     let text = std::fs::read_to_string(b.path("all.toml")).unwrap();
@@ -132,10 +132,10 @@ fn the_object_and_the_contract_of_one_run_go_together() {
     assert!(report.contains("trace_caller"), "{report}");
     b.refuses(&[&check[..], &["--profile", "linux-6.12"]].concat(), &["all.toml:3: is for profile bare"]);
     // One fault: the contract is the same, and the object breaks it.
-    let convention = tramptool::profile("bare").unwrap().convention(arch).unwrap();
-    let target = tramptool::BACKENDS[0].target(convention, convention.defaults()).unwrap();
+    let convention = tool::profile("bare").unwrap().convention(arch).unwrap();
+    let target = tool::BACKENDS[0].target(convention, convention.defaults()).unwrap();
     let spec = convention.specs().next().unwrap();
-    let mutants = tramptool::BACKENDS[0].mutants(&spec, &target).unwrap();
+    let mutants = tool::BACKENDS[0].mutants(&spec, &target).unwrap();
     let fault = mutants.iter().find(|mutant| mutant.operator.name() == "DROP_RESTORE").unwrap();
     b.ok(&[&gen_all[..], &["--stem", "faulty", "-o", ".", "--fault", &format!("{}:{fault}", spec.name)]].concat());
     assert_eq!(std::fs::read_to_string(b.path("faulty.toml")).unwrap(), text);
@@ -163,10 +163,10 @@ stack-align = 16
     let read = |(old, new): (&str, &str)| {
         assert!(PROGRAMS.contains(old), "{old}");
         let text = PROGRAMS.replace(old, new);
-        let profile = tramptool::profile(profiles::DEFAULT).unwrap();
+        let profile = tool::profile(profiles::DEFAULT).unwrap();
         let (contract_name, objects) = ("t.toml", Vec::new());
         let foreign = Foreign { contract_name, contract: &text, objects, arch: None, profile, dump: None };
-        emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).err().map(|e| e.to_string())
+        emu_tests::foreign_suites(&foreign, tool::BACKENDS).err().map(|e| e.to_string())
     };
     let refused = |change, message: &str| {
         let found = read(change).unwrap_or_default();

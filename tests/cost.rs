@@ -10,15 +10,15 @@ use codegen::spec::Kind;
 #[test]
 fn the_cost_that_is_told_is_the_cost_that_is_counted() {
     let mut compared = 0;
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for target in common::targets(*backend) {
             // What aligning SP takes is not known before it runs.
             if target.realign.is_some() {
                 continue;
             }
-            let suite = tramptool::suite::suite(*backend, &target).unwrap();
-            let trampolines = tramptool::suite::trampolines(&target).unwrap();
-            for spec in tramptool::suite::specs(&trampolines) {
+            let suite = tool::suite::suite(*backend, &target).unwrap();
+            let trampolines = tool::suite::trampolines(&target).unwrap();
+            for spec in tool::suite::specs(&trampolines) {
                 let (_, spent) = emu_tests::spent(&suite, spec.name).unwrap();
                 let cost = backend.cost(&spec, &target).unwrap();
                 let what = format!("{} {} {}", target.facts.name, spec.name, suite.options);

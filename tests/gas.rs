@@ -13,7 +13,7 @@ use codegen::obj;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
-use tramptool::{BACKENDS, suite};
+use tool::{BACKENDS, suite};
 
 /// Section contents and relocations, with local symbols as section and offset.
 type Picture = BTreeMap<String, (Vec<u8>, Vec<String>)>;
@@ -134,7 +134,7 @@ fn gnu_as_agrees_where_numbers_change_instructions() {
     let (mut compared, mut refused) = (0, 0);
     for backend in BACKENDS {
         let dir = tempfile::tempdir().unwrap();
-        let sound = tramptool::default_target(*backend).unwrap();
+        let sound = tool::default_target(*backend).unwrap();
         for symbol in sound.symbols() {
             for value in EDGES {
                 let mut target = sound.clone();
@@ -171,7 +171,7 @@ fn gnu_as_agrees_where_numbers_change_instructions() {
 fn an_option_changes_what_it_says_and_nothing_else() {
     for backend in BACKENDS {
         let facts = backend.facts();
-        let default = tramptool::default_target(*backend).unwrap();
+        let default = tool::default_target(*backend).unwrap();
         let trampolines = suite::trampolines(&default).unwrap();
         let object = |spec: &Spec, target: &Target| {
             // A note tells of all code whether it has landing pads.

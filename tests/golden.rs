@@ -15,7 +15,7 @@ use common::{Bench, blessed};
 use gimli::{BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol};
 use similar::{ChangeTag, TextDiff};
-use tramptool::suite;
+use tool::suite;
 
 mod common;
 
@@ -227,7 +227,7 @@ fn below_the_head(text: &str) -> &str {
 
 fn story(backend: &'static dyn Backend, spec: &Spec) -> String {
     let facts = backend.facts();
-    let default = tramptool::default_target(backend).unwrap();
+    let default = tool::default_target(backend).unwrap();
     let command = suite::command(backend, spec, &default);
     let text = printed(&command).unwrap();
     let assembled = Assembled::new(&text, spec, &default);
@@ -263,8 +263,8 @@ fn the_stories_are_true() {
     if std::env::var_os("BLESS").is_some() {
         let _ = std::fs::remove_dir_all(root.join(GOLDEN));
     }
-    for backend in tramptool::BACKENDS {
-        let trampolines = suite::trampolines(&tramptool::default_target(*backend).unwrap()).unwrap();
+    for backend in tool::BACKENDS {
+        let trampolines = suite::trampolines(&tool::default_target(*backend).unwrap()).unwrap();
         let specs = suite::specs(&trampolines).into_iter();
         let specs: Vec<Spec> = specs.filter(|s| !s.kind.for_one_function() || TOLD.contains(&s.name)).collect();
         let dir = format!("{GOLDEN}/{}", backend.facts().name);

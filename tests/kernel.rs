@@ -25,7 +25,7 @@ fn config(version: &str, options: &[&str]) -> String {
 
 /// The numbers of such a kernel, but for those that are given.
 fn offsets(config: &[&str], given: &[&str]) -> String {
-    let kernels = tramptool::BACKENDS.iter().map(|backend| expected(*backend).kernel);
+    let kernels = tool::BACKENDS.iter().map(|backend| expected(*backend).kernel);
     let all = kernels.filter(|kernel| config.contains(&kernel.config.as_str())).flat_map(|kernel| kernel.numbers);
     let all: Vec<String> = all.collect();
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ fn write(b: &Bench, config: &str, offsets: &str) {
 
 #[test]
 fn a_configuration_decides_as_the_same_options_would() {
-    let cases = tramptool::BACKENDS.iter().flat_map(|backend| {
+    let cases = tool::BACKENDS.iter().flat_map(|backend| {
         let kernel = expected(*backend).kernel;
         kernel.case.into_iter().map(move |case| (*backend, kernel.by_hand.clone(), case))
     });
@@ -52,7 +52,7 @@ fn a_configuration_decides_as_the_same_options_would() {
         let what = format!("{arch} {settings:?}");
         write(&b, &config("6.12.117", &[&config_of[..], &NEEDED].concat()), &offsets(&config_of, &offsets_of));
         let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
-        let convention = tramptool::convention(backend).unwrap();
+        let convention = tool::convention(backend).unwrap();
         let all: Vec<&str> = convention.specs().map(|spec| spec.name).collect();
         let (exit, others): (Vec<&str>, Vec<&str>) = all.into_iter().partition(|name| *name == "return_to_handler");
         let generate = |names: &[&str], stem: &str, from: &[&str]| {
@@ -107,7 +107,7 @@ fn what_is_not_supported_is_refused_by_name() {
     let without = [&["X86_64"][..], &NEEDED[..2]].concat();
     refused("6.12.1", &without, &[], &["CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS is not set"]);
     let mut numbers = 0;
-    for kernel in tramptool::BACKENDS.iter().map(|backend| expected(*backend).kernel) {
+    for kernel in tool::BACKENDS.iter().map(|backend| expected(*backend).kernel) {
         let options = [&words(&kernel.needs_all)[..], &["RISCV_ISA_C"], &NEEDED].concat();
         for name in kernel.numbers.iter().filter_map(|line| line.split(' ').next()) {
             let all = offsets(&options, &[]);
@@ -155,7 +155,7 @@ fn the_source_of_a_module() {
     let b = Bench::new();
     let gen_direct = ["gen", "direct", "--call", "seen", "--emit", "kmod", "--sig"];
     let sig = "static ssize_t comm_write(struct file *file, const char __user *buf, union u *u, struct file *other)";
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         let (arch, prefix, flags) = (backend.facts().name, tools(*backend), expected(*backend).kernel.gcc);
         let flags = words(&flags);
         b.ok(&[&gen_direct[..], &[sig, "--arch", arch, "-o", arch]].concat());

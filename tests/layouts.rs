@@ -49,7 +49,7 @@ fn frames(backend: &dyn Backend) -> Vec<(String, FrameLayout)> {
 
 #[test]
 fn pt_regs_is_laid_out_as_in_the_kernels_headers() {
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         let (arch, header) = (backend.facts().name, expected(*backend).layout);
         let all = header.private.concat();
         let own = |member: &str| all.iter().position(|m| m == member);

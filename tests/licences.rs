@@ -1,17 +1,21 @@
-//! Licences, on what cargo itself says: the libraries stay permissive, only what links Unicorn is GPL.
+//! Licences, on what cargo itself says: our code is permissive but for the crates that are made to link Unicorn, which is
+//! under the GPL. The feature `judge` links it too.
 
 use std::collections::{HashMap, HashSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The packages that link Unicorn; every other one of ours is a library that anyone may use.
-const GPL: [&str; 3] = ["tramptool", "tramptool-emu-tests", "tramptool-bench"];
+/// The packages that are there to link Unicorn.
+const GPL: [&str; 2] = ["tramptool-emu-tests", "tramptool-bench"];
+/// Those that link it with the feature `judge` only.
+const JUDGE: [&str; 2] = ["tramptool", "tramptool-cli"];
 const LIBRARY_LICENCE: &str = "MIT OR Apache-2.0";
 
-fn metadata() -> Value {
+fn metadata(features: &[&str]) -> Value {
     let run = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked"])
+        .args(features)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -97,7 +101,7 @@ fn expressions_are_read_as_spdx_means_them() {
 
 #[test]
 fn each_crate_has_its_licence() {
-    let metadata = metadata();
+    let metadata = metadata(&[]);
     let ours = ours(&packages(&metadata));
     for gpl in GPL {
         assert!(ours.iter().any(|p| name(p) == gpl), "there is no package {gpl}");
@@ -122,10 +126,9 @@ fn the_texts_of_the_licences_are_here() {
     }
 }
 
-#[test]
-fn no_library_links_the_emulator() {
-    let metadata = metadata();
-    let packages = packages(&metadata);
+/// What each of our packages links, itself among it.
+fn linked<'m>(metadata: &'m Value) -> Vec<(&'m Value, Vec<&'m Value>)> {
+    let packages = packages(metadata);
     let nodes: HashMap<&str, Vec<&str>> = metadata["resolve"]["nodes"]
         .as_array()
         .unwrap()
@@ -137,20 +140,30 @@ fn no_library_links_the_emulator() {
             (n["id"].as_str().unwrap(), deps.map(|d| d["pkg"].as_str().unwrap()).collect())
         })
         .collect();
-    let reached = |from: &Value| {
+    let reached = |from: &'m Value| {
         let (mut todo, mut seen) = (vec![from["id"].as_str().unwrap()], HashSet::new());
         while let Some(id) = todo.pop() {
             if seen.insert(id) {
                 todo.extend(&nodes[id]);
             }
         }
-        seen.into_iter().map(|id| packages[id]).collect::<Vec<_>>()
+        (from, seen.into_iter().map(|id| packages[id]).collect())
     };
-    for package in ours(&packages) {
-        let reached = reached(package);
+    ours(&packages).into_iter().map(reached).collect()
+}
+
+fn links_unicorn(reached: &[&Value]) -> bool {
+    reached.iter().any(|p| name(p).starts_with("unicorn-engine"))
+}
+
+#[test]
+fn no_library_links_the_emulator() {
+    let metadata = metadata(&["--no-default-features"]);
+    for (package, reached) in linked(&metadata) {
+        if name(package) == "tramptool-emu-tests" {
+            assert!(links_unicorn(&reached), "the emulator is not where it was");
+        }
         if GPL.contains(&name(package)) {
-            let links = |p: &&&Value| name(p).starts_with("unicorn-engine");
-            assert!(reached.iter().any(|p| links(&p)), "{} need not be under the GPL", name(package));
             continue;
         }
         let dependencies = package["dependencies"].as_array().unwrap();
@@ -158,7 +171,23 @@ fn no_library_links_the_emulator() {
         for dependency in reached {
             let free = fulfils(licence(dependency), &|l| !l.contains("GPL-"));
             assert!(free, "{} links {}, {}", name(package), name(dependency), licence(dependency));
+            // Nor the other half of the judge, which is as slow to build.
+            assert!(!name(dependency).starts_with("capstone"), "{} links {}", name(package), name(dependency));
         }
+    }
+}
+
+#[test]
+fn what_is_under_the_gpl_links_the_emulator() {
+    let metadata = metadata(&["--all-features"]);
+    let linked = linked(&metadata);
+    for gpl in GPL.iter().chain(&JUDGE) {
+        let (_, reached) = linked.iter().find(|(p, _)| name(p) == *gpl).unwrap_or_else(|| panic!("no package {gpl}"));
+        assert!(links_unicorn(reached), "{gpl} need not be named here");
+    }
+    let others = linked.iter().filter(|(p, _)| !GPL.iter().chain(&JUDGE).any(|n| *n == name(p)));
+    for (package, reached) in others {
+        assert!(!links_unicorn(reached), "{} links the emulator", name(package));
     }
 }
 
@@ -178,7 +207,7 @@ fn every_dependency_is_under_an_accepted_licence() {
     for licence in allowed.iter().chain(exceptions.values().flatten()) {
         assert!(!licence.ends_with("-only") && !licence.ends_with("-or-later"), "cargo-deny up to 0.18: {licence}");
     }
-    let metadata = metadata();
+    let metadata = metadata(&[]);
     let packages = packages(&metadata);
     for package in packages.values() {
         let accepted = |licence: &str| {
@@ -208,7 +237,7 @@ fn versions_are_pinned() {
         assert!(external > 0);
     }
     // A member that names a version of its own would get past the workspace's table.
-    let metadata = metadata();
+    let metadata = metadata(&[]);
     for package in ours(&packages(&metadata)) {
         for dependency in package["dependencies"].as_array().unwrap().iter().filter(|d| !d["source"].is_null()) {
             let version = dependency["req"].as_str().unwrap();

@@ -8,7 +8,7 @@ use codegen::obj;
 use codegen::spec::Spec;
 use link::{Access, Image, Input, Options, link};
 use object::{Object, ObjectSection, ObjectSymbol};
-use tramptool::BACKENDS;
+use tool::BACKENDS;
 
 /// Bytes around a site that the linker patches and GNU ld does not: the room for op before it, the longest patch.
 const PATCHED: (u64, u64) = (12, 8);
@@ -25,7 +25,7 @@ fn links(backend: &dyn Backend) -> Vec<[(String, Vec<u8>); 3]> {
         std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|n| !n.starts_with("callbacks"));
     names.sort();
-    let convention = tramptool::convention(backend).unwrap();
+    let convention = tool::convention(backend).unwrap();
     let specs: Vec<Spec> = convention.specs().collect();
     let link = |name: String| {
         let double = name.contains("lp64d");
@@ -103,7 +103,7 @@ fn gnu_readers_understand_an_image() {
         let objects = links(*backend).swap_remove(0);
         let what = format!("{} {}", backend.facts().name, objects[0].0);
         let patch = vec![("args3".to_owned(), "ftrace_caller".to_owned())];
-        let site = Some(&tramptool::convention(*backend).unwrap().site);
+        let site = Some(&tool::convention(*backend).unwrap().site);
         let options = Options { patch, ops: Some("ops".to_owned()), site, ..Options::default() };
         let image = link(*backend, &inputs(&objects), &options).unwrap();
         let dir = tempfile::tempdir().unwrap();

@@ -41,7 +41,7 @@ fn cell(row: &Row) -> &'static str {
 
 /// The profile, if it is not the default one, and those options that have not their default in it.
 fn set(backend: &dyn Backend, options: &str) -> String {
-    let (profile, _) = tramptool::settings::of_options(options).unwrap();
+    let (profile, _) = tool::settings::of_options(options).unwrap();
     let convention = profile.convention(backend.facts().name).unwrap();
     let default = convention.describe(convention.defaults());
     let default: BTreeSet<&str> = default.split(' ').collect();
@@ -97,10 +97,10 @@ fn table(backend: &dyn Backend, report: &Report) -> String {
 #[test]
 fn every_clause_holds_for_every_trampoline() {
     let mut suites = Vec::new();
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for target in common::targets(*backend) {
-            let trampolines = tramptool::suite::trampolines_affected_by(&target, |_| false).unwrap();
-            suites.push(tramptool::suite::suite_of(*backend, &target, &trampolines).unwrap());
+            let trampolines = tool::suite::trampolines_affected_by(&target, |_| false).unwrap();
+            suites.push(tool::suite::suite_of(*backend, &target, &trampolines).unwrap());
         }
     }
     let report = emu_tests::check(&suites, &Filter::default(), 1, &|_, _| {}).unwrap();
@@ -117,7 +117,7 @@ fn every_clause_holds_for_every_trampoline() {
     assert!(failed.is_empty(), "{} rows fail", failed.len());
     let unfounded = report.results.iter().find(|r| r.verdict != Verdict::Skip && r.checks == 0);
     assert!(unfounded.is_none(), "a verdict that no check led to: {unfounded:#?}");
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         blessed(&format!("tests/matrix/{}.expected", backend.facts().name), &table(*backend, &report));
     }
 }

@@ -4,7 +4,7 @@ use codegen::abi::RegSet;
 use codegen::option::Choices;
 use emu_tests::{Filter, Report, Suite};
 use serde_json::Value;
-use tramptool::minimise::minimise;
+use tool::minimise::minimise;
 
 use common::Bench;
 
@@ -132,18 +132,15 @@ fn the_smallest_case_is_told_and_none_is_smaller() {
 /// Generated trampolines that are held to more than they promise, under some options.
 #[test]
 fn the_fewest_options_are_changed() {
-    let backend = tramptool::backend("x86_64").unwrap();
+    let backend = tool::backend("x86_64").unwrap();
     let abi = &backend.facts().abi;
     let r11 = abi.find("r11").unwrap();
     let mut suites: Vec<Suite> = Vec::new();
     // In this order, the one with the fewest changes that fails is neither the first nor the last.
     for changes in [&[0, 1, 2][..], &[0, 2], &[], &[2], &[0, 1]] {
         let choices = changes.iter().fold(Choices::default(), |c, i| c.with(*i, 1));
-        let mut suite = tramptool::suite::suite(
-            backend,
-            &backend.target(tramptool::convention(backend).unwrap(), choices).unwrap(),
-        )
-        .unwrap();
+        let mut suite =
+            tool::suite::suite(backend, &backend.target(tool::convention(backend).unwrap(), choices).unwrap()).unwrap();
         let contract = suite.contracts.iter_mut().find(|c| c.name == "direct_1").unwrap();
         if !changes.is_empty() {
             contract.kept = contract.kept.union(RegSet::of(&[r11]));
@@ -162,9 +159,9 @@ fn the_fewest_options_are_changed() {
     assert_eq!(failing.len(), 4);
     for row in failing {
         let [failure] = &row.failures[..] else { panic!("{row:?}") };
-        let fewest = tramptool::suite::settings(
+        let fewest = tool::suite::settings(
             backend,
-            &backend.target(tramptool::convention(backend).unwrap(), Choices::default().with(2, 1)).unwrap(),
+            &backend.target(tool::convention(backend).unwrap(), Choices::default().with(2, 1)).unwrap(),
         );
         let fewest = fewest.join(" --set ");
         assert!(failure.replay.contains(&format!("{fewest} --attached direct_1 --fixture")), "{}", failure.replay);

@@ -8,7 +8,7 @@ use codegen::faults::Operator;
 use common::expected::{ByHand, expected};
 use common::{Bench, CONTRACT, blessed};
 use serde_json::Value;
-use tramptool::mutate::subject::MutationSubject;
+use tool::mutate::subject::MutationSubject;
 
 mod common;
 
@@ -30,7 +30,7 @@ const COUNTS: &str = "tests/mutants.expected";
 
 /// Killed of each operator on each architecture, and those that are equivalent.
 fn counts(scores: &[Value]) -> String {
-    let arches: Vec<&str> = tramptool::BACKENDS.iter().map(|b| b.facts().name).collect();
+    let arches: Vec<&str> = tool::BACKENDS.iter().map(|b| b.facts().name).collect();
     let mut out = String::from(
         "Mutants of everything that is generated with the default options, by operator and architecture: how many a clause\n\
          notices, +n: and how many more do what the original does. Written by `cargo xtask bless mutants`.\n\n",
@@ -60,11 +60,9 @@ fn counts(scores: &[Value]) -> String {
 #[test]
 fn a_sample_of_the_mutants_is_killed() {
     let mut there: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for backend in tramptool::BACKENDS {
-        for candidate in MutationSubject::new(*backend, tramptool::convention(*backend).unwrap(), &[])
-            .unwrap()
-            .mutants(|_| true)
-            .unwrap()
+    for backend in tool::BACKENDS {
+        for candidate in
+            MutationSubject::new(*backend, tool::convention(*backend).unwrap(), &[]).unwrap().mutants(|_| true).unwrap()
         {
             *there.entry((candidate.mutant.operator.name(), candidate.arch())).or_default() += 1;
         }
@@ -100,7 +98,7 @@ fn every_mutant_is_killed() {
     assert!(results.iter().all(|r| r["outcome"] != "survived"));
     blessed(COUNTS, &counts(report["scores"].as_array().unwrap()));
     assert!(noticed_early(results));
-    for known in tramptool::mutate::bugs::table().unwrap().equivalent.iter().filter(|known| known.contract.is_empty()) {
+    for known in tool::mutate::bugs::table().unwrap().equivalent.iter().filter(|known| known.contract.is_empty()) {
         assert!(known.reason.len() > 20, "{}: say why", known.operator);
         let needed = results.iter().any(|r| r["outcome"] == "equivalent" && r["reason"] == known.reason.as_str());
         assert!(needed, "src/mutants.toml: {} of {} is noticed, or is gone", known.operator, known.trampoline);
@@ -130,7 +128,7 @@ fn the_symbolic_checker_notices_what_it_can_see() {
     for survivor in &survivors {
         assert!(survivor["reason"].is_string(), "{survivor}");
     }
-    for known in &tramptool::mutate::bugs::table().unwrap().unseen {
+    for known in &tool::mutate::bugs::table().unwrap().unseen {
         let needed = survivors.iter().any(|r| r["reason"] == known.reason.as_str());
         assert!(needed, "src/mutants.toml: {} is noticed, or is gone", known.operator);
     }
@@ -147,7 +145,7 @@ fn every_bug_is_noticed_by_its_property() {
     let b = Bench::new();
     let report = json(&b.ok(&["mutate", "bug:all", "--format", "json"]));
     let results = report["results"].as_array().unwrap();
-    let bugs = &tramptool::mutate::bugs::table().unwrap().bug;
+    let bugs = &tool::mutate::bugs::table().unwrap().bug;
     assert!(bugs.len() >= 30);
     for bug in bugs {
         let rebuilt = results.iter().filter(|r| r["bug"][0] == bug.id.as_str());
@@ -254,7 +252,7 @@ fn bad_requests_are_refused() {
 /// Faults in objects that others wrote: every instruction but NOPs has some, and all are noticed.
 #[test]
 fn faults_in_other_peoples_objects_are_noticed() {
-    for &backend in tramptool::BACKENDS {
+    for &backend in tool::BACKENDS {
         let (arch, assembler) = (backend.facts().name, backend.facts().assembler);
         let ByHand { align, scratch, text: body, call: called } = expected(backend).by_hand;
         let b = Bench::new();
@@ -334,9 +332,9 @@ fn faults_in_other_peoples_objects_are_noticed() {
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn faults_in_the_kernels_objects_are_noticed_or_known() {
     let b = Bench::new();
-    let (table, findings) = (tramptool::mutate::bugs::table().unwrap(), include_str!("../docs/findings.md"));
+    let (table, findings) = (tool::mutate::bugs::table().unwrap(), include_str!("../docs/findings.md"));
     let mut reasons = Vec::new();
-    for (name, _) in tramptool::contracts::CONTRACTS {
+    for (name, _) in tool::contracts::CONTRACTS {
         let objects =
             std::fs::read_dir(kernel_cache::directory().unwrap().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let objects: Vec<String> = objects.map(|o| o.unwrap().path().display().to_string()).collect();

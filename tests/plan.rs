@@ -5,7 +5,7 @@ use codegen::plan::Plan;
 use codegen::spec::{Form, Kind, Regs, Spec};
 use codegen::step::{Callee, ExitPath, Step};
 use codegen::target::Target;
-use tramptool::suite::{specs, trampolines};
+use tool::suite::{specs, trampolines};
 
 mod common;
 
@@ -22,7 +22,7 @@ fn steps(plan: &Plan) -> Vec<Step> {
 }
 
 fn plans(mut look: impl FnMut(&Target, Kind, &Plan, &str)) {
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for target in common::targets(*backend) {
             let all = trampolines(&target).unwrap();
             for spec in specs(&all) {
@@ -160,7 +160,7 @@ fn the_direct_call_cell_is_tested_where_its_register_is_free() {
         ("riscv64", Regs::Args, "t1", [site, load, restore, free, branch]),
         ("riscv64", Regs::Args, "a0", [site, load, branch, restore, free]),
     ] {
-        let target = tramptool::default_target(tramptool::backend(arch).unwrap()).unwrap();
+        let target = tool::default_target(tool::backend(arch).unwrap()).unwrap();
         let target = Target { direct_test: target.facts.abi.find(reg).unwrap(), ..target };
         let mut plan = Plan::default();
         plan.make(&Spec::of("f", Kind::Entry(regs)), &target).unwrap();

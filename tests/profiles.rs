@@ -8,7 +8,7 @@ use std::process::Command;
 use codegen::profile::Source;
 use common::Bench;
 use object::{Object, ObjectSymbol};
-use tramptool::BACKENDS;
+use tool::BACKENDS;
 
 const PAGE: &str = include_str!("../docs/adding-a-profile.md");
 
@@ -45,15 +45,15 @@ fn the_page_is_true() {
 /// The replay of a failure names the profile.
 #[test]
 fn a_failure_under_a_profile_is_seen_again() {
-    let profile = tramptool::profile("bare").unwrap();
+    let profile = tool::profile("bare").unwrap();
     for backend in BACKENDS {
         let convention = profile.convention(backend.facts().name).unwrap();
         let target = backend.target(convention, convention.defaults()).unwrap();
-        let suite = tramptool::suite::suite(*backend, &target).unwrap();
+        let suite = tool::suite::suite(*backend, &target).unwrap();
         assert!(suite.options.starts_with("profile=bare "), "{}", suite.options);
-        let (again, settings) = tramptool::settings::of_options(&suite.options).unwrap();
+        let (again, settings) = tool::settings::of_options(&suite.options).unwrap();
         let again = again.convention(backend.facts().name).unwrap();
-        assert_eq!(tramptool::settings::target(*backend, again, &settings).unwrap().choices, target.choices);
+        assert_eq!(tool::settings::target(*backend, again, &settings).unwrap().choices, target.choices);
     }
 }
 
@@ -166,8 +166,8 @@ const OFFSETS_7_3: &str = "S_X0 0, S_X2 16, S_X4 32, S_X6 48, S_X8 64, S_X10 80,
 
 #[test]
 fn linux_7_3_is_laid_out_as_its_build_says() {
-    let arm64 = tramptool::backend("arm64").unwrap();
-    let convention = tramptool::profile("linux-7.3").unwrap().convention("arm64").unwrap();
+    let arm64 = tool::backend("arm64").unwrap();
+    let convention = tool::profile("linux-7.3").unwrap().convention("arm64").unwrap();
     for choices in convention.combinations(|_| true) {
         let target = arm64.target(convention, choices).unwrap();
         let size = |name| target.struct_frames().find(|f| f.c_struct == name).map(|f| f.c_size);

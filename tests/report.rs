@@ -7,7 +7,7 @@ use std::process::Command;
 use emu_tests::{Clause, Filter, check};
 use quick_junit::TestCaseStatus;
 use serde_json::Value;
-use tramptool::report::{Document, Format, Palette, Scope, Style, render};
+use tool::report::{Document, Format, Palette, Scope, Style, render};
 
 use common::expected::{expected, tools};
 use common::{Bench, CONTRACT};
@@ -191,11 +191,11 @@ fn code_review_takes_the_sarif() {
 fn a_failure_in_generated_text_is_on_its_line() {
     let b = Bench::new();
     let mut seen = 0;
-    for &backend in tramptool::BACKENDS {
+    for &backend in tool::BACKENDS {
         let (set, prefix) = (expected(backend).report.set, tools(backend).trim_end_matches('-'));
         let set = (set.0.as_str(), set.1.as_str());
-        let target = tramptool::settings::target(backend, tramptool::convention(backend).unwrap(), &[set]).unwrap();
-        let mut suite = tramptool::suite::suite(backend, &target).unwrap();
+        let target = tool::settings::target(backend, tool::convention(backend).unwrap(), &[set]).unwrap();
+        let mut suite = tool::suite::suite(backend, &target).unwrap();
         // More than they promise, so that there are failures.
         for contract in &mut suite.contracts {
             contract.kept = backend.facts().abi.caller_saved;
@@ -276,7 +276,7 @@ fn the_schemas_describe_what_is_written_and_read() {
     value["results"][0]["outcome"] = "perhaps".into();
     assert!(!mutants.is_valid(&value) && !report.is_valid(&value));
     let contract = validator("contract");
-    for (name, text) in tramptool::contracts::CONTRACTS.iter().copied().chain([("t.toml", CONTRACT)]) {
+    for (name, text) in tool::contracts::CONTRACTS.iter().copied().chain([("t.toml", CONTRACT)]) {
         let table: toml::Table = text.parse().unwrap();
         let mut value = serde_json::to_value(table).unwrap();
         assert_eq!(contract.iter_errors(&value).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0], "{name}");

@@ -29,7 +29,7 @@ fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
 /// Every mnemonic that the generators print, as the listings show them.
 fn mnemonics() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for target in common::targets(*backend) {
             let direct = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
             for spec in target.convention.specs().chain([direct]) {
@@ -73,7 +73,7 @@ fn every_backend_has_the_same_files() {
 #[test]
 fn every_backend_is_in_every_matrix() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         let name = backend.facts().name;
         assert!(root().join("emu-tests/fixtures").join(name).is_dir(), "{name} has no fixtures");
         assert!(readme.contains(name), "{name} is not in README.md");

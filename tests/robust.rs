@@ -74,7 +74,7 @@ fn try_all(times: usize, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
 #[test]
 fn damaged_objects_are_refused_or_linked() {
     let of = |backend: &&dyn Backend| seeds(&format!("emu-tests/fixtures/{}", backend.facts().name), ".o");
-    try_all(TIMES, &tramptool::BACKENDS.iter().flat_map(of).collect::<Vec<_>>(), targets::link);
+    try_all(TIMES, &tool::BACKENDS.iter().flat_map(of).collect::<Vec<_>>(), targets::link);
 }
 
 /// Images whose unwind tables are there to be read.
@@ -86,7 +86,7 @@ fn damaged_unwind_tables_are_skipped_or_read() {
         let options = Options { stub, ..Options::default() };
         link(*backend, &inputs.collect::<Vec<_>>(), &options).unwrap().to_elf().unwrap()
     };
-    let seeds: Vec<Vec<u8>> = tramptool::BACKENDS.iter().map(image).collect();
+    let seeds: Vec<Vec<u8>> = tool::BACKENDS.iter().map(image).collect();
     assert!(seeds.iter().all(|seed| targets::cfi(seed) > 100));
     // Damage to the table itself; elsewhere it is that of objects.
     let table = |seed: &[u8]| {
@@ -120,7 +120,7 @@ fn odd_arguments_are_refused_or_obeyed() {
 
 /// Generated trampolines.
 fn sound(backend: &'static dyn Backend) -> Suite {
-    tramptool::suite::suite(backend, &tramptool::default_target(backend).unwrap()).unwrap()
+    tool::suite::suite(backend, &tool::default_target(backend).unwrap()).unwrap()
 }
 
 fn judge(suite: Suite) {
@@ -130,7 +130,7 @@ fn judge(suite: Suite) {
 
 #[test]
 fn damaged_trampolines_are_refused_or_judged() {
-    for &backend in tramptool::BACKENDS {
+    for &backend in tool::BACKENDS {
         let objects: Vec<Vec<u8>> = sound(backend).objects.into_iter().map(|(_, bytes)| bytes).collect();
         try_all(RUNS, &objects, |bytes| {
             judge(Suite { objects: vec![("damaged".to_owned(), bytes.to_vec())], stubs: true, ..sound(backend) });
@@ -148,10 +148,10 @@ fn damaged_contracts_are_refused_or_held_against_trampolines() {
             contract,
             objects: Vec::new(),
             arch: None,
-            profile: tramptool::profile(profiles::DEFAULT).unwrap(),
+            profile: tool::profile(profiles::DEFAULT).unwrap(),
             dump: None,
         };
-        for suite in emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).into_iter().flatten() {
+        for suite in emu_tests::foreign_suites(&foreign, tool::BACKENDS).into_iter().flatten() {
             judge(Suite { objects: sound(suite.backend).objects, ..suite });
         }
     });

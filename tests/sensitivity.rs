@@ -42,15 +42,15 @@ const MAY_SURVIVE: [(&str, &str, usize); 1] = [("arm64", "ftrace_caller", 0x9c)]
 #[test]
 fn the_checker_notices_every_missing_instruction() {
     let mut survivors = Vec::new();
-    for backend in tramptool::BACKENDS {
-        let target = tramptool::default_target(*backend).unwrap();
+    for backend in tool::BACKENDS {
+        let target = tool::default_target(*backend).unwrap();
         let nop: &[u8] = match target.facts.fill.0 {
             [0xcc] => &[0x90],
             fill => fill,
         };
-        let trampolines = tramptool::suite::trampolines(&target).unwrap();
-        let mut suites = [tramptool::suite::suite_of(*backend, &target, &trampolines).unwrap()];
-        for spec in tramptool::suite::specs(&trampolines) {
+        let trampolines = tool::suite::trampolines(&target).unwrap();
+        let mut suites = [tool::suite::suite_of(*backend, &target, &trampolines).unwrap()];
+        for spec in tool::suite::specs(&trampolines) {
             let named = [Kind::Entry(Regs::Args), Kind::Entry(Regs::All), Kind::Return, Kind::StubDirect];
             if !named.contains(&spec.kind) && spec.name != "direct_3" {
                 continue;

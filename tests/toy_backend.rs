@@ -353,7 +353,7 @@ fn a_backend_needs_no_more_than_the_page_says() {
 fn an_option_is_a_row_and_an_arm() {
     let profile = profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap();
     let convention = profile.convention("toy").unwrap();
-    let chosen = |value| tramptool::settings::target(&Toy, convention, &[("slack", value)]);
+    let chosen = |value| tool::settings::target(&Toy, convention, &[("slack", value)]);
     let spec = Spec::direct("tramp", Direct::default(), "callback");
     let size = |value| Toy.assemble(&[spec], &chosen(value).unwrap()).unwrap().text().len();
     assert_eq!(size("word"), size("none") + 4);

@@ -266,7 +266,7 @@ fn verdicts(report: &Report) -> Vec<(String, Clause, Verdict, u64)> {
 fn what_a_backend_of_its_own_generates_is_judged() {
     let target = target();
     let specs = specs(&target);
-    let suite = tramptool::suite::suite_of_specs(&TOY, &target, &specs).unwrap();
+    let suite = tool::suite::suite_of_specs(&TOY, &target, &specs).unwrap();
     let objects = suite.objects.clone();
     let report = judged(suite, &Filter::default());
     let failed = report.results.iter().find(|r| r.verdict == Verdict::Fail);
@@ -286,7 +286,7 @@ fn what_a_backend_of_its_own_generates_is_judged() {
 
     // By the contract that is written beside the object, it is the same.
     let assembly = Toy.assemble(&specs, &target).unwrap();
-    let contract = &tramptool::suite::contract_file(&specs, &assembly, &target).unwrap();
+    let contract = &tool::suite::contract_file(&specs, &assembly, &target).unwrap();
     let (contract_name, profile) =
         ("toy-contract.toml", profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap());
     let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None };
@@ -298,7 +298,7 @@ fn what_a_backend_of_its_own_generates_is_judged() {
 fn its_faults_are_noticed() {
     let target = target();
     let specs = specs(&target);
-    let suite = tramptool::suite::suite_of_specs(&TOY, &target, &specs).unwrap();
+    let suite = tool::suite::suite_of_specs(&TOY, &target, &specs).unwrap();
     let which = 2;
     let mutants = Toy.mutants(&specs[which], &target).unwrap();
     assert!(mutants.len() > 10, "{mutants:?}");

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use codegen::backend::Backend;
 use codegen::target::Target;
-use tramptool::suite;
+use tool::suite;
 
 /// An architecture under every set of options of every profile.
 fn targets(backend: &dyn Backend) -> Vec<Target> {
-    let every: Vec<_> = tramptool::BACKENDS.iter().map(|b| b.facts()).collect();
+    let every: Vec<_> = tool::BACKENDS.iter().map(|b| b.facts()).collect();
     let profiles = profiles::names().into_iter().map(|name| profiles::find(name, &every).unwrap());
     let conventions = profiles.filter_map(|profile| profile.convention(backend.facts().name).ok());
     let targets = conventions.flat_map(|convention| {
@@ -22,7 +22,7 @@ fn targets(backend: &dyn Backend) -> Vec<Target> {
 #[test]
 fn nothing_that_is_generated_has_a_fault() {
     let mut wrong = Vec::new();
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         let (mut spent, mut count) = (Duration::ZERO, 0);
         for target in targets(*backend) {
             let trampolines = suite::trampolines(&target).unwrap();

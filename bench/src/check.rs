@@ -13,8 +13,8 @@ use crate::table::{Row, print};
 /// Measure and print.
 pub fn run(json: bool) -> Result<(), String> {
     let mut rows = Vec::new();
-    for backend in tramptool::BACKENDS {
-        let suite = tramptool::suite::suite(*backend, &tramptool::default_target(*backend).map_err(|e| e.to_string())?)
+    for backend in tool::BACKENDS {
+        let suite = tool::suite::suite(*backend, &tool::default_target(*backend).map_err(|e| e.to_string())?)
             .map_err(|e| e.to_string())?;
         let cost = emu_tests::measure(&suite, "ftrace_caller", "args6").map_err(|e| e.to_string())?;
         rows.push(Row::new(
@@ -24,7 +24,7 @@ pub fn run(json: bool) -> Result<(), String> {
             cost.scenario.as_secs_f64() * 1e6,
         ));
     }
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         rows.push(judging(*backend)?);
     }
     print(&rows, json)
@@ -55,7 +55,7 @@ fn judging(backend: &'static dyn Backend) -> Result<Row, String> {
 
 /// The kernel's own objects, where `cargo xtask kernel-objects` has built them: those of the first contract.
 fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String> {
-    for (name, contract) in tramptool::contracts::CONTRACTS.iter().filter(|(n, _)| n.contains(backend.facts().name)) {
+    for (name, contract) in tool::contracts::CONTRACTS.iter().filter(|(n, _)| n.contains(backend.facts().name)) {
         if let Some(objects) = kernel_cache::objects(name).map_err(|e| e.to_string())? {
             return Ok(Some(((*name).to_owned(), foreign(name, contract, objects)?)));
         }
@@ -65,7 +65,7 @@ fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String
 
 /// A direct-call trampoline, assembled by GNU as.
 fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
-    let target = tramptool::default_target(backend).map_err(|e| e.to_string())?;
+    let target = tool::default_target(backend).map_err(|e| e.to_string())?;
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let listing = backend.text(&spec, &target).map_err(|e| e.to_string())?;
     let text = templates::asm(&[listing], &target, "t").map_err(|e| e.to_string())?;
@@ -79,9 +79,9 @@ fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
 }
 
 fn foreign(contract_name: &str, contract: &str, objects: Vec<(String, Vec<u8>)>) -> Result<Vec<Suite>, String> {
-    let profile = tramptool::profile(profiles::DEFAULT).map_err(|e| e.to_string())?;
+    let profile = tool::profile(profiles::DEFAULT).map_err(|e| e.to_string())?;
     let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None };
-    emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map_err(|e| e.to_string())
+    emu_tests::foreign_suites(&foreign, tool::BACKENDS).map_err(|e| e.to_string())
 }
 
 /// A contract, made one for another architecture.

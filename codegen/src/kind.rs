@@ -72,6 +72,18 @@ pub struct Programs {
 }
 
 impl Programs {
+    /// No flag: only programs before the function.
+    pub const RESTORE_REGS: Programs = Programs {
+        live: Live::NOTHING,
+        words: [None; MOST_WORDS],
+        result: Live::NOTHING,
+        call_orig: false,
+        skip_frame: false,
+        ip_arg: false,
+    };
+    /// The function is called from the trampoline.
+    pub const CALL_ORIG: Programs = Programs { call_orig: true, ..Programs::RESTORE_REGS };
+
     /// The flags that are set, under the kernel's names.
     pub fn flags(&self) -> Vec<&'static str> {
         let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig];

@@ -16,6 +16,9 @@ pub struct Live {
 }
 
 impl Live {
+    /// Nothing.
+    pub const NOTHING: Live = Live { regs: RegSet::EMPTY, vectors: 0, general_callee: false, stack: 0 };
+
     /// The first `count` argument registers, and what every function may be passed besides: `others`, and what direct-call
     /// trampolines keep for all.
     pub fn first(count: usize, abi: &Abi, others: RegSet) -> Live {

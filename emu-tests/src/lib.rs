@@ -53,7 +53,7 @@ pub use foreign::{Foreign, contract_profile, suites as foreign_suites};
 pub use measure::{ScenarioCost, measure};
 pub use place::places;
 pub use raw::Dump;
-pub use replay::{Chosen, Replay, Source, shell};
+pub use replay::{Chosen, Replay, Source};
 pub use report::{Clause, Failure, Of, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use situation::Situation;
 pub use spent::{Spent, spent};

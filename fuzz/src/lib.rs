@@ -12,8 +12,8 @@ use codegen::target::Target;
 use codegen::{diff, obj};
 use emu_tests::Foreign;
 use link::{Image, Input, Options};
-use tramptool::BACKENDS;
-use tramptool::request::{Request, trampoline};
+use tool::BACKENDS;
+use tool::request::{Request, trampoline};
 
 use args::{DirectArgs, TargetArgs};
 
@@ -66,7 +66,7 @@ pub fn contract(text: &str) {
         contract: text,
         objects: Vec::new(),
         arch: None,
-        profile: tramptool::profile(profiles::DEFAULT).unwrap(),
+        profile: tool::profile(profiles::DEFAULT).unwrap(),
         dump: None,
     };
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
@@ -86,7 +86,7 @@ struct Arguments {
 fn prototype(text: &str) {
     let Ok(proto) = Prototype::parse(text) else { return };
     for backend in BACKENDS {
-        let target = tramptool::default_target(*backend).unwrap();
+        let target = tool::default_target(*backend).unwrap();
         if let Ok(placement) = backend.place(&target, &proto) {
             let kind = Kind::Direct(placement.direct(&backend.facts().abi, target.convention.site.live, false));
             let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::of("t", kind) }], *backend, &target);

@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::profile::Profile;
 use codegen::spec::Form;
 use codegen::target::Target;
-use tramptool::asked::Asked;
-use tramptool::kernel::{Configured, configured};
-use tramptool::settings::{setting, target};
+use tool::asked::Asked;
+use tool::kernel::{Configured, configured};
+use tool::settings::{setting, target};
 
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
@@ -42,7 +41,7 @@ impl TargetArgs {
         let profile = self.profile.find()?;
         let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
         let Some(kernel) = self.kernel.read(profile)? else {
-            let backend = tramptool::backend(self.arch.as_deref().unwrap_or_default())?;
+            let backend = tool::backend(self.arch.as_deref().unwrap_or_default())?;
             let convention = profile.convention(backend.facts().name)?;
             return Ok((backend, target(backend, convention, &given)?, None));
         };
@@ -64,6 +63,7 @@ pub struct ProfileArg {
 
 impl ProfileArg {
     /// As it was given, if one was.
+    #[cfg(feature = "judge")]
     pub fn name(&self) -> Option<&str> {
         self.profile.as_deref()
     }
@@ -73,16 +73,17 @@ impl ProfileArg {
     /// # Errors
     /// There is none of that name, or the file is none.
     pub fn find(&self) -> Result<&'static Profile> {
-        tramptool::profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
+        tool::profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
     }
 
     /// The profile for a contract that may name one.
     ///
     /// # Errors
     /// As [`ProfileArg::find`].
+    #[cfg(feature = "judge")]
     pub fn of_contract(&self, contract: &str) -> Result<&'static Profile> {
         match emu_tests::contract_profile(contract).filter(|_| self.profile.is_none()) {
-            Some(named) => tramptool::profile(&named),
+            Some(named) => tool::profile(&named),
             None => self.find(),
         }
     }
@@ -221,15 +222,4 @@ impl DirectArgs {
             flags: flags.clone(),
         }
     }
-}
-
-/// The parser of an option whose values have names: each with what help says of it, and what it stands for.
-pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
-    all: [(&'static str, &'static str, T); N],
-) -> impl TypedValueParser<Value = T> {
-    let names = PossibleValuesParser::new(all.map(|(name, help, _)| PossibleValue::new(name).help(help)));
-    names.try_map(move |given| {
-        let found = all.iter().find(|(name, ..)| *name == given);
-        found.map(|(.., value)| *value).ok_or_else(|| Error::unknown("value", &given, all.map(|(name, ..)| name)))
-    })
 }

@@ -6,11 +6,11 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use codegen::error::Result;
 use emu_tests::{Filter, Report, Suite};
-use tramptool::explain;
-use tramptool::minimise::minimise;
-use tramptool::partition::Partition;
-use tramptool::report::{Document, Expectations, Scope, SuiteName};
-use tramptool::settings::{self, parse_u64};
+use tool::explain;
+use tool::minimise::minimise;
+use tool::partition::Partition;
+use tool::report::{Document, Expectations, Scope, SuiteName};
+use tool::settings::{self, parse_u64};
 
 use super::args::ProfileArg;
 use super::exit::DONE;
@@ -137,7 +137,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     };
     let sources = contract.iter().flat_map(|contract| suites.iter().map(|suite| contract.of(&suite.options))).collect();
     let filter = Filter {
-        trampolines: tramptool::request::known_trampolines(
+        trampolines: tool::request::known_trampolines(
             &args.trampolines,
             suites.iter().flat_map(|s| &s.contracts).map(|c| c.name.as_str()),
         )?,
@@ -184,10 +184,10 @@ fn generated(args: &CheckArgs) -> Result<Vec<Suite>> {
         for varied in convention.combinations(|o| !fixed(o.name)) {
             let choices = kept.iter().fold(varied, |choices, &i| choices.with(i, chosen.get(i)));
             let target = settings::with_numbers(backend, convention, choices, &settings)?;
-            let trampolines = tramptool::suite::trampolines_affected_by(&target, fixed)?;
+            let trampolines = tool::suite::trampolines_affected_by(&target, fixed)?;
             // Options for different trampolines leave nothing that all of them change.
             if !trampolines.is_empty() {
-                suites.push(tramptool::suite::suite_of(backend, &target, &trampolines)?);
+                suites.push(tool::suite::suite_of(backend, &target, &trampolines)?);
             }
         }
     }

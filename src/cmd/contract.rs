@@ -55,10 +55,10 @@ Examples:
 /// The object cannot be read or linked, has no such symbol, or the contract cannot be written.
 pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let Action::Init(args) = &command.action;
-    let profile = tramptool::profile(profiles::DEFAULT)?;
+    let profile = tool::profile(profiles::DEFAULT)?;
     let name = args.object.display().to_string();
     let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
-    let draft = emu_tests::draft(&Input { name: &name, bytes: &bytes }, &args.symbol, profile, tramptool::BACKENDS)?;
+    let draft = emu_tests::draft(&Input { name: &name, bytes: &bytes }, &args.symbol, profile, tool::BACKENDS)?;
     let most = (0..=draft.args.len())
         .rev()
         .find(|&n| draft.kind == "direct" && holds(&draft, args, profile, &name, &bytes, n));
@@ -71,7 +71,7 @@ fn holds(draft: &Draft, args: &InitArgs, profile: &'static Profile, name: &str, 
     let contract = text(draft, &args.symbol, n);
     let objects = vec![(name.to_owned(), bytes.to_vec())];
     let foreign = Foreign { contract_name: "draft", contract: &contract, objects, arch: None, profile, dump: None };
-    let suites = emu_tests::foreign_suites(&foreign, tramptool::BACKENDS);
+    let suites = emu_tests::foreign_suites(&foreign, tool::BACKENDS);
     let report = suites.and_then(|suites| emu_tests::check(&suites, &Filter::default(), 1, &|_, _| ()));
     report.is_ok_and(|report| {
         let mut failures = report.results.iter().flat_map(|row| &row.failures);

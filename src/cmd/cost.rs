@@ -11,11 +11,11 @@ use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use emu_tests::Suite;
 use serde::Serialize;
-use tramptool::asked::DIRECT;
-use tramptool::report::printable;
-use tramptool::request::{all, trampoline};
-use tramptool::settings::{backends, setting, settings_of, target};
-use tramptool::spending::{Way, distinct, kernels, ours, ways};
+use tool::asked::DIRECT;
+use tool::report::printable;
+use tool::request::{all, trampoline};
+use tool::settings::{backends, setting, settings_of, target};
+use tool::spending::{Way, distinct, kernels, ours, ways};
 
 use super::args::{DirectArgs, ProfileArg};
 use super::exit::DONE;
@@ -99,7 +99,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
         let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         let text = match args.format {
-            Format::Json => tramptool::report::json(&all)?,
+            Format::Json => tool::report::json(&all)?,
             Format::Human => format!("{HEADING:>127}\n{}", all.iter().map(other_rows).collect::<String>()),
         };
         return ui.out(text).map(|()| DONE);
@@ -128,7 +128,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
         }
     }
     ui.out(match args.format {
-        Format::Json => tramptool::report::json(&entries)?,
+        Format::Json => tool::report::json(&entries)?,
         Format::Human => entries.iter().map(|e| human(e, ui)).collect::<Vec<_>>().join("\n"),
     })?;
     Ok(DONE)

@@ -8,9 +8,9 @@ use codegen::diff::{Row, Side, lines, roles};
 use codegen::error::{Error, Result};
 use codegen::target::Target;
 use codegen::text::{LineKind, TextLine, TextListing};
-use tramptool::asked::{Asked, DIRECT};
-use tramptool::request;
-use tramptool::settings::{self, parse_u64};
+use tool::asked::{Asked, DIRECT};
+use tool::request;
+use tool::settings::{self, parse_u64};
 
 use super::exit::DONE;
 use super::ui::{Style, Ui};
@@ -94,12 +94,12 @@ fn subject(text: &str) -> Result<Subject> {
     let Some((arch, rest)) = text.split_once(':') else {
         return Err(Error::new(format!("'{text}' names no architecture; valid: {form}")));
     };
-    let backend = tramptool::backend(arch)?;
+    let backend = tool::backend(arch)?;
     let mut parts = rest.split(',');
     let name = parts.next().unwrap_or_default();
     let mut direct = Asked::default();
     let mut settings = Vec::new();
-    let mut profile = tramptool::profile(profiles::DEFAULT)?;
+    let mut profile = tool::profile(profiles::DEFAULT)?;
     for part in parts {
         match part.split_once('=') {
             None if part == "ip" => direct.ip = true,
@@ -109,7 +109,7 @@ fn subject(text: &str) -> Result<Subject> {
                 direct.args = Some(n.ok_or_else(|| Error::new(format!("'{part}' in '{text}'; valid: args=N")))?);
             }
             Some(("call", symbol)) => direct.call = Some(symbol.to_owned()),
-            Some(("profile", name)) => profile = tramptool::profile(name)?,
+            Some(("profile", name)) => profile = tool::profile(name)?,
             Some(("name", symbol)) => direct.name = Some(symbol.to_owned()),
             Some(setting) => settings.push(setting),
         }

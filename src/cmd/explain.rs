@@ -2,7 +2,7 @@
 
 use clap::Args;
 use codegen::error::Result;
-use tramptool::explain;
+use tool::explain;
 
 use super::exit::DONE;
 use super::ui::Ui;

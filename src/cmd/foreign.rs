@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use emu_tests::{Dump, Foreign, Suite};
-use tramptool::report::{ContractFile, lines_of};
-use tramptool::settings::parse_u64;
+use tool::report::{ContractFile, lines_of};
+use tool::settings::parse_u64;
 
 use super::args::ProfileArg;
 
@@ -60,11 +60,11 @@ impl ForeignArgs {
         let Some(file) = self.object.iter().chain(&self.raw).next() else {
             return Err(Error::new("--contract says what a file promises; give --object FILE or --raw FILE"));
         };
-        let known = tramptool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
+        let known = tool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
         let text = match known {
             Some((_, text)) => (*text).to_owned(),
             None => std::fs::read_to_string(contract).map_err(|e| {
-                let known: Vec<&str> = tramptool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
+                let known: Vec<&str> = tool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
                 Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
             })?,
         };
@@ -87,12 +87,12 @@ impl ForeignArgs {
         }
         let arch = match arch {
             "all" => None,
-            name => Some(tramptool::backend(name)?.facts().name),
+            name => Some(tool::backend(name)?.facts().name),
         };
         let dump = self.base.zip(self.entry).map(|(base, entry)| Dump { base, entry });
         let profile = profile.of_contract(&contract.text).map_err(|e| e.at(&contract.name))?;
         let foreign = Foreign { contract_name: &contract.name, contract: &contract.text, objects, arch, profile, dump };
-        emu_tests::foreign_suites(&foreign, tramptool::BACKENDS).map(Some)
+        emu_tests::foreign_suites(&foreign, tool::BACKENDS).map(Some)
     }
 
     /// As they are given.

@@ -9,18 +9,19 @@ use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
+#[cfg(feature = "judge")]
 use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::proto::{Prototype, Type};
 use codegen::reloc::RelocTarget;
+use codegen::shell::shell;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
 use codegen::text::TextListing;
-use emu_tests::shell;
 use serde::Serialize;
 use templates::Kmod;
-use tramptool::kernel::Configured;
-use tramptool::request::{Request, all, export, trampoline};
+use tool::kernel::Configured;
+use tool::request::{Request, all, export, trampoline};
 
 use super::args::{DirectArgs, TargetArgs};
 use super::exit::{DONE, note};
@@ -144,11 +145,10 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Obj => files.push((format!("{stem}.o"), obj::write(&generator.assembly, &target)?)),
             Emit::Bin => files.push((format!("{stem}.bin"), generator.assembly.text().to_vec())),
             Emit::Json => {
-                files.push((format!("{stem}.json"), tramptool::report::json(&generator.manifest()?)?.into_bytes()));
+                files.push((format!("{stem}.json"), tool::printed::json(&generator.manifest()?)?.into_bytes()));
             }
             Emit::Contract => {
-                let text = tramptool::suite::contract_file(&generator.specs, &generator.assembly, &target)?;
-                files.push((format!("{stem}.toml"), text.into_bytes()));
+                files.push((format!("{stem}.toml"), generator.contract()?));
             }
             Emit::Kmod => files.extend(generator.module(args, kernel.as_ref())?),
         }
@@ -251,7 +251,14 @@ fn keep_others(files: &[File]) -> Result<()> {
     Ok(())
 }
 
+/// Refuse `--fault`: what the names of mutants mean is the judge's.
+#[cfg(not(feature = "judge"))]
+fn faulty(_: &str, _: &dyn Backend, _: &[Spec], _: &Target) -> Result<Assembly> {
+    Err(super::absent::refusal("gen --fault"))
+}
+
 /// The trampolines with a fault in one: `TRAMPOLINE:MUTANT`.
+#[cfg(feature = "judge")]
 fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -> Result<Assembly> {
     let Some((name, pattern)) = fault.split_once(':') else {
         return Err(Error::new(format!("--fault '{fault}' is no pair; valid: --fault TRAMPOLINE:MUTANT")));
@@ -260,7 +267,7 @@ fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -
         return Err(Error::unknown("trampoline in --fault", name, specs.iter().map(|s| s.name)));
     };
     let mutants = backend.mutants(spec, target)?;
-    let found: Vec<&Mutant> = mutants.iter().filter(|m| tramptool::mutate::bugs::named(pattern, m)).collect();
+    let found: Vec<&Mutant> = mutants.iter().filter(|m| tool::mutate::bugs::named(pattern, m)).collect();
     let [mutant] = *found else {
         // Of several, an offset tells which.
         let valid = if found.is_empty() { mutants.iter().collect() } else { found };
@@ -285,6 +292,17 @@ impl Generator<'_> {
 
     fn text(&self, stem: &str) -> Result<Vec<u8>> {
         templates::asm(&self.listings()?, self.target, stem).map(String::into_bytes)
+    }
+
+    #[cfg(feature = "judge")]
+    fn contract(&self) -> Result<Vec<u8>> {
+        tool::suite::contract_file(&self.specs, &self.assembly, self.target).map(String::into_bytes)
+    }
+
+    /// The format is that of the judge, who reads it.
+    #[cfg(not(feature = "judge"))]
+    fn contract(&self) -> Result<Vec<u8>> {
+        Err(super::absent::refusal("gen --emit contract"))
     }
 
     /// The files of a module: what a prototype says is needed for the C of it too.

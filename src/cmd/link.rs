@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::error::{Error, Result};
 use link::{Input, Options};
-use tramptool::settings::parse_u64;
+use tool::settings::parse_u64;
 
 use super::args::ProfileArg;
 use super::exit::DONE;
@@ -63,7 +63,7 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
     let (patch, jump, calls) = (pairs("patch", &args.patch)?, pairs("jump", &args.jump)?, pairs("call", &args.call)?);
 
     let first = inputs.first().ok_or_else(|| Error::new("nothing to link; give at least one object"))?;
-    let backend = tramptool::backend_of(first)?;
+    let backend = tool::backend_of(first)?;
     let site = Some(&args.profile.find()?.convention(backend.facts().name)?.site);
     let options = Options { base: args.base, patch, jump, calls, ops: args.ops.clone(), site, ..Options::default() };
     let bytes = link::link(backend, &inputs, &options)?.to_elf()?;

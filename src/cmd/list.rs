@@ -10,8 +10,8 @@ use codegen::profile::{Convention, OptionRule, Profile};
 use codegen::spec::{Around, Direct, Form, Kind};
 use codegen::target::Target;
 use serde::Serialize;
-use tramptool::asked::{AROUND, DIRECT, PROGRAMS};
-use tramptool::settings::option;
+use tool::asked::{AROUND, DIRECT, PROGRAMS};
+use tool::settings::option;
 
 use super::args::ProfileArg;
 use super::exit::DONE;
@@ -82,7 +82,7 @@ struct Number {
 
 const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0, general_handlers: false });
-const ANY_PROGRAMS: Kind = Kind::Programs(tramptool::suite::CALL_ORIG);
+const ANY_PROGRAMS: Kind = Kind::Programs(codegen::spec::Programs::CALL_ORIG);
 
 /// List.
 ///
@@ -92,8 +92,8 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     let profile = args.profile.find()?;
     let has = |b: &&dyn Backend| profile.convention(b.facts().name).is_ok();
     let backends = match &args.arch {
-        Some(name) => vec![tramptool::backend(name)?],
-        None => tramptool::BACKENDS.iter().copied().filter(|b| has(&&**b)).collect(),
+        Some(name) => vec![tool::backend(name)?],
+        None => tool::BACKENDS.iter().copied().filter(|b| has(&&**b)).collect(),
     };
     let targets = backends.iter().map(|b| {
         let convention = profile.convention(b.facts().name)?;
@@ -102,7 +102,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     let targets = targets.collect::<Result<Vec<_>>>()?;
     match args.format {
         Format::Human => ui.out(human(profile, &targets, ui))?,
-        Format::Json => ui.out(tramptool::report::json(&List {
+        Format::Json => ui.out(tool::printed::json(&List {
             version: env!("CARGO_PKG_VERSION"),
             profiles: profiles::names(),
             profile: profile.name,

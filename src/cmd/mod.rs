@@ -1,24 +1,36 @@
 //! The commands, and what they share: arguments, output, messages and exit codes.
 
+#[cfg(not(feature = "judge"))]
+mod absent;
 mod args;
+#[cfg(feature = "judge")]
 mod check;
 mod completions;
+#[cfg(feature = "judge")]
 mod contract;
+#[cfg(feature = "judge")]
 mod cost;
 mod diff;
 mod exit;
+#[cfg(feature = "judge")]
 mod explain;
+#[cfg(feature = "judge")]
 mod foreign;
 mod generate;
 mod link;
 mod list;
+#[cfg(feature = "judge")]
 mod mutate;
 mod output;
+#[cfg(feature = "judge")]
 mod report;
 mod show;
 mod sites;
+#[cfg(feature = "judge")]
 mod table;
 mod ui;
+#[cfg(feature = "judge")]
+mod values;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,6 +39,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use codegen::error::{Error, Result};
 
+#[cfg(not(feature = "judge"))]
+use absent::{check, contract, cost, explain, mutate, report};
 use exit::{DONE, complain};
 use ui::Ui;
 

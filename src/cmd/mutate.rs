@@ -9,18 +9,20 @@ use clap::builder::RangedU64ValueParser;
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
-use emu_tests::{Suite, shell};
-use tramptool::mutate::bugs::{self, BUG, named};
-use tramptool::mutate::by::By;
-use tramptool::mutate::report::{Judged, Outcome, Report};
-use tramptool::mutate::run::{judge, sample};
-use tramptool::mutate::subject::{Candidate, MutationSubject};
-use tramptool::partition::Partition;
-use tramptool::settings::{self, parse_u64};
+use codegen::shell::shell;
+use emu_tests::Suite;
+use tool::mutate::bugs::{self, BUG, named};
+use tool::mutate::by::By;
+use tool::mutate::report::{Judged, Outcome, Report};
+use tool::mutate::run::{judge, sample};
+use tool::mutate::subject::{Candidate, MutationSubject};
+use tool::partition::Partition;
+use tool::settings::{self, parse_u64};
 
-use super::args::{ProfileArg, one_of};
+use super::args::ProfileArg;
 use super::foreign::ForeignArgs;
 use super::ui::{Format, Style, Ui};
+use super::values::one_of;
 
 /// Arguments of `mutate`.
 #[derive(Args)]
@@ -113,10 +115,10 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
 /// It cannot be written.
 pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) -> Result<u8> {
     let text = match format {
-        Format::Json => tramptool::report::json(report)?,
+        Format::Json => tool::report::json(report)?,
         Format::Human => {
             let plain = Ui::plain();
-            let report = &tramptool::report::cleaned(report)?;
+            let report = &tool::report::cleaned(report)?;
             render(report, if output.is_some() { &plain } else { ui })
         }
     };
@@ -138,7 +140,7 @@ fn foreign(args: &MutateArgs, suites: Vec<Suite>) -> Result<Vec<MutationSubject>
 
 fn faults(args: &MutateArgs, subjects: &[MutationSubject]) -> Result<Report> {
     let known = subjects.iter().flat_map(MutationSubject::trampolines);
-    let names = tramptool::request::known_trampolines(&args.trampolines, known)?;
+    let names = tool::request::known_trampolines(&args.trampolines, known)?;
     let mut candidates = Vec::new();
     for subject in subjects {
         candidates.extend(subject.mutants(|name| names.is_empty() || names.iter().any(|n| n == name))?);
@@ -298,7 +300,7 @@ fn table_of_survivors(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::R
 
 /// Killed of those that can be, by operator and architecture; of both judges, the symbolic checker's in a column of its own.
 fn table_of_scores(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
-    let all = tramptool::BACKENDS.iter().map(|b| b.facts().name);
+    let all = tool::BACKENDS.iter().map(|b| b.facts().name);
     let arches: Vec<&str> = all.filter(|arch| report.scores.iter().any(|s| s.arch == *arch)).collect();
     let mut operators: Vec<&str> = report.scores.iter().map(|s| s.operator.as_str()).collect();
     operators.dedup();

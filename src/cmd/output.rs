@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use codegen::error::{Error, Result};
 use tempfile::{Builder, NamedTempFile};
 
+#[cfg(feature = "judge")]
 use super::ui::Ui;
 
 /// A file to write.
@@ -27,6 +28,7 @@ pub struct File {
 ///
 /// # Errors
 /// There is none, or it is not text.
+#[cfg(feature = "judge")]
 pub fn read(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path);
     text.map_err(|e| Error::new(format!("cannot read {}: {e}; valid: a text file", path.display())))
@@ -36,6 +38,7 @@ pub fn read(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// It cannot be written.
+#[cfg(feature = "judge")]
 pub fn report(text: String, path: Option<&Path>, ui: &Ui) -> Result<()> {
     match path {
         Some(path) => write(&[File { path: path.to_owned(), bytes: text.into_bytes(), executable: false }]),

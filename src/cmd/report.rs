@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use codegen::error::{Error, Result};
-use tramptool::mutate::report::Report as Mutants;
-use tramptool::report::{Document, Format, Palette, Part, Style, refuse_skips, render};
+use tool::mutate::report::Report as Mutants;
+use tool::report::{Document, Format, Palette, Part, Style, refuse_skips, render};
 
-use super::args::one_of;
 use super::exit::DONE;
 use super::output;
 use super::ui::Ui;
+use super::values::one_of;
 
 /// Exit code: a clause fails.
 const FAILS: u8 = 1;
@@ -164,7 +164,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => codegen::profile::schema(),
             };
-            return ui.out(tramptool::report::json(&schema)?).map(|()| DONE);
+            return ui.out(tool::report::json(&schema)?).map(|()| DONE);
         }
     };
     args.report.finish(|| {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use codegen::error::Result;
-use tramptool::request::trampoline;
+use tool::request::trampoline;
 
 use super::args::{DirectArgs, TargetArgs};
 use super::exit::{DONE, note};

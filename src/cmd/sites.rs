@@ -9,7 +9,7 @@ use codegen::error::{Error, Result};
 use link::Input;
 use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;
-use tramptool::report::printable;
+use tool::printed::printable;
 
 use super::exit::DONE;
 use super::ui::{Format, Style, Ui};
@@ -63,7 +63,7 @@ pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
     let bytes = std::fs::read(&args.file)
         .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
     let input = Input { name: &name, bytes: &bytes };
-    let backend = tramptool::backend_of(&input)?;
+    let backend = tool::backend_of(&input)?;
     let sites = link::sites::sites(backend, &input)?;
     let mut refused = BTreeMap::new();
     for why in sites.iter().filter_map(|s| s.refused) {
@@ -77,7 +77,7 @@ pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
     };
     match args.format {
         Format::Human => ui.out(human(&sites, &totals, ui))?,
-        Format::Json => ui.out(tramptool::report::json(&Listing {
+        Format::Json => ui.out(tool::printed::json(&Listing {
             version: env!("CARGO_PKG_VERSION"),
             arch: backend.facts().name,
             totals,

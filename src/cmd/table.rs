@@ -11,9 +11,9 @@ use codegen::spec::{Around, Direct, Form, Kind};
 use codegen::target::Target;
 use emu_tests::Suite;
 use serde::Deserialize;
-use tramptool::backend;
-use tramptool::settings::{setting, target};
-use tramptool::spending::{Way, distinct, kernels, ours, ways};
+use tool::backend;
+use tool::settings::{setting, target};
+use tool::spending::{Way, distinct, kernels, ours, ways};
 
 /// What is compared, as data.
 const TABLE: &str = include_str!("table.toml");
@@ -118,7 +118,7 @@ makes the returns of all callers above go wrong.
 /// A trampoline that cannot be generated, an object that cannot be run.
 pub fn table() -> Result<String> {
     let table: Table = toml::from_str(TABLE).map_err(|e| Error::new(format!("src/cmd/table.toml: {e}")))?;
-    let profile = tramptool::profile(&table.profile)?;
+    let profile = tool::profile(&table.profile)?;
     let mut out = HEAD.to_owned();
     for group in &table.group {
         for contract in &group.contracts {

@@ -1,11 +1,14 @@
 //! Where output goes, and when it has colour.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+#[cfg(feature = "judge")]
 use std::time::Duration;
 
 use clap::ValueEnum;
 use codegen::error::{Error, Result};
+#[cfg(feature = "judge")]
 use emu_tests::Progress;
+#[cfg(feature = "judge")]
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What a command knows of its user.
@@ -44,11 +47,13 @@ impl Ui {
     }
 
     /// Without colour, for what goes to a file.
+    #[cfg(feature = "judge")]
     pub fn plain() -> Ui {
         Ui { colour: false }
     }
 
     /// Are there colours on stdout?
+    #[cfg(feature = "judge")]
     pub fn colour(&self) -> bool {
         self.colour
     }
@@ -83,6 +88,7 @@ impl Ui {
 }
 
 /// Do `work` with a bar and an estimate on stderr, if that is a terminal, once it has taken a second.
+#[cfg(feature = "judge")]
 pub fn with_progress<T>(work: impl FnOnce(Progress) -> T) -> T {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len}, {eta} left") {

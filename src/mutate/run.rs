@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
-use emu_tests::{Clause, Filter, Progress, Verdict, shell};
+use codegen::shell::shell;
+use emu_tests::{Clause, Filter, Progress, Verdict};
 use rayon::prelude::*;
 
 use super::bugs::{Known, table};

@@ -6,9 +6,10 @@ use codegen::error::{Error, Result};
 use codegen::mutate::Mutant;
 use codegen::obj;
 use codegen::profile::Convention;
+use codegen::shell::shell;
 use codegen::spec::Kind;
 use codegen::target::Target;
-use emu_tests::{Chosen, Clause, Filter, Progress, Row, Source, Suite, Verdict, disassemble, shell};
+use emu_tests::{Chosen, Clause, Filter, Progress, Row, Source, Suite, Verdict, disassemble};
 use link::Input;
 use link::object_mutants::Function;
 

@@ -6,18 +6,16 @@ mod expect;
 mod human;
 mod junit;
 mod ktap;
-mod printable;
 mod rows;
 mod sarif;
 
 use codegen::error::{Error, Result};
 use emu_tests::{Report, Verdict};
-use serde::Serialize;
 
+pub use crate::printed::{cleaned, json, printable};
 pub use document::{ContractFile, Document, Part, Scope, SuiteName, lines_of};
 pub use expect::Expectations;
 pub use human::Palette;
-pub use printable::{cleaned, printable};
 
 /// How a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,13 +81,4 @@ pub fn refuse_skips(report: &mut Report) {
         row.reason = format!("not checked, which --strict refuses: {}", row.reason);
     }
     report.recount();
-}
-
-/// JSON as all our commands write it.
-///
-/// # Errors
-/// None that a report of ours can cause.
-pub fn json(report: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(report);
-    text.map(|t| t + "\n").map_err(|e| Error::new(format!("JSON: {e}")))
 }

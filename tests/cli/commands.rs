@@ -45,7 +45,7 @@ fn list_names_everything() {
     let json: Value = serde_json::from_str(&b.ok(&["list", "--format", "json"])).unwrap();
     assert_eq!(json["profiles"][0], "linux-6.12");
     let architectures = json["architectures"].as_array().unwrap();
-    assert_eq!(architectures.len(), tramptool::BACKENDS.len());
+    assert_eq!(architectures.len(), tool::BACKENDS.len());
     for architecture in architectures {
         let name = architecture["name"].as_str().unwrap();
         assert!(human.contains(name), "{name}");

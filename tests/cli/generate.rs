@@ -77,7 +77,7 @@ fn gen_to_stdout_and_to_stems() {
 
 #[test]
 fn gen_direct() {
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         let (arch, most) = (backend.facts().name, backend.facts().abi.args.len());
         let b = Bench::new();
         for args in 0..=most {
@@ -162,7 +162,7 @@ fn paired_trampolines_have_prototypes() {
                 assert_eq!(whole(&["--sig", &sig]), whole(&[]), "{arch} {sig}");
             }
         }
-        let most = tramptool::backend(arch).unwrap().facts().abi.args.len();
+        let most = tool::backend(arch).unwrap().facts().abi.args.len();
         let longs: Vec<String> = (0..=most).map(|i| format!("long a{i}")).collect();
         let vector = "void f(long a, double x)";
         let proven = |sig, handler| b.run(&[&around[..], &["--sig", sig, "--handler", handler]].concat());

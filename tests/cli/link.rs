@@ -10,7 +10,7 @@ use crate::inputs::{fixture, fixtures};
 #[test]
 fn binutils_accept_every_object() {
     for (arch, prefix) in arches() {
-        let options = tramptool::backend(arch).unwrap().facts().options;
+        let options = tool::backend(arch).unwrap().facts().options;
         let settings = options.iter().flat_map(|o| o.values.iter().map(|value| format!("{}={value}", o.name)));
         for set in settings {
             let b = Bench::new();

@@ -30,7 +30,7 @@ pub fn blessed(path: &str, text: &str) {
 
 /// An architecture under every set of options that each profile offers.
 pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::Target> {
-    let profiles = profiles::names().into_iter().map(|name| tramptool::profile(name).unwrap());
+    let profiles = profiles::names().into_iter().map(|name| tool::profile(name).unwrap());
     let conventions: Vec<_> = profiles.filter_map(|p| p.convention(backend.facts().name).ok()).collect();
     let mut all = Vec::new();
     for convention in conventions {
@@ -42,7 +42,7 @@ pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::
 
 /// Every architecture, with the prefix of its GNU tools.
 pub fn arches() -> Vec<(&'static str, &'static str)> {
-    let facts = tramptool::BACKENDS.iter().map(|b| b.facts());
+    let facts = tool::BACKENDS.iter().map(|b| b.facts());
     facts.map(|f| (f.name, f.assembler.strip_suffix("as").unwrap())).collect()
 }
 

@@ -230,7 +230,7 @@ fn constants_are_read_as_gnu_as_writes_them() {
     ];
     let case = Case::new("", "");
     for (arch, prefix, option, text) in cases {
-        let backend = tramptool::backend(arch).unwrap();
+        let backend = tool::backend(arch).unwrap();
         for value in values {
             std::fs::write(case.dir.path().join("t.S"), text(value) + "\n").unwrap();
             for (tool, args) in [

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tramptool::contracts::CONTRACTS;
+use tool::contracts::CONTRACTS;
 
 use crate::case::{Case, TRAMPOLINE};
 use crate::common::CONTRACT;
@@ -30,7 +30,7 @@ fn modules_and_shared_libraries_are_judged_too() {
     assert!(code == Some(2) && err.contains("LLVM bitcode; compile without -flto"), "{err}");
     // Whatever the damage, there is an answer.
     let whole = std::fs::read(case.dir.path().join("t.so")).unwrap();
-    let backend = tramptool::backend("x86_64").unwrap();
+    let backend = tool::backend("x86_64").unwrap();
     for at in 0..whole.len().min(4096) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0xff;

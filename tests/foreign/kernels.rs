@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tramptool::contracts::CONTRACTS;
+use tool::contracts::CONTRACTS;
 
 use crate::case::text;
 

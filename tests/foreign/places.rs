@@ -1,7 +1,7 @@
 //! How places are named: by ids in contracts, by sentences for people.
 
 use arch::BACKENDS;
-use tramptool::contracts::CONTRACTS;
+use tool::contracts::CONTRACTS;
 use wildmatch::WildMatch;
 
 use crate::case::{Case, TRAMPOLINE};

@@ -70,7 +70,7 @@ fn an_option_is_known_to_its_architecture_alone() {
     let of_one = |file: &str| FILES.iter().any(|(excused, _)| *excused == file);
     let words: Vec<_> = all_words().into_iter().filter(|(file, ..)| !of_one(file)).collect();
     let mut seen = 0;
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         for option in backend.facts().options {
             // Words of other languages too: a kind of trampoline, keys of contracts and of tables.
             if ["return", "abi", "stack-align"].contains(&option.name) {
@@ -104,7 +104,7 @@ fn profiles_and_architectures_are_a_line_each() {
     let list = std::fs::read_to_string(root().join("arch/src/lib.rs")).unwrap();
     let crates = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let crates: Vec<String> = crates.filter(|name| name.starts_with("arch-")).collect();
-    assert_eq!(crates.len(), tramptool::BACKENDS.len(), "{crates:?}");
+    assert_eq!(crates.len(), tool::BACKENDS.len(), "{crates:?}");
     for name in crates {
         let lines = list.lines().filter(|line| line.contains(&name.replace('-', "_"))).count();
         assert_eq!(lines, 1, "arch/src/lib.rs: {name}");

@@ -90,7 +90,7 @@ pub fn words_of(text: &str) -> Vec<Word> {
 /// The names of registers that only one architecture has.
 fn registers() -> BTreeSet<&'static str> {
     let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
-    for backend in tramptool::BACKENDS {
+    for backend in tool::BACKENDS {
         backend.facts().abi.regs.iter().for_each(|r| *owners.entry(r.name).or_default() += 1);
     }
     owners.into_iter().filter(|(_, of)| *of == 1).map(|(name, _)| name).collect()
@@ -158,7 +158,7 @@ const TESTS: &Excuses = &[
 /// Tests go through the registry: one that is added is tested by what is there.
 #[test]
 fn tests_name_an_architecture_where_they_must() {
-    let named = |word: &Word| word.string && tramptool::BACKENDS.iter().any(|b| b.facts().name == word.text);
+    let named = |word: &Word| word.string && tool::BACKENDS.iter().any(|b| b.facts().name == word.text);
     let folders = ["tests", "emu-tests/tests", "link/tests", "profiles/tests", "codegen/tests"];
     let files = folders.iter().flat_map(|dir| rust_files(&root().join(dir)));
     let wrong = files.flat_map(|path| {

@@ -39,7 +39,7 @@ pub fn call(command: &mut Command) -> Result<Said, Failure> {
 /// The tool of this repository.
 pub fn tramptool() -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["run", "--quiet", "--locked", "--package", "tramptool", "--manifest-path"]);
+    cargo.args(["run", "--quiet", "--locked", "--package", "tramptool-cli", "--manifest-path"]);
     cargo.arg(root().join("Cargo.toml")).arg("--");
     cargo
 }

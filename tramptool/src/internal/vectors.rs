@@ -1,4 +1,4 @@
-//! Handlers, as objects: what a trampoline must save for them.
+//! What code of an object has to do with vector registers.
 
 use std::path::Path;
 
@@ -14,39 +14,24 @@ use object::{
     Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionKind, SymbolIndex,
 };
 
-/// What is known of a function and vector registers.
-pub enum Proof {
-    /// Nothing that it may run touches one.
-    Holds,
-    /// Something may, and what.
-    Fails(String),
-}
+use super::proof::Proof;
 
-impl Proof {
-    /// Is it proven? Without an object it is not.
-    pub fn holds(proof: Option<&Proof>) -> bool {
-        matches!(proof, Some(Proof::Holds))
-    }
-}
-
-/// Is it proven of all these functions of the object at `path` that they leave vector registers alone? Nothing is known
-/// without an object.
+/// Is it proven of all these functions of the object at `path` that they leave vector registers alone?
 ///
 /// # Errors
 /// It cannot be read, or as [`general_registers_only`].
-pub fn all_general(path: Option<&Path>, callees: &[&str], target: &Target) -> Result<Option<Proof>> {
-    let Some(path) = path else { return Ok(None) };
-    let backend = crate::backend(target.facts.name)?;
+pub(crate) fn all_general(path: &Path, callees: &[&str], target: &Target) -> Result<Proof> {
+    let backend = super::backend(target.facts.name)?;
     let name = path.display().to_string();
     let bytes =
         std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
     let input = Input { name: &name, bytes: &bytes };
     for callee in callees {
         if let fails @ Proof::Fails(_) = general_registers_only(backend, target, &input, callee)? {
-            return Ok(Some(fails));
+            return Ok(fails);
         }
     }
-    Ok(Some(Proof::Holds))
+    Ok(Proof::Holds)
 }
 
 /// Is it proven that nothing that `symbol` of this object may run touches a vector register? All code of the object

@@ -3,15 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::settings::PROFILE;
-use codegen::abi::RegSet;
+use super::settings::PROFILE;
 use codegen::assembly::Assembly;
 use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::facts::NumberOf;
 use codegen::kind::{Calls, Gives};
-use codegen::live::{Live, MOST_WORDS};
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
 use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Spec};
@@ -95,18 +93,8 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
     ),
 ];
 
-/// No flag: only programs before the function.
-const RESTORE_REGS: Programs = Programs {
-    live: NOTHING,
-    words: [None; MOST_WORDS],
-    result: NOTHING,
-    call_orig: false,
-    skip_frame: false,
-    ip_arg: false,
-};
-/// The function is called from the trampoline.
-pub const CALL_ORIG: Programs = Programs { call_orig: true, ..RESTORE_REGS };
-const NOTHING: Live = Live { regs: RegSet::EMPTY, vectors: 0, general_callee: false, stack: 0 };
+const RESTORE_REGS: Programs = Programs::RESTORE_REGS;
+const CALL_ORIG: Programs = Programs::CALL_ORIG;
 
 const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
     Program { attach, symbol: Cow::Borrowed(symbol), cookie }
@@ -118,7 +106,7 @@ const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
 /// # Errors
 /// A prototype that has no place here.
 pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
-    let backend = crate::backend(target.facts.name)?;
+    let backend = super::backend(target.facts.name)?;
     let most = target.facts.abi.args.len() as u8;
     let room = |&Direct { args, ip, .. }: &Direct| args + u8::from(ip) <= most;
     let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None })).filter(room);

@@ -15,14 +15,14 @@ pub fn setting(text: &str) -> Result<(&str, &str)> {
         .ok_or_else(|| Error::new(format!("setting '{text}' has no value; valid: OPTION=VALUE, such as rvc=off")))
 }
 
-/// What [`crate::suite::options`] wrote, in parts: the profile, options and numbers.
+/// What [`super::suite::options`] wrote, in parts: the profile, options and numbers.
 ///
 /// # Errors
 /// A profile that does not exist, an option without a value.
 pub fn of_options(text: &str) -> Result<(&'static Profile, Vec<(&str, &str)>)> {
     let all = text.split(' ').filter(|s| !s.is_empty()).map(setting).collect::<Result<Vec<_>>>()?;
     let (profile, settings): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _)| *name == PROFILE);
-    Ok((crate::profile(profile.first().map_or(profiles::DEFAULT, |(_, name)| name))?, settings))
+    Ok((super::profile(profile.first().map_or(profiles::DEFAULT, |(_, name)| name))?, settings))
 }
 
 /// What stands for a profile among options.
@@ -34,10 +34,10 @@ pub const PROFILE: &str = "profile";
 /// There is none of that name.
 pub fn backends(name: &str, profile: &'static Profile) -> Result<Vec<&'static dyn Backend>> {
     if !name.eq_ignore_ascii_case("all") {
-        return Ok(vec![crate::backend(name)?]);
+        return Ok(vec![super::backend(name)?]);
     }
     let has = |b: &&'static dyn Backend| profile.convention(b.facts().name).is_ok();
-    Ok(crate::BACKENDS.iter().copied().filter(has).collect())
+    Ok(super::BACKENDS.iter().copied().filter(has).collect())
 }
 
 /// Of several architectures, a setting is for those that know it; what none knows is for each of them to refuse.
@@ -117,7 +117,7 @@ fn unknown_setting(name: &str, target: &Target) -> Error {
         ));
     }
     let numbers = format!("and the numbers that `tramptool list --arch {} --format json` names", facts.name);
-    let others: Vec<&str> = crate::BACKENDS
+    let others: Vec<&str> = super::BACKENDS
         .iter()
         .map(|b| b.facts())
         .filter(|f| f.options.iter().any(|o| o.name == name))

@@ -8,10 +8,10 @@ use codegen::spec::{Around, Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
 use wildmatch::WildMatch;
 
-use crate::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, wanted};
-use crate::handler::{Proof, all_general};
-use crate::programs::{programs, what_is_shown};
-use crate::settings::parse_u64;
+use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, wanted};
+use super::handler::{Proof, all_general};
+use super::programs::{programs, what_is_shown};
+use super::settings::parse_u64;
 
 /// One trampoline that was asked for.
 pub struct Request {
@@ -186,7 +186,7 @@ fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Around
 
 /// How many argument registers there are up to the last that is live, of a function that `around` can call.
 fn live_args(sig: &str, args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<u8> {
-    let backend = crate::backend(target.facts.name)?;
+    let backend = super::backend(target.facts.name)?;
     let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
     let placement = backend.place(target, &proto).map_err(|e| e.at("--sig"))?;
     let general = Proof::holds(proof);
@@ -235,7 +235,7 @@ fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Res
         })?;
         return Ok(Direct { args, ip: direct.ip, live: None });
     };
-    let backend = crate::backend(facts.name)?;
+    let backend = super::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
     let mut passed = placement.direct(&facts.abi, target.convention.site.live, Proof::holds(proof));
     for what in &direct.live {

@@ -1,4 +1,5 @@
-//! Text of others, as it is shown to people: symbols, sections and file names can have any bytes, and terminals obey some.
+//! JSON as all commands write it, and text of others as it is shown to people: symbols, sections and file names can have
+//! any bytes, and terminals obey some.
 
 use codegen::error::{Error, Result};
 use serde::Serialize;
@@ -35,6 +36,15 @@ fn clean(value: &mut Value) {
         Value::Object(all) => all.values_mut().for_each(clean),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// JSON as all our commands write it.
+///
+/// # Errors
+/// None that a report of ours can cause.
+pub fn json(report: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(report);
+    text.map(|t| t + "\n").map_err(|e| Error::new(format!("JSON: {e}")))
 }
 
 #[cfg(test)]

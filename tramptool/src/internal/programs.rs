@@ -7,9 +7,9 @@ use codegen::proto::Prototype;
 use codegen::spec::{Attach, FLAGS, Program, Programs};
 use codegen::target::Target;
 
-use crate::asked::{Asked, PROGRAMS, wanted};
-use crate::handler::Proof;
-use crate::settings::parse_u64;
+use super::asked::{Asked, PROGRAMS, wanted};
+use super::handler::Proof;
+use super::settings::parse_u64;
 
 /// Flags of the kernel that have no meaning here, and why.
 const FLAGS_REFUSED: [(&str, &str); 5] = [
@@ -47,7 +47,7 @@ pub(crate) fn what_is_shown(
 ) -> Result<Programs> {
     let valid = "PROTOTYPE, that of the traced function";
     let sig = wanted(PROGRAMS, "sig", args.sig.as_ref(), valid)?;
-    let backend = crate::backend(target.facts.name)?;
+    let backend = super::backend(target.facts.name)?;
     let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
     let placement = backend.place(target, &proto);
     let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, Proof::holds(proof)));

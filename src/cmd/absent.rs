@@ -1,0 +1,46 @@
+//! Commands that need the judge, in a build without it: they take any arguments, and say what to do.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use codegen::error::Error;
+
+/// Whatever is given.
+#[derive(Args)]
+#[command(disable_help_flag = true, override_usage = "(not in this build)")]
+pub struct Anything {
+    /// Not in this build, which has no emulator
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ANYTHING")]
+    _words: Vec<OsString>,
+}
+
+/// Why `what` does nothing here.
+pub fn refusal(what: &str) -> Error {
+    Error::new(format!(
+        "`tramptool {what}` needs the judge, which this build leaves out; valid: a build with it, by `cargo build` without \
+         --no-default-features"
+    ))
+}
+
+macro_rules! absent {
+    ($($command:ident $args:ident),*) => {
+        $(
+            /// A command of the judge.
+            pub mod $command {
+                use codegen::error::Result;
+
+                pub use crate::cmd::absent::Anything as $args;
+
+                /// Refuse.
+                ///
+                /// # Errors
+                /// Always.
+                pub fn run<Ui>(_: &$args, _: &Ui) -> Result<u8> {
+                    Err(crate::cmd::absent::refusal(stringify!($command)))
+                }
+            }
+        )*
+    };
+}
+
+absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, report ReportCommand);

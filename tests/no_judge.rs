@@ -1,0 +1,67 @@
+//! The tool without the feature `judge`: what it does, and what it refuses with the remedy.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Built beside the others, as `./x demo` builds it: in the same directory it would take the other one's place.
+fn tool(args: &[&str]) -> Output {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let tool = BUILT.get_or_init(|| {
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("no-judge");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--locked", "--quiet", "--no-default-features", "--bin", "tramptool", "--target-dir"]);
+        let status = cargo.arg(&dir).current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+        assert!(status.success());
+        dir.join("debug/tramptool")
+    });
+    Command::new(tool).args(args).output().unwrap()
+}
+
+#[test]
+fn what_needs_no_emulator_is_there() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/emu-tests/fixtures/x86_64");
+    let object = std::fs::read_dir(fixture).unwrap().next().unwrap().unwrap().path();
+    let commands: [&[&str]; 8] = [
+        &["list"],
+        &["gen", "--all", "--arch", "x86_64"],
+        &["gen", "direct", "--sig", "void f(long a)", "--call", "g", "--arch", "arm64", "--emit", "obj", "-o", "-"],
+        &["gen", "ftrace_caller", "--arch", "riscv64", "--emit", "json", "-o", "-"],
+        &["show", "ftrace_caller", "--arch", "arm64"],
+        &["sites", object.to_str().unwrap()],
+        &["completions", "bash"],
+        &["man"],
+    ];
+    for command in commands {
+        let run = tool(command);
+        assert!(run.status.success(), "{command:?}: {}", String::from_utf8_lossy(&run.stderr));
+        assert!(!run.stdout.is_empty(), "{command:?}");
+    }
+    // They differ.
+    assert_eq!(tool(&["diff", "x86_64:ftrace_caller", "arm64:ftrace_caller"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_needs_it_is_refused_with_the_remedy() {
+    let commands: [&[&str]; 9] = [
+        &["check"],
+        &["check", "--help"],
+        &["check", "ftrace_caller", "--arch", "arm64"],
+        &["contract", "init", "--object", "x.o"],
+        &["cost", "--table"],
+        &["explain", "P7"],
+        &["mutate", "--sample", "3"],
+        &["report", "merge", "a", "b"],
+        &["gen", "ftrace_caller", "--arch", "x86_64", "--emit", "contract", "-o", "-"],
+    ];
+    for command in commands {
+        let run = tool(command);
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{command:?}: {message}");
+        assert!(message.contains("needs the judge") && message.contains("valid: "), "{command:?}: {message}");
+        assert!(run.stdout.is_empty(), "{command:?}");
+    }
+    let sig = ["gen", "direct", "--sig", "double f(double x)", "--call", "g", "--arch", "arm64", "--handler", "my.o"];
+    let message = String::from_utf8(tool(&sig).stderr).unwrap();
+    assert!(message.contains("no disassembler") && message.contains("valid: "), "{message}");
+}

@@ -1,0 +1,58 @@
+//! What the program `tramptool` and this repository's tests share with the library. It can change with any version.
+
+pub mod asked;
+pub mod handler;
+mod programs;
+mod proof;
+pub mod request;
+pub mod settings;
+#[cfg(feature = "judge")]
+pub mod suite;
+#[cfg(feature = "judge")]
+mod vectors;
+
+pub use arch::{BACKENDS, backend};
+use codegen::backend::Backend;
+use codegen::error::{Error, Result};
+use codegen::profile::{Convention, Profile};
+use codegen::target::Target;
+use link::Input;
+
+/// The profile called `name`, or the one in the file of that name.
+///
+/// # Errors
+/// There is none; a file that cannot be read, or is no profile.
+pub fn profile(name: &str) -> Result<&'static Profile> {
+    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
+    profiles::find(name, &facts)
+}
+
+/// What the profile that holds without `--profile` says of an architecture.
+///
+/// # Errors
+/// It says nothing of it.
+pub fn convention(backend: &dyn Backend) -> Result<&'static Convention> {
+    profile(profiles::DEFAULT)?.convention(backend.facts().name)
+}
+
+/// An architecture with all defaults.
+///
+/// # Errors
+/// The profile that holds without `--profile` says nothing of it.
+pub fn default_target(backend: &dyn Backend) -> Result<Target> {
+    let convention = convention(backend)?;
+    backend.target(convention, convention.defaults())
+}
+
+/// The architecture that a file is for.
+///
+/// # Errors
+/// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
+pub fn backend_of(file: &Input) -> Result<&'static dyn Backend> {
+    let machine = link::machine(file)?;
+    BACKENDS.iter().find(|b| b.facts().machine == machine).copied().ok_or_else(|| {
+        let known = BACKENDS.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine));
+        let known: Vec<String> = known.collect();
+        Error::new(format!("{}: for ELF machine {machine}; valid: {}", file.name, known.join(", ")))
+    })
+}
