@@ -278,17 +278,29 @@ fn sub(out: &mut CodeBuf, dst: Reg, imm: i8) -> Result<()> {
 /// A register and `at(%rsp)`, in the shortest of the three forms of the displacement, as GNU as chooses it.
 fn at_rsp(out: &mut CodeBuf, rex: u8, opcode: &[u8], reg: u8, at: i32) {
     let rex = rex | reg >> 3 << 2;
-    if rex != NARROW {
-        out.bytes.push(rex);
-    }
-    out.bytes.extend_from_slice(opcode);
-    let (form, disp) = match i8::try_from(at) {
-        Ok(0) => (0x04, &[][..]),
-        Ok(at) => (0x44, &at.to_le_bytes()[..]),
-        Err(_) => (0x84, &at.to_le_bytes()[..]),
+    // In one piece: most instructions of a trampoline are these.
+    let (mut bytes, mut len) = ([0; 12], 0);
+    let mut put = |part: &[u8]| {
+        bytes[len..len + part.len()].copy_from_slice(part);
+        len += part.len();
     };
-    out.bytes.extend_from_slice(&[form | (reg & 7) << 3, 0x24]);
-    out.bytes.extend_from_slice(disp);
+    if rex != NARROW {
+        put(&[rex]);
+    }
+    put(opcode);
+    let modrm = |form: u8| [form | (reg & 7) << 3, 0x24];
+    match i8::try_from(at) {
+        Ok(0) => put(&modrm(0x04)),
+        Ok(at) => {
+            put(&modrm(0x44));
+            put(&at.to_le_bytes());
+        }
+        Err(_) => {
+            put(&modrm(0x84));
+            put(&at.to_le_bytes());
+        }
+    }
+    out.bytes.extend_from_slice(&bytes[..len]);
 }
 
 /// A register and `sym(%rip)`.

@@ -1,10 +1,9 @@
 //! The function entries of an image: finding them in the compiler's list, and patching them as the kernel does.
 
-use std::collections::HashMap;
-
 use codegen::error::{Error, Result};
 use codegen::patch::{Patch, SiteState};
 use codegen::site::Site;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::elf::{MCOUNT_LOC, PATCHABLE};
 use crate::image::{Image, SiteEntry, Symbol};
@@ -101,7 +100,7 @@ fn enable<'o>(
     wanted: impl Iterator<Item = (&'o (String, String), bool)>,
 ) -> Result<()> {
     // The first symbol of each name, and to each symbol the next of its name.
-    let mut first: HashMap<&str, usize> = HashMap::with_capacity(symbols.len());
+    let mut first: FxHashMap<&str, usize> = FxHashMap::with_capacity_and_hasher(symbols.len(), FxBuildHasher);
     let mut next = vec![None; symbols.len()];
     for ((i, s), next) in symbols.iter().enumerate().zip(&mut next).rev() {
         *next = first.insert(&s.name, i);

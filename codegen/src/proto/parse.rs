@@ -14,11 +14,6 @@ const MOST_DEPTH: usize = 32;
 /// Beyond this, no convention returns a struct in registers, so its members do not matter.
 const MEMBERS_MATTER: u32 = 64;
 
-/// The words of C's own types.
-const OF_C: [&str; 10] = ["void", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "__int128"];
-/// The words before a tag.
-const TAGGED: [&str; 3] = ["struct", "union", "enum"];
-
 /// What a declaration begins with.
 enum Base {
     Void,
@@ -176,18 +171,19 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Qualifiers and attributes that say nothing about how a value is passed.
-    fn skip_ignored(&mut self) -> Result<()> {
+    /// Qualifiers and attributes that say nothing about how a value is passed, and then what is ahead, if it is a word:
+    /// the word, and what is known of it.
+    fn skip_ignored(&mut self) -> Result<Option<(&'t str, Option<Known>)>> {
         loop {
             match self.ahead(0) {
-                Token::Word(word) if word.trim_matches('_') == "attribute" => {
-                    self.at += 1;
-                    self.attributes()?;
-                }
                 Token::Sign("[") if self.ahead(1) == Token::Sign("[") => {
                     return self.fail("attributes in brackets are not read; valid: `__attribute__((...))`");
                 }
                 Token::Word(word) => match known(word) {
+                    Some(Known::Attribute) => {
+                        self.at += 1;
+                        self.attributes()?;
+                    }
                     Some(Known::Ignored) => self.at += 1,
                     Some(Known::IgnoredWithArguments) => {
                         self.at += 1;
@@ -196,9 +192,9 @@ impl<'t> Parser<'t> {
                     Some(Known::Refused(valid)) => {
                         return self.fail(&format!("`{word}` may change how a value is passed; valid: {valid}"));
                     }
-                    Some(Known::Typedef(_)) | None => return Ok(()),
+                    other => return Ok(Some((word, other))),
                 },
-                _ => return Ok(()),
+                _ => return Ok(None),
             }
         }
     }
@@ -250,23 +246,22 @@ impl<'t> Parser<'t> {
     fn base(&mut self) -> Result<Base> {
         let place = self.place();
         let (mut words, mut other, mut unknown) = (Vec::new(), None, None);
-        loop {
-            self.skip_ignored()?;
-            let Token::Word(word) = self.ahead(0) else { break };
-            if OF_C.contains(&word) && other.is_none() {
+        while let Some((word, known)) = self.skip_ignored()? {
+            let of_type = matches!(known, Some(Known::OfC | Known::Tagged));
+            if matches!(known, Some(Known::OfC)) && other.is_none() {
                 words.push(word);
                 self.at += 1;
             } else if !words.is_empty() || other.is_some() {
-                if let Some(unknown) = unknown.filter(|_| OF_C.contains(&word) || TAGGED.contains(&word)) {
+                if let Some(unknown) = unknown.filter(|_| of_type) {
                     let message = format!("`{unknown}` before `{word}` is not known; {VALID_TYPES}");
                     return self.fail_at(place, &message);
                 }
                 break;
-            } else if TAGGED.contains(&word) {
+            } else if of_type {
                 other = Some(self.tagged()?);
             } else {
                 self.at += 1;
-                other = Some(match known(word) {
+                other = Some(match known {
                     Some(Known::Typedef(size)) => Base::Type(Type::Scalar(Scalar { size, class: Class::Integer })),
                     _ => {
                         unknown = Some(word);
@@ -437,8 +432,7 @@ impl<'t> Parser<'t> {
             if let Token::Word(name) = parser.ahead(0) {
                 parser.at += 1;
                 declarator.name = Some(name);
-                parser.skip_ignored()?;
-                if let Token::Word(behind) = parser.ahead(0) {
+                if let Some((behind, _)) = parser.skip_ignored()? {
                     let message = format!("`{name}` before `{behind}` is not known; {VALID_TYPES}");
                     return parser.fail_at(place, &message);
                 }

@@ -4,6 +4,15 @@ use std::sync::LazyLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// The words of C's own types.
+const OF_C: &str = "void char short int long signed unsigned float double __int128";
+
+/// The words before a tag.
+const TAGGED: &str = "struct union enum";
+
+/// What is before a list of attributes.
+const ATTRIBUTE: &str = "__attribute__ __attribute attribute";
+
 /// Words that say nothing about how a value is passed.
 const IGNORED: &str = "const volatile restrict __restrict __restrict__ register extern static inline __inline \
     __inline__ __const __const__ __volatile __volatile__ __extension__ __always_inline noinline __noinline notrace \
@@ -64,6 +73,12 @@ const REFUSED: &[(&str, &str)] = &[
 /// What an identifier is, if it is known.
 #[derive(Clone, Copy)]
 pub(super) enum Known {
+    /// One of C's own types, or a part of its name.
+    OfC,
+    /// A tag follows.
+    Tagged,
+    /// Attributes follow.
+    Attribute,
     Ignored,
     /// What is in parentheses behind it says nothing either.
     IgnoredWithArguments,
@@ -78,7 +93,8 @@ static KNOWN: LazyLock<FxHashMap<&str, Known>> = LazyLock::new(|| {
     let typedefs = TYPEDEFS.iter().flat_map(|(size, names)| all(names, Known::Typedef(*size)));
     let refused = REFUSED.iter().map(|(word, valid)| (*word, Known::Refused(valid)));
     let ignored = all(IGNORED, Known::Ignored).chain(all(IGNORED_WITH_ARGUMENTS, Known::IgnoredWithArguments));
-    ignored.chain(typedefs).chain(refused).collect()
+    let of_c = all(OF_C, Known::OfC).chain(all(TAGGED, Known::Tagged)).chain(all(ATTRIBUTE, Known::Attribute));
+    ignored.chain(of_c).chain(typedefs).chain(refused).collect()
 });
 
 /// What the tables say of a word.

@@ -1,11 +1,10 @@
 //! Where each section of the objects is put.
 
-use std::collections::HashMap;
-
 use codegen::error::{Error, Result};
 use object::elf;
 use object::read::SectionIndex;
 use object::read::elf::SectionHeader as _;
+use rustc_hash::FxHashMap;
 
 use super::objects::Object;
 use crate::elf::{LE, LIMIT, damaged, section_name};
@@ -92,7 +91,7 @@ pub(super) fn lay_out(objects: &mut [Object], base: u64, skip: u64) -> Result<(V
 /// The sections of the image in order of appearance, without addresses.
 fn collect<'a>(objects: &[Object<'a>]) -> Result<Vec<Output<'a>>> {
     let mut outputs: Vec<Output> = Vec::new();
-    let mut known = HashMap::new();
+    let mut known = FxHashMap::default();
     for (o, object) in objects.iter().enumerate() {
         for (index, section) in object.sections.enumerate().skip(1) {
             let flags = section.sh_flags(LE);

@@ -1,12 +1,11 @@
 //! Relocations: what they refer to, and what they make of the image.
 
-use std::collections::{HashMap, HashSet};
-
 use codegen::error::{Error, Result};
 use codegen::patch::{Patch, Relocation};
 use object::elf;
 use object::read::SectionIndex;
 use object::read::elf::{Rela as _, SectionHeader as _};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::objects::Object;
 use super::symbols::Global;
@@ -49,7 +48,7 @@ pub(super) fn relocate(
     image: &mut Image,
     backend: &dyn Patch,
     objects: &[Object],
-    globals: &HashMap<&str, Global>,
+    globals: &FxHashMap<&str, Global>,
     keep_padding: bool,
 ) -> Result<()> {
     let mut all = pending(objects, globals)?;
@@ -79,9 +78,9 @@ pub(super) fn relocate(
 }
 
 /// All relocations of the sections that are in the image.
-pub(super) fn pending(objects: &[Object], globals: &HashMap<&str, Global>) -> Result<Vec<PendingReloc>> {
+pub(super) fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>) -> Result<Vec<PendingReloc>> {
     let mut all = Vec::new();
-    let (mut missing, mut seen) = (Vec::new(), HashSet::new());
+    let (mut missing, mut seen) = (Vec::new(), FxHashSet::default());
     for (o, object) in objects.iter().enumerate() {
         let fail = damaged(object.name);
         for header in object.sections.iter() {

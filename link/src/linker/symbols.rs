@@ -1,9 +1,8 @@
 //! Who defines which name.
 
-use std::collections::HashMap;
-
 use codegen::error::{Error, Result};
 use object::elf;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::objects::{Definition, Object};
 use crate::image::{Access, PAGE, Section, Segment, Symbol, SymbolKind};
@@ -23,10 +22,10 @@ pub(super) fn define<'a>(
     objects: &[Object<'a>],
     first: usize,
     mark: &str,
-) -> Result<(Vec<Symbol>, HashMap<&'a str, Global>)> {
+) -> Result<(Vec<Symbol>, FxHashMap<&'a str, Global>)> {
     let most = objects.iter().map(|o| o.symbols.len()).sum();
     let mut all = Vec::with_capacity(most);
-    let mut globals: HashMap<&str, Global> = HashMap::with_capacity(most);
+    let mut globals: FxHashMap<&str, Global> = FxHashMap::with_capacity_and_hasher(most, FxBuildHasher);
     for (object, file) in objects.iter().enumerate() {
         for index in 1..file.symbols.len() {
             let symbol = file.symbol(index)?;
@@ -75,7 +74,7 @@ pub(super) fn define<'a>(
 }
 
 /// The names of global symbols that an object refers to and none defines.
-pub(super) fn undefined<'a>(objects: &[Object<'a>], globals: &HashMap<&str, Global>) -> Result<Vec<&'a str>> {
+pub(super) fn undefined<'a>(objects: &[Object<'a>], globals: &FxHashMap<&str, Global>) -> Result<Vec<&'a str>> {
     let mut missing = Vec::new();
     for object in objects {
         for index in 1..object.symbols.len() {
@@ -96,7 +95,7 @@ pub(super) fn add_stubs<'a>(
     stub: &[u8],
     missing: &[&'a str],
     (segments, sections, symbols): (&mut Vec<Segment>, &mut Vec<Section>, &mut Vec<Symbol>),
-    globals: &mut HashMap<&'a str, Global>,
+    globals: &mut FxHashMap<&'a str, Global>,
 ) -> Result<()> {
     /// Room for a stub, or for data where the name turns out to be of a variable.
     const ROOM: usize = 64;
@@ -133,7 +132,7 @@ mod tests {
         let at_end = |address| Segment { address, bytes: Vec::new(), mem_size: PAGE - 1, access: Access::Write };
         for (address, fits) in [(0_u64.wrapping_sub(2 * PAGE), true), (0_u64.wrapping_sub(PAGE), false)] {
             let (mut segments, mut sections, mut symbols) = (vec![at_end(address)], Vec::new(), Vec::new());
-            let added = add_stubs(b"", &["f"], (&mut segments, &mut sections, &mut symbols), &mut HashMap::new());
+            let added = add_stubs(b"", &["f"], (&mut segments, &mut sections, &mut symbols), &mut FxHashMap::default());
             assert_eq!(added.is_ok(), fits, "{address:#x}: {added:?}");
             assert_eq!(symbols.len(), usize::from(fits));
         }
