@@ -166,8 +166,8 @@ fn no_library_links_the_emulator() {
         if GPL.contains(&name(package)) {
             continue;
         }
-        let dependencies = package["dependencies"].as_array().unwrap();
-        assert!(reached.len() > 1 || dependencies.is_empty(), "{}: nothing was followed", name(package));
+        let mut dependencies = package["dependencies"].as_array().unwrap().iter().filter(|d| d["kind"] != "dev");
+        assert!(reached.len() > 1 || dependencies.next().is_none(), "{}: nothing was followed", name(package));
         for dependency in reached {
             let free = fulfils(licence(dependency), &|l| !l.contains("GPL-"));
             assert!(free, "{} links {}, {}", name(package), name(dependency), licence(dependency));

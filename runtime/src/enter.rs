@@ -1,0 +1,87 @@
+//! Entries of traced functions.
+//!
+//! At an entry the ops are visited, the newest first. The function graph, fprobe and kretprobe are one ops each, registered
+//! with their first user, and visit their own users: graph users by slot, fprobes the newest first, kretprobes the oldest
+//! first. Returns visit graph users and fprobes in the order of entry, kretprobes in the opposite one.
+
+use crate::flags::{DISABLED, Flags};
+use crate::handlers::{Call, Handlers, Regs};
+use crate::runtime::Runtime;
+use crate::task::Task;
+use crate::users::User;
+
+/// Redirect a call, unless it is the replacement's own.
+fn hijack<const W: usize>(user: &User<W>, call: &Call, regs: &mut Regs) {
+    let (to, end) = (user.private.get(), user.extra.get());
+    if !(to..end).contains(&call.parent_ip) {
+        regs.ip = to;
+    }
+}
+
+impl<const W: usize> Runtime<'_, W> {
+    /// A traced function is entered: what trampolines at entries call.
+    ///
+    /// Afterwards the return address is `regs.parent`, and the function is reached at `regs.ip`, through `regs.direct` if
+    /// that is not 0. A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct
+    /// call decide what runs, not who looks on.
+    pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
+        let Some(site) = self.sites.find(ip) else { return };
+        let call = Call { ip, parent_ip: self.true_parent(task, regs.parent), depth: task.depth() };
+        let guard = task.lock();
+        if guard.is_none() {
+            self.count_missed(site);
+        }
+        self.ops.newest(|_, user| {
+            let flags = Flags(user.flags.get());
+            if !user.wants(site) {
+                return;
+            }
+            if flags.has(Flags::DIRECT) {
+                regs.direct = user.extra.get();
+            } else if flags.has(Flags::HIJACK) {
+                hijack(user, &call, regs);
+            } else if guard.is_none() {
+                // A handler's own call.
+            } else if flags.has(Flags::GRAPH) {
+                self.graph_enter(task, handlers, site, &call, regs);
+            } else if flags.has(Flags::FPROBE) {
+                self.fprobe_enter(handlers, site, &call, regs);
+            } else if flags.has(Flags::KPROBE) {
+                self.kretprobe_enter(task, handlers, site, &call, regs);
+            } else {
+                let kept = regs.clone();
+                handlers.callback(user.key.get(), user.private.get(), &call, regs);
+                let ip = if flags.has(Flags::IPMODIFY) { regs.ip } else { kept.ip };
+                // The hooks are the core's own.
+                *regs = Regs { ip, args: regs.args, ..kept };
+            }
+        });
+    }
+
+    /// Probes that a handler's own call passed by.
+    fn count_missed(&self, site: usize) {
+        let wanted = |flags: u64, wants: bool| wants && flags & DISABLED == 0;
+        for probe in self.fprobes.live().filter(|u| wanted(u.flags.get(), u.wants(site))) {
+            probe.missed.add(1);
+        }
+        for probe in self.kretprobes.live().filter(|u| u.wants(site)) {
+            probe.missed.add(1);
+        }
+    }
+
+    /// Whom a function returns to in the end, if its return address is `parent`.
+    pub fn true_parent(&self, task: &Task, parent: u64) -> u64 {
+        let (mut frames, mut nodes, mut parent) = (task.frames(), self.pool.pending(task), parent);
+        loop {
+            let next = match parent {
+                p if p == self.trampolines.return_to_handler => frames.next().map(|f| f.ret()),
+                p if p == self.trampolines.rethook => nodes.next().map(|n| n.ret.get()),
+                _ => None,
+            };
+            match next {
+                Some(ret) => parent = ret,
+                None => return parent,
+            }
+        }
+    }
+}

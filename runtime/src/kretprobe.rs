@@ -1,0 +1,123 @@
+//! kretprobe over rethook: returns of single functions, with nodes from a pool in place of the shadow stack.
+
+use crate::errno::{Errno, Result};
+use crate::flags::Flags;
+use crate::handlers::{Call, Handlers, Regs};
+use crate::pool::NODES;
+use crate::runtime::Runtime;
+use crate::task::Task;
+use crate::users::User;
+use crate::word::Data;
+
+/// The most nodes that one probe may have pending.
+const MAXACTIVE_MAX: usize = 4096;
+/// In the flags: the function has an entry handler that may refuse the return.
+const ENTRY: u64 = 1;
+
+/// A kretprobe.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kretprobe {
+    /// The address of the object that stands for it.
+    pub key: u64,
+    /// The function.
+    pub ip: u64,
+    /// How many calls of it may be pending on all threads together; 0 is as many as there are nodes.
+    pub maxactive: usize,
+    /// Its entry handler is asked first.
+    pub entry: bool,
+}
+
+impl<const W: usize> Runtime<'_, W> {
+    /// Register a kretprobe.
+    ///
+    /// # Errors
+    /// `EBUSY`: it is registered. `EINVAL`: no key. `E2BIG`: more than 4096 pending. `ENOENT`: no such function. `ENOMEM`: no
+    /// slot.
+    pub fn register_kretprobe(&self, probe: &Kretprobe) -> Result<()> {
+        if probe.key == 0 {
+            return Err(Errno::Inval);
+        }
+        if self.kretprobes.find(probe.key).is_some() {
+            return Err(Errno::Busy);
+        }
+        if probe.maxactive > MAXACTIVE_MAX {
+            return Err(Errno::TooBig);
+        }
+        if self.sites.find(probe.ip).is_none() {
+            return Err(Errno::Noent);
+        }
+        let (slot, user) = self.kretprobes.claim(probe.key)?;
+        self.start(Flags::KPROBE)?;
+        user.flags.set(u64::from(probe.entry) * ENTRY);
+        user.extra.set(if probe.maxactive == 0 { NODES } else { probe.maxactive } as u64);
+        self.fill(user, &[probe.ip], &[]);
+        self.kretprobes.publish(slot, self.tick());
+        Ok(())
+    }
+
+    /// Unregister it. Functions that run return without it.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is not registered.
+    pub fn unregister_kretprobe(&self, key: u64) -> Result<()> {
+        let user = self.kretprobes.find(key).ok_or(Errno::Inval)?;
+        self.kretprobes.remove(user);
+        if self.kretprobes.live().next().is_none() {
+            self.stop(Flags::KPROBE);
+        }
+        Ok(())
+    }
+
+    /// How many calls it missed: made by handlers, or without a node.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is not registered.
+    pub fn kretprobe_missed(&self, key: u64) -> Result<u64> {
+        Ok(self.kretprobes.find(key).ok_or(Errno::Inval)?.missed.get())
+    }
+
+    pub(crate) fn kretprobe_enter<H: Handlers>(&self, task: &Task, h: &H, site: usize, call: &Call, regs: &mut Regs) {
+        self.kretprobes.oldest(|id, user| {
+            if !user.wants(site) {
+                return;
+            }
+            let Some((index, node)) = self.pool.take(id, user.extra.index()) else {
+                user.missed.add(1);
+                return;
+            };
+            let asked = !user.has(ENTRY) || h.kretprobe_entry(user.key.get(), call, regs, Data(&node.data));
+            if !asked || self.kretprobes.get(id).is_none() {
+                node.owner.set(0);
+                return;
+            }
+            node.ret.set(regs.parent);
+            node.ip.set(call.ip);
+            node.next.set(task.pending.get());
+            task.pending.set(index);
+            regs.parent = self.trampolines.rethook;
+        });
+    }
+
+    /// A function returns that kretprobes wait for: what the rethook trampoline calls.
+    ///
+    /// Returns where to go on; None if nothing is pending.
+    pub fn rethook_return<H: Handlers>(&self, task: &Task, handlers: &H, regs: &mut Regs) -> Option<u64> {
+        let parent_ip = self.true_parent(task, self.trampolines.rethook);
+        loop {
+            let node = self.pool.pending(task).next()?;
+            let ret = node.ret.get();
+            regs.ip = ret;
+            let call = Call { ip: node.ip.get(), parent_ip, depth: task.depth() };
+            let probe: Option<&User<W>> = self.kretprobes.get(node.owner.get());
+            if let (Some(user), Some(_guard)) = (probe, task.lock()) {
+                handlers.kretprobe_return(user.key.get(), &call, regs, Data(&node.data));
+            }
+            task.pending.set(node.next.get());
+            node.owner.set(0);
+            // Another hook of the same call, or of one that ended in a jump to this function.
+            if ret != self.trampolines.rethook {
+                return Some(ret);
+            }
+        }
+    }
+}

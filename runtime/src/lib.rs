@@ -1,0 +1,67 @@
+//! The runtime core of function tracing: what trampolines call, and what decides who is called.
+//!
+//! No operating system, no allocation, no unsafe code. The layer that knows the machine owns a [`Runtime`], a [`Task`] a
+//! thread, and [`Handlers`]; its trampolines call [`Runtime::enter`], [`Runtime::return_to_handler`] and
+//! [`Runtime::rethook_return`]. Operations have the names and the refusals of Linux; where one behaves differently, its
+//! documentation says how.
+//!
+//! ```
+//! use std::cell::RefCell;
+//! use tramptool_runtime::{Call, Data, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines};
+//!
+//! struct Log(RefCell<Vec<String>>);
+//!
+//! impl Handlers for Log {
+//!     fn graph_entry(&self, _user: u64, call: &Call, _regs: &Regs, room: &Room) -> bool {
+//!         self.0.borrow_mut().push(format!("enter {:#x}", call.ip));
+//!         room.reserve_data(8).inspect(|data| data.set(0, 7)).is_some()
+//!     }
+//!     fn graph_return(&self, _user: u64, call: &Call, regs: &mut Regs, data: Option<Data>) {
+//!         let data = data.map_or(0, |d| d.get(0));
+//!         self.0.borrow_mut().push(format!("leave {:#x} = {}, data {data}", call.ip, regs.retval));
+//!     }
+//! }
+//!
+//! let sites = [Site { ip: 0x1000, name: "f" }];
+//! let core: Runtime<1> = Runtime::new(&sites, Trampolines { return_to_handler: 0xf000, rethook: 0xf100 })?;
+//! let (task, log) = (Task::new(), Log(RefCell::new(Vec::new())));
+//! core.register_ftrace_graph(&GraphOps { key: 1, filter: &[0x1000], notrace: &[] })?;
+//!
+//! let mut regs = Regs { ip: 0x1000, parent: 0x2000, ..Regs::default() };
+//! core.enter(&task, &log, 0x1000, &mut regs);
+//! assert_eq!(regs.parent, 0xf000);
+//! let mut regs = Regs { retval: 3, ..Regs::default() };
+//! assert_eq!(core.return_to_handler(&task, &log, &mut regs), Some(0x2000));
+//! assert_eq!(log.0.into_inner(), ["enter 0x1000", "leave 0x1000 = 3, data 7"]);
+//! # Ok::<(), tramptool_runtime::Errno>(())
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod definition;
+mod enter;
+mod errno;
+mod flags;
+mod fprobe;
+mod graph;
+mod handlers;
+mod kretprobe;
+mod ops;
+mod pool;
+mod runtime;
+mod sites;
+mod task;
+mod users;
+mod word;
+
+pub use errno::{Errno, Result};
+pub use flags::Flags;
+pub use fprobe::Fprobe;
+pub use graph::GraphOps;
+pub use handlers::{Call, Handlers, Regs, Room};
+pub use kretprobe::Kretprobe;
+pub use ops::{Hijack, Ops, Target};
+pub use runtime::{FPROBES, KRETPROBES, OPS, Runtime, Trampolines};
+pub use sites::{Site, Sites, glob};
+pub use task::{GRAPH_USERS, Task};
+pub use word::{Data, Word};

@@ -1,0 +1,62 @@
+//! Nodes for the returns that kretprobes wait for: one pool for all threads.
+
+use crate::task::Task;
+use crate::word::Word;
+
+/// Nodes: returns that can be pending on all threads together.
+pub(crate) const NODES: usize = 64;
+/// Words of data of a node.
+const DATA: usize = 8;
+/// A pending return.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// The probe; 0 while the node is free.
+    pub(crate) owner: Word,
+    /// Where the function returns to.
+    pub(crate) ret: Word,
+    pub(crate) ip: Word,
+    /// Index of the one that was pending before, and one.
+    pub(crate) next: Word,
+    pub(crate) data: [Word; DATA],
+}
+
+impl Node {
+    const fn new() -> Self {
+        let data = [const { Word::new(0) }; DATA];
+        Self { owner: Word::new(0), ret: Word::new(0), ip: Word::new(0), next: Word::new(0), data }
+    }
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Pool([Node; NODES]);
+
+impl Pool {
+    pub(crate) const fn new() -> Self {
+        Self([const { Node::new() }; NODES])
+    }
+
+    /// The pending returns of a thread, the latest first.
+    pub(crate) fn pending(&self, task: &Task) -> impl Iterator<Item = &Node> {
+        let mut at = task.pending.index();
+        core::iter::from_fn(move || {
+            let node = self.0.get(at.checked_sub(1)?)?;
+            at = node.next.index();
+            Some(node)
+        })
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.iter().all(|n| n.owner.get() == 0)
+    }
+
+    /// A free node, from now on of this probe, with the index that lists have.
+    pub(crate) fn take(&self, owner: u64, most: usize) -> Option<(u64, &Node)> {
+        if self.0.iter().filter(|n| n.owner.get() == owner).count() >= most {
+            return None;
+        }
+        let (index, node) = self.0.iter().enumerate().find(|(_, n)| n.owner.swap_if(0, owner))?;
+        node.data.iter().for_each(|w| w.set(0));
+        Some((index as u64 + 1, node))
+    }
+}

@@ -1,0 +1,78 @@
+//! What the core knows of all threads.
+
+use crate::errno::Result;
+use crate::pool::Pool;
+use crate::sites::{Site, Sites};
+use crate::task::GRAPH_USERS;
+use crate::users::Users;
+use crate::word::Word;
+
+/// The most ops, those of the graph and the probes among them.
+pub const OPS: usize = 24;
+/// The most fprobes.
+pub const FPROBES: usize = 32;
+/// The most kretprobes.
+pub const KRETPROBES: usize = 16;
+
+/// Where replaced return addresses lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trampolines {
+    /// Of the function graph.
+    pub return_to_handler: u64,
+    /// Of kretprobes.
+    pub rethook: u64,
+}
+
+/// The state of all threads, for up to 64 × `W` functions. It allocates nothing.
+///
+/// Trampolines may enter it on any thread at any time. Whoever registers and unregisters holds a lock of the layer above.
+#[derive(Debug)]
+pub struct Runtime<'s, const W: usize> {
+    pub(crate) sites: Sites<'s>,
+    pub(crate) trampolines: Trampolines,
+    pub(crate) ops: Users<W, OPS>,
+    pub(crate) graph: Users<W, GRAPH_USERS>,
+    /// Slots of graph users in the order in which they are given out: a released one comes last.
+    pub(crate) turns: [Word; GRAPH_USERS],
+    pub(crate) fprobes: Users<W, FPROBES>,
+    pub(crate) kretprobes: Users<W, KRETPROBES>,
+    pub(crate) pool: Pool,
+    /// Counts registrations of any kind.
+    clock: Word,
+}
+
+impl<'s, const W: usize> Runtime<'s, W> {
+    /// A core that traces nothing yet.
+    ///
+    /// # Errors
+    /// `EINVAL`: the sites are not sorted. `E2BIG`: they are more than 64 × `W`.
+    pub fn new(sites: &'s [Site<'s>], trampolines: Trampolines) -> Result<Self> {
+        Ok(Self {
+            sites: Sites::new(sites, 64 * W)?,
+            trampolines,
+            ops: Users::new(),
+            graph: Users::new(),
+            turns: core::array::from_fn(|slot| Word::new(slot as u64)),
+            fprobes: Users::new(),
+            kretprobes: Users::new(),
+            pool: Pool::new(),
+            clock: Word::new(1),
+        })
+    }
+
+    /// The functions that can be traced.
+    #[must_use]
+    pub const fn sites(&self) -> &Sites<'s> {
+        &self.sites
+    }
+
+    /// The number of a new registration.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.add(1) + 1
+    }
+
+    /// The number of the latest.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.get()
+    }
+}

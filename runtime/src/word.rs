@@ -1,0 +1,72 @@
+//! The unit of all state: a word that signals, interrupts and other threads may read at any time.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A 64-bit word. Loads acquire and stores release, so a reader that sees an id sees what was written before it.
+#[derive(Debug, Default)]
+pub struct Word(AtomicU64);
+
+impl Word {
+    /// A word with this value.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Store.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Add, and return what was there. Wraps.
+    pub fn add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::AcqRel)
+    }
+
+    /// Store `new` if `old` is there. Is it done?
+    pub fn swap_if(&self, old: u64, new: u64) -> bool {
+        self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// An index. Those that are stored come from one.
+    pub(crate) fn index(&self) -> usize {
+        self.get() as usize
+    }
+}
+
+/// Words on the shadow stack that belong to one user.
+#[derive(Clone, Copy, Debug)]
+pub struct Data<'t>(pub(crate) &'t [Word]);
+
+impl Data<'_> {
+    /// How many words.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// There is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The word at `index`; 0 outside.
+    #[must_use]
+    pub fn get(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, Word::get)
+    }
+
+    /// Store a word. Outside, nothing happens.
+    pub fn set(&self, index: usize, value: u64) {
+        if let Some(word) = self.0.get(index) {
+            word.set(value);
+        }
+    }
+}
