@@ -17,7 +17,7 @@ const MARKS: [(&str, &str); 13] = [
     ("-a", "runs after the function"),
     ("-r", "runs before the function"),
     ("-k", "its contract lets scratch registers go"),
-    ("-u", "it has no unwind table"),
+    ("-u", "neither .eh_frame nor ORC describes it"),
     ("-l", "its contract asks for no landing pads"),
     ("-t", "no return of it is predicted to go where none goes"),
     ("-n", "calls nothing"),

@@ -238,6 +238,57 @@ fn merged_shares_are_the_whole() {
     assert!(b.ends(1, &merge).contains("  tramptool mutate bug:"));
 }
 
+/// What libgcc, libunwind and frame pointers met in trampolines as they were once: the listing as it was then, assembled by GNU
+/// as and held against the contract that comes with it.
+#[test]
+fn faults_of_unwinding_that_were_are_noticed() {
+    type Edits<'e> = &'e [(&'e str, &'e str)];
+    let programs = ["programs", "--sig", "int f(int)", "--fentry", "before"];
+    let apart = [("RECORD_PARENT", "RECORD_X"), ("RECORD_PC", "RECORD_PARENT"), ("RECORD_X", "RECORD_PC")];
+    let column = [
+        ("_column 17", "_column 32"),
+        (".cfi_register x17", ".cfi_register 32"),
+        (".cfi_offset x17", ".cfi_offset 32"),
+    ];
+    let lead = "_undefined x30\n\t// An unwinder looks up the address before the one that a function returns to.\n\tnop\n\tnop\n";
+    let cases: [(&str, &[&str], Edits, &str); 6] = [
+        ("arm64", &["ftrace_caller"], &column, "unwind:return-column"),
+        ("arm64", &["ftrace_caller"], &[("\t.cfi_signal_frame\n", "")], "unwind:signal-frame"),
+        ("riscv64", &["ftrace_caller"], &[("\t.cfi_signal_frame\n", "")], "unwind:signal-frame"),
+        ("x86_64", &["ftrace_caller", "return_to_handler"], &[("\t.skip\t16, 0x90\n", "")], "unwind:before-return"),
+        ("arm64", &["ftrace_caller", "return_to_handler"], &[(lead, "_undefined x30\n")], "unwind:before-return"),
+        ("x86_64", &programs, &apart, "frame-record:1:rises"),
+    ];
+    for (arch, trampolines, edits, place) in cases {
+        let backend = tool::BACKENDS.iter().find(|b| b.facts().name == arch).unwrap();
+        let b = Bench::new();
+        b.ok(&[&["gen"], trampolines, &["--arch", arch, "--stem", "t", "--emit", "asm,contract", "-o", "."]].concat());
+        let text = std::fs::read_to_string(b.path("t.S")).unwrap();
+        // Where a record lies is said once; what is said of it is what changes places.
+        let (numbers, code) = text.split_at(text.find("\t.text\n").unwrap());
+        let found = |code: &str| {
+            std::fs::write(b.path("t.S"), format!("{numbers}{code}")).unwrap();
+            b.tool(backend.facts().assembler, &["t.S", "-o", "t.o"]);
+            let args = ["check", "--object", "t.o", "--contract", "t.toml", "--format", "json"];
+            let report = json(&String::from_utf8(b.run(&args).stdout).unwrap());
+            let rows = report["results"].as_array().unwrap().iter().filter(|r| r["clause"] == "P12");
+            let places = rows.clone().filter_map(|r| r["places"].as_array()).flatten();
+            let places: Vec<String> = places.map(|p| p.as_str().unwrap().to_owned()).collect();
+            assert!(rows.clone().any(|r| r["checks"].as_u64() > Some(0)), "{arch} {trampolines:?}");
+            places
+        };
+        assert_eq!(found(code), [""; 0], "{arch} {trampolines:?}");
+        let mut faulty = code.to_owned();
+        for (new, old) in edits {
+            assert!(faulty.contains(new), "{arch} {trampolines:?}: {new}");
+            faulty = faulty.replace(new, old);
+        }
+        let places = found(&faulty);
+        let told = places.iter().any(|at| at.split('@').next() == Some(place));
+        assert!(told, "{arch} {trampolines:?}: {place}: {places:?}");
+    }
+}
+
 #[test]
 fn bad_requests_are_refused() {
     let b = Bench::new();

@@ -43,6 +43,17 @@ impl Mutable for Arm64 {
         }
     }
 
+    fn with_displacement(insn: Insn, d: &mut dyn FnMut(Disp) -> Disp) -> Insn {
+        match insn {
+            Insn::Str { src, at } => Insn::Str { src, at: d(at) },
+            Insn::Stp { a, b, at } => Insn::Stp { a, b, at: d(at) },
+            Insn::Ldr { dst, at } => Insn::Ldr { dst, at: d(at) },
+            Insn::Ldp { a, b, at } => Insn::Ldp { a, b, at: d(at) },
+            Insn::AddSp { dst, imm } => Insn::AddSp { dst, imm: d(imm) },
+            other => other,
+        }
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Insn>) {
         match insn {
             Insn::BtiC => {

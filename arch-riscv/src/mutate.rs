@@ -33,6 +33,15 @@ impl Mutable for Riscv64 {
         }
     }
 
+    fn with_displacement(insn: Insn, d: &mut dyn FnMut(Disp) -> Disp) -> Insn {
+        match insn {
+            Insn::Sd { src, at } => Insn::Sd { src, at: d(at) },
+            Insn::Ld { dst, at } => Insn::Ld { dst, at: d(at) },
+            Insn::Addi { dst, src: SP, imm } => Insn::Addi { dst, src: SP, imm: d(imm) },
+            other => other,
+        }
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Insn>) {
         match insn {
             Insn::Sd { src, at } => {

@@ -33,6 +33,20 @@ impl Mutable for X86_64 {
         }
     }
 
+    fn with_displacement(insn: Insn, d: &mut dyn FnMut(Disp) -> Disp) -> Insn {
+        match insn {
+            Insn::Store { src, at } => Insn::Store { src, at: d(at) },
+            Insn::Load { dst, at } => Insn::Load { dst, at: d(at) },
+            Insn::Lea { dst, at } => Insn::Lea { dst, at: d(at) },
+            // Down from what lies so far above SP.
+            Insn::LeaSpFromBp { at } => {
+                let above = d(Disp { value: -at.value, ..at });
+                Insn::LeaSpFromBp { at: Disp { value: -above.value, ..above } }
+            }
+            other => other,
+        }
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Insn>) {
         match insn {
             Insn::Endbr64 => {

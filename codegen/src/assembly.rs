@@ -9,6 +9,7 @@ use rustc_hash::FxBuildHasher;
 use crate::cfi::{EhFrame, Tracker};
 use crate::code::{CodeBuf, Fixup, Ref};
 use crate::error::{Error, Result};
+use crate::faults::Misstated;
 use crate::isa::Isa;
 use crate::listing::{Line, Listing, unbound};
 use crate::objtool::{self, Note, Notes};
@@ -143,7 +144,7 @@ impl Assembly {
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         let start = self.code.bytes.len();
         let mut labels = [None; Local::COUNT];
-        let entry = I::cfi_entry(spec.kind);
+        let mut entry = I::cfi_entry(spec.kind);
         let mut tracker = match self.tracker.take() {
             Some((kind, mut tracker)) if kind == spec.kind => {
                 tracker.restart();
@@ -152,7 +153,13 @@ impl Assembly {
             _ => Box::new(Tracker::new(&entry, target)?),
         };
         self.code.fixups.clear();
-        self.eh_frame.open(described as u32, &entry, target);
+        let misstated = match listing.lines.first() {
+            Some(Line::Misstate(misstated)) => Some(*misstated),
+            _ => None,
+        };
+        entry.signal &= misstated != Some(Misstated::Called);
+        let described = if misstated == Some(Misstated::Late) { start } else { described };
+        self.eh_frame.open(described as u32, &entry, misstated, target);
         let mut opaque_from = 0;
         let (mut notes, at_start) = Notes::new(target, &entry);
         at_start.into_iter().for_each(|note| self.note(note, target));
@@ -190,7 +197,7 @@ impl Assembly {
                     }
                 }
                 Line::Block(..) => {}
-                Line::Misstate(by) => tracker.misstate(by),
+                Line::Misstate(misstated) => tracker.misstate(misstated),
                 Line::ReturnLost => tracker.lose_return(),
             }
             if !tracker.ops.is_empty() {

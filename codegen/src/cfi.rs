@@ -7,6 +7,7 @@
 use crate::abi::{Reg, RegSet};
 use crate::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
 use crate::error::{Error, Result};
+use crate::faults::Misstated;
 use crate::reloc::{Reloc, RelocTarget};
 use crate::step::Local;
 use crate::target::Target;
@@ -204,9 +205,11 @@ impl Tracker {
     }
 
     /// Say something wrong of CFA, for a mutant.
-    pub(crate) fn misstate(&mut self, by: i32) {
-        let (reg, offset) = self.state.cfa;
-        self.set_cfa((reg, offset + by));
+    pub(crate) fn misstate(&mut self, misstated: Misstated) {
+        if let Misstated::Cfa(by) = misstated {
+            let (reg, offset) = self.state.cfa;
+            self.set_cfa((reg, offset + by));
+        }
     }
 
     /// A label: the rules are those of the branch that leads here.
@@ -377,6 +380,8 @@ pub struct EhFrame {
     start: u32,
     last: u32,
     opaque: bool,
+    /// In a mutant's table, the column of the return address and what is said in its place.
+    renamed: Option<(u16, u16)>,
 }
 
 const DW_CFA_ADVANCE_LOC: u8 = 0x40;
@@ -385,6 +390,7 @@ const DW_CFA_RESTORE: u8 = 0xc0;
 const DW_CFA_ADVANCE_LOC1: u8 = 0x02;
 const DW_CFA_ADVANCE_LOC2: u8 = 0x03;
 const DW_CFA_OFFSET_EXTENDED: u8 = 0x05;
+const DW_CFA_RESTORE_EXTENDED: u8 = 0x06;
 const DW_CFA_UNDEFINED: u8 = 0x07;
 const DW_CFA_SAME_VALUE: u8 = 0x08;
 const DW_CFA_REGISTER: u8 = 0x09;
@@ -406,6 +412,11 @@ impl EhFrame {
         }
     }
 
+    /// The number by which a column is known.
+    fn named(&self, column: u16) -> u16 {
+        self.renamed.filter(|(own, _)| *own == column).map_or(column, |(_, other)| other)
+    }
+
     fn encode(&mut self, op: CfiOp, target: &Target) {
         let abi = &target.facts.abi;
         let dwarf = |reg: Reg| u32::from(abi.regs.get(reg.0 as usize).map_or(0, |r| r.dwarf));
@@ -424,6 +435,7 @@ impl EhFrame {
                 self.uleb(dwarf(reg));
             }
             CfiOp::Offset(column, offset) => {
+                let column = self.named(column);
                 let factored = (offset / i32::from(target.facts.cie.data_align)) as u32;
                 if column < 64 {
                     self.bytes.push(DW_CFA_OFFSET | column as u8);
@@ -435,17 +447,23 @@ impl EhFrame {
             }
             CfiOp::Register(column, reg) => {
                 self.bytes.push(DW_CFA_REGISTER);
-                self.uleb(u32::from(column));
+                self.uleb(self.named(column).into());
                 self.uleb(dwarf(reg));
             }
-            CfiOp::Restore(column) => self.bytes.push(DW_CFA_RESTORE | column as u8),
+            CfiOp::Restore(column) => match self.named(column) {
+                column @ ..64 => self.bytes.push(DW_CFA_RESTORE | column as u8),
+                column => {
+                    self.bytes.push(DW_CFA_RESTORE_EXTENDED);
+                    self.uleb(column.into());
+                }
+            },
             CfiOp::SameValue(column) => {
                 self.bytes.push(DW_CFA_SAME_VALUE);
-                self.uleb(u32::from(column));
+                self.uleb(self.named(column).into());
             }
             CfiOp::Undefined(column) => {
                 self.bytes.push(DW_CFA_UNDEFINED);
-                self.uleb(u32::from(column));
+                self.uleb(self.named(column).into());
             }
         }
     }
@@ -462,12 +480,17 @@ impl EhFrame {
     }
 
     /// Begin the entry of a trampoline at this offset, with a CIE before it if none fits.
-    pub(crate) fn open(&mut self, start: u32, entry: &CfiEntry, target: &Target) {
+    pub(crate) fn open(&mut self, start: u32, entry: &CfiEntry, misstated: Option<Misstated>, target: &Target) {
         let cie = &target.facts.cie;
+        self.renamed = match misstated {
+            Some(Misstated::Column(other)) => Some((entry.column, other)),
+            _ => None,
+        };
+        let returns_in = self.named(entry.column);
         let ops = || entry_ops(entry, target);
         // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
         let begins = |rules: &[CfiOp]| ops().zip(rules).filter(|(a, b)| a == *b).count() == rules.len();
-        let fits = |c: &&CieEntry| c.column == entry.column && c.signal == entry.signal && begins(&c.ops);
+        let fits = |c: &&CieEntry| c.column == returns_in && c.signal == entry.signal && begins(&c.ops);
         let (cie_at, shared) = match self.cies.iter().find(fits) {
             Some(cie) => (cie.at, cie.ops.len()),
             None => {
@@ -476,11 +499,11 @@ impl EhFrame {
                 self.bytes.push(cie.version);
                 self.bytes.extend_from_slice(if entry.signal { b"zRS\0" } else { b"zR\0" });
                 self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f]);
-                self.bytes.extend_from_slice(&[entry.column as u8, 1, POINTER_ENCODING]);
+                self.bytes.extend_from_slice(&[returns_in as u8, 1, POINTER_ENCODING]);
                 self.bytes.extend_from_slice(cie.initial);
                 ops().for_each(|op| self.encode(op, target));
                 self.seal(at, 4);
-                let cie = CieEntry { column: entry.column, signal: entry.signal, ops: ops().collect(), at };
+                let cie = CieEntry { column: returns_in, signal: entry.signal, ops: ops().collect(), at };
                 let shared = cie.ops.len();
                 self.cies.push(cie);
                 (at, shared)

@@ -2,6 +2,8 @@
 //!
 //! An operator is an edit that has made a real trampoline wrong before.
 
+use std::fmt;
+
 use crate::abi::{Abi, Reg};
 
 macro_rules! operators {
@@ -66,6 +68,10 @@ operators! {
     DropPad "DROP_PAD" "a landing pad is missing";
     PadKind "PAD_KIND" "a landing pad is of the wrong kind";
     CfiOffby "CFI_OFFBY" "the unwind table is 8 bytes off from here until SP moves";
+    CfiColumn "CFI_COLUMN" "the unwind table has the return address in a column that unwinders lack";
+    CfiSignal "CFI_SIGNAL" "the unwind table does not say that the traced function has called nothing yet";
+    CfiStart "CFI_START" "the unwind table begins where functions return to, and not one instruction earlier";
+    RecordOrder "RECORD_ORDER" "two frame records have each other's place";
     DropInt3 "DROP_INT3" "what stops speculation is missing";
     Drop "DROP" "any other instruction is missing";
     Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";
@@ -93,6 +99,30 @@ impl Operand {
             Operand::Reg(reg) => abi.name(reg).to_owned(),
             Operand::Regs(a, b) => format!("{},{}", abi.name(a), abi.name(b)),
             Operand::By(by) => format!("{by:+}"),
+        }
+    }
+}
+
+/// What is wrong in the unwind table of a mutant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misstated {
+    /// CFA is off by so many bytes from here on, until SP moves again.
+    Cfa(i32),
+    /// The return address is in this column. Of the whole table, as all that follow: before the first instruction.
+    Column(u16),
+    /// Unwinders look up the address before the return address, as if the traced function had called.
+    Called,
+    /// It begins at the trampoline, and not with what stands in front.
+    Late,
+}
+
+impl fmt::Display for Misstated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misstated::Cfa(by) => write!(f, "CFA {by:+}"),
+            Misstated::Column(column) => write!(f, "return column {column}"),
+            Misstated::Called => f.write_str("no signal frame"),
+            Misstated::Late => f.write_str("begins here"),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::abi::Reg;
 use crate::error::{Error, Result};
 use crate::facts::NumberOf;
+use crate::faults::Misstated;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
 use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
@@ -37,8 +38,8 @@ pub enum Line<I> {
     Block(Role, &'static str),
     /// From here on, the unwind table does not know the return address.
     ReturnLost,
-    /// Only in mutants: what the unwind table says of CFA is off by so many bytes, until SP moves again.
-    Misstate(i32),
+    /// Only in mutants: what is wrong in the unwind table from here on.
+    Misstate(Misstated),
 }
 
 /// The instructions of one trampoline, with labels and notes.

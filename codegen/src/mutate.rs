@@ -6,13 +6,13 @@
 
 use std::fmt;
 
-use crate::abi::{Reg, RegSet};
+use crate::abi::{Abi, Reg, RegSet};
 use crate::assembly::Assembly;
 use crate::code::CodeBuf;
 use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::error::{Error, Result};
-use crate::faults::{Faults, Operand, Operator};
+use crate::faults::{Faults, Misstated, Operand, Operator};
 use crate::generate::generate;
 use crate::isa::Isa;
 use crate::listing::{Line, Listing};
@@ -20,6 +20,7 @@ use crate::names::Names;
 use crate::pattern::PatternTable;
 use crate::plan::Plan;
 use crate::spec::Spec;
+use crate::step::{Disp, Name};
 use crate::target::Target;
 
 /// An instruction set whose trampolines can be made wrong. What it does not say cannot be wrong: then instructions are
@@ -27,6 +28,11 @@ use crate::target::Target;
 pub trait Mutable: Isa {
     /// The instruction with other registers for those that it names.
     fn with_registers(insn: Self::Insn, _r: &mut dyn FnMut(Reg) -> Reg) -> Self::Insn {
+        insn
+    }
+
+    /// The instruction with other displacements for those that it names, as bytes above SP.
+    fn with_displacement(insn: Self::Insn, _d: &mut dyn FnMut(Disp) -> Disp) -> Self::Insn {
         insn
     }
 
@@ -76,7 +82,7 @@ pub struct Edit<I> {
     /// What is put in: before which line, and the instruction.
     pub put: Vec<(usize, I)>,
     /// Before this line, the unwind table goes wrong.
-    pub misstate: Option<(usize, i32)>,
+    pub misstate: Option<(usize, Misstated)>,
 }
 
 impl<I: Copy> Edit<I> {
@@ -88,7 +94,7 @@ impl<I: Copy> Edit<I> {
         let mut lines = Vec::with_capacity(listing.lines.len() + self.put.len());
         for at in 0..=listing.lines.len() {
             lines.extend(self.put.iter().filter(|(before, _)| *before == at).map(|&(_, insn)| Line::Insn(insn, "")));
-            lines.extend(self.misstate.filter(|(before, _)| *before == at).map(|(_, by)| Line::Misstate(by)));
+            lines.extend(self.misstate.filter(|(before, _)| *before == at).map(|(_, it)| Line::Misstate(it)));
             lines.extend(listing.lines.get(at).filter(|_| !self.out.contains(&at)));
         }
         Listing { lines, symbols: listing.symbols.clone() }
@@ -122,6 +128,8 @@ pub struct At<I> {
 pub struct Ways<I> {
     /// The instruction with other registers.
     pub with_registers: fn(I, &mut dyn FnMut(Reg) -> Reg) -> I,
+    /// The instruction with other displacements.
+    pub with_displacement: fn(I, &mut dyn FnMut(Disp) -> Disp) -> I,
     /// Its faulty forms.
     pub faults: fn(I, &Contract, &mut Faults<I>),
 }
@@ -145,7 +153,12 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Ed
         _ => None,
     };
     let code: Vec<At<I::Insn>> = listing.lines.iter().enumerate().filter_map(insn).collect();
-    edits(&code, contract, &Ways { with_registers: I::with_registers, faults: |insn, _, out| I::faults(insn, out) })
+    let ways = Ways {
+        with_registers: I::with_registers,
+        with_displacement: I::with_displacement,
+        faults: |insn, _, out| I::faults(insn, out),
+    };
+    edits(&code, contract, &ways)
 }
 
 /// Every edit of a trampoline's instructions.
@@ -202,7 +215,7 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
     let goes_on = |c: &&At<I>| matches!(c.effects.flow, Flow::Next | Flow::Call | Flow::Branch(_));
     for c in code.iter().filter(goes_on).filter(|c| !matches!(c.effects.sp, SpEffect::None | SpEffect::CopyTo(..))) {
         let wrong = Edit::new(Operator::CfiOffby, Operand::By(8), Vec::new(), Vec::new());
-        all.push(Edit { misstate: Some((c.line + 1, 8)), ..wrong });
+        all.push(Edit { misstate: Some((c.line + 1, Misstated::Cfa(8))), ..wrong });
     }
     for s in contract.clobbered.iter().filter(|&s| uses(s)) {
         for &r in &live {
@@ -210,7 +223,47 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
         }
     }
     all.extend(sizes);
+    all.extend(records_swapped(code, contract, ways));
+    all.extend(misstated(&contract.facts.abi));
     all
+}
+
+/// The two frame records in each other's place.
+fn records_swapped<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Option<Edit<I>> {
+    let [first, second] = contract.frame.records.as_slice() else { return None };
+    let apart = second.offset - first.offset;
+    let mut put = Vec::new();
+    for c in code {
+        let mut found = false;
+        let insn = (ways.with_displacement)(c.insn, &mut |at| {
+            let by = match at.name {
+                Name::Record(0) => apart,
+                Name::Record(_) => -apart,
+                _ => return at,
+            };
+            found = true;
+            at.moved(by)
+        });
+        put.extend(found.then_some((c.line, insn)));
+    }
+    let out = put.iter().map(|p| p.0).collect();
+    (!put.is_empty()).then(|| Edit::new(Operator::RecordOrder, Operand::None, out, put))
+}
+
+/// What is wrong with the whole unwind table.
+fn misstated<I: Copy>(abi: &Abi) -> impl Iterator<Item = Edit<I>> {
+    // The first behind those that are known: on arm64 it was used once.
+    let known = abi.regs.iter().map(|reg| reg.dwarf).chain(abi.return_columns.iter().copied());
+    let unknown = known.max().map_or(0, |last| last + 1);
+    let all = [
+        (Operator::CfiColumn, Misstated::Column(unknown)),
+        (Operator::CfiSignal, Misstated::Called),
+        (Operator::CfiStart, Misstated::Late),
+    ];
+    all.into_iter().map(|(operator, misstated)| {
+        let wrong = Edit::new(operator, Operand::None, Vec::new(), Vec::new());
+        Edit { misstate: Some((0, misstated)), ..wrong }
+    })
 }
 
 /// A save at line `n` of the code that comes after the call, or is left out with what reloads it.
@@ -359,8 +412,8 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
             for (_, insn) in edit.put.iter().filter(|(before, _)| *before == line) {
                 diff.push(format!("+{offset:4x}  {}", text(*insn)));
             }
-            if let Some((_, by)) = edit.misstate.filter(|(before, _)| *before == line) {
-                diff.push(format!("+{offset:4x}  (unwind table: CFA {by:+})"));
+            if let Some((_, misstated)) = edit.misstate.filter(|(before, _)| *before == line) {
+                diff.push(format!("+{offset:4x}  (unwind table: {misstated})"));
             }
         }
         mutants.push(Mutant {

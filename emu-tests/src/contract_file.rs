@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use codegen::error::{Error, Result};
 use codegen::spec::{Attach, Form};
+use codegen::step::ExitPath;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
@@ -334,8 +335,42 @@ pub(crate) struct DeviationIn {
     /// A place as `tramptool check --list-places` names it, or a list of them, each with or without `@` and the instruction
     /// as symbol+offset; `*` and `?` are wildcards.
     pub(crate) place: Places,
+    /// Only on this way out of the trampoline; on every way, where none is named.
+    #[serde(default)]
+    pub(crate) way: Option<WayIn>,
+    /// Only where the value is so much more than the expected one; with any value, where nothing is said.
+    #[serde(default)]
+    pub(crate) by: Option<i64>,
     /// Why.
     pub(crate) reason: String,
+}
+
+/// A way out of a trampoline.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WayIn {
+    /// Back into the traced function.
+    Function,
+    /// To a direct trampoline that a callback chose.
+    Direct,
+    /// To the direct trampoline of the `ftrace_ops`.
+    EarlyDirect,
+    /// To the parent.
+    Parent,
+    /// Past the traced function.
+    Skipped,
+}
+
+impl WayIn {
+    pub(crate) fn path(self) -> ExitPath {
+        match self {
+            WayIn::Function => ExitPath::Function,
+            WayIn::Direct => ExitPath::Direct,
+            WayIn::EarlyDirect => ExitPath::EarlyDirect,
+            WayIn::Parent => ExitPath::Parent,
+            WayIn::Skipped => ExitPath::Skipped,
+        }
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]

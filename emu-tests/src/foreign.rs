@@ -9,7 +9,7 @@ use codegen::profile::{Convention, Profile};
 use link::{Input, examine, relocatable};
 use serde::Deserialize;
 
-use crate::contract_file::{FileIn, Reader, TrampolineIn};
+use crate::contract_file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::marks::extent;
 use crate::raw::{Dump, wrap};
 use crate::replay::{Chosen, Source};
@@ -155,7 +155,7 @@ fn deviations(
         for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
             let expected = |place: &String| {
                 let (place, reason) = (place.clone(), d.reason.clone());
-                Deviation { trampoline, clause, place, reason }
+                Deviation { trampoline, clause, place, way: d.way.map(WayIn::path), by: d.by, reason }
             };
             all.extend(d.place.each().iter().map(expected));
         }

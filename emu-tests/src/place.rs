@@ -108,8 +108,10 @@ places! {
     UnwindReturn => "unwind:return-address", "return address by the unwind table";
     UnwindLink => "unwind:link", "link register by the unwind table";
     ReturnColumn => "unwind:return-column", "return address in a column that unwinders know";
+    LookedUp => "unwind:signal-frame",
+        "a signal frame: the function has called nothing, so unwinders look up the return address itself";
     BeforeReturn => "unwind:before-return",
-        "the address before the one that functions return to has no return address in the unwind table";
+        "the address before the one that functions return to is in the unwind table, without a return address";
     FrameRecord { n: usize } => "frame-record:{n}", "return address in frame record {n}";
     RecordRises { n: usize } => "frame-record:{n}:rises", "frame record {n} lies above the one before";
     BehindRecords => "frame-record:end", "frame pointer behind the records";
@@ -129,6 +131,9 @@ places! {
     AfterResult { offset: usize } => "after:result+{offset:#x}",
         "result in memory+{offset:#x}, against the unpatched run";
     AfterDisabled => "after:disabled", "disabled again, the function behaves differently";
+
+    // Coverage.
+    NeverExecuted => "never-executed", "instruction that is never executed";
 
     // The site, the symbol, the distance.
     Site { function: String, what: SiteBytes } => "site:{what:#}:{function}", "{function}: {what}";

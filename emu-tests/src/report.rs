@@ -79,7 +79,7 @@ clauses! {
     P10 "P10", of: Trampoline, "what the callback is given";
     P11 "P11", of: Trampoline, "what the callback decided takes effect";
     P12 "P12", of: Trampoline, "unwind table at every instruction, frame records in callbacks",
-        unchecked: "it has no unwind table, and its contract no frame records";
+        unchecked: "neither .eh_frame nor ORC describes it, and its contract has no frame records";
     P13 "P13", of: Trampoline, "landing pads fit the branches that reach them",
         unchecked: "its contract asks for no landing pads";
     P14 "P14", of: Trampoline, "calls and returns are paired";

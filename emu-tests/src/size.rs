@@ -22,6 +22,8 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
     tally.decided.clone_from(&trace.checks.decided);
     tally.fates.clone_from(&trace.checks.fates);
     tally.vectors_lost.clone_from(&trace.checks.vectors_lost);
+    let table = trace.table.clone().unwrap_or_default();
+    tally.unwinding = rig.ranges.iter().map(|range| table.says(*range)).collect();
     for i in 0..rig.suite.contracts.len() {
         let decoded: Vec<Decoded> = rig.decode(i)?.into_iter().filter(|d| !d.filler).collect();
         let missed: Vec<u64> = decoded

@@ -8,8 +8,10 @@ use codegen::error::Result;
 use codegen::patch::{Patch, Poke, SiteState, Write};
 use codegen::profile::Convention;
 use codegen::site::{Site, Spot};
+use codegen::step::ExitPath;
 use wildmatch::WildMatch;
 
+use crate::place::Place;
 use crate::replay::Chosen;
 use crate::report::Clause;
 use crate::trace::Finding;
@@ -84,6 +86,10 @@ pub struct Deviation {
     pub clause: Clause,
     /// The place by its id, with or without `@` and the instruction; `*` stands for any text, `?` for a character.
     pub place: String,
+    /// Only on this way out.
+    pub way: Option<ExitPath>,
+    /// Only if so much more is found than is expected.
+    pub by: Option<i64>,
     /// Why it does not hold.
     pub reason: String,
 }
@@ -101,6 +107,8 @@ impl Deviation {
             trampoline,
             clause: Clause::P18,
             place: INSIDE_A_SITE.to_owned(),
+            way: None,
+            by: None,
             reason: reason.to_owned(),
         })
     }
@@ -115,8 +123,17 @@ impl Deviation {
         if (self.trampoline, self.clause) != (finding.trampoline, finding.clause) {
             return None;
         }
+        let elsewhere = self.way.is_some() && self.way != finding.way;
+        if elsewhere || (self.by.is_some() && self.by != finding.difference()) {
+            return None;
+        }
+        self.names_place(&finding.place, at)
+    }
+
+    /// The same, of a place at the instruction `at`, whatever is found there.
+    pub(crate) fn names_place(&self, place: &Place, at: &str) -> Option<Naming> {
         let pattern = WildMatch::new(&self.place);
-        let (id, said) = (finding.place.id(), finding.place.to_string());
+        let (id, said) = (place.id(), place.to_string());
         let id_at = format!("{id}@{at}");
         if pattern.matches(&id) || pattern.matches(&id_at) {
             Some(Naming::ById)
@@ -142,11 +159,11 @@ pub(crate) enum Naming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::{Place, Slot};
+    use crate::place::Slot;
     use crate::trace::At;
 
     fn deviation(clause: Clause, place: &str) -> Deviation {
-        Deviation { trampoline: 1, clause, place: place.to_owned(), reason: "known".to_owned() }
+        Deviation { trampoline: 1, clause, place: place.to_owned(), way: None, by: None, reason: "known".to_owned() }
     }
 
     fn finding(clause: Clause, place: impl Into<Place>) -> Finding {
@@ -177,6 +194,20 @@ mod tests {
         assert_eq!(named("fregs->lr at my_tramp+0x12"), by_sentence("slot:lr@my_tramp+0x12"));
         let modulo = finding(Clause::P8, Place::SpModulo);
         assert_eq!(deviation(Clause::P8, "sp modulo *").names(&modulo, ""), by_sentence("sp-align"));
+    }
+
+    #[test]
+    fn a_deviation_of_one_way_out_or_one_difference_excuses_no_other() {
+        let on = |way| Finding { way, ..finding(Clause::P6, Place::Reg { name: "rflags" }) };
+        let direct = Deviation { way: Some(ExitPath::Direct), ..deviation(Clause::P6, "rflags") };
+        let ways = [Some(ExitPath::Direct), Some(ExitPath::Function), None];
+        assert_eq!(ways.map(|way| direct.covers(&on(way), "")), [true, false, false]);
+        assert!(deviation(Clause::P6, "rflags").covers(&on(None), ""));
+        let ip = |found: u64| Finding::new(At { clause: Clause::P10, trampoline: 1, pc: 0 }, Place::Ip, 0x1000, found);
+        let four = Deviation { by: Some(4), ..deviation(Clause::P10, "ip") };
+        assert_eq!([0x1004, 0x1008, 0xffc].map(|found| four.covers(&ip(found), "")), [true, false, false]);
+        let below = Deviation { by: Some(-4), ..four };
+        assert!(below.covers(&ip(0xffc), ""));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::case::Case;
 use crate::report::{Clause, Failure};
 use crate::suite::Suite;
 use crate::trace::Finding;
+use crate::unwind::Said;
 
 /// What was found and counted, per trampoline.
 pub(crate) struct Tally {
@@ -26,6 +27,8 @@ pub(crate) struct Tally {
     pub(crate) instructions: Vec<usize>,
     /// An instruction that may change vector state that the engine does not have, by trampoline.
     pub(crate) wide: Vec<Option<String>>,
+    /// What the unwind table says, by trampoline.
+    pub(crate) unwinding: Vec<Said>,
     /// Bytes, by trampoline.
     pub(crate) sizes: Vec<u64>,
     pub(crate) failed: Vec<[u64; Clause::ALL.len()]>,
@@ -56,6 +59,7 @@ impl Tally {
             missed: vec![None; n],
             instructions: vec![0; n],
             wide: vec![None; n],
+            unwinding: vec![Said::default(); n],
             sizes: Vec::new(),
             failed: vec![[0; Clause::ALL.len()]; n],
             failures: vec![Vec::new(); n],
@@ -103,6 +107,7 @@ impl Tally {
             self.places[i].extend(other.places[i].iter().cloned());
             self.vectors_lost[i] += other.vectors_lost[i];
             self.instructions[i] = self.instructions[i].max(other.instructions[i]);
+            self.unwinding[i] = self.unwinding[i].max(other.unwinding[i]);
             if self.wide[i].is_none() {
                 self.wide[i].clone_from(&other.wide[i]);
             }

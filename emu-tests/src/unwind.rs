@@ -2,7 +2,7 @@
 //!
 //! gimli reads the linked `.eh_frame`; where there is none, ORC is read. Nothing here knows how they were made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use codegen::abi::{Abi, Reg, RegSet};
 use codegen::backend::Backend;
@@ -38,6 +38,8 @@ pub(crate) struct Row {
     pub known_column: Option<bool>,
     /// The return address is in the link register's own column.
     pub in_link: bool,
+    /// Unwinders look up the return address itself: it is behind no call of the function that it lies in.
+    pub signal: bool,
     rules: Vec<(Reg, Rule)>,
     /// The registers of which it says where they are: by a rule, or that they have their value still.
     pub tells: RegSet,
@@ -68,7 +70,11 @@ impl Row {
 
 /// The unwind table of the trampolines, by address. What it says in DWARF expressions is left out.
 #[derive(Default, Debug)]
-pub(crate) struct Table(HashMap<u64, Row>);
+pub(crate) struct Table {
+    rows: HashMap<u64, Row>,
+    /// Addresses that it describes, in a way that cannot be compared.
+    untold: HashSet<u64>,
+}
 
 impl Table {
     /// Read what the image says of these addresses. `orc` names the form of `.orc_unwind` where no `.orc_header` tells.
@@ -89,19 +95,47 @@ impl Table {
         let orc = orc_form(image, machine.orc, orc)?.map(|orc| OrcTable::read(image, orc));
         // The table is searched from its start; most addresses are in the entry of the one before.
         let mut last = None;
-        let mut row = |pc| {
+        let mut table = Table::default();
+        for pc in addresses {
             last = last.take().filter(|fde: &Entry| fde.contains(pc));
             last = last.take().or_else(|| frames.fde_for_address(&bases, pc, EhFrame::cie_from_offset).ok());
             let found = last.as_ref().and_then(|fde| row(fde, &frames, &bases, &mut context, abi, pc));
-            found.or_else(|| orc.as_ref()?.row(abi, pc))
-        };
-        Ok(Table(addresses.filter_map(|pc| Some((pc, row(pc)?))).collect()))
+            let entry = orc.as_ref().and_then(|orc| orc.entry(pc));
+            match found.or_else(|| orc.as_ref()?.row(abi, entry?)) {
+                Some(row) => drop(table.rows.insert(pc, row)),
+                None if last.is_some() || entry.is_some() => drop(table.untold.insert(pc)),
+                None => {}
+            }
+        }
+        Ok(table)
     }
 
     /// What it says of an instruction.
     pub fn row(&self, pc: u64) -> Option<&Row> {
-        self.0.get(&pc)
+        self.rows.get(&pc)
     }
+
+    /// What it says of these instructions, taken together.
+    pub fn says(&self, (start, size): (u64, u64)) -> Said {
+        let inside = |pc: &u64| pc.wrapping_sub(start) < size;
+        match (self.rows.keys().any(inside), self.untold.iter().any(inside)) {
+            (true, _) => Said::Rows,
+            (false, true) => Said::Untold,
+            (false, false) => Said::Nothing,
+        }
+    }
+}
+
+/// What an unwind table says of a trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) enum Said {
+    /// It has no entry for it, or there is no table.
+    #[default]
+    Nothing,
+    /// It has an entry, of which nothing can be compared: an expression, the end of all stacks.
+    Untold,
+    /// It has rules.
+    Rows,
 }
 
 /// Address and bytes of a section; none if there is no such section.
@@ -156,9 +190,13 @@ impl<'i> OrcTable<'i> {
         OrcTable { orc, entries }
     }
 
-    fn row(&self, abi: &Abi, pc: u64) -> Option<Row> {
+    /// The entry that holds at an address.
+    fn entry(&self, pc: u64) -> Option<&'i [u8]> {
         let behind = self.entries.partition_point(|(from, _)| *from <= pc);
-        let (_, entry) = self.entries.get(behind.checked_sub(1)?)?;
+        self.entries.get(behind.checked_sub(1)?).map(|(_, entry)| *entry)
+    }
+
+    fn row(&self, abi: &Abi, entry: &[u8]) -> Option<Row> {
         let entry = (self.orc.read)(entry)?;
         let (rules, tells) = match entry.fp {
             OrcFp::Kept => (Vec::new(), RegSet::of(&[abi.fp])),
@@ -170,6 +208,7 @@ impl<'i> OrcTable<'i> {
             returns: Some(Rule::At(entry.returns)),
             known_column: None,
             in_link: false,
+            signal: false,
             rules,
             tells,
         })
@@ -180,7 +219,7 @@ impl<'i> OrcTable<'i> {
 pub fn described(image: &Image, backend: &dyn Backend, addresses: impl Iterator<Item = u64>) -> usize {
     let registers = Registers::of(backend.machine(), &backend.facts().abi);
     let table = registers.and_then(|registers| Table::read(image, registers, None, addresses));
-    table.map_or(0, |table| table.0.len())
+    table.map_or(0, |table| table.rows.len())
 }
 
 type Entry<'i> = FrameDescriptionEntry<EndianSlice<'i, LittleEndian>>;
@@ -202,6 +241,7 @@ fn row(
         returns: None,
         known_column: Some(column(returns_in).is_some() || abi.return_columns.contains(&returns_in.0)),
         in_link: column(returns_in) == abi.link && abi.link.is_some(),
+        signal: fde.cie().is_signal_trampoline(),
         rules: Vec::new(),
         tells: abi.callee_saved,
     };

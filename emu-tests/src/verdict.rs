@@ -9,9 +9,11 @@ use codegen::step::ExitPath;
 
 use crate::case::Distance;
 use crate::filter::Filter;
+use crate::place::Place;
 use crate::report::{Clause, RegisterFate, Report, Row, Survival, Verdict};
 use crate::suite::{Deviation, Suite};
 use crate::tally::Tally;
+use crate::unwind::Said;
 
 pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u64) -> Report {
     let mut results = Vec::new();
@@ -126,13 +128,15 @@ impl Question<'_> {
         let vectors_lost = tally.vectors_lost[trampoline] > 0;
         match (lost, &found[..], clause) {
             _ if failed > 0 => (Verdict::Fail, format!("{failed} failures")),
-            (Some(d), ..) => (Verdict::Fail, format!("{} was expected to deviate and does not: {}", d.place, d.reason)),
+            (Some(d), ..) => (Verdict::Fail, not_there(d)),
             (_, [_, ..], _) => (Verdict::Deviates, reasons(&found)),
             (.., Clause::P2) if vectors_lost && checks > 0 => (Verdict::Deviates, VECTORS_LOST.to_owned()),
             (.., Clause::P3) if vectors_lost && contract.kind.returned_to() => {
                 (Verdict::Deviates, VECTOR_RESULTS_LOST.to_owned())
             }
-            _ if checks == 0 => (Verdict::Skip, not_applicable(contract, clause).to_owned()),
+            _ if checks == 0 => {
+                (Verdict::Skip, not_applicable(contract, clause, tally.unwinding[trampoline]).to_owned())
+            }
             _ if whole => match undecided(contract, clause, tally.decided[trampoline][clause as usize]) {
                 Some(way) => (Verdict::Skip, format!("not decided on the way {way}")),
                 None => (Verdict::Pass, String::new()),
@@ -158,14 +162,51 @@ impl Question<'_> {
             None if matches!(filter.distance, Some(Distance::Far { .. })) => {
                 (Verdict::Skip, "counted where the trampolines are in the same image".to_owned())
             }
-            None => (Verdict::Fail, "never executed".to_owned()),
-            Some(missed) if missed.is_empty() => (Verdict::Pass, format!("{total} of {total} instructions")),
-            Some(_) if filter.leaves_out() => (Verdict::Skip, "not all cases were run".to_owned()),
-            Some(missed) => {
-                let at: Vec<String> = missed.iter().map(|o| format!("{o:#x}")).collect();
-                let n = total - missed.len();
-                (Verdict::Fail, format!("{n} of {total} instructions; not executed: {}", at.join(" ")))
+            None => (Verdict::Fail, format!("never executed{}", self.unreached())),
+            Some(missed) if filter.leaves_out() && !missed.is_empty() => {
+                (Verdict::Skip, "not all cases were run".to_owned())
             }
+            Some(missed) => self.missed(missed, total),
+        }
+    }
+
+    /// What it takes to reach the rest of a trampoline, if it takes another contract.
+    fn unreached(&self) -> String {
+        let Question { suite, tally, trampoline, .. } = *self;
+        let contract = &suite.contracts[trampoline];
+        let entered = contract.kind.traits().entered;
+        let has = |fits: fn(&Contract) -> bool| suite.contracts.iter().any(fits);
+        if matches!(entered, Entered::ByReturn | Entered::AsCallback) && !has(|c| c.kind.calls_back()) {
+            return "; only an entry trampoline leads here, and there is no contract of one".to_owned();
+        }
+        let open = undecided(contract, Clause::P9, tally.decided[trampoline][Clause::P9 as usize]);
+        match open {
+            Some(way) if !has(|c| c.kind.direct().is_some() || c.kind.traits().chosen) => {
+                format!("; nothing went the way {way}: that takes the contract of a direct trampoline")
+            }
+            Some(way) => format!("; nothing went the way {way}"),
+            None => String::new(),
+        }
+    }
+
+    /// Of all cases: instructions at these offsets were never executed.
+    fn missed(&self, missed: &[u64], total: usize) -> (Verdict, String) {
+        let Question { suite, trampoline, clause, .. } = *self;
+        let name = &suite.contracts[trampoline].name;
+        let covers =
+            |d: &Deviation, offset: u64| d.names_place(&Place::NeverExecuted, &format!("{name}+{offset:#x}")).is_some();
+        let expected = suite.deviations.iter().filter(|d| (d.trampoline, d.clause) == (trampoline, clause));
+        let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|d| missed.iter().any(|o| covers(d, *o)));
+        let unknown = missed.iter().filter(|o| !found.iter().any(|d| covers(d, **o)));
+        let unknown: Vec<String> = unknown.map(|o| format!("{o:#x}")).collect();
+        match (lost.first(), &found[..]) {
+            _ if !unknown.is_empty() => {
+                let (n, why) = (total - missed.len(), self.unreached());
+                (Verdict::Fail, format!("{n} of {total} instructions; not executed: {}{why}", unknown.join(" ")))
+            }
+            (Some(d), _) if !self.filter.leaves_out() && self.filter.fixture.is_none() => (Verdict::Fail, not_there(d)),
+            (_, [_, ..]) => (Verdict::Deviates, reasons(&found)),
+            _ => (Verdict::Pass, format!("{total} of {total} instructions")),
         }
     }
 }
@@ -199,14 +240,26 @@ fn undecided(contract: &Contract, clause: Clause, decided: u8) -> Option<&'stati
         _ => &[],
     };
     let open = |way: &ExitPath| concerned.contains(way) && decided & 1 << *way as u8 == 0;
-    ways(contract).into_iter().find(open).map(|way| match way {
-        Function => "back into the traced function",
-        Direct => "to a direct trampoline",
-        EarlyDirect => "to the direct trampoline of the ftrace_ops",
-        Parent => "to the parent",
-        Skipped => "past the traced function",
+    ways(contract).into_iter().find(open).map(leads)
+}
+
+/// Where a way out leads.
+fn leads(way: ExitPath) -> &'static str {
+    match way {
+        ExitPath::Function => "back into the traced function",
+        ExitPath::Direct => "to a direct trampoline",
+        ExitPath::EarlyDirect => "to the direct trampoline of the ftrace_ops",
+        ExitPath::Parent => "to the parent",
+        ExitPath::Skipped => "past the traced function",
         ExitPath::Caller => "to the caller",
-    })
+    }
+}
+
+/// What is expected to deviate, in words.
+fn told(deviation: &Deviation) -> String {
+    let way = deviation.way.map_or(String::new(), |way| format!(" on the way {}", leads(way)));
+    let by = deviation.by.map_or(String::new(), |by| format!(" by {by:+}"));
+    format!("{}{way}{by}", deviation.place)
 }
 
 const VECTORS_LOST: &str =
@@ -214,20 +267,24 @@ const VECTORS_LOST: &str =
 const VECTOR_RESULTS_LOST: &str =
     "integer results hold; vector results hold for handlers that use general registers only";
 
+fn not_there(deviation: &Deviation) -> String {
+    format!("{} was expected to deviate and does not: {}", told(deviation), deviation.reason)
+}
+
 /// Why these are expected; places with the same reason are told together.
 fn reasons(deviations: &[&Deviation]) -> String {
     let mut reasons: Vec<(String, &str)> = Vec::new();
     for d in deviations {
         match reasons.last_mut().filter(|(_, reason)| *reason == d.reason) {
-            Some((places, _)) => *places = format!("{places}, {}", d.place),
-            None => reasons.push((d.place.clone(), &d.reason)),
+            Some((places, _)) => *places = format!("{places}, {}", told(d)),
+            None => reasons.push((told(d), &d.reason)),
         }
     }
     let told = reasons.iter().map(|(places, reason)| format!("{places}: {reason}"));
     told.collect::<Vec<_>>().join("; ")
 }
 
-fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
+fn not_applicable(contract: &Contract, clause: Clause, unwinding: Said) -> &'static str {
     let row = contract.kind.traits();
     match (row.entered, row.leaves, row.calls, clause) {
         (Entered::AsCallback, ..) => "runs as the callback of the entry trampolines, and is judged with them",
@@ -235,6 +292,10 @@ fn not_applicable(contract: &Contract, clause: Clause) -> &'static str {
         (Entered::ByReturn, .., Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
         (_, ExitPath::Function, _, Clause::P3) => "runs before the function: no results yet",
         (.., Calls::Nothing, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
+        (.., Clause::P12) if unwinding == Said::Rows => "nothing of this kind in the cases run",
+        (.., Clause::P12) if unwinding == Said::Untold => {
+            "what its unwind table says cannot be compared, and its contract has no frame records"
+        }
         (.., Calls::Named, Clause::P11) => "its callee decides nothing",
         _ => clause.unchecked(),
     }

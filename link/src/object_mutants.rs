@@ -112,7 +112,8 @@ impl Function {
             let insn = self.found(patterns, line);
             code.push(At { line: n, insn, effects: insn.effects() });
         }
-        let ways = Ways { with_registers: Found::with_registers, faults: Found::faults };
+        let ways =
+            Ways { with_registers: Found::with_registers, with_displacement: |insn, _| insn, faults: Found::faults };
         let (mut seen, mut mutants) = (Vec::new(), Vec::new());
         for edit in edits(&code, contract, &ways).into_iter().filter(|edit| edit.misstate.is_none()) {
             let Some(parts) = self.parts(&edit, &lines) else { continue };

@@ -72,6 +72,68 @@ fn orc_is_compared_with_the_stack_at_every_instruction() {
     assert!(out.contains("at my_tramp+0x5") && !out.contains("at my_tramp+0x4\n"), "{out}");
 }
 
+/// Behind the way out, code that nothing reaches.
+fn with_more_behind() -> String {
+    TRAMPOLINE.replacen("    ret\n", "    ret\n    inc     %rsi\n    ret\n", 1)
+}
+
+#[test]
+fn code_that_is_never_executed_can_be_a_deviation_as_long_as_it_is_not() {
+    let (code, out, _) = Case::new(&with_more_behind(), CONTRACT).check();
+    let missed = out.lines().find(|l| l.starts_with("FAIL coverage")).unwrap_or_else(|| panic!("{code:?} {out}"));
+    let at: Vec<&str> = missed.split("not executed: ").nth(1).unwrap().split(' ').collect();
+    assert_eq!((code, at.len()), (Some(1), 2), "{missed}");
+    let expecting = |text: &str, places: &[String]| {
+        let places = places.iter().map(|place| format!("\"{place}\"")).collect::<Vec<_>>().join(", ");
+        let known = format!("{{ clause = \"coverage\", place = [{places}], reason = \"for others\" }}");
+        Case::new(text, &format!("{CONTRACT}deviation = [{known}]\n")).check()
+    };
+    let place = |at: &str| format!("never-executed@my_tramp+{at}");
+    let (code, out, _) = expecting(&with_more_behind(), &[place(at[0]), place(at[1])]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("coverage my_tramp: ") && out.contains(": for others"), "{out}");
+    // Of the other instruction nobody said so.
+    let (code, out, _) = expecting(&with_more_behind(), &[place(at[0])]);
+    assert_eq!(code, Some(1));
+    assert!(out.contains(&format!("not executed: {}\n", at[1])), "{out}");
+    let (code, out, _) = expecting(TRAMPOLINE, &[place(at[0])]);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("was expected to deviate and does not: for others"), "{out}");
+}
+
+#[test]
+fn a_deviation_may_be_of_one_way_out_or_of_one_value() {
+    let broken = TRAMPOLINE.replace("    pop     %rsi\n", "    add     $8, %rsp\n");
+    let expecting = |which: &str| {
+        let known = format!("{{ clause = \"P1\", place = \"rsi\", {which}, reason = \"known\" }}");
+        Case::new(&broken, &format!("{CONTRACT}deviation = [{known}]\n")).check()
+    };
+    let (_, out, _) = expecting("way = \"function\"");
+    assert!(out.contains("P1   my_tramp: rsi on the way back into the traced function: known"), "{out}");
+    for (which, told) in [("way = \"direct\"", "on the way to a direct trampoline"), ("by = 8", "by +8")] {
+        let (code, out, _) = expecting(which);
+        assert_eq!(code, Some(1));
+        assert!(out.contains("FAIL P1") && out.contains("\n  rsi: expected"), "{told}: {out}");
+    }
+    let (code, _, err) = expecting("way = \"down\"");
+    assert_eq!(code, Some(2));
+    assert!(err.contains("unknown variant `down`"), "{err}");
+}
+
+#[test]
+fn what_is_said_of_unwind_tables_is_true_of_the_object() {
+    // With -v every reason is told.
+    let said = |more: &str| {
+        let args = ["check", "-v", "--object", "t.o", "--contract", "t.toml"];
+        Case::new(&(TRAMPOLINE.to_owned() + more), CONTRACT).tool(&args).1
+    };
+    assert!(said("").contains("neither .eh_frame nor ORC describes it, and its contract has no frame records"));
+    // An entry of which nothing can be compared: the end of all stacks.
+    let ends =
+        "    .section .orc_unwind_ip, \"a\"\n    .long my_tramp - .\n    .section .orc_unwind, \"a\"\n    .zero 6\n";
+    assert!(said(ends).contains("what its unwind table says cannot be compared"));
+}
+
 /// A function of the object itself, with a site and a body that cannot run here.
 const OWN_FUNCTION: &str = "
     .globl  my_func

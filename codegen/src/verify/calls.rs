@@ -106,7 +106,7 @@ impl Checker<'_> {
             }
             return;
         }
-        let mut fp = fp;
+        let (mut fp, mut last) = (fp, None);
         for record in records.iter().rev() {
             let ret = if record.ret == Content::Pc { self.pc } else { parent };
             let Some(place) = fp.on_stack().map(|fp| fp + self.machine.record as i32) else {
@@ -115,6 +115,10 @@ impl Checker<'_> {
                 return;
             };
             self.same(line, Property::Records, "return address in a frame record", ret, state.memory.load(place + 8));
+            if last.is_some_and(|last| place <= last) {
+                self.fault(line, Property::Records, "a frame record does not lie above the one before".to_owned());
+            }
+            last = Some(place);
             fp = state.memory.load(place);
         }
         self.same(line, Property::Records, "fp in the last frame record", self.start.get(abi.fp), fp);

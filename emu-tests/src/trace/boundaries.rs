@@ -98,8 +98,10 @@ impl Trace {
                 (a.kept, a.flags_kept) = (both, false);
             }
             self.state.work(index);
+            return;
         }
         // A stub called as the callback stays part of the trampoline that called it.
+        self.check_unwind_of_stub(here, index);
     }
 
     /// T4 of a function whose return was hooked.

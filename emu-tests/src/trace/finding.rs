@@ -89,13 +89,23 @@ pub(crate) struct Finding {
     pub expected: Value,
     pub found: Value,
     pub pc: u64,
+    /// The way out on which the check was made, if it was on one.
+    pub way: Option<ExitPath>,
 }
 
 impl Finding {
     pub fn new(at: At, place: impl Into<Place>, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
         let At { clause, trampoline, pc } = at;
         let (place, expected, found) = (place.into(), expected.into(), found.into());
-        Finding { clause, trampoline, place, by: Culprit::Unknown, expected, found, pc }
+        Finding { clause, trampoline, place, by: Culprit::Unknown, expected, found, pc, way: None }
+    }
+
+    /// How much more was found than was expected, of a word.
+    pub fn difference(&self) -> Option<i64> {
+        match (self.expected, self.found) {
+            (Value::Word(expected), Value::Word(found)) => Some(found.wrapping_sub(expected) as i64),
+            _ => None,
+        }
     }
 
     /// What was expected and what was found, as a report shows them: of a vector register, the half that differs.
@@ -198,6 +208,7 @@ impl Checks {
         {
             finding.by = Culprit::At(*pc);
         }
+        finding.way = finding.way.or(self.way);
         if self.findings.len() < FAILURES {
             self.findings.push(finding);
         }

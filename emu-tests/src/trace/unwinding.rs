@@ -6,7 +6,7 @@ use codegen::contract::Contract;
 use codegen::frame::Content;
 use codegen::step::Value;
 
-use super::{Here, Trace};
+use super::{At, Here, Trace};
 use crate::cpu::Snapshot;
 use crate::place::Place;
 use crate::report::Clause;
@@ -32,6 +32,7 @@ impl Trace {
             }
             (None, None) => return,
         };
+        let at_site = exiting.is_none() && !calls_body;
         let saved = row.tells.iter().filter(|&r| Some(r) != abi.link);
         let columns: Vec<(Reg, u64, u64)> = saved.map(|r| (r, expect[r], value(row.rule(r)))).collect();
         let mut returns = Vec::new();
@@ -49,9 +50,13 @@ impl Trace {
         self.check(p12, Place::Cfa, sp, cfa);
         if let Some(known) = row.known_column {
             self.check(p12, Place::ReturnColumn, true, known);
+            // What is not where a call of the function would have put it was put there by its site, before any call.
+            if at_site && row.returns.is_some() && abi.link.is_some() && !row.in_link {
+                self.check(p12, Place::LookedUp, true, row.signal);
+            }
             if here.pc == self.places.exit {
                 // Unwinders take it for a call's, and look up the call.
-                let before = table.row(here.pc.wrapping_sub(1)).is_none_or(|row| row.returns.is_none());
+                let before = table.row(here.pc.wrapping_sub(1)).is_some_and(|row| row.returns.is_none());
                 self.check(p12, Place::BeforeReturn, true, before);
             }
         }
@@ -61,6 +66,23 @@ impl Trace {
         // What a callback changed is changed in its slot, and not in a record beside it.
         for (place, changed, first, found) in returns {
             self.check(p12, place, if found == first { first } else { changed }, found);
+        }
+    }
+
+    /// At the first instruction of a stub that stands in for the callback: a C function, as unwinders see it.
+    pub(super) fn check_unwind_of_stub(&mut self, here: &Here, index: usize) {
+        let Some(table) = self.table.clone() else { return };
+        let Some(row) = table.row(here.pc) else { return };
+        let (abi, sp, now) = (here.registers.abi, here.sp(), here.registers.general(here.uc));
+        let cfa = row.cfa(&now.gpr);
+        let p12 = At { trampoline: index, ..self.at(Clause::P12, here.pc) };
+        self.check(p12, Place::Cfa, sp.wrapping_add(abi.return_bytes()), cfa);
+        if let Some(known) = row.known_column {
+            self.check(p12, Place::ReturnColumn, true, known);
+        }
+        if let Some(rule) = row.returns {
+            let found = rule.value(cfa, &now.gpr, |at| here.word(at));
+            self.check(p12, Place::UnwindReturn, here.parent(sp), found);
         }
     }
 
