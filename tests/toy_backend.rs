@@ -1,5 +1,6 @@
 //! `docs/adding-a-backend.md`, followed with an imaginary machine: 8 registers, instructions of 4 bytes.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use codegen::abi::{Abi, Reg, RegInfo, RegSet};
@@ -11,7 +12,7 @@ use codegen::error::{Error, Result};
 use codegen::facts::{Cie, EFlags, Facts, NumberOf};
 use codegen::frame::{Content, FrameLayout, Stores, field};
 use codegen::harden::Harden;
-use codegen::isa::{Architecture, Encode, Labels, Lower};
+use codegen::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::Lowering;
 use codegen::machine::{Goes, Machine};
 use codegen::mutate::Mutable;
@@ -190,6 +191,8 @@ impl Architecture for Toy {
 }
 
 impl Lower for Toy {
+    type Insn = Insn;
+
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         let source = |content| match content {
             Content::Reg(reg) => Some(reg),
@@ -228,11 +231,9 @@ impl Lower for Toy {
     }
 }
 
-impl Encode for Toy {
-    type Insn = Insn;
-
-    fn encode(insn: Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
-        let bytes = match insn {
+impl Instruction for Insn {
+    fn encode(self, _target: &Target, out: &mut CodeBuf) -> Result<()> {
+        let bytes = match self {
             Insn::AddSp(by) => [1, by as u8, 0, 0],
             Insn::Store(reg, at) => [2, reg.0, at.value as u8, 0],
             Insn::Load(reg, at) => [3, reg.0, at.value as u8, 0],
@@ -241,7 +242,7 @@ impl Encode for Toy {
             Insn::Jump(reg) => [5, reg.0, 0, 0],
         };
         out.bytes.extend_from_slice(&bytes);
-        match insn {
+        match self {
             Insn::Call(sym) => out.fixup(4, 1, Ref::Symbol(sym), 0),
             Insn::Near(local) => out.fixup(4, 1, Ref::Local(local), 0),
             _ => {}
@@ -249,8 +250,8 @@ impl Encode for Toy {
         Ok(())
     }
 
-    fn text(insn: Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
-        match insn {
+    fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self {
             Insn::AddSp(by) => write!(out, "addsp\t{by}"),
             Insn::Store(reg, at) => write!(out, "store\tr{}, {}", reg.0, names.disp(at)),
             Insn::Load(reg, at) => write!(out, "load\tr{}, {}", reg.0, names.disp(at)),
@@ -260,8 +261,8 @@ impl Encode for Toy {
         }
     }
 
-    fn effects(insn: Insn) -> Effects {
-        match insn {
+    fn effects(self) -> Effects {
+        match self {
             Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
             Insn::Store(reg, at) => Effects::store(reg, at.value),
             Insn::Load(reg, at) => Effects::load(reg, at.value),
@@ -278,7 +279,9 @@ impl Labels for Toy {
     }
 }
 
-impl Mutable for Toy {}
+impl Mutable for Toy {
+    type Faulty = Infallible;
+}
 
 impl Patch for Toy {
     fn facts(&self) -> &'static Facts {
@@ -395,7 +398,7 @@ fn the_page_names_what_exists() {
     let of = |file, name| read(file).split(name).nth(1).unwrap().split("\n}").next().unwrap().to_owned();
     let traits = [
         ("isa", "pub trait Architecture"),
-        ("isa", "pub trait Encode"),
+        ("isa", "pub trait Instruction"),
         ("isa", "pub trait Labels"),
         ("isa", "pub trait Lower"),
         ("patch", "pub trait Patch"),

@@ -2,6 +2,7 @@
 //! must be one that the emulator has, so this is a second description of a sibling's: instructions, lowering and frames are
 //! its own; psABI, relocations and what the emulator must know are the sibling's.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use arch_riscv::regs::{RA, SP, T0, TABLE, ZERO};
@@ -15,7 +16,7 @@ use codegen::error::{Error, Result};
 use codegen::facts::Facts;
 use codegen::frame::{ARG_SLOTS, Content, FrameLayout, Stores, field};
 use codegen::harden::Harden;
-use codegen::isa::{Architecture, Encode, Labels, Lower};
+use codegen::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::Lowering;
 use codegen::machine::Machine;
 use codegen::mutate::Mutable;
@@ -92,6 +93,8 @@ impl Architecture for Toy {
 }
 
 impl Lower for Toy {
+    type Insn = Insn;
+
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         let source = |content| match content {
             Content::Reg(reg) => Some(reg),
@@ -132,11 +135,9 @@ fn s_type(opcode: u32, funct: u32, base: Reg, src: Reg, imm: i32) -> u32 {
     (imm >> 5) << 25 | u32::from(src.0) << 20 | u32::from(base.0) << 15 | funct << 12 | (imm & 31) << 7 | opcode
 }
 
-impl Encode for Toy {
-    type Insn = Insn;
-
-    fn encode(insn: Insn, _target: &Target, out: &mut CodeBuf) -> Result<()> {
-        let word = match insn {
+impl Instruction for Insn {
+    fn encode(self, _target: &Target, out: &mut CodeBuf) -> Result<()> {
+        let word = match self {
             Insn::AddSp(by) => i_type(0x13, 0, SP, SP, by),
             Insn::Store(reg, at) => s_type(0x23, 3, SP, reg, at.value),
             Insn::Load(reg, at) => i_type(0x03, 3, reg, SP, at.value),
@@ -145,16 +146,16 @@ impl Encode for Toy {
             Insn::Jump(reg) => i_type(0x67, 0, ZERO, reg, 0),
         };
         out.bytes.extend_from_slice(&word.to_le_bytes());
-        if let Insn::Call(sym) = insn {
+        if let Insn::Call(sym) = self {
             out.bytes.extend_from_slice(&i_type(0x67, 0, RA, RA, 0).to_le_bytes());
             out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0);
         }
         Ok(())
     }
 
-    fn text(insn: Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
         let name = |reg: Reg| TABLE[usize::from(reg.0)].name;
-        match insn {
+        match self {
             Insn::AddSp(by) => write!(out, "addsp\t{by}"),
             Insn::Store(reg, at) => write!(out, "store\t{}, {}", name(reg), names.disp(at)),
             Insn::Load(reg, at) => write!(out, "load\t{}, {}", name(reg), names.disp(at)),
@@ -163,8 +164,8 @@ impl Encode for Toy {
         }
     }
 
-    fn effects(insn: Insn) -> Effects {
-        match insn {
+    fn effects(self) -> Effects {
+        match self {
             Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
             Insn::Store(reg, at) => Effects::store(reg, at.value),
             Insn::Load(reg, at) => Effects::load(reg, at.value),
@@ -180,7 +181,9 @@ impl Labels for Toy {
     }
 }
 
-impl Mutable for Toy {}
+impl Mutable for Toy {
+    type Faulty = Infallible;
+}
 
 impl Patch for Toy {
     fn facts(&self) -> &'static Facts {

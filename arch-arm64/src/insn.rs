@@ -139,21 +139,11 @@ pub enum Insn {
         base: Reg,
         sym: Sym,
     },
-    // What only a faulty trampoline has: see `mutate.rs`.
-    BtiJ,
-    StrW {
-        src: Reg,
-        at: Disp,
-    },
-    Cbz {
-        reg: Reg,
-        to: Local,
-    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-codegen::rows! { Arm64: Insn, w names out target;
+codegen::rows! { Insn, w names out target;
     // Not `bti c`: GNU as takes that only for ARMv8.5 and later, while the hint is a NOP before.
     BtiC => w.write_str("hint\t#34"),
         { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
@@ -219,17 +209,9 @@ codegen::rows! { Arm64: Insn, w names out target;
         { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
     Ret { reg } => if reg == X30 { w.write_str("ret") } else { write!(w, "ret\t{}", name(reg)) },
         { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
-    BtiJ => w.write_str("hint\t#36"),
-        { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
-    StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.disp(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.disp(at)) },
-        { let (r, d) = (x_or_zero(src)?, scaled(at.value, 4, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) },
-        Effects::store(src, at.value).and(Action::StoreHalf);
     AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
         { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) },
         Effects::action(Action::Low { dst, base, of: Part::Symbol(sym) });
-    Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
-        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
-        Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
 }
 
 /// dynasm has no relocation for ADRP, and its label form is off by a page.
@@ -238,7 +220,7 @@ const ADRP: u32 = 0x9000_0000;
 /// Register 31 is xzr where a value is stored or loaded.
 pub const XZR: Reg = SP;
 
-fn name(reg: Reg) -> &'static str {
+pub(crate) fn name(reg: Reg) -> &'static str {
     if reg == XZR { "xzr" } else { TABLE.get(reg.0 as usize).map_or("?", |r| r.name) }
 }
 
@@ -258,7 +240,7 @@ fn ranged(value: i32, least: i32, most: i32) -> Result<i32> {
     Err(Error::unencodable(format_args!("offset {value} does not fit its instruction; valid: {least} to {most}")))
 }
 
-fn scaled(value: i32, unit: i32, most: i32) -> Result<u32> {
+pub(crate) fn scaled(value: i32, unit: i32, most: i32) -> Result<u32> {
     if value % unit != 0 {
         return Err(Error::unencodable(format_args!("offset {value} is not a multiple of {unit}")));
     }
@@ -266,11 +248,11 @@ fn scaled(value: i32, unit: i32, most: i32) -> Result<u32> {
 }
 
 /// A register whose number is not 31, which means one thing here and another there.
-fn x(reg: Reg) -> Result<u8> {
+pub(crate) fn x(reg: Reg) -> Result<u8> {
     if reg.0 < 31 { Ok(reg.0) } else { Err(Error::unencodable(format_args!("register {}; valid: x0 to x30", reg.0))) }
 }
 
-fn x_or_zero(reg: Reg) -> Result<u8> {
+pub(crate) fn x_or_zero(reg: Reg) -> Result<u8> {
     if reg == XZR { Ok(reg.0) } else { x(reg) }
 }
 

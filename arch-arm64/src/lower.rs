@@ -28,6 +28,8 @@ const TEMP2: Reg = X11;
 const OP: Reg = X11;
 
 impl Lower for Arm64 {
+    type Insn = Insn;
+
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}

@@ -3,7 +3,7 @@
 use codegen::abi::Reg;
 use codegen::effects::{Effects, SpEffect};
 use codegen::faults::Operator::*;
-use codegen::faults::{Faults, Operand, Operator};
+use codegen::faults::{Either, Faults, Operand, Operator};
 use codegen::mutate::Mutable;
 use codegen::pattern::{
     Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
@@ -13,11 +13,14 @@ use codegen::step::{Disp, Name};
 
 use crate::Arm64;
 use crate::abi::ABI;
+use crate::faulty::Faulty;
 use crate::insn::Insn;
 use crate::regs::*;
 use crate::reloc;
 
 impl Mutable for Arm64 {
+    type Faulty = Faulty;
+
     const PATTERNS: PatternTable = PATTERNS;
 
     fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
@@ -54,15 +57,15 @@ impl Mutable for Arm64 {
         }
     }
 
-    fn faults(insn: Insn, out: &mut Faults<Insn>) {
+    fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::BtiC => {
                 out.drop(Operator::DropPad);
-                out.put(Operator::PadKind, Operand::None, Insn::BtiJ);
+                out.put_faulty(Operator::PadKind, Operand::None, Faulty::BtiJ);
             }
             Insn::Str { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: at.moved(by) });
-                out.put(Operator::NarrowSave, Operand::Reg(src), Insn::StrW { src, at });
+                out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::StrW { src, at });
             }
             Insn::Stp { a, b, at } => {
                 if matches!(at.name, Name::Record(_)) {
@@ -116,7 +119,7 @@ impl Mutable for Arm64 {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddLo12 { dst, base, sym });
                 out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: sym.other() });
             }
-            Insn::Cbnz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbz { reg, to }),
+            Insn::Cbnz { reg, to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Cbz { reg, to }),
             Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: sym.other() }),
             Insn::Blr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Br { reg }),
             Insn::Br { reg } => out.put(Operator::JalrRa, Operand::None, Insn::Blr { reg }),
@@ -129,7 +132,7 @@ impl Mutable for Arm64 {
     }
 }
 
-fn vector_faults(insn: Insn, out: &mut Faults<Insn>) {
+fn vector_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
     match insn {
         Insn::StrQ { src, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::StrQ { src, at: at.moved(by) }),
         Insn::LdrQ { dst, at } => out.off_by(Operator::SlotOffset, 16, |by| Insn::LdrQ { dst, at: at.moved(by) }),

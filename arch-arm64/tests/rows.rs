@@ -6,12 +6,13 @@ mod rows;
 use capstone::Capstone;
 use codegen::abi::Reg;
 use codegen::effects::SpEffect;
-use codegen::isa::{Architecture, Encode};
+use codegen::isa::{Architecture, Instruction};
 use codegen::option::Choices;
 use codegen::step::Disp;
 use codegen::target::Target;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_arm64::Arm64;
+use tramptool_arm64::faulty::Faulty;
 use tramptool_arm64::insn::Insn;
 use tramptool_arm64::regs::*;
 
@@ -83,6 +84,7 @@ fn bits(rng: &mut Rng) -> u16 {
 }
 
 every_row! {
+    Insn ROWS row;
     BtiC;
     Str { src: stored, at: single };
     Stp { a: stored, b: stored, at: pair };
@@ -111,6 +113,10 @@ every_row! {
     Br { reg: x };
     Ret { reg: x };
     AddLo12 { dst: x, base: x, sym: Rng::sym };
+}
+
+every_row! {
+    Faulty FAULTY_ROWS faulty_row;
     BtiJ;
     StrW { src: stored, at: half };
     Cbz { reg: x, to: Rng::local };
@@ -219,12 +225,16 @@ fn target(choices: Choices) -> Target {
 fn capstone_reads_every_row() {
     let capstone = rows::capstone::<Arm64>();
     let targets = [target(Choices::default())];
-    rows::try_rows(&Arm64, ROWS, row, &targets, &|code| by_capstone(&capstone, code), &spell);
+    let decode = |code: &[u8]| by_capstone(&capstone, code);
+    rows::try_rows(&Arm64, ROWS, row, &targets, &decode, &spell);
+    rows::try_rows(&Arm64, FAULTY_ROWS, faulty_row, &targets, &decode, &spell);
 }
 
 #[test]
 fn what_a_row_cannot_hold_is_refused() {
-    rows::refuse_rows::<Arm64>(ROWS, &[target(Choices::default())]);
+    let targets = [target(Choices::default())];
+    let refused = rows::refuse_rows(ROWS, &targets) + rows::refuse_rows(FAULTY_ROWS, &targets);
+    assert!(refused > 200, "{refused}");
 }
 
 /// What two loads into one register leave there, the manual does not tell.
@@ -233,5 +243,5 @@ fn a_pair_is_two_registers() {
     let target = target(Choices::default());
     let mut buffer = codegen::code::CodeBuf::default();
     let twice = Insn::Ldp { a: X3, b: X3, at: off(0) };
-    assert!(Arm64::encode(twice, &target, &mut buffer).is_err());
+    assert!(twice.encode(&target, &mut buffer).is_err());
 }

@@ -46,15 +46,11 @@ pub enum Insn {
     Lui { dst: Reg, imm: i32 },
     Addiw { dst: Reg, imm: i32 },
     Nop,
-    // What only a faulty trampoline has: see `mutate.rs`.
-    Sw { src: Reg, at: Disp },
-    Beqz { reg: Reg, to: Local },
-    Jalr { reg: Reg },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-codegen::rows! { Riscv64: Insn, w names out target rvc = target.option::<Rvc>() == Rvc::On;
+codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::On;
     Sd { src, at } => write!(w, "sd\t{}, {}(sp)", name(src), names.disp(at)),
         { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
@@ -108,24 +104,13 @@ codegen::rows! { Riscv64: Insn, w names out target rvc = target.option::<Rvc>() 
     Nop => w.write_str("nop"),
         { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.nop) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) } }, Effects::PLAIN;
-    Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.disp(at)),
-        { let (r, d) = (x(src)?, simm12(at.value)?);
-          if rvc && (0..256).contains(&d) && d % 4 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.swsp X(r), [sp, d as u32]) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) } }, Effects::store(src, at.value).and(Action::StoreHalf);
     AddiLo { dst, anchor } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(anchor)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
           out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) },
         written(dst, Effects::action(Action::Low { dst, base: dst, of: Part::Anchor(anchor) }));
-    Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
-        { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
-          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
-    Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
-        { let r = x(reg)?;
-          if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: true });
 }
 
-fn name(reg: Reg) -> &'static str {
+pub(crate) fn name(reg: Reg) -> &'static str {
     TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
 }
 
@@ -155,7 +140,7 @@ fn written(dst: Reg, effects: Effects) -> Effects {
     if dst == SP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
 }
 
-fn x(reg: Reg) -> Result<u8> {
+pub(crate) fn x(reg: Reg) -> Result<u8> {
     if reg.0 < 32 { Ok(reg.0) } else { Err(Error::unencodable(format_args!("register {}; valid: x0 to x31", reg.0))) }
 }
 
@@ -177,18 +162,18 @@ fn sp_slot(at: i32) -> bool {
 }
 
 /// x8 to x15, which most compressed instructions can name.
-fn compact(reg: Reg) -> bool {
+pub(crate) fn compact(reg: Reg) -> bool {
     (8..16).contains(&reg.0)
 }
 
 /// The operands of a comparison with zero. With a register that C.BNEZ can name, GNU as would choose that by the distance,
 /// unless zero comes first.
-fn zero_first(reg: Reg) -> Result<[u8; 2]> {
+pub(crate) fn zero_first(reg: Reg) -> Result<[u8; 2]> {
     let other = x(reg)?;
     Ok(if compact(reg) { [ZERO.0, other] } else { [other, ZERO.0] })
 }
 
-fn simm12(value: i32) -> Result<i32> {
+pub(crate) fn simm12(value: i32) -> Result<i32> {
     if (-2048..2048).contains(&value) {
         return Ok(value);
     }

@@ -23,6 +23,8 @@ const TEMP: Reg = T1;
 const PARENT_JUMP: Reg = T2;
 
 impl Lower for Riscv64 {
+    type Insn = Insn;
+
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}

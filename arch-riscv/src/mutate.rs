@@ -2,7 +2,7 @@
 
 use codegen::abi::Reg;
 use codegen::faults::Operator::*;
-use codegen::faults::{Faults, Operand, Operator};
+use codegen::faults::{Either, Faults, Operand, Operator};
 use codegen::mutate::Mutable;
 use codegen::pattern::{
     Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
@@ -12,11 +12,14 @@ use codegen::step::{Disp, Local};
 
 use crate::Riscv64;
 use crate::abi::ABI;
+use crate::faulty::Faulty;
 use crate::insn::Insn;
 use crate::regs::*;
 use crate::reloc;
 
 impl Mutable for Riscv64 {
+    type Faulty = Faulty;
+
     const PATTERNS: PatternTable = PATTERNS;
 
     fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
@@ -42,11 +45,11 @@ impl Mutable for Riscv64 {
         }
     }
 
-    fn faults(insn: Insn, out: &mut Faults<Insn>) {
+    fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Sd { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
-                out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Sw { src, at });
+                out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::Sw { src, at });
             }
             Insn::Ld { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Ld { dst, at: at.moved(by) }),
             Insn::Fsd { src, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::Fsd { src, at: at.moved(by) }),
@@ -86,11 +89,11 @@ impl Mutable for Riscv64 {
             Insn::LdLo { dst } => {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst, anchor: Local::Anchor })
             }
-            Insn::Bnez { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Beqz { reg, to }),
+            Insn::Bnez { reg, to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Beqz { reg, to }),
             Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() }),
             Insn::Jr { reg } => {
                 out.put(Operator::WrongLink, Operand::Reg(RA), Insn::Jr { reg: RA });
-                out.put(Operator::JalrRa, Operand::Reg(reg), Insn::Jalr { reg });
+                out.put_faulty(Operator::JalrRa, Operand::Reg(reg), Faulty::Jalr { reg });
             }
             _ => {}
         }

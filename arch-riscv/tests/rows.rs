@@ -16,6 +16,7 @@ use codegen::target::Target;
 use codegen::touched::Touched;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_riscv::Riscv64;
+use tramptool_riscv::faulty::Faulty;
 use tramptool_riscv::insn::Insn;
 use tramptool_riscv::option::Rvc;
 use tramptool_riscv::regs::{SP, T0};
@@ -52,6 +53,7 @@ fn anchor(_: &mut Rng) -> Local {
 }
 
 every_row! {
+    Insn ROWS row;
     Sd { src: reg, at: simm12 };
     Ld { dst: reg, at: simm12 };
     Fsd { src: float, at: simm12 };
@@ -67,6 +69,10 @@ every_row! {
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };
     Nop;
+}
+
+every_row! {
+    Faulty FAULTY_ROWS faulty_row;
     Sw { src: reg, at: simm12 };
     Beqz { reg: reg, to: Rng::local };
     Jalr { reg: reg };
@@ -212,10 +218,14 @@ fn target(choices: Choices) -> Target {
 #[test]
 fn capstone_reads_every_row() {
     let capstone = rows::capstone::<Riscv64>();
-    rows::try_rows(&Riscv64, ROWS, row, &targets(), &|code| by_capstone(&capstone, code), &spell);
+    let decode = |code: &[u8]| by_capstone(&capstone, code);
+    rows::try_rows(&Riscv64, ROWS, row, &targets(), &decode, &spell);
+    rows::try_rows(&Riscv64, FAULTY_ROWS, faulty_row, &targets(), &decode, &spell);
 }
 
 #[test]
 fn what_a_row_cannot_hold_is_refused() {
-    rows::refuse_rows::<Riscv64>(ROWS, &targets());
+    let targets = targets();
+    let refused = rows::refuse_rows(ROWS, &targets) + rows::refuse_rows(FAULTY_ROWS, &targets);
+    assert!(refused > 200, "{refused}");
 }

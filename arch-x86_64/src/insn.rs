@@ -114,7 +114,7 @@ pub enum Insn {
     CallBody {
         sym: Sym,
     },
-    LeaBody {
+    LeaSym {
         dst: Reg,
         sym: Sym,
     },
@@ -124,27 +124,11 @@ pub enum Insn {
     CallLocal {
         to: Local,
     },
-    // What only a faulty trampoline has: see `mutate.rs`.
-    Endbr32,
-    Store32 {
-        src: Reg,
-        at: Disp,
-    },
-    LeaSym {
-        dst: Reg,
-        sym: Sym,
-    },
-    Jz {
-        to: Local,
-    },
-    JzFar {
-        to: Local,
-    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
 #[rustfmt::skip]
-codegen::rows! { X86_64: Insn, w names out target;
+codegen::rows! { Insn, w names out target;
     Endbr64 => w.write_str("endbr64"),
         { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfa]) }, Effects::action(Action::LandingPad);
     Pushfq => w.write_str("pushfq"),
@@ -206,7 +190,7 @@ codegen::rows! { X86_64: Insn, w names out target;
     CallBody { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
         Effects { stores: 1, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };
-    LeaBody { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
+    LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
     JmpR11 => w.write_str("jmp\t*%r11"),
         { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg: R11, links: false });
@@ -216,32 +200,14 @@ codegen::rows! { X86_64: Insn, w names out target;
     CallLocal { to } => write!(w, "call\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)).and(Action::PushNext) };
-    Endbr32 => w.write_str("endbr32"),
-        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
-    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", HALVES.get(usize::from(src.0)).unwrap_or(&"?"), names.disp(at)),
-        { at_rsp(out, NARROW, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value).and(Action::StoreHalf);
-    LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
-        { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
-    Jz { to } => write!(w, "jz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
-        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
-    JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
-        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
 }
-
-/// The lower halves of the registers.
-const HALVES: [&str; 16] = [
-    "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
-    "r15d",
-];
 
 /// REX.W: operands of 64 bits.
 const WIDE: u8 = 0x48;
 /// REX with no bit set, which is left out where it stays so.
-const NARROW: u8 = 0x40;
+pub(crate) const NARROW: u8 = 0x40;
 
-fn general(reg: Reg) -> Result<u8> {
+pub(crate) fn general(reg: Reg) -> Result<u8> {
     if reg.0 < 16 {
         Ok(reg.0)
     } else {
@@ -276,7 +242,7 @@ fn sub(out: &mut CodeBuf, dst: Reg, imm: i8) -> Result<()> {
 }
 
 /// A register and `at(%rsp)`, in the shortest of the three forms of the displacement, as GNU as chooses it.
-fn at_rsp(out: &mut CodeBuf, rex: u8, opcode: &[u8], reg: u8, at: i32) {
+pub(crate) fn at_rsp(out: &mut CodeBuf, rex: u8, opcode: &[u8], reg: u8, at: i32) {
     let rex = rex | reg >> 3 << 2;
     // In one piece: most instructions of a trampoline are these.
     let (mut bytes, mut len) = ([0; 12], 0);

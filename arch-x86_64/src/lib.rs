@@ -2,6 +2,7 @@
 
 pub mod abi;
 pub mod emu;
+pub mod faulty;
 pub mod insn;
 pub mod lower;
 pub mod mutate;

@@ -19,6 +19,8 @@ const NEXT: Reg = RDI;
 /// pc or parent_ip on its way to memory, where the arguments of the traced function stay where they are.
 const BODY: Reg = R11;
 impl Lower for X86_64 {
+    type Insn = Insn;
+
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
@@ -160,7 +162,7 @@ fn temp(cx: &Lowering<Insn>) -> Reg {
 fn load_body(cx: &mut Lowering<Insn>) {
     if !cx.pc_loaded {
         let (dst, sym) = (pc(cx), cx.body());
-        cx.noted(Insn::LeaBody { dst, sym }, "pc");
+        cx.noted(Insn::LeaSym { dst, sym }, "pc");
         cx.pc_loaded = true;
     }
 }
@@ -232,7 +234,7 @@ fn save(cx: &mut Lowering<Insn>) {
             Content::Ip => {
                 if cx.spec.kind.jumped_to() {
                     let sym = cx.body();
-                    cx.noted(Insn::LeaBody { dst: BODY, sym }, "pc");
+                    cx.noted(Insn::LeaSym { dst: BODY, sym }, "pc");
                 } else {
                     cx.noted(Insn::Load { dst: BODY, at: pushed(0, cx) }, "pc");
                 }

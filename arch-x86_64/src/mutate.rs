@@ -3,7 +3,7 @@
 use codegen::abi::Reg;
 use codegen::effects::{Effects, SpEffect};
 use codegen::faults::Operator::*;
-use codegen::faults::{Faults, Operand, Operator};
+use codegen::faults::{Either, Faults, Operand, Operator};
 use codegen::mutate::Mutable;
 use codegen::pattern::{
     Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
@@ -13,11 +13,14 @@ use codegen::step::{Disp, Name};
 
 use crate::X86_64;
 use crate::abi::ABI;
+use crate::faulty::Faulty;
 use crate::insn::{Insn, mov_sp};
 use crate::regs::*;
 use crate::reloc;
 
 impl Mutable for X86_64 {
+    type Faulty = Faulty;
+
     const PATTERNS: PatternTable = PATTERNS;
 
     fn with_registers(insn: Insn, r: &mut dyn FnMut(Reg) -> Reg) -> Insn {
@@ -47,11 +50,11 @@ impl Mutable for X86_64 {
         }
     }
 
-    fn faults(insn: Insn, out: &mut Faults<Insn>) {
+    fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Endbr64 => {
                 out.drop(Operator::DropPad);
-                out.put(Operator::PadKind, Operand::None, Insn::Endbr32);
+                out.put_faulty(Operator::PadKind, Operand::None, Faulty::Endbr32);
             }
             Insn::Pushfq => out.drop(Operator::DropPushf),
             Insn::Store { src, at } => {
@@ -59,7 +62,7 @@ impl Mutable for X86_64 {
                     out.drop(Operator::FrameRecordOmit);
                 }
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Store { src, at: at.moved(by) });
-                out.put(Operator::NarrowSave, Operand::Reg(src), Insn::Store32 { src, at });
+                out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::Store32 { src, at });
             }
             Insn::StoreImm { imm, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: at.moved(by) });
@@ -105,8 +108,8 @@ impl Mutable for X86_64 {
             Insn::Call { sym } | Insn::CallBody { sym } => {
                 out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() });
             }
-            Insn::JnzFar { to } => out.put(Operator::InvertCond, Operand::None, Insn::JzFar { to }),
-            Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
+            Insn::JnzFar { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::JzFar { to }),
+            Insn::Jnz { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Jz { to }),
             _ => {}
         }
     }

@@ -16,6 +16,7 @@ use iced_x86::{
 };
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_x86_64::X86_64;
+use tramptool_x86_64::faulty::Faulty;
 use tramptool_x86_64::insn::Insn;
 use tramptool_x86_64::regs::*;
 
@@ -54,6 +55,7 @@ fn moved(rng: &mut Rng) -> Disp {
 }
 
 every_row! {
+    Insn ROWS row;
     Endbr64;
     Pushfq;
     Popfq;
@@ -82,12 +84,15 @@ every_row! {
     JnzFar { to: Rng::local };
     JmpR11;
     CallBody { sym: Rng::sym };
-    LeaBody { dst: reg, sym: Rng::sym };
+    LeaSym { dst: reg, sym: Rng::sym };
     Call { sym: Rng::sym };
     CallLocal { to: Rng::local };
+}
+
+every_row! {
+    Faulty FAULTY_ROWS faulty_row;
     Endbr32;
     Store32 { src: reg, at: disp };
-    LeaSym { dst: reg, sym: Rng::sym };
     Jz { to: Rng::local };
     JzFar { to: Rng::local };
 }
@@ -288,7 +293,9 @@ fn target(choices: Choices) -> Target {
 #[test]
 fn iced_reads_every_row() {
     let targets = [target(Choices::default())];
-    rows::try_rows(&X86_64, ROWS, row, &targets, &|code| of_label(by_iced(code), code), &spell);
+    let decode = |code: &[u8]| of_label(by_iced(code), code);
+    rows::try_rows(&X86_64, ROWS, row, &targets, &decode, &spell);
+    rows::try_rows(&X86_64, FAULTY_ROWS, faulty_row, &targets, &decode, &spell);
 }
 
 #[test]
@@ -296,10 +303,14 @@ fn capstone_reads_every_row() {
     let mut capstone = rows::capstone::<X86_64>();
     capstone.set_syntax(Syntax::Att).unwrap();
     let targets = [target(Choices::default())];
-    rows::try_rows(&X86_64, ROWS, row, &targets, &|code| of_label(by_capstone(&capstone, code), code), &spell);
+    let decode = |code: &[u8]| of_label(by_capstone(&capstone, code), code);
+    rows::try_rows(&X86_64, ROWS, row, &targets, &decode, &spell);
+    rows::try_rows(&X86_64, FAULTY_ROWS, faulty_row, &targets, &decode, &spell);
 }
 
 #[test]
 fn what_a_row_cannot_hold_is_refused() {
-    rows::refuse_rows::<X86_64>(ROWS, &[target(Choices::default())]);
+    let targets = [target(Choices::default())];
+    let refused = rows::refuse_rows(ROWS, &targets) + rows::refuse_rows(FAULTY_ROWS, &targets);
+    assert!(refused > 200, "{refused}");
 }

@@ -10,7 +10,7 @@ use crate::cfi::{EhFrame, Tracker};
 use crate::code::{CodeBuf, Fixup, Ref};
 use crate::error::{Error, Result};
 use crate::faults::Misstated;
-use crate::isa::Isa;
+use crate::isa::{Architecture, Instruction, Labels};
 use crate::listing::{Line, Listing, unbound};
 use crate::objtool::{self, Note, Notes};
 use crate::reloc::{Reloc, RelocTarget};
@@ -137,7 +137,12 @@ impl Assembly {
     }
 
     /// Append one trampoline.
-    pub(crate) fn add<I: Isa>(&mut self, spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<()> {
+    pub(crate) fn add<I: Architecture + Labels>(
+        &mut self,
+        spec: &Spec,
+        target: &Target,
+        listing: &Listing<impl Instruction>,
+    ) -> Result<()> {
         self.align(target);
         self.code.bytes.extend_from_slice(target.harden.padding);
         let described = self.code.bytes.len();
@@ -166,9 +171,9 @@ impl Assembly {
         for line in &listing.lines {
             match *line {
                 Line::Insn(insn, _) => {
-                    let effects = I::effects(insn);
+                    let effects = insn.effects();
                     notes.before(&effects).into_iter().for_each(|note| self.note(note, target));
-                    I::encode(insn, target, &mut self.code)?;
+                    insn.encode(target, &mut self.code)?;
                     if self.code.fixups.len() > opaque_from {
                         opaque_from = self.code.fixups.len();
                         if self.code.fixups.last().is_some_and(|f| I::opaque_after(f.r_type)) {
@@ -237,7 +242,12 @@ impl Assembly {
         bytes.extend(note.bytes());
     }
 
-    fn resolve<I: Isa>(&mut self, spec: &Spec, listing: &Listing<I::Insn>, labels: &[Option<usize>]) -> Result<()> {
+    fn resolve<I: Labels>(
+        &mut self,
+        spec: &Spec,
+        listing: &Listing<impl Instruction>,
+        labels: &[Option<usize>],
+    ) -> Result<()> {
         self.listed.clear();
         for referred in &listing.symbols {
             let i = self.global(referred.name);

@@ -5,7 +5,7 @@ use crate::contract::Contract;
 use crate::cost::{self, Cost};
 use crate::error::{Error, Result};
 use crate::generate::generate;
-use crate::isa::Isa;
+use crate::isa::{Instruction, Isa};
 use crate::listing::Listing;
 use crate::machine::Machine;
 use crate::mutate::{self, Mutable, Mutant};
@@ -36,7 +36,7 @@ pub trait Backend: Patch {
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
     fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target>;
-    /// See [`Isa::place`].
+    /// See [`Architecture::place`](crate::isa::Architecture::place).
     ///
     /// # Errors
     /// As there.
@@ -95,10 +95,15 @@ pub fn verify<'a, I: Isa>(
     faults::<I>(spec, target, &plan, &listing)
 }
 
-fn faults<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<I::Insn>) -> Result<Vec<Fault>> {
+fn faults<I: Isa>(
+    spec: &Spec,
+    target: &Target,
+    plan: &Plan,
+    listing: &Listing<impl Instruction>,
+) -> Result<Vec<Fault>> {
     let contract = Contract::of(spec, target)?;
     let mut faults = verify::plan::plan(plan, &contract);
-    faults.extend(verify::listing(listing, I::effects, &contract, target, I::MACHINE)?);
+    faults.extend(verify::listing(listing, &contract, target, I::MACHINE)?);
     Ok(faults)
 }
 
@@ -117,18 +122,17 @@ fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<
     }
 }
 
-/// Generate `specs` one after the other; `change` sees each listing before it becomes code.
+/// Generate `specs` one after the other; `add` makes code of each.
 fn assemble<'a, I: Isa>(
     specs: &[Spec<'a>],
     target: &Target,
-    mut change: impl FnMut(usize, &Spec<'a>, &Plan, &mut Listing<'a, I::Insn>) -> Result<()>,
+    mut add: impl FnMut(usize, &Spec<'a>, &Plan, &Listing<'a, I::Insn>, &mut Assembly) -> Result<()>,
 ) -> Result<Assembly> {
     let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
     for (i, spec) in specs.iter().enumerate() {
         generate::<I>(spec, target, &mut plan, &mut listing)
             .and_then(|()| checked::<I>(spec, target, &plan, &listing))
-            .and_then(|()| change(i, spec, &plan, &mut listing))
-            .and_then(|()| assembly.add::<I>(spec, target, &listing))
+            .and_then(|()| add(i, spec, &plan, &listing, &mut assembly))
             .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
         if i == 0 {
             assembly.reserve(specs.len());
@@ -152,14 +156,14 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
-        assemble::<I>(specs, target, |_, _, _, _| Ok(()))
+        assemble::<I>(specs, target, |_, spec, _, listing, assembly| assembly.add::<I>(spec, target, listing))
     }
 
     fn generate(&self, specs: &[Spec], target: &Target) -> Result<Artifact> {
         let mut listings = Vec::with_capacity(specs.len());
-        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing| {
+        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing, assembly| {
             listings.push(text::render::<I>(spec, target, plan, listing)?);
-            Ok(())
+            assembly.add::<I>(spec, target, listing)
         })?;
         Ok(Artifact { assembly, listings })
     }
@@ -169,11 +173,11 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
-        assemble::<I>(specs, target, |i, spec, _, listing| {
+        assemble::<I>(specs, target, |i, spec, _, listing, assembly| {
             if i == which {
-                *listing = mutate::faulty::<I>(mutant, spec, target, listing)?;
+                return assembly.add::<I>(spec, target, &mutate::faulty::<I>(mutant, spec, target, listing)?);
             }
-            Ok(())
+            assembly.add::<I>(spec, target, listing)
         })
     }
 
@@ -191,16 +195,16 @@ impl<I: Mutable> Backend for I {
     fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost> {
         let (mut plan, mut listing) = (Plan::default(), Listing::default());
         generate::<I>(spec, target, &mut plan, &mut listing)?;
-        cost::cost::<I>(spec, target, &listing).map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+        cost::cost(spec, target, &listing).map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
     }
 
     fn verify(&self, spec: &Spec, target: &Target, mutant: Option<&Mutant>) -> Result<Vec<Fault>> {
-        verify::<I>(spec, target, |listing| {
-            if let Some(mutant) = mutant {
-                *listing = mutate::faulty::<I>(mutant, spec, target, listing)?;
-            }
-            Ok(())
-        })
-        .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
+        let (mut plan, mut listing) = (Plan::default(), Listing::default());
+        generate::<I>(spec, target, &mut plan, &mut listing)
+            .and_then(|()| match mutant {
+                None => faults::<I>(spec, target, &plan, &listing),
+                Some(mutant) => faults::<I>(spec, target, &plan, &mutate::faulty::<I>(mutant, spec, target, &listing)?),
+            })
+            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
     }
 }

@@ -8,7 +8,7 @@ use crate::contract::Contract;
 use crate::effects::{Flow, SpEffect};
 use crate::error::Result;
 use crate::frame::{Content, Field, FrameLayout, Stores};
-use crate::isa::Isa;
+use crate::isa::Instruction;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
 use crate::spec::{Attach, Programs, Spec};
@@ -187,26 +187,26 @@ pub struct Cost {
     pub paths: Vec<PathCost>,
 }
 
-pub(crate) fn cost<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<Cost> {
+pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruction>) -> Result<Cost> {
     let mut code = CodeBuf::default();
     let vectors = spec.kind.live().map_or(0, |live| live.saved_vectors());
     let saved = count(held(&*target.frame(spec.kind)?, target, |_| true)) + u32::from(vectors);
     let mut total = Cost { bytes: 0, saved, instructions: 0, stack: 0, paths: Vec::new() };
     for line in &listing.lines {
         if let Line::Insn(insn, _) = *line {
-            I::encode(insn, target, &mut code)?;
-            total.instructions += u32::from(I::effects(insn).executed);
+            insn.encode(target, &mut code)?;
+            total.instructions += u32::from(insn.effects().executed);
         }
     }
     total.bytes = code.bytes.len() as u32;
     let zero = PathCost { path: "plain", executed: 0, loads: 0, stores: 0 };
-    walk::<I>((spec, listing), 0, 0, zero, &mut total)?;
+    walk((spec, listing), 0, 0, zero, &mut total)?;
     Ok(total)
 }
 
 /// Labels lie behind the branches to them, so every walk ends.
-fn walk<I: Isa>(
-    (spec, listing): (&Spec, &Listing<I::Insn>),
+fn walk(
+    (spec, listing): (&Spec, &Listing<impl Instruction>),
     from: usize,
     mut depth: i32,
     mut path: PathCost,
@@ -216,7 +216,7 @@ fn walk<I: Isa>(
     while let Some(line) = listing.lines.get(at) {
         at += 1;
         let Line::Insn(insn, _) = *line else { continue };
-        let effects = I::effects(insn);
+        let effects = insn.effects();
         path.executed += u32::from(effects.executed);
         path.loads += u32::from(effects.loads);
         path.stores += u32::from(effects.stores);
@@ -230,7 +230,7 @@ fn walk<I: Isa>(
             Flow::Jump(local) => at = listing.label(local, spec)?,
             Flow::Branch(local) => {
                 let taken = PathCost { path: local.suffix(), ..path.clone() };
-                walk::<I>((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
+                walk((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
             }
             Flow::Leave | Flow::Trap => {
                 total.paths.push(path);

@@ -127,6 +127,21 @@ impl fmt::Display for Misstated {
     }
 }
 
+/// An instruction of a mutant.
+#[derive(Clone, Copy, Debug)]
+pub enum Either<I, F> {
+    /// One that trampolines have.
+    Sound(I),
+    /// One that only mutants have.
+    Faulty(F),
+}
+
+impl<I, F> From<I> for Either<I, F> {
+    fn from(insn: I) -> Either<I, F> {
+        Either::Sound(insn)
+    }
+}
+
 /// A faulty form of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault<I> {
@@ -148,14 +163,21 @@ impl<I> Faults<'_, I> {
     }
 
     /// `insn` stands in its place.
-    pub fn put(&mut self, operator: Operator, operand: Operand, insn: I) {
-        (self.0)(Fault { operator, operand, insn: Some(insn) });
+    pub fn put(&mut self, operator: Operator, operand: Operand, insn: impl Into<I>) {
+        (self.0)(Fault { operator, operand, insn: Some(insn.into()) });
     }
 
     /// What `form` makes of a difference stands in its place, upwards and downwards.
-    pub fn off_by(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> I) {
+    pub fn off_by<J: Into<I>>(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> J) {
         for by in [by, -by] {
             self.put(operator, Operand::By(by), form(by));
         }
+    }
+}
+
+impl<I, F> Faults<'_, Either<I, F>> {
+    /// `insn`, which no trampoline has, stands in its place.
+    pub fn put_faulty(&mut self, operator: Operator, operand: Operand, insn: F) {
+        (self.0)(Fault { operator, operand, insn: Some(Either::Faulty(insn)) });
     }
 }

@@ -1,5 +1,6 @@
 //! What an architecture provides, with its own instruction type.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use crate::code::CodeBuf;
@@ -42,22 +43,35 @@ pub trait Architecture: Sync + 'static {
     fn cfi_entry(kind: Kind) -> CfiEntry;
 }
 
-/// Instructions in three columns: text, bytes, effects. [`rows`](crate::rows) implements it.
-pub trait Encode: Architecture {
-    /// An instruction. It is a value: comparing, copying, printing and encoding it needs nothing else but its target.
-    type Insn: Copy + fmt::Debug + 'static;
-
-    /// Append the instruction's bytes and fixups.
+/// An instruction in three columns: text, bytes, effects. [`rows`](crate::rows) implements it. It is a value: comparing,
+/// copying, printing and encoding it needs nothing else but its target.
+pub trait Instruction: Copy + fmt::Debug + 'static {
+    /// Append its bytes and fixups.
     ///
     /// # Errors
-    /// An operand that the instruction cannot hold.
-    fn encode(insn: Self::Insn, target: &Target, out: &mut CodeBuf) -> Result<()>;
+    /// An operand that it cannot hold.
+    fn encode(self, target: &Target, out: &mut CodeBuf) -> Result<()>;
 
-    /// Write the instruction as GNU as reads it.
-    fn text(insn: Self::Insn, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result;
+    /// Write it as GNU as reads it.
+    fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// What the instruction does.
-    fn effects(insn: Self::Insn) -> Effects;
+    /// What it does.
+    fn effects(self) -> Effects;
+}
+
+/// Where there are no instructions of a sort.
+impl Instruction for Infallible {
+    fn encode(self, _: &Target, _: &mut CodeBuf) -> Result<()> {
+        match self {}
+    }
+
+    fn text(self, _: &Names, _: &mut dyn fmt::Write) -> fmt::Result {
+        match self {}
+    }
+
+    fn effects(self) -> Effects {
+        match self {}
+    }
 }
 
 /// References to labels of the same trampoline.
@@ -76,7 +90,10 @@ pub trait Labels {
 }
 
 /// Steps in instructions.
-pub trait Lower: Encode {
+pub trait Lower: Architecture {
+    /// What trampolines are made of.
+    type Insn: Instruction;
+
     /// Append the instructions of one step. What cannot be done is an error, never left out.
     ///
     /// # Errors
@@ -89,39 +106,37 @@ pub trait Isa: Labels + Lower + Patch {}
 
 impl<I: Labels + Lower + Patch> Isa for I {}
 
-/// Implement [`Encode`], one row per instruction: pattern `=>` text, bytes, effects.
+/// Implement [`Instruction`], one row per instruction: pattern `=>` text, bytes, effects.
 ///
 /// The names before the rows are those of what they work with: a writer, the names for numbers, the buffer, the target, and
 /// maybe what an option says, for all rows.
 #[macro_export]
 macro_rules! rows {
     (
-        $isa:ty: $insn:ident, $w:ident $names:ident $out:ident $target:ident $($option:ident = $value:expr)?;
+        $insn:ident, $w:ident $names:ident $out:ident $target:ident $($option:ident = $value:expr)?;
         $($pattern:pat => $text:expr, $encode:block, $effects:expr;)*
     ) => {
         #[allow(unused_variables, reason = "a row's pattern binds what any of its three columns needs")]
-        impl $crate::isa::Encode for $isa {
-            type Insn = $insn;
-
-            fn text(insn: $insn, $names: &$crate::names::Names, $w: &mut dyn ::std::fmt::Write) -> ::std::fmt::Result {
+        impl $crate::isa::Instruction for $insn {
+            fn text(self, $names: &$crate::names::Names, $w: &mut dyn ::std::fmt::Write) -> ::std::fmt::Result {
                 use $insn::*;
-                match insn { $($pattern => $text,)* }
+                match self { $($pattern => $text,)* }
             }
 
             fn encode(
-                insn: $insn,
+                self,
                 $target: &$crate::target::Target,
                 $out: &mut $crate::code::CodeBuf,
             ) -> $crate::error::Result<()> {
                 use $insn::*;
                 $(let $option = $value;)?
-                match insn { $($pattern => $encode,)* }
+                match self { $($pattern => $encode,)* }
                 Ok(())
             }
 
-            fn effects(insn: $insn) -> $crate::effects::Effects {
+            fn effects(self) -> $crate::effects::Effects {
                 use $insn::*;
-                match insn { $($pattern => $effects,)* }
+                match self { $($pattern => $effects,)* }
             }
         }
     };

@@ -42,6 +42,20 @@ pub enum Line<I> {
     Misstate(Misstated),
 }
 
+impl<I> Line<I> {
+    /// The line with what `change` makes of its instruction.
+    pub(crate) fn map<J>(self, change: impl FnOnce(I) -> J) -> Line<J> {
+        match self {
+            Line::Insn(insn, note) => Line::Insn(change(insn), note),
+            Line::Local(local) => Line::Local(local),
+            Line::KernelLabel(label) => Line::KernelLabel(label),
+            Line::Block(role, heading) => Line::Block(role, heading),
+            Line::ReturnLost => Line::ReturnLost,
+            Line::Misstate(by) => Line::Misstate(by),
+        }
+    }
+}
+
 /// The instructions of one trampoline, with labels and notes.
 #[derive(Clone, Debug)]
 pub struct Listing<'a, I> {

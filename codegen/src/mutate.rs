@@ -12,9 +12,9 @@ use crate::code::CodeBuf;
 use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::error::{Error, Result};
-use crate::faults::{Faults, Misstated, Operand, Operator};
+use crate::faults::{Either, Faults, Misstated, Operand, Operator};
 use crate::generate::generate;
-use crate::isa::Isa;
+use crate::isa::{Architecture, Instruction, Isa, Labels, Lower};
 use crate::listing::{Line, Listing};
 use crate::names::Names;
 use crate::pattern::PatternTable;
@@ -26,6 +26,9 @@ use crate::target::Target;
 /// An instruction set whose trampolines can be made wrong. What it does not say cannot be wrong: then instructions are
 /// dropped, doubled and moved only.
 pub trait Mutable: Isa {
+    /// Instructions that only mutants have, so that no lowering can emit them.
+    type Faulty: Instruction;
+
     /// The instruction with other registers for those that it names.
     fn with_registers(insn: Self::Insn, _r: &mut dyn FnMut(Reg) -> Reg) -> Self::Insn {
         insn
@@ -37,10 +40,36 @@ pub trait Mutable: Isa {
     }
 
     /// Faulty forms of the instruction, besides those that its effects tell.
-    fn faults(_insn: Self::Insn, _out: &mut Faults<Self::Insn>) {}
+    fn faults(_insn: Self::Insn, _out: &mut Faults<MutantInsn<Self>>) {}
 
     /// Instructions of trampolines that others wrote.
     const PATTERNS: PatternTable = PatternTable::NONE;
+}
+
+/// An instruction of a mutant of this architecture.
+pub type MutantInsn<I> = Either<<I as Lower>::Insn, <I as Mutable>::Faulty>;
+
+impl<I: Instruction, F: Instruction> Instruction for Either<I, F> {
+    fn encode(self, target: &Target, out: &mut CodeBuf) -> Result<()> {
+        match self {
+            Either::Sound(insn) => insn.encode(target, out),
+            Either::Faulty(insn) => insn.encode(target, out),
+        }
+    }
+
+    fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
+        match self {
+            Either::Sound(insn) => insn.text(names, out),
+            Either::Faulty(insn) => insn.text(names, out),
+        }
+    }
+
+    fn effects(self) -> Effects {
+        match self {
+            Either::Sound(insn) => insn.effects(),
+            Either::Faulty(insn) => insn.effects(),
+        }
+    }
 }
 
 /// A trampoline with one fault, described.
@@ -90,12 +119,12 @@ impl<I: Copy> Edit<I> {
         Edit { operator, operand, out, put, misstate: None }
     }
 
-    fn apply<'a>(&self, listing: &Listing<'a, I>) -> Listing<'a, I> {
+    fn apply<'a, J: Copy + Into<I>>(&self, listing: &Listing<'a, J>) -> Listing<'a, I> {
         let mut lines = Vec::with_capacity(listing.lines.len() + self.put.len());
         for at in 0..=listing.lines.len() {
             lines.extend(self.put.iter().filter(|(before, _)| *before == at).map(|&(_, insn)| Line::Insn(insn, "")));
             lines.extend(self.misstate.filter(|(before, _)| *before == at).map(|(_, it)| Line::Misstate(it)));
-            lines.extend(listing.lines.get(at).filter(|_| !self.out.contains(&at)));
+            lines.extend(listing.lines.get(at).filter(|_| !self.out.contains(&at)).map(|line| line.map(J::into)));
         }
         Listing { lines, symbols: listing.symbols.clone() }
     }
@@ -147,16 +176,26 @@ impl<I: Copy> Ways<I> {
 }
 
 /// Every edit of a listing. Some cannot be encoded, and some change nothing.
-fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<I::Insn>> {
+fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<MutantInsn<I>>> {
     let insn = |(line, l): (usize, &Line<I::Insn>)| match *l {
-        Line::Insn(insn, _) => Some(At { line, insn, effects: I::effects(insn) }),
+        Line::Insn(insn, _) => Some(At { line, insn: insn.into(), effects: insn.effects() }),
         _ => None,
     };
-    let code: Vec<At<I::Insn>> = listing.lines.iter().enumerate().filter_map(insn).collect();
+    let code: Vec<At<MutantInsn<I>>> = listing.lines.iter().enumerate().filter_map(insn).collect();
     let ways = Ways {
-        with_registers: I::with_registers,
-        with_displacement: I::with_displacement,
-        faults: |insn, _, out| I::faults(insn, out),
+        with_registers: |insn, r| match insn {
+            Either::Sound(insn) => I::with_registers(insn, r).into(),
+            Either::Faulty(_) => insn,
+        },
+        with_displacement: |insn, d| match insn {
+            Either::Sound(insn) => I::with_displacement(insn, d).into(),
+            Either::Faulty(_) => insn,
+        },
+        faults: |insn, _, out| {
+            if let Either::Sound(insn) = insn {
+                I::faults(insn, out);
+            }
+        },
     };
     edits(&code, contract, &ways)
 }
@@ -369,7 +408,11 @@ fn renamed<I: Copy>(code: &[&At<I>], from: Reg, to: Reg, ways: &Ways<I>) -> Edit
 }
 
 /// The code and relocations of one trampoline, to be compared with another's.
-fn code<I: Isa>(spec: &Spec, target: &Target, listing: &Listing<I::Insn>) -> Result<Assembly> {
+fn code<I: Architecture + Labels>(
+    spec: &Spec,
+    target: &Target,
+    listing: &Listing<impl Instruction>,
+) -> Result<Assembly> {
     let mut assembly = Assembly::default();
     assembly.add::<I>(spec, target, listing)?;
     Ok(assembly)
@@ -382,11 +425,11 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
     generate::<I>(spec, target, &mut plan, &mut listing)?;
     let contract = Contract::of(spec, target)?;
     let names = Names { frame: &frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
-    let offsets = offsets::<I>(&listing, target)?;
-    let text = |insn: I::Insn| {
+    let offsets = offsets(&listing, target)?;
+    let text = |insn: MutantInsn<I>| {
         let mut text = String::new();
         // Writing to a String cannot fail.
-        let _ = I::text(insn, &names, &mut text);
+        let _ = insn.text(&names, &mut text);
         text.replace('\t', " ")
     };
     let original = code::<I>(spec, target, &listing)?;
@@ -407,7 +450,7 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
         let mut diff = Vec::new();
         for (line, &offset) in offsets.iter().enumerate() {
             if let (true, Some(Line::Insn(insn, _))) = (edit.out.contains(&line), listing.lines.get(line)) {
-                diff.push(format!("-{offset:4x}  {}", text(*insn)));
+                diff.push(format!("-{offset:4x}  {}", text((*insn).into())));
             }
             for (_, insn) in edit.put.iter().filter(|(before, _)| *before == line) {
                 diff.push(format!("+{offset:4x}  {}", text(*insn)));
@@ -429,12 +472,12 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
 }
 
 /// The offset of every line, and of the end.
-fn offsets<I: Isa>(listing: &Listing<I::Insn>, target: &Target) -> Result<Vec<usize>> {
+fn offsets(listing: &Listing<impl Instruction>, target: &Target) -> Result<Vec<usize>> {
     let mut buffer = CodeBuf::default();
     let mut offsets = vec![0];
     for line in &listing.lines {
         if let Line::Insn(insn, _) = *line {
-            I::encode(insn, target, &mut buffer)?;
+            insn.encode(target, &mut buffer)?;
         }
         offsets.push(buffer.bytes.len());
     }
@@ -447,7 +490,7 @@ pub(crate) fn faulty<'a, I: Mutable>(
     spec: &Spec<'a>,
     target: &Target,
     listing: &Listing<'a, I::Insn>,
-) -> Result<Listing<'a, I::Insn>> {
+) -> Result<Listing<'a, MutantInsn<I>>> {
     let all = listed::<I>(listing, &Contract::of(spec, target)?);
     let edit = all
         .get(mutant.number)

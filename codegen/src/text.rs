@@ -1,4 +1,4 @@
-//! Listing to lines of text. Only this module and [`Isa::text`] make strings, and only when somebody asks.
+//! Listing to lines of text. Only this module and [`Instruction::text`] make strings, and only when somebody asks.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::contract::Contract;
 use crate::effects::CfiEntry;
 use crate::error::Result;
 use crate::frame::{Content, FrameLayout};
-use crate::isa::Isa;
+use crate::isa::{Architecture, Instruction};
 use crate::listing::{Line, Listing};
 use crate::names::Names;
 use crate::objtool::{Note, Notes};
@@ -127,11 +127,11 @@ impl Lines<'_> {
     }
 }
 
-pub(crate) fn render<I: Isa>(
+pub(crate) fn render<I: Architecture>(
     spec: &Spec,
     target: &Target,
     plan: &Plan,
-    listing: &Listing<I::Insn>,
+    listing: &Listing<impl Instruction>,
 ) -> Result<TextListing> {
     let frame = target.frame(spec.kind)?;
     let names = Names { frame: &frame, numbers: &target.numbers, symbols: &listing.symbols, function: spec.name };
@@ -144,13 +144,13 @@ pub(crate) fn render<I: Isa>(
         let offset = out.code.bytes.len();
         match *line {
             Line::Insn(insn, note) => {
-                let effects = I::effects(insn);
+                let effects = insn.effects();
                 notes.before(&effects).into_iter().for_each(|note| out.objtool(note));
-                I::encode(insn, target, &mut out.code)?;
+                insn.encode(target, &mut out.code)?;
                 tracker.after(&effects);
                 let mut text = String::new();
                 // Writing to a String cannot fail.
-                let _ = I::text(insn, &names, &mut text);
+                let _ = insn.text(&names, &mut text);
                 out.push(LineKind::Insn, text, note, offset);
                 out.rules(&mut tracker);
             }

@@ -110,3 +110,32 @@ fn profiles_and_architectures_are_a_line_each() {
         assert_eq!(lines, 1, "arch/src/lib.rs: {name}");
     }
 }
+
+/// What trampolines are made of is what lowering emits. What else mutants are made of has a type of its own, of which
+/// lowering knows nothing.
+#[test]
+fn instructions_are_emitted_or_faulty() {
+    for dir in std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("arch-") {
+            continue;
+        }
+        let words = |file: &str| {
+            let words = words_of(&std::fs::read_to_string(dir.join("src").join(file)).unwrap());
+            words.into_iter().filter(|w| !w.string).map(|w| w.text).collect::<BTreeSet<_>>()
+        };
+        let variants = |file: &str| {
+            let text = std::fs::read_to_string(dir.join("src").join(file)).unwrap();
+            let body = text.split_once("pub enum ").unwrap().1.split_once("\n}").unwrap().0.to_owned();
+            let line = |line: &str| line.strip_prefix("    ").is_some_and(|l| l.starts_with(char::is_uppercase));
+            let name = |line: &str| line.trim().split([' ', ',']).next().unwrap().to_owned();
+            body.lines().filter(|l| line(l)).map(name).collect::<BTreeSet<_>>()
+        };
+        let (lower, mutate) = (words("lower.rs"), words("mutate.rs"));
+        let (sound, faulty) = (variants("insn.rs"), variants("faulty.rs"));
+        assert!(sound.len() > 10 && faulty.len() > 2, "{name}: {sound:?} {faulty:?}");
+        assert_eq!(sound.difference(&lower).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}: never emitted");
+        assert_eq!(faulty.difference(&mutate).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}: in no mutant");
+        assert!(!lower.contains("Faulty"), "{name}");
+    }
+}

@@ -21,6 +21,7 @@ use crate::contract::Contract;
 use crate::effects::Effects;
 use crate::error::Result;
 use crate::facts::NumberOf;
+use crate::isa::Instruction;
 use crate::kind::{Calls, Entered, Gives, Kind};
 use crate::listing::{Line, Listing, SymRef};
 use crate::machine::Machine;
@@ -127,9 +128,8 @@ enum Code {
 ///
 /// # Errors
 /// The contract promises what needs a number that the profile does not have.
-pub fn listing<I: Copy>(
-    listing: &Listing<I>,
-    effects: impl Fn(I) -> Effects,
+pub fn listing(
+    listing: &Listing<impl Instruction>,
     contract: &Contract,
     target: &Target,
     machine: &Machine,
@@ -138,7 +138,7 @@ pub fn listing<I: Copy>(
         .lines
         .iter()
         .map(|line| match *line {
-            Line::Insn(insn, _) => Code::Insn(effects(insn)),
+            Line::Insn(insn, _) => Code::Insn(insn.effects()),
             Line::Local(local) => Code::Label(local),
             _ => Code::Nothing,
         })

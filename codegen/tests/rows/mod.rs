@@ -9,7 +9,7 @@ use codegen::action::Action;
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use codegen::frame::FrameLayout;
-use codegen::isa::Isa;
+use codegen::isa::{Instruction, Isa};
 use codegen::listing::SymRef;
 use codegen::names::Names;
 use codegen::step::{Disp, ExitPath, Local, Name, Sym};
@@ -105,18 +105,19 @@ pub fn off(value: i32) -> Disp {
 /// A row's name, and a random instruction of it.
 pub type Row<I> = (&'static str, fn(&mut Rng) -> I);
 
-/// The rows of an instruction set: how each gets random operands. A row that is not listed does not compile.
+/// The rows of a type of instructions, and the names for what this makes of them: how each row gets random operands. A row
+/// that is not listed does not compile.
 #[macro_export]
 macro_rules! every_row {
-    ($($name:ident $({ $($field:ident: $value:expr),* })?;)*) => {
+    ($insn:ident $rows:ident $row:ident; $($name:ident $({ $($field:ident: $value:expr),* })?;)*) => {
         /// Name and random instruction of each row.
-        const ROWS: &[$crate::rows::Row<Insn>] = &[
-            $((stringify!($name), |_rng| Insn::$name $({ $($field: $value(_rng)),* })?)),*
+        const $rows: &[$crate::rows::Row<$insn>] = &[
+            $((stringify!($name), |_rng| $insn::$name $({ $($field: $value(_rng)),* })?)),*
         ];
 
         /// The row that an instruction is of.
-        fn row(insn: &Insn) -> &'static str {
-            match insn { $(Insn::$name { .. } => stringify!($name)),* }
+        fn $row(insn: &$insn) -> &'static str {
+            match insn { $($insn::$name { .. } => stringify!($name)),* }
         }
     };
 }
@@ -161,9 +162,9 @@ pub struct Ours {
 }
 
 /// Encode with fixups that go to random places.
-fn ours<I: Isa>(isa: &I, insn: I::Insn, target: &Target, rng: &mut Rng) -> Option<Ours> {
+fn ours<I: Isa>(isa: &I, insn: impl Instruction, target: &Target, rng: &mut Rng) -> Option<Ours> {
     let mut buffer = CodeBuf { bytes: vec![0; BEFORE], ..CodeBuf::default() };
-    I::encode(insn, target, &mut buffer).ok()?;
+    insn.encode(target, &mut buffer).ok()?;
     let mut targets = Vec::new();
     let start = BASE - BEFORE as u64;
     for fixup in std::mem::take(&mut buffer.fixups) {
@@ -190,15 +191,15 @@ fn ours<I: Isa>(isa: &I, insn: I::Insn, target: &Target, rng: &mut Rng) -> Optio
     let frame = FrameLayout::empty();
     let names = Names { frame: &frame, numbers: &[], symbols: &symbols, function: "f" };
     let mut text = String::new();
-    I::text(insn, &names, &mut text).unwrap();
-    Some(Ours { text, code, effects: I::effects(insn), targets })
+    insn.text(&names, &mut text).unwrap();
+    Some(Ours { text, code, effects: insn.effects(), targets })
 }
 
 /// Try every row: `decode` gives what the foreign decoder says, `spell` our text as that would have it.
-pub fn try_rows<I: Isa>(
+pub fn try_rows<I: Isa, N: Instruction>(
     isa: &I,
-    rows: &[Row<I::Insn>],
-    row: fn(&I::Insn) -> &'static str,
+    rows: &[Row<N>],
+    row: fn(&N) -> &'static str,
     targets: &[Target],
     decode: &dyn Fn(&[u8]) -> Seen,
     spell: &dyn Fn(&Ours) -> String,
@@ -275,8 +276,8 @@ fn differences(ours: &Ours, seen: &Seen, text: String, abi: &Abi) -> Vec<(&'stat
     all
 }
 
-/// Operands that no instruction can hold are refused.
-pub fn refuse_rows<I: Isa>(rows: &[Row<I::Insn>], targets: &[Target]) {
+/// Operands that no instruction can hold are refused. How many were.
+pub fn refuse_rows<N: Instruction>(rows: &[Row<N>], targets: &[Target]) -> usize {
     let mut refused = 0;
     for (n, &(name, random)) in rows.iter().enumerate() {
         for (round, target) in (0..20).flat_map(|round| targets.iter().map(move |t| (round, t))) {
@@ -284,16 +285,12 @@ pub fn refuse_rows<I: Isa>(rows: &[Row<I::Insn>], targets: &[Target]) {
             let insn = random(&mut rng);
             if rng.was_illegal {
                 let mut buffer = CodeBuf::default();
-                assert!(
-                    I::encode(insn, target, &mut buffer).is_err(),
-                    "{name}: {insn:?} is taken: {:x?}",
-                    buffer.bytes
-                );
+                assert!(insn.encode(target, &mut buffer).is_err(), "{name}: {insn:?} is taken: {:x?}", buffer.bytes);
                 refused += 1;
             }
         }
     }
-    assert!(refused > 200, "{refused}");
+    refused
 }
 
 /// Of two registers that are stored or loaded together, which is the first one: sets do not tell.

@@ -4,6 +4,7 @@ use codegen::abi::Reg;
 use codegen::backend;
 use codegen::contract::Contract;
 use codegen::effects::{Flow, Moves, Slots, SpEffect};
+use codegen::isa::Instruction;
 use codegen::listing::Line;
 use codegen::mutate::Mutable;
 use codegen::plan::Plan;
@@ -40,7 +41,7 @@ fn find<I: Mutable>(lines: &[Line<I::Insn>], from: usize, wanted: impl Fn(I::Ins
 }
 
 fn call<I: Mutable>(lines: &[Line<I::Insn>]) -> usize {
-    find::<I>(lines, 0, |insn| I::effects(insn).flow == Flow::Call)
+    find::<I>(lines, 0, |insn| insn.effects().flow == Flow::Call)
 }
 
 fn argument<I: Mutable>(n: usize) -> Reg {
@@ -49,7 +50,7 @@ fn argument<I: Mutable>(n: usize) -> Reg {
 
 /// Is the first register that it loads, or stores, this one?
 fn moves<I: Mutable>(insn: I::Insn, reg: Reg, load: bool) -> bool {
-    match I::effects(insn).moves {
+    match insn.effects().moves {
         Moves::Load(Slots { first, .. }) => load && first == reg,
         Moves::Store(Slots { first, .. }) => !load && first == reg,
         _ => false,
@@ -87,7 +88,7 @@ pub fn unwritten_slot<I: Mutable>() {
 /// A frame that is released twice.
 pub fn unbalanced_sp<I: Mutable>() {
     let faults = changed::<I>(&named(Kind::Entry(Regs::Args)), |lines| {
-        let up = |insn| matches!(I::effects(insn).sp, SpEffect::Move(by) if by > 0);
+        let up = |insn: I::Insn| matches!(insn.effects().sp, SpEffect::Move(by) if by > 0);
         let at = find::<I>(lines, call::<I>(lines), up);
         lines.insert(at, lines[at]);
     });
@@ -99,9 +100,9 @@ pub fn exchanged_arguments<I: Mutable>() {
     let faults = changed::<I>(&named(Kind::Entry(Regs::All)), |lines| {
         let (a, b) = (argument::<I>(1), argument::<I>(2));
         let call = call::<I>(lines);
-        let last_save = lines[..call].iter().rposition(
-            |line| matches!(*line, Line::Insn(insn, _) if matches!(I::effects(insn).moves, Moves::Store(_))),
-        );
+        let last_save = lines[..call]
+            .iter()
+            .rposition(|line| matches!(*line, Line::Insn(insn, _) if matches!(insn.effects().moves, Moves::Store(_))));
         for line in &mut lines[last_save.unwrap()..call] {
             if let Line::Insn(insn, _) = line {
                 *insn = I::with_registers(*insn, &mut |reg| {
@@ -123,11 +124,11 @@ pub fn exchanged_arguments<I: Mutable>() {
 /// The way out runs on, and a branch asks nothing.
 pub fn ways<I: Mutable>() {
     let faults = changed::<I>(&named(Kind::Return), |lines| {
-        lines.truncate(find::<I>(lines, 0, |insn| I::effects(insn).flow == Flow::Leave));
+        lines.truncate(find::<I>(lines, 0, |insn| insn.effects().flow == Flow::Leave));
     });
     finds(&faults, Property::Control, "runs on behind the end");
     let faults = changed::<I>(&named(Kind::Return), |lines| {
-        lines.retain(|line| !matches!(*line, Line::Insn(insn, _) if I::effects(insn).flow == Flow::Call));
+        lines.retain(|line| !matches!(*line, Line::Insn(insn, _) if insn.effects().flow == Flow::Call));
     });
     finds(&faults, Property::Calls, "0 calls of 1");
 }

@@ -1,0 +1,43 @@
+//! The instructions that only mutants have: no lowering can emit them.
+
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::identity_op,
+    clippy::useless_conversion,
+    clippy::precedence,
+    clippy::erasing_op,
+    reason = "what the dynasm macro expands to"
+)]
+
+use codegen::abi::Reg;
+use codegen::action::Action;
+use codegen::code::Ref;
+use codegen::effects::{Effects, Flow};
+use codegen::step::{Disp, Local};
+use dynasm::dynasm;
+use dynasmrt::DynasmApi;
+
+use crate::insn::{XZR, name, scaled, x, x_or_zero};
+use crate::reloc;
+
+/// An instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
+pub enum Faulty {
+    BtiJ,
+    StrW { src: Reg, at: Disp },
+    Cbz { reg: Reg, to: Local },
+}
+
+// One row, one instruction: kept in columns, so rustfmt stays out.
+#[rustfmt::skip]
+codegen::rows! { Faulty, w names out target;
+    BtiJ => w.write_str("hint\t#36"),
+        { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
+    StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.disp(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.disp(at)) },
+        { let (r, d) = (x_or_zero(src)?, scaled(at.value, 4, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) },
+        Effects::store(src, at.value).and(Action::StoreHalf);
+    Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
+}

@@ -1,0 +1,48 @@
+//! The instructions that only mutants have: no lowering can emit them.
+
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::identity_op,
+    clippy::useless_conversion,
+    clippy::precedence,
+    clippy::erasing_op,
+    reason = "what the dynasm macro expands to"
+)]
+
+use codegen::abi::Reg;
+use codegen::action::Action;
+use codegen::code::Ref;
+use codegen::effects::{Effects, Flow};
+use codegen::step::{Disp, Local};
+use dynasm::dynasm;
+use dynasmrt::DynasmApi;
+
+use crate::insn::{compact, name, simm12, x, zero_first};
+use crate::option::Rvc;
+use crate::regs::ZERO;
+use crate::reloc;
+
+/// An instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
+pub enum Faulty {
+    Sw { src: Reg, at: Disp },
+    Beqz { reg: Reg, to: Local },
+    Jalr { reg: Reg },
+}
+
+// One row, one instruction: kept in columns, so rustfmt stays out.
+#[rustfmt::skip]
+codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc::On;
+    Sw { src, at } => write!(w, "sw\t{}, {}(sp)", name(src), names.disp(at)),
+        { let (r, d) = (x(src)?, simm12(at.value)?);
+          if rvc && (0..256).contains(&d) && d % 4 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.swsp X(r), [sp, d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) } }, Effects::store(src, at.value).and(Action::StoreHalf);
+    Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
+        { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
+    Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
+        { let r = x(reg)?;
+          if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: true });
+}

@@ -1,0 +1,52 @@
+//! The instructions that only mutants have: no lowering can emit them.
+
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::identity_op,
+    clippy::useless_conversion,
+    clippy::precedence,
+    clippy::erasing_op,
+    reason = "what the dynasm macro expands to"
+)]
+
+use codegen::abi::Reg;
+use codegen::action::Action;
+use codegen::code::Ref;
+use codegen::effects::{Effects, Flow};
+use codegen::step::{Disp, Local};
+use dynasm::dynasm;
+use dynasmrt::DynasmApi;
+
+use crate::insn::{NARROW, at_rsp, general};
+use crate::reloc;
+
+/// An instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
+pub enum Faulty {
+    Endbr32,
+    Store32 { src: Reg, at: Disp },
+    Jz { to: Local },
+    JzFar { to: Local },
+}
+
+// One row, one instruction: kept in columns, so rustfmt stays out.
+#[rustfmt::skip]
+codegen::rows! { Faulty, w names out target;
+    Endbr32 => w.write_str("endbr32"),
+        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
+    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", HALVES.get(usize::from(src.0)).unwrap_or(&"?"), names.disp(at)),
+        { at_rsp(out, NARROW, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value).and(Action::StoreHalf);
+    Jz { to } => write!(w, "jz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
+    JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
+}
+
+/// The lower halves of the registers.
+const HALVES: [&str; 16] = [
+    "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
+    "r15d",
+];
