@@ -1,16 +1,17 @@
 //! `docs/adding-a-backend.md`, followed with an imaginary machine: 8 registers, instructions of 4 bytes.
 
+#[path = "common/toy.rs"]
+mod toy;
+
 use std::convert::Infallible;
 use std::fmt;
 
 use codegen::abi::{Abi, Reg, RegInfo, RegSet};
-use codegen::action::Action;
 use codegen::backend::Backend;
 use codegen::code::{CodeBuf, Ref};
-use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
+use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
 use codegen::facts::{Cie, EFlags, Facts, NumberOf};
-use codegen::frame::{Content, FrameLayout, Stores, field};
 use codegen::harden::Harden;
 use codegen::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::Lowering;
@@ -20,9 +21,10 @@ use codegen::names::Names;
 use codegen::option::Choices;
 use codegen::patch::{Branch, Patch, Relocation};
 use codegen::profile::{Convention, Source};
-use codegen::spec::{Direct, Kind, Spec};
-use codegen::step::{Disp, Local, Step, Sym};
-use codegen::target::Target;
+use codegen::spec::{Around, Direct, Form, Kind, Programs, Spec};
+use codegen::step::{Local, Step};
+use codegen::target::{Layouts, Own, Target};
+use toy::Op;
 
 struct Toy;
 
@@ -134,12 +136,14 @@ static MACHINE: Machine = Machine {
 
 #[derive(Clone, Copy, Debug)]
 enum Insn {
-    AddSp(i32),
-    Store(Reg, Disp),
-    Load(Reg, Disp),
-    Call(Sym),
+    Op(Op),
     Near(Local),
-    Jump(Reg),
+}
+
+impl From<Op> for Insn {
+    fn from(op: Op) -> Insn {
+        Insn::Op(op)
+    }
 }
 
 impl Architecture for Toy {
@@ -147,42 +151,17 @@ impl Architecture for Toy {
     const MACHINE: &'static Machine = &MACHINE;
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
-        let frame = |args: usize| {
-            let mut fields: Vec<_> = (0..args)
-                .map(|i| field(["A0", "A1"][i], "", 8 * i as i32, Content::Reg(Reg(i as u8)), Stores::TakeEffect))
-                .collect();
-            fields.push(field("PC", "", 8 * args as i32, Content::Pc, Stores::TakeEffect));
-            fields.push(field("LR", "", 8 * args as i32 + 8, Content::ParentIp, Stores::TakeEffect));
-            FrameLayout { size: 8 * args as i32 + 16, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
-        };
-        Ok(Target {
-            facts: &FACTS,
-            choices,
-            convention,
-            prologue: Vec::new(),
+        let layouts = Layouts { direct: |live, _| toy::frame(live, &FACTS.abi), around: None, programs: None };
+        let own = Own {
             e_flags: 0,
-            attributes: None,
             harden: Harden::NONE,
-            op_from_site: false,
-            pushes_flags: false,
-            restores_flags: false,
-            realign: None,
-            marks_regs: false,
             direct_test: R0,
-            direct_jump: None,
-            resume: 8,
             stack_align: 8,
-            objtool: false,
+            resume: 8,
             lead: (&[], &[]),
-            unwind_tables: true,
-            numbers: convention.numbers.clone(),
-            frames: convention.frames(choices),
-            direct_frames: (0..=2).map(frame).collect(),
-            tailored_frame: |_, _| FrameLayout::empty(),
-            programs_frame: |_| FrameLayout::empty(),
-            around_frames: Vec::new(),
-            no_frame: FrameLayout::empty(),
-        })
+            layouts,
+        };
+        Ok(Target::plain(convention, choices, own))
     }
 
     fn cfi_entry(_kind: Kind) -> CfiEntry {
@@ -194,81 +173,43 @@ impl Lower for Toy {
     type Insn = Insn;
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-        let source = |content| match content {
-            Content::Reg(reg) => Some(reg),
-            Content::Pc => Some(PC),
-            Content::ParentIp => Some(LINK),
-            _ => None,
-        };
         match step {
-            Step::Alloc => cx.insn(Insn::AddSp(-cx.frame.size)),
-            Step::Free(_) => cx.insn(Insn::AddSp(cx.frame.size)),
-            Step::Save | Step::Restore => {
-                for i in 0..cx.frame.fields.len() {
-                    if let Some(reg) = source(cx.frame.fields[i].content) {
-                        let at = cx.field(i);
-                        cx.insn(if step == Step::Save { Insn::Store(reg, at) } else { Insn::Load(reg, at) });
-                    }
-                }
-            }
-            Step::Call(_) => {
-                if cx.spec.callee == FORGOTTEN {
-                    cx.insn(Insn::Near(Local::Anchor));
-                }
-                let sym = cx.symbol(cx.spec.callee);
-                cx.noted(Insn::Call(sym), "the callback");
-            }
-            Step::Leave(_) => {
-                if cx.target.option::<Slack>() == Slack::Word {
-                    cx.insn(Insn::AddSp(0));
-                }
-                cx.insn(Insn::Jump(PC));
-            }
-            Step::RestoreSite(_) => {}
-            _ => return Err(cx.unsupported(step)),
+            Step::Call(_) if cx.spec.callee == FORGOTTEN => cx.insn(Insn::Near(Local::Anchor)),
+            Step::Leave(_) if cx.target.option::<Slack>() == Slack::Word => cx.insn(Op::AddSp(0).into()),
+            _ => {}
         }
-        Ok(())
+        toy::lower(step, cx, PC, LINK)
     }
 }
 
 impl Instruction for Insn {
     fn encode(self, _target: &Target, out: &mut CodeBuf) -> Result<()> {
-        let bytes = match self {
-            Insn::AddSp(by) => [1, by as u8, 0, 0],
-            Insn::Store(reg, at) => [2, reg.0, at.value as u8, 0],
-            Insn::Load(reg, at) => [3, reg.0, at.value as u8, 0],
-            Insn::Call(_) => [4, 0, 0, 0],
-            Insn::Near(_) => [6, 0, 0, 0],
-            Insn::Jump(reg) => [5, reg.0, 0, 0],
+        let (bytes, to) = match self {
+            Insn::Op(Op::AddSp(by)) => ([1, by as u8, 0, 0], None),
+            Insn::Op(Op::Store(reg, at)) => ([2, reg.0, at.value as u8, 0], None),
+            Insn::Op(Op::Load(reg, at)) => ([3, reg.0, at.value as u8, 0], None),
+            Insn::Op(Op::Call(sym)) => ([4, 0, 0, 0], Some(Ref::Symbol(sym))),
+            Insn::Op(Op::Jump(reg)) => ([5, reg.0, 0, 0], None),
+            Insn::Near(local) => ([6, 0, 0, 0], Some(Ref::Local(local))),
         };
         out.bytes.extend_from_slice(&bytes);
-        match self {
-            Insn::Call(sym) => out.fixup(4, 1, Ref::Symbol(sym), 0),
-            Insn::Near(local) => out.fixup(4, 1, Ref::Local(local), 0),
-            _ => {}
+        if let Some(to) = to {
+            out.fixup(4, 1, to, 0);
         }
         Ok(())
     }
 
     fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
         match self {
-            Insn::AddSp(by) => write!(out, "addsp\t{by}"),
-            Insn::Store(reg, at) => write!(out, "store\tr{}, {}", reg.0, names.disp(at)),
-            Insn::Load(reg, at) => write!(out, "load\tr{}, {}", reg.0, names.disp(at)),
-            Insn::Call(sym) => write!(out, "call\t{}", names.sym(sym)),
+            Insn::Op(op) => op.text(&FACTS.abi, names, out),
             Insn::Near(local) => write!(out, "near\t{}", names.local(local)),
-            Insn::Jump(reg) => write!(out, "jump\tr{}", reg.0),
         }
     }
 
     fn effects(self) -> Effects {
         match self {
-            Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
-            Insn::Store(reg, at) => Effects::store(reg, at.value),
-            Insn::Load(reg, at) => Effects::load(reg, at.value),
-            Insn::Call(sym) => Effects::flow(Flow::Call).and(Action::CallSymbol { sym }),
-            Insn::Near(_) => Effects::sp(SpEffect::None),
-            Insn::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
+            Insn::Op(op) => op.effects(),
+            Insn::Near(_) => Effects::PLAIN,
         }
     }
 }
@@ -341,7 +282,7 @@ fn a_backend_needs_no_more_than_the_page_says() {
     let cost = Toy.cost(&spec, &target).unwrap();
     assert_eq!((cost.instructions, cost.stack, cost.paths.len()), (12, 32, 1));
     let listing = Toy.text(&spec, &target).unwrap();
-    assert!(templates::asm(&[listing], &target, "toy").unwrap().contains("store\tr0, A0"));
+    assert!(templates::asm(&[listing], &target, "toy").unwrap().contains("store\tr0, ARG0"));
     let object = codegen::obj::write(&assembly, &target).unwrap();
     assert_eq!(u16::from_le_bytes([object[18], object[19]]), 0xfeed);
     assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ..Direct::default() }, "f")], &target).is_err());
@@ -349,6 +290,12 @@ fn a_backend_needs_no_more_than_the_page_says() {
     let with_ip = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
     let refused = Toy.assemble(&[with_ip], &target).unwrap_err().to_string();
     assert!(refused.starts_with("toy: t: toy cannot do what profile toy-1 asks for here (Arg("), "{refused}");
+    // It lays out no frame for the other kinds: no trampoline without one is made in place of them.
+    let around = Kind::Around(Around { form: Form::Frame, args: 1, general_handlers: false });
+    for kind in [around, Kind::Programs(Programs::default())] {
+        let refused = Toy.assemble(&[Spec::of("t", kind)], &target).unwrap_err();
+        assert!(matches!(refused.kind(), Error::Unsupported { .. }), "{kind:?}: {refused}");
+    }
 }
 
 /// A row, the arm where it acts, and a line in the profile: command line, listing and report know it.

@@ -2,19 +2,20 @@
 //! must be one that the emulator has, so this is a second description of a sibling's: instructions, lowering and frames are
 //! its own; psABI, relocations and what the emulator must know are the sibling's.
 
+#[path = "common/toy.rs"]
+mod toy;
+
 use std::convert::Infallible;
 use std::fmt;
 
-use arch_riscv::regs::{RA, SP, T0, TABLE, ZERO};
+use arch_riscv::regs::{RA, SP, T0, ZERO};
 use arch_riscv::{Riscv64, abi::ABI, emu::MACHINE as SIBLING, reloc};
 use codegen::abi::Reg;
-use codegen::action::Action;
 use codegen::backend::Backend;
 use codegen::code::{CodeBuf, Ref};
-use codegen::effects::{CfiEntry, Effects, Flow, SpEffect};
+use codegen::effects::{CfiEntry, Effects};
 use codegen::error::{Error, Result};
 use codegen::facts::Facts;
-use codegen::frame::{ARG_SLOTS, Content, FrameLayout, Stores, field};
 use codegen::harden::Harden;
 use codegen::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::Lowering;
@@ -25,9 +26,10 @@ use codegen::option::Choices;
 use codegen::patch::{Branch, Patch, Relocation, SiteForm};
 use codegen::profile::{Convention, Source};
 use codegen::spec::{Direct, Kind, Spec};
-use codegen::step::{Disp, Step, Sym};
-use codegen::target::Target;
+use codegen::step::Step;
+use codegen::target::{Layouts, Own, Target};
 use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
+use toy::Op;
 
 struct Toy;
 static TOY: Toy = Toy;
@@ -36,12 +38,12 @@ static FACTS: Facts = Facts { name: "toy", aliases: &[], options: &[], assembler
 static MACHINE: Machine = SIBLING;
 
 #[derive(Clone, Copy, Debug)]
-enum Insn {
-    AddSp(i32),
-    Store(Reg, Disp),
-    Load(Reg, Disp),
-    Call(Sym),
-    Jump(Reg),
+struct Insn(Op);
+
+impl From<Op> for Insn {
+    fn from(op: Op) -> Insn {
+        Insn(op)
+    }
 }
 
 impl Architecture for Toy {
@@ -49,42 +51,17 @@ impl Architecture for Toy {
     const MACHINE: &'static Machine = &MACHINE;
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
-        let frame = |args: usize| {
-            let args = ARG_SLOTS.iter().zip(ABI.args).take(args).map(|(name, &reg)| (*name, Content::Reg(reg)));
-            let slots = args.chain([("PC", Content::Pc), ("LR", Content::ParentIp)]);
-            let fields: Vec<_> =
-                (0..).zip(slots).map(|(i, (name, held))| field(name, "", 8 * i, held, Stores::TakeEffect)).collect();
-            let size = (8 * fields.len() as i32 + 15) & !15;
-            FrameLayout { size, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
-        };
-        Ok(Target {
-            facts: &FACTS,
-            choices,
-            convention,
-            prologue: Vec::new(),
+        let layouts = Layouts { direct: |live, _| toy::frame(live, &ABI), around: None, programs: None };
+        let own = Own {
             e_flags: 0,
-            attributes: None,
             harden: Harden::NONE,
-            op_from_site: false,
-            pushes_flags: false,
-            restores_flags: false,
-            realign: None,
-            marks_regs: false,
             direct_test: Reg(0),
-            direct_jump: None,
-            resume: 8,
             stack_align: 16,
-            objtool: false,
+            resume: 8,
             lead: (&[], &[]),
-            unwind_tables: true,
-            numbers: convention.numbers.clone(),
-            frames: convention.frames(choices),
-            direct_frames: (0..=ABI.args.len()).map(frame).collect(),
-            tailored_frame: |_, _| FrameLayout::empty(),
-            programs_frame: |_| FrameLayout::empty(),
-            around_frames: Vec::new(),
-            no_frame: FrameLayout::empty(),
-        })
+            layouts,
+        };
+        Ok(Target::plain(convention, choices, own))
     }
 
     fn cfi_entry(_kind: Kind) -> CfiEntry {
@@ -96,32 +73,7 @@ impl Lower for Toy {
     type Insn = Insn;
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-        let source = |content| match content {
-            Content::Reg(reg) => Some(reg),
-            Content::Pc => Some(T0),
-            Content::ParentIp => Some(RA),
-            _ => None,
-        };
-        match step {
-            Step::Alloc => cx.insn(Insn::AddSp(-cx.frame.size)),
-            Step::Free(_) => cx.insn(Insn::AddSp(cx.frame.size)),
-            Step::Save | Step::Restore => {
-                for i in 0..cx.frame.fields.len() {
-                    if let Some(reg) = source(cx.frame.fields[i].content) {
-                        let at = cx.field(i);
-                        cx.insn(if step == Step::Save { Insn::Store(reg, at) } else { Insn::Load(reg, at) });
-                    }
-                }
-            }
-            Step::Call(_) => {
-                let sym = cx.symbol(cx.spec.callee);
-                cx.noted(Insn::Call(sym), "the callback");
-            }
-            Step::Leave(_) => cx.insn(Insn::Jump(T0)),
-            Step::RestoreSite(_) => {}
-            _ => return Err(cx.unsupported(step)),
-        }
-        Ok(())
+        toy::lower(step, cx, T0, RA)
     }
 }
 
@@ -137,16 +89,16 @@ fn s_type(opcode: u32, funct: u32, base: Reg, src: Reg, imm: i32) -> u32 {
 
 impl Instruction for Insn {
     fn encode(self, _target: &Target, out: &mut CodeBuf) -> Result<()> {
-        let word = match self {
-            Insn::AddSp(by) => i_type(0x13, 0, SP, SP, by),
-            Insn::Store(reg, at) => s_type(0x23, 3, SP, reg, at.value),
-            Insn::Load(reg, at) => i_type(0x03, 3, reg, SP, at.value),
+        let word = match self.0 {
+            Op::AddSp(by) => i_type(0x13, 0, SP, SP, by),
+            Op::Store(reg, at) => s_type(0x23, 3, SP, reg, at.value),
+            Op::Load(reg, at) => i_type(0x03, 3, reg, SP, at.value),
             // AUIPC ra, and then JALR ra.
-            Insn::Call(_) => 0x17 | u32::from(RA.0) << 7,
-            Insn::Jump(reg) => i_type(0x67, 0, ZERO, reg, 0),
+            Op::Call(_) => 0x17 | u32::from(RA.0) << 7,
+            Op::Jump(reg) => i_type(0x67, 0, ZERO, reg, 0),
         };
         out.bytes.extend_from_slice(&word.to_le_bytes());
-        if let Insn::Call(sym) = self {
+        if let Op::Call(sym) = self.0 {
             out.bytes.extend_from_slice(&i_type(0x67, 0, RA, RA, 0).to_le_bytes());
             out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0);
         }
@@ -154,24 +106,12 @@ impl Instruction for Insn {
     }
 
     fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result {
-        let name = |reg: Reg| TABLE[usize::from(reg.0)].name;
-        match self {
-            Insn::AddSp(by) => write!(out, "addsp\t{by}"),
-            Insn::Store(reg, at) => write!(out, "store\t{}, {}", name(reg), names.disp(at)),
-            Insn::Load(reg, at) => write!(out, "load\t{}, {}", name(reg), names.disp(at)),
-            Insn::Call(sym) => write!(out, "call\t{}", names.sym(sym)),
-            Insn::Jump(reg) => write!(out, "jump\t{}", name(reg)),
-        }
+        self.0.text(&ABI, names, out)
     }
 
     fn effects(self) -> Effects {
-        match self {
-            Insn::AddSp(by) => Effects::sp(SpEffect::Move(by)),
-            Insn::Store(reg, at) => Effects::store(reg, at.value),
-            Insn::Load(reg, at) => Effects::load(reg, at.value),
-            Insn::Call(sym) => Effects { executed: 2, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) },
-            Insn::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
-        }
+        let executed = if let Op::Call(_) = self.0 { 2 } else { 1 };
+        Effects { executed, ..self.0.effects() }
     }
 }
 

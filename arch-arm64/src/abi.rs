@@ -12,7 +12,7 @@ use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
 use codegen::spec::Programs;
-use codegen::target::Target;
+use codegen::target::{Layouts, Own, Target};
 
 use crate::option::{CallOps, FrameRecords};
 use crate::regs::*;
@@ -122,38 +122,21 @@ pub const PATCHED: &[(&str, &[u8])] =
 /// A profile whose sites arrive as no trampoline here expects.
 pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
     arrives(convention)?;
-    let call_ops = choices.option::<CallOps>() == CallOps::On;
-    let frame_records = choices.option::<FrameRecords>() == FrameRecords::On;
-    Ok(Target {
-        facts: convention.facts,
-        choices,
-        convention,
-        prologue: Vec::new(),
+    let layouts = Layouts {
+        direct: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
+        around: Some(around_args),
+        programs: Some(programs_frame),
+    };
+    let own = Own {
         e_flags: 0,
-        attributes: None,
         harden: Harden { landing: Some("BTI c"), ..Harden::NONE },
-        op_from_site: call_ops,
-        pushes_flags: false,
-        restores_flags: false,
-        realign: None,
-        marks_regs: false,
         direct_test: DIRECT,
-        direct_jump: None,
         stack_align: 16,
         resume: 8,
-        objtool: false,
         lead: (&[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], &["nop", "nop"]),
-        unwind_tables: true,
-        numbers: convention.numbers.clone(),
-        frames: convention.frames(choices),
-        around_frames: (0..=ARGS.len()).map(|n| around_args(n, convention.site.live)).collect(),
-        direct_frames: (0..=ARGS.len())
-            .map(|n| direct_frame(&Live::first(n, &ABI, convention.site.live), frame_records))
-            .collect(),
-        tailored_frame: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
-        programs_frame,
-        no_frame: FrameLayout::empty(),
-    })
+        layouts,
+    };
+    Ok(Target { op_from_site: choices.option::<CallOps>() == CallOps::On, ..Target::plain(convention, choices, own) })
 }
 
 /// BL put pc into x30, after x30 was copied to x9.

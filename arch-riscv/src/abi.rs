@@ -13,7 +13,7 @@ use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::Programs;
-use codegen::target::Target;
+use codegen::target::{Layouts, Own, Target};
 
 use crate::option::{FloatAbi, FrameRecords, Rvc};
 use crate::regs::*;
@@ -148,7 +148,6 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
     arrives(convention)?;
     let rvc = choices.option::<Rvc>() == Rvc::On;
     let double = choices.option::<FloatAbi>() == FloatAbi::Double;
-    let frame_records = choices.option::<FrameRecords>() == FrameRecords::On;
     let mut arch = "rv64i2p0".to_owned();
     let mut e_flags = 0;
     if double {
@@ -162,39 +161,20 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
     let lead: (&[u8], &[&str]) =
         if rvc { (&[0x01, 0x00, 0x01, 0x00], &["nop", "nop"]) } else { (&[0x13, 0x00, 0x00, 0x00], &["nop"]) };
     let option = if rvc { "rvc" } else { "norvc" };
+    let layouts = Layouts {
+        direct: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
+        around: Some(around_args),
+        programs: Some(programs_frame),
+    };
+    let own = Own { e_flags, harden: Harden::NONE, direct_test: DIRECT, stack_align: 16, resume: 8, lead, layouts };
     Ok(Target {
-        facts: convention.facts,
-        choices,
-        convention,
         prologue: vec![
             format!(".attribute arch, \"{arch}\""),
             format!(".option {option}"),
             ".option norelax".to_owned(),
         ],
-        e_flags,
         attributes: Some((".riscv.attributes", SHT_RISCV_ATTRIBUTES, attributes(&arch))),
-        harden: Harden::NONE,
-        op_from_site: false,
-        pushes_flags: false,
-        restores_flags: false,
-        realign: None,
-        marks_regs: false,
-        direct_test: DIRECT,
-        direct_jump: None,
-        stack_align: 16,
-        resume: 8,
-        objtool: false,
-        lead,
-        unwind_tables: true,
-        numbers: convention.numbers.clone(),
-        frames: convention.frames(choices),
-        around_frames: (0..=ARGS.len()).map(|n| around_args(n, convention.site.live)).collect(),
-        direct_frames: (0..=ARGS.len())
-            .map(|n| direct_frame(&Live::first(n, &ABI, convention.site.live), frame_records))
-            .collect(),
-        tailored_frame: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
-        programs_frame,
-        no_frame: FrameLayout::empty(),
+        ..Target::plain(convention, choices, own)
     })
 }
 

@@ -12,7 +12,7 @@ use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
 use codegen::spec::Programs;
-use codegen::target::Target;
+use codegen::target::{Layouts, Own, Target};
 
 use crate::emu::MACHINE;
 use crate::option::{CallPadding, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
@@ -133,35 +133,24 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
     let align16 = choices.option::<StackAlign>() == StackAlign::Sixteen;
     let restores_flags = choices.option::<RestoreFlags>() == RestoreFlags::On;
     let jump = choices.option::<DirectWay>() == DirectWay::Jmp;
-    Ok(Target {
-        facts: convention.facts,
-        choices,
-        convention,
-        prologue: Vec::new(),
+    let layouts =
+        Layouts { direct: |live, _| direct_frame(live), around: Some(around_args), programs: Some(programs_frame) };
+    let own = Own {
         e_flags: 0,
-        attributes: None,
         harden,
-        op_from_site: false,
+        direct_test: AFTER,
+        stack_align: if align16 { 16 } else { 8 },
+        resume: if harden.landing.is_some() { 9 } else { 5 },
+        lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
+        layouts,
+    };
+    Ok(Target {
         pushes_flags: true,
         restores_flags,
         realign: align16.then_some(16),
         marks_regs: frame_pointer && convention.marks_regs,
-        direct_test: AFTER,
         direct_jump: jump.then_some(R11),
-        stack_align: if align16 { 16 } else { 8 },
-        resume: if harden.landing.is_some() { 9 } else { 5 },
-        objtool: false,
-        lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
-        unwind_tables: true,
-        numbers: convention.numbers.clone(),
-        frames: convention.frames(choices),
-        around_frames: (0..=ABI.args.len()).map(|n| around_args(n, convention.site.live)).collect(),
-        direct_frames: (0..=ABI.args.len())
-            .map(|n| direct_frame(&Live::first(n, &ABI, convention.site.live)))
-            .collect(),
-        tailored_frame: |live, _| direct_frame(live),
-        programs_frame,
-        no_frame: FrameLayout::empty(),
+        ..Target::plain(convention, choices, own)
     })
 }
 

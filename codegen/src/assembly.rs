@@ -215,11 +215,7 @@ impl Assembly {
         self.define(spec.name, start, end - start, true)?;
         if !spec.export.is_empty() {
             self.define(spec.export, start, end - start, true)?;
-            let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(spec.export)));
-            let name = self.intern(&["__export_symbol_", spec.export]);
-            let label = Symbol { name, offset: Some(at as u32), size: 0, function: false, protected: false };
-            let word = Reloc { at: at as u32 + 8, r_type: I::FACTS.dynamic[0], to, addend: 0 };
-            self.exports.push((label, word));
+            self.export(spec.export, I::FACTS.dynamic[0]);
         }
         self.resolve::<I>(spec, listing, &labels)?;
         for name in spec.own_symbols() {
@@ -227,6 +223,14 @@ impl Assembly {
             self.globals[i].protected = true;
         }
         Ok(())
+    }
+
+    /// Append an entry of `.export_symbol`, whose address has a relocation of this type.
+    fn export(&mut self, symbol: &str, r_type: u32) {
+        let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(symbol)));
+        let name = self.intern(&["__export_symbol_", symbol]);
+        let label = Symbol { name, offset: Some(at as u32), size: 0, function: false, protected: false };
+        self.exports.push((label, Reloc { at: at as u32 + 8, r_type, to, addend: 0 }));
     }
 
     /// Tell objtool something about the end of the code so far.

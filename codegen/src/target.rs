@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::abi::Reg;
+use crate::abi::{Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, FrameLayout};
@@ -59,17 +59,77 @@ pub struct Target {
     pub frames: Vec<(FrameUse, FrameLayout)>,
     /// Frames of direct-call trampolines, by number of argument registers.
     pub direct_frames: Vec<FrameLayout>,
-    /// The frame of a direct-call trampoline for a function whose prototype is known.
-    pub tailored_frame: fn(&Live, Choices) -> FrameLayout,
     /// Frames of paired trampolines that keep no `struct ftrace_regs`, by number of argument registers.
     pub around_frames: Vec<FrameLayout>,
-    /// The frame of a trampoline that calls programs.
-    pub programs_frame: fn(&Programs) -> FrameLayout,
-    /// The frame of a trampoline without one.
-    pub no_frame: FrameLayout,
+    /// The other frames that the architecture lays out itself.
+    pub layouts: Layouts,
+}
+
+/// What each architecture decides: nothing here would be right for all.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// [`Target::e_flags`].
+    pub e_flags: u32,
+    /// [`Target::harden`].
+    pub harden: Harden,
+    /// [`Target::direct_test`].
+    pub direct_test: Reg,
+    /// [`Target::stack_align`].
+    pub stack_align: u32,
+    /// [`Target::resume`].
+    pub resume: i32,
+    /// [`Target::lead`].
+    pub lead: (&'static [u8], &'static [&'static str]),
+    /// Frames.
+    pub layouts: Layouts,
+}
+
+/// The frames that no C code knows as a structure. A trampoline of which the frame is `None` is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Layouts {
+    /// Of a direct-call trampoline that keeps what is live.
+    pub direct: fn(&Live, Choices) -> FrameLayout,
+    /// Of a paired trampoline that keeps no `struct ftrace_regs`: so many argument registers, and what else is live at sites.
+    pub around: Option<fn(usize, RegSet) -> FrameLayout>,
+    /// Of a trampoline that calls programs.
+    pub programs: Option<fn(&Programs) -> FrameLayout>,
 }
 
 impl Target {
+    /// What an architecture decides, what its profile says, and nothing besides: no step that only some architectures know, and
+    /// objects as those of programs are.
+    pub fn plain(convention: &'static Convention, choices: Choices, own: Own) -> Target {
+        let Own { e_flags, harden, direct_test, stack_align, resume, lead, layouts } = own;
+        let (abi, live) = (&convention.facts.abi, convention.site.live);
+        let counts = 0..=abi.args.len();
+        Target {
+            facts: convention.facts,
+            choices,
+            convention,
+            prologue: Vec::new(),
+            e_flags,
+            attributes: None,
+            harden,
+            op_from_site: false,
+            pushes_flags: false,
+            restores_flags: false,
+            realign: None,
+            marks_regs: false,
+            direct_test,
+            direct_jump: None,
+            stack_align,
+            resume,
+            objtool: false,
+            lead,
+            unwind_tables: true,
+            numbers: convention.numbers.clone(),
+            frames: convention.frames(choices),
+            direct_frames: counts.clone().map(|n| (layouts.direct)(&Live::first(n, abi, live), choices)).collect(),
+            around_frames: layouts.around.map_or(Vec::new(), |frame| counts.map(|n| frame(n, live)).collect()),
+            layouts,
+        }
+    }
+
     /// What is in `.note.gnu.property`: that all code has landing pads. A link that includes code without this note takes
     /// the protection from the whole program. Kernels have no such notes.
     pub fn landing_pads_note(&self) -> Option<[u32; 8]> {
@@ -89,22 +149,32 @@ impl Target {
 
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
-        match kind {
-            Kind::Programs(programs) => return Ok(Cow::Owned((self.programs_frame)(&programs))),
-            Kind::Direct(Direct { live: Some(live), .. }) => {
-                return Ok(Cow::Owned((self.tailored_frame)(&live, self.choices)));
+        let known = match kind {
+            Kind::Stub | Kind::StubGraph | Kind::StubDirect => return Ok(Cow::Owned(FrameLayout::empty())),
+            Kind::Programs(programs) => {
+                let frame =
+                    self.layouts.programs.ok_or_else(|| self.no_layout("a frame with a context of programs"))?;
+                return Ok(Cow::Owned(frame(&programs)));
             }
-            _ => {}
-        }
-        Ok(Cow::Borrowed(match kind {
-            Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Programs(_) => &self.no_frame,
-            Kind::Entry(Regs::Args) => self.structure(FrameUse::Args)?,
-            Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
-            Kind::Return => self.structure(FrameUse::Exit)?,
-            Kind::Rethook | Kind::Sled => return Err(kind.not_generated()),
-            Kind::Around(Around { form: Form::Fregs, .. }) => self.structure(FrameUse::AroundFregs)?,
-            Kind::Around(Around { form: Form::Shadow, .. }) => self.structure(FrameUse::AroundShadow)?,
+            Kind::Direct(Direct { live: Some(live), .. }) => {
+                return Ok(Cow::Owned((self.layouts.direct)(&live, self.choices)));
+            }
+            Kind::Direct(Direct { args, ip, .. }) => {
+                let room = self.facts.abi.args.len() as u8;
+                let most = room - ip as u8;
+                if args > most {
+                    let what = if ip { "argument registers beside --ip" } else { "argument registers" };
+                    return Err(Error::new(format!(
+                        "direct on {}: {args} {what} asked for; valid: 0 to {most}",
+                        self.facts.name
+                    )));
+                }
+                &self.direct_frames[args as usize]
+            }
             Kind::Around(Around { form: Form::Frame, args, .. }) => {
+                if self.layouts.around.is_none() {
+                    return Err(self.no_layout("a frame of paired trampolines"));
+                }
                 self.around_frames.get(usize::from(args)).ok_or_else(|| {
                     Error::new(format!(
                         "around on {}: {args} argument registers asked for; valid: 0 to {}",
@@ -113,19 +183,19 @@ impl Target {
                     ))
                 })?
             }
-            Kind::Direct(d) => {
-                let room = self.facts.abi.args.len() as u8;
-                let most = room - d.ip as u8;
-                if d.args > most {
-                    let what = if d.ip { "argument registers beside --ip" } else { "argument registers" };
-                    return Err(Error::new(format!(
-                        "direct on {}: {} {what} asked for; valid: 0 to {most}",
-                        self.facts.name, d.args
-                    )));
-                }
-                &self.direct_frames[d.args as usize]
-            }
-        }))
+            Kind::Around(Around { form: Form::Fregs, .. }) => self.structure(FrameUse::AroundFregs)?,
+            Kind::Around(Around { form: Form::Shadow, .. }) => self.structure(FrameUse::AroundShadow)?,
+            Kind::Entry(Regs::Args) => self.structure(FrameUse::Args)?,
+            Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
+            Kind::Return => self.structure(FrameUse::Exit)?,
+            Kind::Rethook | Kind::Sled => return Err(kind.not_generated()),
+        };
+        Ok(Cow::Borrowed(known))
+    }
+
+    fn no_layout(&self, what: &str) -> Error {
+        let (arch, profile) = (self.facts.name, self.convention.profile.to_owned());
+        Error::Unsupported { arch, profile, what: what.to_owned() }
     }
 
     /// The frame that C code knows as a structure.

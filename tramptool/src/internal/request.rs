@@ -59,7 +59,7 @@ pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<(
     let Some((symbol, name)) = text.split_once('=') else {
         return Err(Error::new(format!("--export '{text}' is no pair; valid: --export SYMBOL=TRAMPOLINE")));
     };
-    check_symbol("export", symbol, &target.no_frame, target)?;
+    check_symbol("export", symbol, &FrameLayout::empty(), target)?;
     let valid: Vec<String> = requests.iter().map(|r| r.name.clone()).collect();
     let Some(request) = requests.iter_mut().find(|r| r.name == name) else {
         return Err(Error::unknown("trampoline in --export", name, valid.iter().map(String::as_str)));
