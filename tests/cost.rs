@@ -20,7 +20,7 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
             let trampolines = tool::suite::trampolines(&target).unwrap();
             for spec in tool::suite::specs(&trampolines) {
                 let (_, spent) = emu_tests::spent(&suite, spec.name).unwrap();
-                let cost = backend.cost(&spec, &target).unwrap();
+                let cost = backend.text(&spec, &target).unwrap().cost;
                 let what = format!("{} {} {}", target.facts.name, spec.name, suite.options);
                 if spent.is_empty() {
                     assert!(matches!(spec.kind, Kind::Stub | Kind::StubGraph), "{what}: never ran");

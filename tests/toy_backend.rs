@@ -279,9 +279,9 @@ fn a_backend_needs_no_more_than_the_page_says() {
         5, 4, 0, 0, // jump pc
     ];
     assert_eq!(assembly.text(), expected);
-    let cost = Toy.cost(&spec, &target).unwrap();
-    assert_eq!((cost.instructions, cost.stack, cost.paths.len()), (12, 32, 1));
     let listing = Toy.text(&spec, &target).unwrap();
+    let cost = &listing.cost;
+    assert_eq!((cost.instructions, cost.stack, cost.paths.len()), (12, 32, 1));
     assert!(templates::asm(&[listing], &target, "toy").unwrap().contains("store\tr0, ARG0"));
     let object = codegen::obj::write(&assembly, &target).unwrap();
     assert_eq!(u16::from_le_bytes([object[18], object[19]]), 0xfeed);

@@ -259,11 +259,9 @@ pub fn run(json: bool) -> Result<(), String> {
     for backend in BACKENDS {
         let target = default_target(*backend)?;
         let arch = target.facts.name;
-        let instructions =
-            COUNT as f64 * f64::from(backend.cost(&specs[0], &target).map_err(|e| e.to_string())?.instructions);
-
-        let listings = specs.iter().map(|s| backend.text(s, &target)).collect::<Result<Vec<_>, _>>();
-        let text = templates::asm(&listings.map_err(|e| e.to_string())?, &target, arch).map_err(|e| e.to_string())?;
+        let listings = backend.generate(&specs, &target).map_err(|e| e.to_string())?.listings;
+        let instructions = COUNT as f64 * f64::from(listings[0].cost.instructions);
+        let text = templates::asm(&listings, &target, arch).map_err(|e| e.to_string())?;
         let (source, out) = (dir.path().join("t.S"), dir.path().join("t.o"));
         std::fs::write(&source, text).map_err(|e| e.to_string())?;
         let gas = || watched(Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&out));

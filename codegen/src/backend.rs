@@ -2,7 +2,6 @@
 
 use crate::assembly::Assembly;
 use crate::contract::Contract;
-use crate::cost::{self, Cost};
 use crate::error::{Error, Result};
 use crate::generate::generate;
 use crate::isa::{Instruction, Isa};
@@ -26,7 +25,7 @@ use crate::verify::{self, Fault};
 pub struct Artifact {
     /// What an object is made of.
     pub assembly: Assembly,
-    /// Each of them as text, with its contract.
+    /// Each of them as text, with its contract and its cost.
     pub listings: Vec<TextListing>,
 }
 
@@ -63,16 +62,11 @@ pub trait Backend: Patch {
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly>;
     /// See [`Mutable::PATTERNS`].
     fn patterns(&self) -> &'static PatternTable;
-    /// Generate one trampoline as text with offsets and bytes.
+    /// Generate one trampoline as text with offsets and bytes, and tell its cost.
     ///
     /// # Errors
     /// As [`Backend::assemble`].
     fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing>;
-    /// What one trampoline costs.
-    ///
-    /// # Errors
-    /// As [`Backend::assemble`].
-    fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost>;
     /// What the symbolic checker finds wrong in one trampoline, with this fault if there is one.
     ///
     /// # Errors
@@ -190,12 +184,6 @@ impl<I: Mutable> Backend for I {
         generate::<I>(spec, target, &mut plan, &mut listing)?;
         text::render::<I>(spec, target, &plan, &listing)
             .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
-    }
-
-    fn cost(&self, spec: &Spec, target: &Target) -> Result<Cost> {
-        let (mut plan, mut listing) = (Plan::default(), Listing::default());
-        generate::<I>(spec, target, &mut plan, &mut listing)?;
-        cost::cost(spec, target, &listing).map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))
     }
 
     fn verify(&self, spec: &Spec, target: &Target, mutant: Option<&Mutant>) -> Result<Vec<Fault>> {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::cfi::{CfiOp, Tracker, entry_ops};
 use crate::code::{CodeBuf, Ref};
 use crate::contract::Contract;
+use crate::cost::{self, Cost};
 use crate::effects::CfiEntry;
 use crate::error::Result;
 use crate::frame::{Content, FrameLayout};
@@ -58,6 +59,8 @@ pub struct TextListing {
     pub export: String,
     /// The contract.
     pub contract: Contract,
+    /// What it costs.
+    pub cost: Cost,
     /// The names of offsets that the lines use, with their values.
     pub consts: Vec<(String, i32)>,
     /// Directives that follow `.cfi_startproc`.
@@ -183,6 +186,7 @@ pub(crate) fn render<I: Architecture>(
         name: spec.name.to_owned(),
         export: spec.export.to_owned(),
         contract: Contract::of(spec, target)?,
+        cost: cost::cost(spec, target, listing)?,
         consts: consts(&frame, target, &lines),
         cfi_entry: first_directives(&entry, target),
         lines,

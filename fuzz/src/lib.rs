@@ -3,7 +3,7 @@
 //! `tests/robust.rs` of the root package does the same with damaged seeds, without a nightly compiler.
 
 use clap::Parser;
-use codegen::backend::Backend;
+use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
 use codegen::error::Result;
 use codegen::proto::Prototype;
@@ -116,16 +116,15 @@ pub fn spec(text: &str) {
 }
 
 fn generate(specs: &[Spec], backend: &dyn Backend, target: &Target) -> Result<()> {
-    let assembly = backend.assemble(specs, target);
-    let listings = specs.iter().map(|s| backend.text(s, target)).collect::<Result<Vec<_>>>()?;
+    let Artifact { assembly, listings } = backend.generate(specs, target)?;
     templates::asm(&listings, target, "stem")?;
     for (spec, listing) in specs.iter().zip(&listings) {
-        templates::show(listing, &backend.cost(spec, target)?, target)?;
+        templates::show(listing, target)?;
         Contract::of(spec, target)?.sentences();
         let side = |listing| diff::Side { target, listing };
         let _ = (diff::roles(side(listing), side(&listings[0]), true), diff::lines(side(listing), side(&listings[0])));
     }
-    let object = obj::write(&assembly?, target)?;
+    let object = obj::write(&assembly, target)?;
     let options = Options { stub: Some(backend.machine().ret), ..Options::default() };
     link::link(backend, &[Input { name: "generated.o", bytes: &object }], &options)?;
     Ok(())

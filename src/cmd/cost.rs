@@ -9,6 +9,7 @@ use codegen::error::Result;
 use codegen::frame::Content;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
+use codegen::text::TextListing;
 use emu_tests::Suite;
 use serde::Serialize;
 use tool::asked::DIRECT;
@@ -135,7 +136,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
 }
 
 fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String, Suite)]) -> Result<Entry> {
-    let (cost, contract) = (backend.cost(spec, target)?, Contract::of(spec, target)?);
+    let TextListing { cost, contract, .. } = backend.text(spec, target)?;
     let bound = Bound::of(&contract, target);
     let same = |c: &Contract| match (c.kind, spec.kind) {
         // As many arguments; that theirs are known to be of one function makes no difference.

@@ -43,7 +43,6 @@ struct Subject {
     title: String,
     target: Target,
     listing: TextListing,
-    cost: Cost,
 }
 
 /// Compare.
@@ -72,7 +71,7 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
             section("object file", &object, ui, &mut out);
         }
     }
-    cost(&left.cost, &right.cost, ui, &mut out);
+    cost(&left.listing.cost, &right.listing.cost, ui, &mut out);
     if one_arch {
         same &= listings(l, r, ui, &mut out);
     } else {
@@ -123,9 +122,8 @@ fn subject(text: &str) -> Result<Subject> {
     let request = request::trampoline(name, &direct, &target)?;
     let spec = request.spec();
     let listing = backend.text(&spec, &target)?;
-    let cost = backend.cost(&spec, &target)?;
     let options = target.describe();
-    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing, cost })
+    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing })
 }
 
 /// A role's heading and what differs in it.

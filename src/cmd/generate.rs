@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use codegen::assembly::Assembly;
-use codegen::backend::Backend;
+use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
@@ -17,7 +17,6 @@ use codegen::reloc::RelocTarget;
 use codegen::shell::shell;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
-use codegen::text::TextListing;
 use serde::Serialize;
 use templates::Kmod;
 use tool::kernel::Configured;
@@ -130,27 +129,27 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
 
     let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
     // Whatever is to be written: a name that is defined twice is refused.
-    let assembly = match &args.fault {
-        None => backend.assemble(&specs, &target)?,
+    let artifact = match &args.fault {
+        None => backend.generate(&specs, &target)?,
         Some(fault) if kinds.iter().all(|k| matches!(k, Emit::Obj | Emit::Bin | Emit::Contract)) => {
-            faulty(fault, backend, &specs, &target)?
+            Artifact { assembly: faulty(fault, backend, &specs, &target)?, listings: Vec::new() }
         }
         Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin, contract")),
     };
-    let generator = Generator { backend, target: &target, specs, assembly };
+    let generated = Generated { target: &target, specs, artifact };
     let mut files = Vec::new();
     for kind in &kinds {
         match kind {
-            Emit::Asm => files.push((format!("{stem}.S"), generator.text(&shell(&[stem]))?)),
-            Emit::Obj => files.push((format!("{stem}.o"), obj::write(&generator.assembly, &target)?)),
-            Emit::Bin => files.push((format!("{stem}.bin"), generator.assembly.text().to_vec())),
+            Emit::Asm => files.push((format!("{stem}.S"), generated.text(&shell(&[stem]))?)),
+            Emit::Obj => files.push((format!("{stem}.o"), obj::write(&generated.artifact.assembly, &target)?)),
+            Emit::Bin => files.push((format!("{stem}.bin"), generated.artifact.assembly.text().to_vec())),
             Emit::Json => {
-                files.push((format!("{stem}.json"), tool::printed::json(&generator.manifest()?)?.into_bytes()));
+                files.push((format!("{stem}.json"), tool::printed::json(&generated.manifest())?.into_bytes()));
             }
             Emit::Contract => {
-                files.push((format!("{stem}.toml"), generator.contract()?));
+                files.push((format!("{stem}.toml"), generated.contract()?));
             }
-            Emit::Kmod => files.extend(generator.module(args, kernel.as_ref())?),
+            Emit::Kmod => files.extend(generated.module(args, kernel.as_ref())?),
         }
     }
     kernel.iter().flat_map(|k| &k.decisions).for_each(|line| note(line));
@@ -277,26 +276,21 @@ fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -
     backend.assemble_mutant(specs, target, which, mutant)
 }
 
-/// The trampolines that were asked for, assembled.
-struct Generator<'r> {
-    backend: &'static dyn Backend,
+/// The trampolines that were asked for. With a fault in one, they have no text.
+struct Generated<'r> {
     target: &'r Target,
     specs: Vec<Spec<'r>>,
-    assembly: Assembly,
+    artifact: Artifact,
 }
 
-impl Generator<'_> {
-    fn listings(&self) -> Result<Vec<TextListing>> {
-        self.specs.iter().map(|s| self.backend.text(s, self.target)).collect()
-    }
-
+impl Generated<'_> {
     fn text(&self, stem: &str) -> Result<Vec<u8>> {
-        templates::asm(&self.listings()?, self.target, stem).map(String::into_bytes)
+        templates::asm(&self.artifact.listings, self.target, stem).map(String::into_bytes)
     }
 
     #[cfg(feature = "judge")]
     fn contract(&self) -> Result<Vec<u8>> {
-        tool::suite::contract_file(&self.specs, &self.assembly, self.target).map(String::into_bytes)
+        tool::suite::contract_file(&self.specs, &self.artifact.assembly, self.target).map(String::into_bytes)
     }
 
     /// The format is that of the judge, who reads it.
@@ -357,19 +351,19 @@ impl Generator<'_> {
             params: proto.params(),
             tags: &tags.collect::<Vec<_>>(),
         };
-        let text = templates::preprocessed(&self.listings()?, self.target)?;
+        let text = templates::preprocessed(&self.artifact.listings, self.target)?;
         // What else an object must be like is in the configuration.
         let object = kernel.is_some();
         let files = templates::kmod(&module, object, &tree)?.into_iter().chain([(format!("{name}_tramp.S"), text)]);
         let mut files: Vec<_> = files.map(|(name, text)| (name, text.into_bytes())).collect();
         if object {
-            files.push((format!("{name}_tramp.o_shipped"), obj::write(&self.assembly, self.target)?));
+            files.push((format!("{name}_tramp.o_shipped"), obj::write(&self.artifact.assembly, self.target)?));
         }
         Ok(files)
     }
 
-    fn manifest(&self) -> Result<Manifest<'_>> {
-        let (target, assembly) = (self.target, &self.assembly);
+    fn manifest(&self) -> Manifest<'_> {
+        let (target, assembly) = (self.target, &self.artifact.assembly);
         let facts = target.facts;
         let (mut symbols, mut labels, mut undefined) = (Vec::new(), Vec::new(), Vec::new());
         for symbol in &assembly.globals {
@@ -398,15 +392,13 @@ impl Generator<'_> {
             },
             addend: r.addend,
         });
-        let trampolines = self.specs.iter().map(|spec| {
-            Ok(TrampolineOut {
-                name: spec.name,
-                about: target.convention.about(spec.kind),
-                contract: Contract::of(spec, target)?,
-                cost: self.backend.cost(spec, target)?,
-            })
+        let trampolines = self.artifact.listings.iter().map(|listing| TrampolineOut {
+            name: &listing.name,
+            about: target.convention.about(listing.contract.kind),
+            contract: &listing.contract,
+            cost: &listing.cost,
         });
-        Ok(Manifest {
+        Manifest {
             version: env!("CARGO_PKG_VERSION"),
             arch: facts.name,
             machine: facts.machine,
@@ -419,8 +411,8 @@ impl Generator<'_> {
             labels,
             undefined,
             relocations: relocations.collect(),
-            trampolines: trampolines.collect::<Result<_>>()?,
-        })
+            trampolines: trampolines.collect(),
+        }
     }
 }
 
@@ -470,6 +462,6 @@ struct RelocationOut<'a> {
 struct TrampolineOut<'a> {
     name: &'a str,
     about: String,
-    contract: Contract,
-    cost: Cost,
+    contract: &'a Contract,
+    cost: &'a Cost,
 }

@@ -37,7 +37,7 @@ pub fn run(args: &ShowArgs, ui: &Ui) -> Result<u8> {
     let request = trampoline(&args.trampoline, &asked, &target)?;
     request.unproven().iter().for_each(|line| note(line));
     let spec = request.spec();
-    let text = templates::show(&backend.text(&spec, &target)?, &backend.cost(&spec, &target)?, &target)?;
+    let text = templates::show(&backend.text(&spec, &target)?, &target)?;
     let comment = format!(" {} ", target.facts.comment);
     let mut out = String::new();
     for (i, line) in text.lines().enumerate() {

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use codegen::contract::Contract;
-use codegen::cost::Cost;
 use codegen::error::{Error, Result};
 use codegen::frame::{Content, Stores};
 use codegen::target::Target;
@@ -25,8 +24,8 @@ struct Show {
 ///
 /// # Errors
 /// The template engine's; there is no input that causes one.
-pub fn show(listing: &TextListing, cost: &Cost, target: &Target) -> Result<String> {
-    let facts = target.facts;
+pub fn show(listing: &TextListing, target: &Target) -> Result<String> {
+    let (facts, cost) = (target.facts, &listing.cost);
     // Before the first instruction, which has a blank line above it anyway, there is nothing to set apart.
     let first = listing.lines.iter().position(|l| l.kind == LineKind::Insn).unwrap_or(0);
     let lines = listing
