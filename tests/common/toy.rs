@@ -51,7 +51,7 @@ pub fn frame(live: &Live, abi: &Abi) -> FrameLayout {
     let slots = args.chain([("PC", Content::Pc), ("LR", Content::ParentIp)]);
     let fields: Vec<_> =
         (0..).zip(slots).map(|(i, (name, held))| field(name, "", 8 * i, held, Stores::TakeEffect)).collect();
-    let size = (8 * fields.len() as i32).next_multiple_of(abi.sp_align as i32);
+    let size = (8 * fields.len() as u32).next_multiple_of(abi.sp_align) as i32;
     FrameLayout { size, size_symbol: "FRAME", fields, ..FrameLayout::empty() }
 }
 
