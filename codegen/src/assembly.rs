@@ -147,8 +147,7 @@ impl Assembly {
         self.code.bytes.extend_from_slice(target.harden.padding);
         let described = self.code.bytes.len();
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
-        let start = self.code.bytes.len();
-        let mut labels = [None; Local::COUNT];
+        let (start, mut labels) = (self.code.bytes.len(), [None; Local::COUNT]);
         let mut entry = I::cfi_entry(spec.kind);
         let mut tracker = match self.tracker.take() {
             Some((kind, mut tracker)) if kind == spec.kind => {
@@ -187,19 +186,8 @@ impl Assembly {
                     tracker.at_label(local);
                 }
                 Line::KernelLabel(label) => {
-                    let [name, suffix] = target.convention.label(label, spec.name, spec.kind);
-                    let at = self.code.bytes.len();
                     notes.at_label().into_iter().for_each(|note| self.note(note, target));
-                    if suffix.is_empty() {
-                        self.define(name, at, 0, false)?;
-                    } else {
-                        self.label.clear();
-                        self.label.push_str(name);
-                        self.label.push_str(suffix);
-                        let label = std::mem::take(&mut self.label);
-                        self.define(&label, at, 0, false)?;
-                        self.label = label;
-                    }
+                    self.kernel_label(target.convention.label(label, spec.name, spec.kind))?;
                 }
                 Line::Block(..) => {}
                 Line::Misstate(misstated) => tracker.misstate(misstated),
@@ -222,6 +210,21 @@ impl Assembly {
             let i = self.global(name) as usize;
             self.globals[i].protected = true;
         }
+        Ok(())
+    }
+
+    /// Define a label at the end of the code so far, whose name comes in two parts.
+    fn kernel_label(&mut self, [name, suffix]: [&str; 2]) -> Result<()> {
+        let at = self.code.bytes.len();
+        if suffix.is_empty() {
+            return self.define(name, at, 0, false);
+        }
+        let mut label = std::mem::take(&mut self.label);
+        label.clear();
+        label.push_str(name);
+        label.push_str(suffix);
+        self.define(&label, at, 0, false)?;
+        self.label = label;
         Ok(())
     }
 

@@ -142,6 +142,7 @@ const TESTS: &Excuses = &[
     ("tests/kernel.rs", "what somebody types, and what only one kernel has"),
     ("tests/minimise.rs", "a trampoline by hand"),
     ("tests/mutate.rs", "what somebody types"),
+    ("tests/no_judge.rs", "what somebody types"),
     ("tests/plan.rs", "where the direct-call cell is tested, which each does in its own way"),
     ("tests/process/batch.rs", "real processes: machines, compilers and runners"),
     ("tests/process/case.rs", "real processes: machines, compilers and runners"),
