@@ -3,7 +3,7 @@
 use codegen::abi::Reg;
 use codegen::error::Result;
 use codegen::facts::NumberOf;
-use codegen::frame::{Content, Stores};
+use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
 use codegen::spec::Kind;
@@ -60,8 +60,8 @@ impl Lower for Arm64 {
             Step::RestoreSite(way) => restore_site(way, cx),
             Step::Restore => {
                 pairs(vector, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
-                let written = |field: &codegen::frame::Field| match (field.content, field.stores) {
-                    (Content::Reg(reg), Stores::TakeEffect) if !field.in_record => Some(reg),
+                let written = |field: &codegen::frame::Field| match field.content {
+                    Content::Reg(reg) if field.reloaded() && !field.in_record => Some(reg),
                     _ => None,
                 };
                 pairs(written, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });

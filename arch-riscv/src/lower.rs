@@ -2,7 +2,7 @@
 
 use codegen::abi::Reg;
 use codegen::error::Result;
-use codegen::frame::{Content, Stores};
+use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
@@ -110,8 +110,8 @@ impl Lower for Riscv64 {
 fn restore(cx: &mut Lowering<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let field = cx.frame.fields[i];
-        match (field.content, field.stores) {
-            (Content::Reg(dst), Stores::TakeEffect) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
+        match (field.content, field.reloaded()) {
+            (Content::Reg(dst), true) => cx.insn(Insn::Ld { dst, at: cx.field(i) }),
             (Content::Vector(dst), _) => cx.insn(Insn::Fld { dst, at: cx.field(i) }),
             _ => {}
         }

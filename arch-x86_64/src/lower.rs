@@ -2,7 +2,7 @@
 
 use codegen::abi::Reg;
 use codegen::error::Result;
-use codegen::frame::{Content, Stores};
+use codegen::frame::Content;
 use codegen::harden::ReturnStyle;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
@@ -290,9 +290,11 @@ fn stack_arg(n: u8, cx: &Lowering<Insn>) -> Disp {
 fn stack_args(cx: &mut Lowering<Insn>) {
     let words = dropped(cx).stack_args / 8;
     if !cx.frame.pushed {
+        let live = cx.spec.kind.live().is_some_and(|live| live.regs.contains(AFTER));
+        let through = if live { BODY } else { AFTER };
         for word in 0..words {
-            cx.insn(Insn::Load { dst: AFTER, at: stack_arg(word as u8, cx) });
-            cx.insn(Insn::Store { src: AFTER, at: Disp::number(8 * word) });
+            cx.insn(Insn::Load { dst: through, at: stack_arg(word as u8, cx) });
+            cx.insn(Insn::Store { src: through, at: Disp::number(8 * word) });
         }
         return;
     }
@@ -394,7 +396,7 @@ fn restore(cx: &mut Lowering<Insn>) {
         if let (Content::Vector(dst), false) = (field.content, cx.frame.pushed) {
             cx.insn(Insn::LoadVector { dst, at: cx.field(i) });
         }
-        if let (Content::Reg(dst), Stores::TakeEffect) = (field.content, field.stores) {
+        if let (Content::Reg(dst), true) = (field.content, field.reloaded()) {
             cx.insn(if cx.frame.pushed { Insn::Pop { reg: dst } } else { Insn::Load { dst, at: cx.field(i) } });
         }
     }

@@ -170,14 +170,15 @@ type Traced = (String, Vec<Program>);
 /// From signatures and lists to a linked image in which each function's site goes to a trampoline of its own.
 fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Result<usize, String> {
     let target = default_target(backend)?;
+    let live = target.convention.site.live;
     let planned = |(text, programs): &Traced| {
         let proto = Prototype::parse(text)?;
         let placement = backend.place(&target, &proto)?;
         let kind = if programs.is_empty() {
-            Kind::Direct(placement.direct(&target.facts.abi, target.convention.site.live, false))
+            Kind::Direct(placement.direct(&target.facts.abi, live, false))
         } else {
             let call_orig = programs.iter().any(|p| p.attach != Attach::Fentry);
-            Kind::Programs(Programs { call_orig, ..placement.programs(&proto, &target.facts.abi, false)? })
+            Kind::Programs(Programs { call_orig, ..placement.programs(&proto, &target.facts.abi, live, false)? })
         };
         let name = format!("{}_tramp", proto.name);
         Ok(((proto.name, name), kind))

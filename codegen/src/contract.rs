@@ -93,10 +93,10 @@ pub struct Contract {
 pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
     let abi = &facts.abi;
     let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
-    let c_rules = abi.callee_saved.union(abi.platform);
+    let c_rules = site.c_keeps(abi);
     let KindTraits { keeps, entered, .. } = *kind.traits();
     let kept = match keeps {
-        Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden),
+        Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden).union(site.live),
         Keeps::ItsArguments => c_rules.union(kind.passed(abi, site.live).regs),
         Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
         Keeps::AllButLost => all.minus(site.lost),

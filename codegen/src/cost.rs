@@ -67,12 +67,12 @@ impl Bound {
             let slots = |wanted: &dyn Fn(&Field) -> bool| frame.fields.iter().filter(|f| wanted(f)).count() as u32;
             let in_memory = |c: Content| pushes == 1 && matches!(c, Content::Pc | Content::ParentIp | Content::Flags);
             let filled = slots(&|f| f.content != Content::Unfilled);
-            let back = slots(&|f| f.stores == Stores::TakeEffect);
+            let back = slots(&|f| f.reloaded());
             let moved = slots(&|f| in_memory(f.content));
             let moved_back = slots(&|f| in_memory(f.content) && f.stores == Stores::TakeEffect);
             let flags = u32::from(contract.flags_kept);
             return Bound {
-                saved: count(held(frame, target, |f| f.offset < frame.c_size)),
+                saved: count(held(frame, target, |f| f.offset < frame.c_size || f.stores == Stores::Hidden)),
                 stack: frame.size + 8 * (flags + pushes) as i32,
                 loads: back + moved + flags + pushes,
                 stores: filled + 2 * records + moved_back + flags + pushes,
@@ -80,7 +80,7 @@ impl Bound {
         }
         let live = contract.kind.live().unwrap_or_default();
         let vector = u32::from(live.saved_vectors());
-        let regs = count(contract.kept.minus(abi.callee_saved).minus(abi.platform)) + way.len() as u32;
+        let regs = count(contract.kept.minus(site.c_keeps(abi))) + way.len() as u32;
         let words = regs + vector * abi.vector_bytes as u32 / 8 + u32::from(live.stack);
         // The first record's frame pointer, once more in each further one.
         let frame_pointer = u32::from(records > 0);
@@ -130,7 +130,7 @@ impl Bound {
         let (mut saved, mut back) = (0, 0);
         for field in frame.fields.iter().filter(of_handlers) {
             saved += 1;
-            back += u32::from(field.stores == Stores::TakeEffect);
+            back += u32::from(field.reloaded());
         }
         // {fp, parent_ip} and {fp, pc}; where a call pushes its return address, parent_ip is there already.
         let records = 4 - pushes;

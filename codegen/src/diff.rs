@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::abi::Reg;
 use crate::contract::Contract;
-use crate::frame::{Content, Field, Stores};
+use crate::frame::{Content, Field};
 use crate::step::{Callee, ExitPath, Role, Step, Value};
 use crate::target::Target;
 use crate::text::{LineKind, TextLine, TextListing};
@@ -92,9 +92,7 @@ impl Side<'_> {
                 self.slots(frame.fields.iter().filter(saved), names, out);
             }
             Step::Restore => {
-                let loaded = |f: &&Field| {
-                    matches!(f.content, Content::Reg(_) | Content::Vector(_)) && f.stores == Stores::TakeEffect
-                };
+                let loaded = |f: &&Field| matches!(f.content, Content::Reg(_) | Content::Vector(_)) && f.reloaded();
                 self.slots(frame.fields.iter().filter(loaded), names, out);
             }
             Step::LoadBody => out.push("pc = behind the site".into()),

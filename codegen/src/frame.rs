@@ -3,7 +3,7 @@
 //! A layout is the one place for offsets. The planner saves and restores what it says, the text prints its names,
 //! the manifest lists it, and the contract promises it.
 
-use crate::abi::{Abi, Reg};
+use crate::abi::{Abi, Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::live::{Live, MOST_WORDS, Word};
 use crate::spec::Programs;
@@ -90,6 +90,8 @@ pub enum Stores {
     TakeEffect,
     /// Reloaded or not, a store by the callback is not promised to have an effect.
     Ignored,
+    /// No callee has the slot's address. The trampoline reloads it.
+    Hidden,
 }
 
 /// One slot of a frame.
@@ -140,6 +142,11 @@ pub struct FrameLayout {
 }
 
 impl Field {
+    /// Does the trampoline load it again after its callees?
+    pub fn reloaded(&self) -> bool {
+        self.stores != Stores::Ignored
+    }
+
     /// Its bytes, on a machine that keeps so many of a vector register.
     pub fn bytes(&self, of_vector: i32) -> i32 {
         match self.content {
@@ -197,7 +204,7 @@ pub const fn field(symbol: &'static str, member: &'static str, offset: i32, cont
 /// The slots of a trampoline that calls programs, from SP up, and the bytes that they take: stack arguments of the
 /// function's call, vector registers, `struct bpf_tramp_run_ctx` with the cookie in its first word, and what the context
 /// points into: ip, number of words, the words, and behind them the result (kernel arch/x86/net/bpf_jit_comp.c,
-/// arch_prepare_bpf_trampoline).
+/// arch_prepare_bpf_trampoline). Above that is what is live but no argument.
 pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     const WORDS: [&str; MOST_WORDS] = [
         "CTX_0", "CTX_1", "CTX_2", "CTX_3", "CTX_4", "CTX_5", "CTX_6", "CTX_7", "CTX_8", "CTX_9", "CTX_10", "CTX_11",
@@ -247,6 +254,15 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     for (symbol, &reg) in ["CTX_RESULT", "CTX_RESULT1"].iter().zip(abi.rets).filter(|(_, r)| result.regs.contains(**r))
     {
         fields.push(slot(symbol, at, Content::Result(reg)));
+        at += 8;
+    }
+    let shown = programs.words.iter().flatten().filter_map(|word| match *word {
+        Word::Reg(reg) => Some(reg),
+        Word::Stack(_) => None,
+    });
+    let others = live.regs.minus(RegSet::of(&shown.collect::<Vec<_>>()));
+    for (symbol, reg) in LIVE_SLOTS.iter().zip(others.iter()) {
+        fields.push(field(symbol, "", at, Content::Reg(reg), Stores::Hidden));
         at += 8;
     }
     (fields, at)

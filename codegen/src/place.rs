@@ -70,12 +70,12 @@ impl Placement {
         Live { regs: carried.regs.union(sret), stack: (self.stack / 8) as u8, general_callee, ..carried }
     }
 
-    /// What programs attached to a function of this prototype get of it. `general_callee` says that they leave vector
-    /// registers alone. The flags are still to be set.
+    /// What programs attached to a function of this prototype get of it. `others` are live besides, and are not shown;
+    /// `general_callee` says that programs leave vector registers alone. The flags are still to be set.
     ///
     /// # Errors
     /// A result in memory: neither BPF nor this shows programs one.
-    pub fn programs(&self, proto: &Prototype, abi: &Abi, general_callee: bool) -> Result<Programs> {
+    pub fn programs(&self, proto: &Prototype, abi: &Abi, others: RegSet, general_callee: bool) -> Result<Programs> {
         let result = match &self.returned {
             Returned::Memory => {
                 return Err(proto.refuse(None, "a result in memory cannot be shown to programs; valid: up to 16 bytes"));
@@ -90,7 +90,8 @@ impl Placement {
         });
         let mut all = [None; MOST_WORDS];
         all.iter_mut().zip(words).for_each(|(slot, word)| *slot = Some(word));
-        Ok(Programs { live: self.live(abi, general_callee), words: all, result, ..Programs::default() })
+        let live = self.direct(abi, others, general_callee).live.unwrap_or_default();
+        Ok(Programs { live, words: all, result, ..Programs::default() })
     }
 }
 

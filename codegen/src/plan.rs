@@ -40,7 +40,7 @@ impl Plan {
                     let profile = target.convention.profile;
                     return Err(Error::new(format!(
                         "around --form shadow: the entry handler keeps parent_ip, and callbacks of profile {profile} do \
-                         not get it; valid: --form fregs, or a profile whose callback has `parent-ip`"
+                         not get it; valid: a profile whose callback has `parent-ip`"
                     )));
                 }
                 self.shadow(target);

@@ -1,6 +1,6 @@
 //! How a patched function entry reaches a trampoline, and how it is written: data of a profile.
 
-use crate::abi::{Loc, Reg, RegSet};
+use crate::abi::{Abi, Loc, Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::patch::{Branch, Half, Parts, Patch, Poke, SiteState, Write};
 
@@ -110,6 +110,16 @@ pub struct Spot {
 }
 
 impl Site {
+    /// What C functions keep: a platform's register that is live at sites is scratch to them.
+    pub fn c_keeps(&self, abi: &Abi) -> RegSet {
+        abi.callee_saved.union(abi.platform.minus(self.live))
+    }
+
+    /// What C functions may overwrite.
+    pub fn c_loses(&self, abi: &Abi) -> RegSet {
+        abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(self.c_keeps(abi))
+    }
+
     /// All bytes that put a site into a state, in the order in which the tracer writes them, those included that it writes but
     /// once.
     ///

@@ -208,7 +208,7 @@ impl Target {
         }
         let facts = self.facts;
         let known = self.convention.frames.iter().find(|(u, _)| *u == of);
-        let mut remedy = match known {
+        let remedy = match known {
             // The values that take it away.
             Some((_, table)) => {
                 let taken = table.variants.iter().filter(|v| v.absent && self.choices.get(v.when.0) == v.when.1);
@@ -222,9 +222,6 @@ impl Target {
             }
             None => format!("a profile with [arch.{}.frame.{}]", facts.name, of.key()),
         };
-        if of == FrameUse::AroundShadow && self.frames.iter().any(|(u, _)| *u == FrameUse::AroundFregs) {
-            remedy += ", or --form fregs";
-        }
         Err(Error::Absent {
             profile: self.convention.profile.to_owned(),
             what: format!("frame `{}` for {} with {}", of.key(), facts.name, self.describe()),

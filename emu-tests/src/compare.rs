@@ -115,7 +115,7 @@ pub(crate) fn agree(
     let programs = rig.suite.contracts[case.attach].kind.programs().filter(|programs| programs.call_orig);
     let kept = |r: &&codegen::abi::Reg| programs.is_none_or(|programs| programs.result.regs.contains(**r));
     let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
-    let always = RegSet::of(&results).union(abi.callee_saved).union(abi.platform);
+    let always = RegSet::of(&results).union(site.c_keeps(abi));
     let free = free.minus(always).union(site.lost);
     let at = |clause| At { clause, trampoline: case.attach, pc: EXIT };
     for reg in always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp])).iter() {

@@ -150,7 +150,7 @@ pub struct DirectArgs {
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
-    /// direct, with --sig: what else is live at the function's entry, such as static-chain, which profile bare always keeps
+    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain, which profile bare always keeps
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
     pub live: Vec<String>,
     /// With --sig: the object with the called functions; without vector registers in it, none is saved

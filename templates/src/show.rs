@@ -110,6 +110,7 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
             (Content::Direct, Stores::TakeEffect) => "0; a direct trampoline's address stored here is honoured",
             (_, Stores::TakeEffect) => "written back",
             (_, Stores::Ignored) => "read only",
+            (_, Stores::Hidden) => "outside the struct",
         };
         rows.push((field.offset, name.to_owned(), note));
     }

@@ -91,6 +91,14 @@ measured_return:
     ret
     .size measured_call, . - measured_call
 
+/* x18 is the platform's under Linux's profiles, and scratch in user space. x16 points to the state. */
+.macro PLATFORM_FROM
+    adrp x17, x18_is_scratch
+    ldr w17, [x17, :lo12:x18_is_scratch]
+    cbz w17, 1f
+    GENERALS_FROM 18
+1:
+.endm
 /* Of v8 to v15 the lower half is kept. */
 .macro UPPER n
     mov v\n\().d[1], x0
@@ -116,6 +124,7 @@ measured_return:
     .endif
     ldr x1, [x16, #FLAGS]
     msr nzcv, x1
+    PLATFORM_FROM
     GENERALS_FROM 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 16
     ret
     .size \name, . - \name
@@ -138,6 +147,7 @@ probe_body:
     AT give_state
     ldr x0, [x16, #FLAGS]
     msr nzcv, x0
+    PLATFORM_FROM
     VECTORS_FROM 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
     GENERALS_FROM 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 16
     ret

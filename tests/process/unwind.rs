@@ -450,7 +450,10 @@ fn the_static_chain_is_kept() {
         let sig = ["--sig", "long inner(long a)", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
         let bare = ["gen", "direct", "--arch", arch.name, "--emit", "obj", "--profile", "bare"];
         let counted = ["--args", "1", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
-        let kept = [[&gen_[..], &sig, &["--live", "static-chain"]], [&bare, &sig, &[]], [&bare, &counted, &[]]];
+        let programs: Vec<&str> = gen_.iter().map(|word| if *word == "direct" { "programs" } else { word }).collect();
+        let before = ["--sig", "long inner(long a)", "--fentry", "handler", "--name", "tramp", "--stem", "tramp"];
+        let live = &["--live", "static-chain"][..];
+        let kept = [[&gen_[..], &sig, live], [&programs, &before, live], [&bare, &sig, &[]], [&bare, &counted, &[]]];
         for (what, result) in kept.map(|what| (what, "42\n")).into_iter().chain([([&gen_[..], &sig, &[]], "")]) {
             b.ok(&what.concat());
             let flags = if arch.name == "x86_64" { &["-fcf-protection=none"][..] } else { &[] };

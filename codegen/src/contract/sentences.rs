@@ -246,7 +246,7 @@ impl Contract {
     }
 
     fn kept_beyond_c(&self) -> RegSet {
-        self.kept.minus(self.facts.abi.callee_saved).minus(self.facts.abi.platform)
+        self.kept.minus(self.convention.site.c_keeps(&self.facts.abi))
     }
 
     fn ranges(&self, set: RegSet) -> String {

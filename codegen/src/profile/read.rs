@@ -16,6 +16,7 @@ use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
 use crate::intern::intern;
 use crate::kind::{Kind, Regs};
+use crate::site::Site;
 use crate::step::{KernelLabel, Value};
 
 /// The text of a profile, and what messages call it.
@@ -198,6 +199,8 @@ impl<'a> Reader<'a> {
         }
         let trampolines = self.offers(&file.trampoline, facts.name, &frames)?;
         let entry = trampolines.iter().find(|t| t.kind == Kind::Entry(Regs::Args)).map(|t| t.symbol);
+        let site = self.site(&of.site, entry, facts, &join(at, keys!["site"]))?;
+        self.keeps_live(&site, &frames, facts)?;
         Ok(Convention {
             profile,
             argument: self.sources.first().map_or(profile, |s| intern(s.name)),
@@ -205,7 +208,7 @@ impl<'a> Reader<'a> {
             exit_handler: self.symbol(exit_handler, keys!["exit-handler"])?,
             trampolines,
             labels: labels.collect::<Result<_>>()?,
-            site: self.site(&of.site, entry, facts, &join(at, keys!["site"]))?,
+            site,
             exit: ExitConvention {
                 arrives: self.sentence(self.need(&of.exit.arrives, &exit)?, &exit)?,
                 unpaired: of.exit.unpaired,
@@ -401,6 +404,27 @@ impl<'a> Reader<'a> {
         Ok(FrameTable { layout, variants })
     }
 
+    /// What is live at sites besides arguments has a slot wherever all arguments are kept.
+    fn keeps_live(&self, site: &Site, frames: &[(FrameUse, FrameTable)], facts: &Facts) -> Result<()> {
+        let all_arguments = [FrameUse::Args, FrameUse::AroundFregs, FrameUse::AroundShadow];
+        for (of, table) in frames.iter().filter(|(of, _)| all_arguments.contains(of)) {
+            let slots = table.layout.fields.iter().filter(|f| f.reloaded()).map(|f| f.content);
+            let kept: Vec<Content> = slots.collect();
+            if let Some(reg) = site.live.iter().find(|reg| !kept.contains(&Content::Reg(*reg))) {
+                let name = facts.abi.name(reg);
+                return Err(self.at(
+                    keys!["arch", facts.name, "frame", of.key(), "field"],
+                    format!(
+                        "{name} is live at sites, and no slot keeps it; valid: a field with `holds = \"{name}\"` and \
+                         `stores = \"cannot-happen\"` outside the structure, or another `live` in [arch.{}.site]",
+                        facts.name
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn fields(&self, fields: &[FieldIn], stack: i32, facts: &Facts, at: Path) -> Result<Vec<Field>> {
         let mut all: Vec<Field> = Vec::with_capacity(fields.len());
         for (i, field) in fields.iter().enumerate() {
@@ -416,6 +440,12 @@ impl<'a> Reader<'a> {
                     self.at(&path, format!("{symbol} is where {other} is; valid: a name and a place of its own"))
                 );
             }
+            if field.stores == StoresIn::CannotHappen && !field.member.is_empty() {
+                let valid = "valid: without `member`, and outside the structure";
+                return Err(
+                    self.at(&path, format!("{} is a member: its callback can store to it; {valid}", field.symbol))
+                );
+            }
             all.push(Field {
                 symbol: self.symbol(&field.symbol, &path)?,
                 member: if field.member.is_empty() { "" } else { self.symbol(&field.member, &path)? },
@@ -425,6 +455,7 @@ impl<'a> Reader<'a> {
                 stores: match field.stores {
                     StoresIn::TakeEffect => Stores::TakeEffect,
                     StoresIn::AreIgnored => Stores::Ignored,
+                    StoresIn::CannotHappen => Stores::Hidden,
                 },
                 in_record: false,
             });

@@ -276,6 +276,8 @@ pub(super) enum StoresIn {
     /// It is lost.
     #[default]
     AreIgnored,
+    /// No callback knows the slot, which is outside the structure. The trampoline reloads it.
+    CannotHappen,
 }
 
 #[derive(Deserialize, JsonSchema)]

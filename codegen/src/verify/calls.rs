@@ -407,7 +407,7 @@ impl Checker<'_> {
     fn clobber(&mut self, copied: Option<i32>, state: &mut State) {
         let abi = self.abi;
         let lost = Value::lost(Why::Clobbered);
-        abi.caller_saved.iter().chain(abi.link).for_each(|reg| state.set(reg, lost));
+        self.site.c_loses(abi).iter().chain(abi.link).for_each(|reg| state.set(reg, lost));
         (state.flags, state.tested) = (lost, None);
         let sp = state.get(abi.sp).on_stack().unwrap_or(0);
         state.memory.forget_below(sp);

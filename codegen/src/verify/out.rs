@@ -186,7 +186,7 @@ impl Checker<'_> {
             return;
         }
         self.sp(line, self.site_sp + abi.return_bytes() as i32, sp);
-        let saved = abi.callee_saved.union(abi.platform);
+        let saved = self.site.c_keeps(abi);
         for reg in saved.iter() {
             self.same(line, Property::Registers, abi.name(reg), self.start.get(reg), state.get(reg));
         }

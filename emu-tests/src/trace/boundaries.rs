@@ -273,11 +273,11 @@ impl Trace {
         }
         let now = here.snapshot();
         let rets = RegSet::of(abi.exit_rets);
-        let c_keeps = abi.callee_saved.union(abi.platform);
+        let c_keeps = contract.convention.site.c_keeps(abi);
         let calls_body = self.calls_body();
         let results = programs.map_or(RegSet::of(abi.rets), |p| p.result.regs);
         let kept = if calls_body { c_keeps.union(results) } else { contract.kept };
-        for reg in c_keeps.union(abi.caller_saved).iter() {
+        for reg in c_keeps.union(contract.convention.site.c_loses(abi)).iter() {
             let (want, have) = (e.expect[reg], now[reg]);
             // What a paired trampoline keeps besides, it keeps until the function begins.
             if kept.contains(reg) || !calls_body {

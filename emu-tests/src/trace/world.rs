@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codegen::abi::RegSet;
+use codegen::abi::{Abi, RegSet};
 use codegen::contract::Contract;
 use codegen::frame::{Content, Stores};
 use codegen::kind::Calls;
@@ -237,7 +237,7 @@ impl Trace {
         let (case, mut rng) = (Arc::clone(&self.case), Rng::new(self.case.seed, 0x200));
         let registers = here.registers;
         let abi = registers.abi;
-        for reg in abi.caller_saved.minus(RegSet::of(abi.exit_rets)).iter().filter(|&r| Some(r) != abi.link) {
+        for reg in self.c_loses(abi).minus(RegSet::of(abi.exit_rets)).iter().filter(|&r| Some(r) != abi.link) {
             here.set(reg, case.canary(&mut rng));
         }
         let programs = self.kind(self.trampoline()).and_then(Kind::programs);
@@ -262,11 +262,16 @@ impl Trace {
         at
     }
 
+    /// The registers that a C function may overwrite.
+    fn c_loses(&self, abi: &Abi) -> RegSet {
+        self.convention.map_or(abi.caller_saved, |convention| convention.site.c_loses(abi))
+    }
+
     /// Overwrite all that a C function may, and the stack below it.
     fn poison(&mut self, here: &mut Here, purpose: u64) {
         let registers = here.registers;
         let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
-        for reg in registers.abi.caller_saved.iter().filter(|&r| Some(r) != registers.abi.link) {
+        for reg in self.c_loses(registers.abi).iter().filter(|&r| Some(r) != registers.abi.link) {
             let value = self.case.canary(&mut rng);
             let zero = self.case.sparse() && !registers.abi.rets.contains(&reg);
             here.set(reg, if zero { 0 } else { value });

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use codegen::abi::RegSet;
 use codegen::error::{Error, Result};
+use codegen::facts::Facts;
 use codegen::spec::Form;
+use codegen::target::Target;
 
 /// What a trampoline for one function is asked to do: a value for each option of the commands.
 #[derive(Clone, Default, Debug)]
@@ -39,6 +42,20 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// What is live at the function's entry besides arguments: by the profile, and by `--live`.
+    ///
+    /// # Errors
+    /// A word that the architecture has no meaning for.
+    pub(crate) fn live_besides(&self, target: &Target) -> Result<RegSet> {
+        let Facts { name: arch, abi, .. } = target.facts;
+        self.live.iter().try_fold(target.convention.site.live, |all, what| {
+            let known = abi.live.iter().find(|(name, _)| name == what);
+            let regs = known.map(|(_, regs)| all.union(*regs));
+            let valid = abi.live.iter().map(|(name, _)| *name);
+            regs.ok_or_else(|| Error::unknown(&format!("--live on {arch}"), what, valid))
+        })
+    }
+
     /// Refuse what only `direct` and `around` have a use for if it is not for those of `names`.
     ///
     /// # Errors
@@ -52,7 +69,7 @@ impl Asked {
             ("--sig", self.sig.is_some(), FOR_ONE),
             ("--handler", self.handler.is_some(), FOR_ONE),
             ("--ip", self.ip, &[DIRECT]),
-            ("--live", !self.live.is_empty(), &[DIRECT]),
+            ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS]),
             ("--form", self.form.is_some(), &[AROUND]),
             ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
             ("--exit", self.exit.is_some(), &[AROUND]),

@@ -5,25 +5,32 @@ use std::path::Path;
 #[cfg(not(feature = "judge"))]
 use codegen::error::Error;
 use codegen::error::Result;
+use codegen::kind::Kind;
 use codegen::target::Target;
 
 pub use super::proof::Proof;
 
 /// Is it proven of all these functions of the object at `path` that they leave vector registers alone? Nothing is known
-/// without an object.
+/// without an object. `form` is of the trampoline that calls them, if there are some.
 ///
 /// # Errors
 /// The object cannot be read, is for another target, or does not have these functions. Without the feature `judge`, any
 /// object is an error: nothing here disassembles it.
-pub fn all_general(path: Option<&Path>, callees: &[&str], target: &Target) -> Result<Option<Proof>> {
+pub fn all_general(
+    path: Option<&Path>,
+    callees: &[&str],
+    form: Option<Kind>,
+    target: &Target,
+) -> Result<Option<Proof>> {
     let Some(path) = path else { return Ok(None) };
     #[cfg(feature = "judge")]
-    return super::vectors::all_general(path, callees, target).map(Some);
+    return super::vectors::all_general(path, callees, form, target).map(Some);
     #[cfg(not(feature = "judge"))]
     Err(Error::new(format!(
-        "{}: nothing proves {} of {}: this build has no disassembler; valid: one with the feature `judge`",
+        "{}: nothing proves {} of {} for {}: this build has no disassembler; valid: one with the feature `judge`",
         path.display(),
         callees.join(", "),
-        target.facts.name
+        target.facts.name,
+        form.map_or("any trampoline", |kind| kind.traits().word)
     )))
 }

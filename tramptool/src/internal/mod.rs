@@ -2,6 +2,7 @@
 
 pub mod asked;
 pub mod handler;
+mod paired;
 mod programs;
 mod proof;
 pub mod request;

@@ -50,7 +50,8 @@ pub(crate) fn what_is_shown(
     let backend = super::backend(target.facts.name)?;
     let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
     let placement = backend.place(target, &proto);
-    let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, Proof::holds(proof)));
+    let live = args.live_besides(target)?;
+    let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, live, Proof::holds(proof)));
     let mut programs = shown.map_err(|e| e.at("--sig"))?;
     let late = attached.iter().any(|p| p.attach != Attach::Fentry);
     let mut restores = false;
@@ -78,7 +79,9 @@ pub(crate) fn what_is_shown(
         ));
     }
     if programs.skip_frame && !programs.call_orig {
-        return Err(Error::new("programs: SKIP_FRAME without CALL_ORIG would leave the function out; valid: both"));
+        return Err(Error::new(
+            "programs: SKIP_FRAME without CALL_ORIG would leave the function out; valid: both, with --function",
+        ));
     }
     let one_word = programs.result.regs.iter().count() == 1 && programs.result.vectors == 0;
     if attached.iter().any(|p| p.attach == Attach::FmodRet) && !one_word {

@@ -2,14 +2,14 @@
 
 use codegen::error::{Error, Result};
 use codegen::frame::FrameLayout;
-use codegen::place::{Piece, Place, Returned};
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Body, Direct, Form, Kind, Program, Spec};
+use codegen::spec::{Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
 use wildmatch::WildMatch;
 
 use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, wanted};
 use super::handler::{Proof, all_general};
+use super::paired::{of_form, paired};
 use super::programs::{programs, what_is_shown};
 use super::settings::parse_u64;
 
@@ -117,7 +117,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         PROGRAMS => programs.iter().map(|p| &*p.symbol).collect(),
         _ => vec![&callee],
     };
-    let proof = all_general(args.handler.as_deref(), &handlers, target)?;
+    let form = (what == AROUND).then(|| of_form(args.form.unwrap_or(Form::Frame)));
+    let proof = all_general(args.handler.as_deref(), &handlers, form, target)?;
     let kind = match what {
         AROUND => Kind::Around(paired(args, proof.as_ref(), target)?),
         PROGRAMS => Kind::Programs(what_is_shown(args, &programs, proof.as_ref(), target)?),
@@ -164,61 +165,6 @@ fn behind_site(text: &str, target: &Target) -> Result<i32> {
     })
 }
 
-/// The form of a paired trampoline, and for how many arguments.
-fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Around> {
-    let form = args.form.unwrap_or(Form::Frame);
-    let most = target.facts.abi.args.len() as u8;
-    let general_handlers = Proof::holds(proof);
-    let live = args.sig.as_ref().map(|sig| live_args(sig, args, proof, target)).transpose()?;
-    match (form, args.args.or(live)) {
-        (Form::Frame, Some(args)) => Ok(Around { form, args, general_handlers }),
-        (Form::Frame, None) => Err(Error::new(format!(
-            "around: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
-            target.facts.name
-        ))),
-        _ if args.args.is_some() => Err(Error::new(format!(
-            "around: --args is not for --form {}, which keeps all; valid: without --args",
-            form.name()
-        ))),
-        _ => Ok(Around { form, args: most, general_handlers }),
-    }
-}
-
-/// How many argument registers there are up to the last that is live, of a function that `around` can call.
-fn live_args(sig: &str, args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<u8> {
-    let backend = super::backend(target.facts.name)?;
-    let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
-    let placement = backend.place(target, &proto).map_err(|e| e.at("--sig"))?;
-    let general = Proof::holds(proof);
-    let found = match proof {
-        Some(Proof::Fails(why)) => format!(" ({why})"),
-        _ => String::new(),
-    };
-    let why_not = |piece: &Piece| match piece.place {
-        Place::Stack(_) if args.form != Some(Form::Shadow) => Some(
-            "an argument on the stack, which the frame displaces; valid: --form shadow, which leaves it in place, or \
-             `programs`, which copies it"
-                .to_owned(),
-        ),
-        Place::Vector(_) if !general => Some(format!(
-            "a value in a vector register, which the handlers may overwrite{found}; valid: `programs`, which keeps it, or \
-             --handler with an object of both handlers that touches no vector register"
-        )),
-        Place::Stack(_) | Place::Vector(_) | Place::Reg(_) => None,
-    };
-    let result = match &placement.returned {
-        Returned::Registers(pieces) => pieces.as_slice(),
-        Returned::Nothing | Returned::Memory => &[],
-    };
-    let values = placement.args.iter().enumerate().map(|(n, pieces)| (Some(n), pieces.as_slice()));
-    for (arg, pieces) in values.chain([(None, result)]) {
-        if let Some(why) = pieces.iter().find_map(why_not) {
-            return Err(proto.refuse(arg, &why).at("--sig"));
-        }
-    }
-    Ok(placement.direct(&target.facts.abi, target.convention.site.live, general).args)
-}
-
 /// So many arguments, or those of a prototype.
 fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Direct> {
     let facts = target.facts;
@@ -237,17 +183,7 @@ fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Res
     };
     let backend = super::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
-    let mut passed = placement.direct(&facts.abi, target.convention.site.live, Proof::holds(proof));
-    for what in &direct.live {
-        let known = facts.abi.live.iter().find(|(name, _)| name == what);
-        let (_, regs) = known.ok_or_else(|| {
-            Error::unknown(&format!("--live on {}", facts.name), what, facts.abi.live.iter().map(|(name, _)| *name))
-        })?;
-        if let Some(live) = &mut passed.live {
-            live.regs = live.regs.union(*regs);
-        }
-    }
-    Ok(passed)
+    Ok(placement.direct(&facts.abi, direct.live_besides(target)?, Proof::holds(proof)))
 }
 
 /// Names that C can have, so that no assembler takes them for something else.

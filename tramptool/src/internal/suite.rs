@@ -143,7 +143,8 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     for (name, signature, flags, _) in PROGRAMS {
         let proto = Prototype::parse(signature)?;
         let Programs { call_orig, skip_frame, ip_arg, .. } = *flags;
-        let programs = backend.place(target, &proto)?.programs(&proto, &target.facts.abi, false)?;
+        let (abi, live) = (&target.facts.abi, target.convention.site.live);
+        let programs = backend.place(target, &proto)?.programs(&proto, abi, live, false)?;
         all.push((format!("programs_{name}"), Kind::Programs(Programs { call_orig, skip_frame, ip_arg, ..programs })));
     }
     Ok(all)

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::kind::Kind;
 use codegen::machine::{Goes, Machine};
 use codegen::target::Target;
 use emu_tests::disassemble;
@@ -16,18 +17,19 @@ use object::{
 
 use super::proof::Proof;
 
-/// Is it proven of all these functions of the object at `path` that they leave vector registers alone?
+/// Is it proven of all these functions of the object at `path` that they leave vector registers alone? `form` is of the
+/// trampoline that calls them, if there are some.
 ///
 /// # Errors
 /// It cannot be read, or as [`general_registers_only`].
-pub(crate) fn all_general(path: &Path, callees: &[&str], target: &Target) -> Result<Proof> {
+pub(crate) fn all_general(path: &Path, callees: &[&str], form: Option<Kind>, target: &Target) -> Result<Proof> {
     let backend = super::backend(target.facts.name)?;
     let name = path.display().to_string();
     let bytes =
         std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
     let input = Input { name: &name, bytes: &bytes };
     for callee in callees {
-        if let fails @ Proof::Fails(_) = general_registers_only(backend, target, &input, callee)? {
+        if let fails @ Proof::Fails(_) = general_registers_only(backend, target, form, &input, callee)? {
             return Ok(fails);
         }
     }
@@ -39,7 +41,13 @@ pub(crate) fn all_general(path: &Path, callees: &[&str], target: &Target) -> Res
 ///
 /// # Errors
 /// A file that is no object for `target`, without `symbol`, or with code that may not run on the stack it will have.
-pub fn general_registers_only(backend: &dyn Backend, target: &Target, input: &Input, symbol: &str) -> Result<Proof> {
+pub fn general_registers_only(
+    backend: &dyn Backend,
+    target: &Target,
+    form: Option<Kind>,
+    input: &Input,
+    symbol: &str,
+) -> Result<Proof> {
     let machine = backend.machine();
     let object = read(machine, target, input)?;
     let file = &object.0;
@@ -53,15 +61,28 @@ pub fn general_registers_only(backend: &dyn Backend, target: &Target, input: &In
         && target.stack_align < target.facts.abi.sp_align
     {
         return Err(Error::new(format!(
-            "{}: {what}, and the stack is aligned to {} bytes only; valid: options for a stack of {} bytes, such as \
-             stack-align=16, or a handler compiled for general registers only",
-            input.name, target.stack_align, target.facts.abi.sp_align
+            "{}: {what}, and the stack is aligned to {} bytes only; valid: {}a handler compiled for general registers only",
+            input.name,
+            target.stack_align,
+            aligning(backend, target, form).map_or(String::new(), |set| format!("{set}, or "))
         )));
     }
     let weak = handler.is_weak().then(|| format!("{symbol} is weak: the link may take another definition"));
     Ok(match vector.or(weak).or(unknown) {
         None => Proof::Holds,
         Some(why) => Proof::Fails(format!("{}: {why}", input.name)),
+    })
+}
+
+/// The option, as `name=value`, that aligns the stack as the psABI has it, if trampolines of this form exist with it.
+fn aligning(backend: &dyn Backend, target: &Target, form: Option<Kind>) -> Option<String> {
+    target.convention.offered().find_map(|(rule, option)| {
+        let aligns = |value: &usize| {
+            let other = backend.target(target.convention, target.choices.with(rule.index, *value));
+            other.is_ok_and(|t| t.stack_align >= t.facts.abi.sp_align && form.is_none_or(|kind| t.frame(kind).is_ok()))
+        };
+        let value = (0..option.values.len()).find(aligns)?;
+        Some(format!("{}={}", option.name, option.values.get(value)?))
     })
 }
 

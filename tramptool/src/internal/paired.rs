@@ -1,0 +1,150 @@
+//! What `around` is asked for, and what else would do where it cannot be had.
+
+use codegen::error::{Error, Result};
+use codegen::place::{Place, Placement, Returned};
+use codegen::proto::Prototype;
+use codegen::spec::{Around, Form, Kind};
+use codegen::step::Value;
+use codegen::target::Target;
+
+use super::asked::{Asked, PROGRAMS};
+use super::proof::Proof;
+
+/// What a form cannot keep.
+#[derive(Clone, Copy)]
+enum Lost {
+    /// An argument on the stack.
+    Stack,
+    /// A value in a vector register.
+    Vector,
+}
+
+/// The traced function, where its prototype is known.
+struct Traced<'t> {
+    proto: Prototype,
+    placement: Placement,
+    proof: Option<&'t Proof>,
+    target: &'t Target,
+}
+
+impl<'t> Traced<'t> {
+    fn of(sig: &str, proof: Option<&'t Proof>, target: &'t Target) -> Result<Traced<'t>> {
+        let proto = Prototype::parse(sig)?;
+        let placement = super::backend(target.facts.name)?.place(target, &proto)?;
+        Ok(Traced { proto, placement, proof, target })
+    }
+
+    /// The first argument, or the result, that this form cannot keep. `general`: no handler touches a vector register.
+    fn lost(&self, form: Form, general: bool) -> Option<(Option<usize>, Lost)> {
+        let result = match &self.placement.returned {
+            Returned::Registers(pieces) => pieces.as_slice(),
+            Returned::Nothing | Returned::Memory => &[],
+        };
+        let args = self.placement.args.iter().enumerate().map(|(n, pieces)| (Some(n), pieces.as_slice()));
+        args.chain([(None, result)]).find_map(|(arg, pieces)| {
+            let lost = pieces.iter().find_map(|piece| match piece.place {
+                Place::Stack(_) if form != Form::Shadow => Some(Lost::Stack),
+                Place::Vector(_) if !general => Some(Lost::Vector),
+                Place::Stack(_) | Place::Vector(_) | Place::Reg(_) => None,
+            })?;
+            Some((arg, lost))
+        })
+    }
+
+    fn takes(&self, form: Form) -> bool {
+        self.lost(form, Proof::holds(self.proof)).is_none()
+    }
+
+    /// Can `programs` be attached to it?
+    fn takes_programs(&self) -> bool {
+        let (abi, live) = (&self.target.facts.abi, self.target.convention.site.live);
+        self.placement.programs(&self.proto, abi, live, Proof::holds(self.proof)).is_ok()
+    }
+
+    /// Refuse what `form` cannot keep; what the message says is valid would be accepted.
+    fn check(&self, form: Form) -> Result<()> {
+        let Some((arg, lost)) = self.lost(form, Proof::holds(self.proof)) else { return Ok(()) };
+        let programs = self.takes_programs();
+        let (what, instead) = match lost {
+            Lost::Stack => {
+                let shadow = self.takes(Form::Shadow) && available(Form::Shadow, self.target).is_ok();
+                let shadow = shadow.then(|| "--form shadow, which leaves it in place".to_owned());
+                let programs = programs.then(|| format!("`{PROGRAMS}`, which copies it"));
+                ("an argument on the stack, which the frame displaces".to_owned(), [shadow, programs])
+            }
+            Lost::Vector => {
+                let found = match self.proof {
+                    Some(Proof::Fails(why)) => format!(" ({why})"),
+                    _ => String::new(),
+                };
+                let proof = "--handler with an object of both handlers that touches no vector register";
+                let proof = self.lost(form, true).is_none().then(|| proof.to_owned());
+                let programs = programs.then(|| format!("`{PROGRAMS}`, which keeps it"));
+                (format!("a value in a vector register, which the handlers may overwrite{found}"), [programs, proof])
+            }
+        };
+        let instead: Vec<String> = instead.into_iter().flatten().collect();
+        let none = "arguments and a result in general registers".to_owned();
+        let valid = if instead.is_empty() { none } else { instead.join(", or ") };
+        Err(self.proto.refuse(arg, &format!("{what}; valid: {valid}")))
+    }
+}
+
+/// Can trampolines of this form be had here?
+fn available(form: Form, target: &Target) -> Result<()> {
+    if form == Form::Shadow && target.convention.callback.position(Value::ParentIp).is_none() {
+        return Err(Error::Absent {
+            profile: target.convention.profile.to_owned(),
+            what: "argument `parent-ip` of callbacks, which an entry handler of --form shadow has to keep".to_owned(),
+            valid: "a profile whose callback has `parent-ip`".to_owned(),
+        });
+    }
+    target.frame(of_form(form)).map(drop)
+}
+
+/// A trampoline of this form, for any function.
+pub(crate) fn of_form(form: Form) -> Kind {
+    Kind::Around(Around { form, args: 0, general_handlers: false })
+}
+
+/// That a form is not available, with what else would be accepted.
+fn unavailable(form: Form, why: Error, traced: Option<&Traced>, target: &Target) -> Error {
+    let Error::Absent { profile, what, valid } = why else { return why };
+    let takes = |form| traced.is_none_or(|traced| traced.takes(form));
+    let mut instead: Vec<String> = takes(form).then(|| valid.clone()).into_iter().collect();
+    // Without a prototype, --form frame wants --args.
+    let others = Form::ALL.into_iter().filter(|other| *other != form && (*other != Form::Frame || traced.is_some()));
+    let others = others.filter(|other| takes(*other) && available(*other, target).is_ok());
+    instead.extend(others.map(|other| format!("--form {}", other.name())));
+    instead.extend(traced.is_some_and(Traced::takes_programs).then(|| format!("`{PROGRAMS}`")));
+    // Without any, what is missing comes first, and then what the form cannot keep.
+    let valid = if instead.is_empty() { valid } else { instead.join(", or ") };
+    Error::Absent { profile, what, valid }
+}
+
+/// The form of a paired trampoline, and for how many arguments.
+pub(crate) fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Around> {
+    let form = args.form.unwrap_or(Form::Frame);
+    let most = target.facts.abi.args.len() as u8;
+    let general_handlers = Proof::holds(proof);
+    let traced = args.sig.as_ref().map(|sig| Traced::of(sig, proof, target).map_err(|e| e.at("--sig"))).transpose()?;
+    available(form, target).map_err(|e| unavailable(form, e, traced.as_ref(), target))?;
+    if let Some(traced) = &traced {
+        traced.check(form).map_err(|e| e.at("--sig"))?;
+    }
+    let live = |traced: &Traced| {
+        traced.placement.direct(&target.facts.abi, target.convention.site.live, general_handlers).args
+    };
+    match (form, args.args.or(traced.as_ref().map(live))) {
+        (Form::Frame, Some(args)) => Ok(Around { form, args, general_handlers }),
+        (Form::Frame, None) => Err(Error::new(format!(
+            "around: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
+            target.facts.name
+        ))),
+        _ if args.args.is_some() => Err(Error::new(format!(
+            "around: --args is not for --form {}, which keeps all; valid: without --args",
+            form.name()
+        ))),
+        _ => Ok(Around { form, args: most, general_handlers }),
+    }
+}
