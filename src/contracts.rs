@@ -19,5 +19,10 @@ contracts!(
     "linux-6.12-samples-arm64",
     "linux-6.12-samples-riscv64",
     "linux-7.3-arm64",
-    "linux-7.3-arm64-call-ops"
+    "linux-7.3-arm64-call-ops",
+    "xray-19-x86_64",
+    "xray-19-arm64",
+    "glibc-2.36-x86_64",
+    "glibc-2.36-arm64",
+    "glibc-2.36-riscv64"
 );

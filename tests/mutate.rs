@@ -382,10 +382,21 @@ fn faults_in_other_peoples_objects_are_noticed() {
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn faults_in_the_kernels_objects_are_noticed_or_known() {
+    noticed_or_known(|name| name.starts_with("linux-"));
+}
+
+/// The same of those of Debian's packages.
+#[test]
+#[ignore = "needs objects of Debian's packages: cargo xtask package-objects"]
+fn faults_in_the_objects_of_packages_are_noticed_or_known() {
+    noticed_or_known(|name| !name.starts_with("linux-"));
+}
+
+fn noticed_or_known(wanted: impl Fn(&str) -> bool) {
     let b = Bench::new();
     let (table, findings) = (tool::mutate::bugs::table().unwrap(), include_str!("../docs/findings.md"));
     let mut reasons = Vec::new();
-    for (name, _) in tool::contracts::CONTRACTS {
+    for (name, _) in tool::contracts::CONTRACTS.iter().filter(|(name, _)| wanted(name)) {
         let objects =
             std::fs::read_dir(kernel_cache::directory().unwrap().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let objects: Vec<String> = objects.map(|o| o.unwrap().path().display().to_string()).collect();
@@ -401,7 +412,9 @@ fn faults_in_the_kernels_objects_are_noticed_or_known() {
         assert!(findings.contains(&row), "docs/findings.md lacks: {row}");
         reasons.extend(results.iter().filter_map(|r| r["reason"].as_str().map(str::to_owned)));
     }
-    for known in table.equivalent.iter().chain(&table.gap).filter(|known| !known.contract.is_empty()) {
+    for known in
+        table.equivalent.iter().chain(&table.gap).filter(|known| !known.contract.is_empty() && wanted(&known.contract))
+    {
         assert!(
             reasons.contains(&known.reason),
             "src/mutants.toml: {} of {} is noticed",

@@ -112,7 +112,7 @@ static MACHINE: Machine = Machine {
     init: &[],
     pc: 0,
     flags: None,
-    clear_flags: 0,
+    clear_flags: &[],
     control: &[],
     sp_access_align: 1,
     accesses_by_sp: |_| false,

@@ -16,7 +16,7 @@ pub const MACHINE: Machine = Machine {
     init: &[(116, MSTATUS_FS)],
     pc: 190,
     flags: None,
-    clear_flags: 0,
+    clear_flags: &[],
     // Rounding up, and three flags. RISC-V unprivileged manual, 20.2.
     control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d }],
     vectors: VECTORS,

@@ -5,9 +5,11 @@
 
 mod manifest;
 mod sentences;
+pub mod stated;
 
 use serde::Serialize;
 
+use self::stated::{Atom, Stated};
 use crate::abi::{Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::facts::Facts;
@@ -17,6 +19,7 @@ use crate::kind::{Calls, Entered, Keeps, Kind, KindTraits};
 use crate::profile::Convention;
 use crate::site::Site;
 use crate::spec::{Program, Spec};
+use crate::step::Value;
 use crate::target::Target;
 
 /// What a paired trampoline is built around.
@@ -85,6 +88,8 @@ pub struct Contract {
     pub direct_mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
+    /// What only a file states.
+    pub stated: Stated,
 }
 
 /// The general registers that a trampoline of this kind promises by the rules of C and ftrace: (those that have their
@@ -169,7 +174,16 @@ impl Contract {
             // Without a register for the target, it lies where a return finds it.
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && every_register,
+            stated: Stated::default(),
         })
+    }
+
+    /// Which argument of its callback is this.
+    pub fn position(&self, value: Value) -> Option<usize> {
+        match &self.stated.arguments {
+            Some(arguments) => arguments.iter().position(|a| a.value.alone() == Some(Atom::Told(value))),
+            None => self.convention.callback.position(value),
+        }
     }
 
     fn reg_names(&self, set: RegSet) -> Vec<&'static str> {

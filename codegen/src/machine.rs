@@ -117,8 +117,8 @@ pub struct Machine {
     pub pc: i32,
     /// The flags register, if there is one, and the bits of it that arithmetic sets.
     pub flags: Option<(EmuReg, u64)>,
-    /// Bits of the flags register that are clear wherever C code begins.
-    pub clear_flags: u64,
+    /// The flags that are clear wherever C code begins: their names, and their bits of the flags register.
+    pub clear_flags: &'static [(&'static str, u64)],
     /// Control and status words that code must leave alone.
     pub control: &'static [ControlWord],
     /// Vector or floating-point registers.
@@ -158,4 +158,11 @@ pub struct Machine {
     pub calls: &'static [(u32, usize, i64)],
     /// What SP may be modulo 16 at a function's entry.
     pub entry_sp: &'static [u64],
+}
+
+impl Machine {
+    /// The bits of all flags that are clear wherever C code begins.
+    pub fn clear_flags(&self) -> u64 {
+        self.clear_flags.iter().fold(0, |bits, (_, bit)| bits | bit)
+    }
 }

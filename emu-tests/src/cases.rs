@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use codegen::abi::{Abi, Reg, RegSet};
 use codegen::contract::Contract;
+use codegen::contract::stated::{Atom, Held, Next};
 use codegen::frame::{Content, Stores};
 use codegen::live::Live;
 use codegen::spec::{Form, Programs};
@@ -17,7 +18,7 @@ use crate::rng::Rng;
 use crate::situation::Situation;
 
 /// Bytes above SP that hold stack arguments and canaries.
-const ABOVE: u64 = 256;
+pub(crate) const ABOVE: u64 = 256;
 
 /// Are the trampolines there that this situation needs?
 fn can(rig: &Rig, situation: Situation) -> bool {
@@ -58,6 +59,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     };
     let handlers = handlers.iter().filter(|h| filter.handler.is_none_or(|wanted| **h == wanted));
     let stacks = stacks.iter().filter(|sp| filter.entry_sp.is_none_or(|wanted| **sp == wanted));
+    let stacks = stacks.filter(|sp| stands(rig, &contract, **sp));
     let situations: Vec<Situation> = Situation::all(&contract)
         .into_iter()
         .filter(|s| filter.situation.is_none_or(|wanted| *s == wanted))
@@ -83,6 +85,14 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
         }
     }
     cases
+}
+
+/// May SP be this at a function's entry, besides a multiple of 16? At a sled, it is what SP is there.
+fn stands(rig: &Rig, contract: &Contract, entry_sp: u64) -> bool {
+    let pushes = contract.kind.attaches() && !contract.kind.jumped_to();
+    let pushed = if pushes { rig.suite.convention.site.pushed } else { 0 };
+    let stated = &contract.stated.sp;
+    stated.is_empty() || stated.contains(&(entry_sp.wrapping_sub(pushed as u64) % 16))
 }
 
 /// A case with its values.
@@ -127,18 +137,33 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
             all.gpr[reg.0 as usize] = 0;
         }
     }
-    if !contract.kind.is_sled() {
-        all.flags &= !rig.registers.machine.clear_flags;
-    }
+    all.flags &= match contract.kind.is_sled() {
+        true => !contract.stated.clear_flags,
+        false => !rig.registers.machine.clear_flags(),
+    };
     let sp = STACK_TOP - 2 * ABOVE - 16 + case.entry_sp;
     all.gpr[abi.sp.0 as usize] = sp;
     let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
-    match abi.link {
-        Some(link) => all.gpr[link.0 as usize] = EXIT,
-        None => above[..8].copy_from_slice(&EXIT.to_le_bytes()),
+    if let Next::Behind(bytes) = contract.stated.next {
+        let back = EXIT.wrapping_sub(bytes as u64);
+        match abi.link {
+            Some(link) => all.gpr[link.0 as usize] = back,
+            None => above[..8].copy_from_slice(&back.to_le_bytes()),
+        }
     }
     if case.sret {
         all.gpr[abi.sret.0 as usize] = rig.scratch;
+    }
+    let before = all.clone();
+    for (held, sum) in &contract.stated.holds {
+        let value = sum.value(|atom| match atom {
+            Atom::Reg(reg) => before[reg],
+            _ => sp,
+        });
+        match *held {
+            Held::Reg(reg) => all[reg] = value,
+            Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
+        }
     }
     Initial { registers: all, sp, above }
 }

@@ -163,8 +163,10 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
 /// Ends with the first failure, if no more are asked for.
 fn judge_sled(rig: &mut Rig, cases: &[Arc<Case>], filter: &Filter, tally: &mut Tally) -> Result<ControlFlow<()>> {
     for case in cases {
+        let so_far = tally.findings.len();
         sled(rig, case, tally)?;
-        if filter.first_failure && !tally.findings.is_empty() {
+        let mut new = tally.findings.iter().skip(so_far);
+        if filter.first_failure && new.any(|(f, _)| rig.known(f).is_none()) {
             return Ok(ControlFlow::Break(()));
         }
     }

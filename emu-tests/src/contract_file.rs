@@ -142,7 +142,8 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) function: Option<Spanned<String>>,
-    /// Bytes from that function's start to behind its site, where it is called.
+    /// Bytes from that function's start to behind its site, where it is called. `sled`: from behind the call that reached the
+    /// trampoline to where it goes on; 0 where nothing is said.
     #[serde(default)]
     #[schemars(with = "Option<i32>")]
     pub(crate) resume: Option<Spanned<i32>>,
@@ -150,15 +151,38 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) exit: Option<Spanned<String>>,
-    /// A call instruction that the kernel patches when tracing is switched on: the symbol of its address.
+    /// A call instruction that the kernel patches when tracing is switched on: the symbol of its address. Several, where the
+    /// callback is called as often.
     #[serde(default)]
-    pub(crate) slot: Option<String>,
+    pub(crate) slot: Option<SlotIn>,
     /// The C function that it calls.
     #[serde(default)]
     pub(crate) calls: String,
-    /// The variable in which it finds that function's address: it is put there before anything runs.
+    /// The variable in which it finds that function's address: it is put there before anything runs. Two, where it calls by
+    /// the first that is not NULL.
     #[serde(default)]
-    pub(crate) calls_through: Option<String>,
+    #[schemars(with = "Option<ThroughIn>")]
+    pub(crate) calls_through: Option<Spanned<ThroughIn>>,
+    /// All of these may be NULL. Then it calls nothing.
+    #[serde(default)]
+    pub(crate) may_be_null: bool,
+    /// What the function is given that it calls, in the order of its parameters, where the kind and the profile do not say it,
+    /// or not rightly.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<ArgumentIn>>")]
+    pub(crate) arguments: Option<Spanned<Vec<Spanned<ArgumentIn>>>>,
+    /// What is known of the place from which it is reached.
+    #[serde(default)]
+    #[schemars(with = "Option<SiteIn>")]
+    pub(crate) site: Option<Spanned<SiteIn>>,
+    /// `sled`: where it goes on.
+    #[serde(default)]
+    #[schemars(with = "Option<GoesToIn>")]
+    pub(crate) goes_to: Option<Spanned<GoesToIn>>,
+    /// What the functions that it calls may do to vector registers.
+    #[serde(default)]
+    #[schemars(with = "Option<HandlersIn>")]
+    pub(crate) handlers: Option<Spanned<HandlersIn>>,
     /// What the callback is given a pointer to: a name under `frame`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -208,6 +232,100 @@ pub(crate) struct TrampolineIn {
     /// What is known not to hold.
     #[serde(default)]
     pub(crate) deviation: Vec<DeviationIn>,
+}
+
+impl TrampolineIn {
+    /// The calls that are patched.
+    pub(crate) fn slots(&self) -> &[String] {
+        match &self.slot {
+            None => &[],
+            Some(SlotIn::One(slot)) => std::slice::from_ref(slot),
+            Some(SlotIn::Each(slots)) => slots,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a label, or a list of labels")]
+pub(crate) enum SlotIn {
+    One(String),
+    Each(Vec<String>),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a variable, or a list of { variable, calls }")]
+pub(crate) enum ThroughIn {
+    /// The variable has the address of what `calls` names.
+    One(String),
+    /// Each has that of its own function.
+    Each(Vec<VariableIn>),
+}
+
+/// A variable that holds the address of a function.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VariableIn {
+    /// The variable's symbol.
+    pub(crate) variable: String,
+    /// The function's.
+    pub(crate) calls: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a value, or { value, bits }")]
+pub(crate) enum ArgumentIn {
+    /// All 64 bits of it count: a sum of registers, words as `[sp+8]`, numbers, `pc` (the address behind the call that the
+    /// site made), `ip`, `parent-ip`, `op`; or `frame`, the address of the structure.
+    Whole(String),
+    /// So many bits of it count, from the lowest.
+    Part {
+        /// As above.
+        value: String,
+        /// How many.
+        bits: u32,
+    },
+}
+
+/// The protocol of a site: what is so when the trampoline's first instruction is reached.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SiteIn {
+    /// What SP may be modulo 16.
+    #[serde(default)]
+    #[schemars(with = "Vec<u64>")]
+    pub(crate) sp: Vec<Spanned<u64>>,
+    /// `sled`: flags that are clear.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) clear_flags: Vec<Spanned<String>>,
+    /// `sled`: bytes that the site has pushed, and that are gone when the trampoline goes on.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub(crate) pushed: Option<Spanned<u64>>,
+    /// `sled`: what registers and words of the stack, as `[sp+8]`, hold: a number, `sp+N`, an address in the stack of
+    /// the function, or what another register holds.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) holds: BTreeMap<String, Spanned<String>>,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum GoesToIn {
+    /// Behind the call that reached it, plus `resume`.
+    Site,
+    /// Where the function says that it calls, with the stack as it was before the site pushed.
+    Result,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HandlersIn {
+    /// They leave all of them alone.
+    General,
+    /// They change what C may. Those that carry arguments survive all the same; where the function has returned, those that
+    /// carry its results.
+    Any,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]

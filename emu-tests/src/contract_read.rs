@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use codegen::abi::{Abi, RegSet};
+use codegen::contract::stated::Next;
 use codegen::contract::{Contract, Traced, promised};
 use codegen::error::{Error, Result};
 use codegen::facts::Facts;
@@ -70,6 +71,9 @@ impl Reader<'_> {
         self.alone(t, &frame)?;
         let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
         let (vectors_kept, _) = besides(&t.keeps, machine);
+        let vectors_kept = vectors_kept | self.carriers(t, kind, &facts.abi);
+        let stated = self.stated(t, kind, (facts, machine), convention)?;
+        let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
         Ok(Contract {
@@ -94,7 +98,9 @@ impl Reader<'_> {
             landing_pad: t.landing_pad,
             returns: None,
             // A call of the site that nothing returns to.
-            mispredicted: u32::from(kind.calls_body() && !kind.jumped_to()),
+            // Or one behind which something else stands than what is returned to.
+            mispredicted: u32::from(kind.calls_body() && !kind.jumped_to()) + u32::from(elsewhere),
+            stated,
             programs: programs(t),
             unpaired: t.unpaired,
             direct_mispredicted: t.direct_mispredicted,
@@ -108,7 +114,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 11] = [
+        let given: [(&str, Option<usize>, &[&str]); 17] = [
             ("args", start(t.args.as_ref()), &["direct", "around"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("live", start(t.live.as_ref()), &["direct", "programs"]),
@@ -120,6 +126,12 @@ impl Reader<'_> {
             ("flags", start(t.flags.as_ref()), &["programs"]),
             ("exit", start(t.exit.as_ref()), &["around"]),
             ("direct-loses", start(t.direct_loses.first()), &["entry", "regs"]),
+            ("slot", (!t.slots().is_empty()).then_some(here), &["entry", "regs"]),
+            ("early-direct", t.early_direct.then_some(here), &["entry", "regs"]),
+            ("direct-mispredicted", (t.direct_mispredicted > 0).then_some(here), &["entry", "regs"]),
+            ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs"]),
+            ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
+            ("resume", start(t.resume.as_ref()), &["around", "programs", "sled"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -132,7 +144,7 @@ impl Reader<'_> {
     fn alone(&self, t: &TrampolineIn, frame: &FrameLayout) -> Result<()> {
         let here = t.stack_align.span().start;
         // By a slot that is patched, through a variable or `op`, or by its name.
-        let called = t.slot.is_some() || t.calls_through.is_some() || t.early_direct || !t.calls.is_empty();
+        let called = !t.slots().is_empty() || t.calls_through.is_some() || t.early_direct || !t.calls.is_empty();
         if matches!(t.kind, KindIn::Entry | KindIn::Regs) && !called {
             let message = format!("{} is of kind entry or regs: give slot, the call that is patched", t.symbol);
             return Err(self.at(here, message));
@@ -312,9 +324,19 @@ impl Reader<'_> {
             Promise::Transparent => both,
             Promise::Abi => abi_kept,
         };
+        self.both(t)?;
         let [keeps, loses] = [&t.keeps, &t.loses].map(|names| self.registers(&general(names, machine), facts));
         let kept = base.union(keeps?).minus(loses?);
         Ok((kept, both.minus(kept)))
+    }
+
+    /// Nothing is kept and lost.
+    fn both(&self, t: &TrampolineIn) -> Result<()> {
+        let twice = t.loses.iter().find(|lost| t.keeps.iter().any(|kept| kept.get_ref() == lost.get_ref()));
+        match twice {
+            Some(name) => Err(self.at(name.span().start, format!("{} is among keeps and loses", name.get_ref()))),
+            None => Ok(()),
+        }
     }
 
     /// The clauses of the deviations, in order.

@@ -197,7 +197,7 @@ impl Registers {
         for i in 0..self.abi.regs.len().min(GENERAL) {
             self.set(uc, Reg(i as u8), all.gpr[i]);
         }
-        self.put_flags(uc, all.flags, self.machine.clear_flags);
+        self.put_flags(uc, all.flags, self.machine.clear_flags());
     }
 
     fn put_flags<D>(&self, uc: &mut Cpu<'_, D>, value: u64, besides: u64) {
@@ -210,7 +210,7 @@ impl Registers {
     /// Are the flags set that are clear where C code begins?
     pub fn unclear_flags<D>(&self, uc: &Cpu<'_, D>) -> u64 {
         let flags = self.machine.flags.and_then(|(reg, _)| uc.reg_read(reg.id).ok());
-        flags.unwrap_or(0) & self.machine.clear_flags
+        flags.unwrap_or(0) & self.machine.clear_flags()
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn edge(rig: &Rig, filter: &Filter) -> Option<Edge> {
     if !rig.suite.convention.site.protocol.initial.is_empty() {
         return None;
     }
-    let attach = rig.suite.contracts.iter().position(|c| filter.attaches(c))?;
+    let attach = rig.suite.contracts.iter().position(|c| c.kind.attaches() && filter.attaches(c))?;
     let filter = Filter {
         situation: Some(Situation::PLAIN),
         handler: Some(Handler::General),

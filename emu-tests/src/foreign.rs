@@ -67,7 +67,12 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
     }
     // Read all of it first: a mistake is a mistake whatever the objects are.
     let mut judged = Vec::new();
-    for trampoline in &file.trampoline {
+    for (n, trampoline) in file.trampoline.iter().enumerate() {
+        let same = |other: &TrampolineIn| (&other.object, &other.symbol) == (&trampoline.object, &trampoline.symbol);
+        if file.trampoline[..n].iter().any(same) {
+            let message = format!("{} has a contract already", trampoline.symbol);
+            return Err(reader.at(trampoline.stack_align.span().start, message));
+        }
         judged.push((
             trampoline,
             reader.contract(trampoline, &file.frame, (backend.facts(), backend.machine()), convention)?,
@@ -92,8 +97,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             objects,
             deviations: deviations(convention, &reader, &trampolines, &contracts)?,
             contracts,
-            slots: trampolines.iter().filter_map(|t| t.slot.clone()).collect(),
-            pointers: trampolines.iter().filter_map(|t| Some((t.calls_through.clone()?, t.calls.clone()))).collect(),
+            slots: trampolines.iter().flat_map(|t| t.slots().iter().cloned()).collect(),
             stubs: true,
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
             op_offsets: file.ftrace_ops.as_ref().map(|op| (op.func, op.direct_call)),
@@ -119,7 +123,8 @@ fn objects(foreign: &Foreign, backend: &dyn Backend, reader: &Reader, file: &Fil
         let n = file.trampoline.len();
         return Err(reader.at(0, format!("a dump has one trampoline, the contract has {n}; valid: 1")));
     };
-    let labels = [trampoline.slot.as_deref().unwrap_or(""), &trampoline.calls];
+    let slots = trampoline.slots().iter().map(String::as_str);
+    let labels: Vec<&str> = slots.chain([trampoline.calls.as_str()]).collect();
     let wrap = |(path, code): &(String, Vec<u8>)| {
         let object = wrap(backend, dump, code, &trampoline.symbol, &labels).map_err(|e| e.at(path))?;
         Ok((path.clone(), object))

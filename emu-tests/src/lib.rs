@@ -10,6 +10,7 @@ mod check;
 mod compare;
 mod contract_file;
 mod contract_read;
+mod contract_stated;
 mod contract_text;
 mod copy;
 mod cpu;

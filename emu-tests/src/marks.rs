@@ -124,6 +124,10 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
         ))),
     };
     let row = contract.kind.traits();
+    if row.calls == Calls::Named && !contract.stated.through.is_empty() {
+        let through = contract.stated.through.iter();
+        return through.map(|v| Ok((address(&v.callee)?, Mark::DIRECT_FUNC))).collect();
+    }
     let mark = match row.calls {
         Calls::ExitHandler => Mark::EXIT_HANDLER,
         Calls::Handlers if row.gives == Gives::Frame => Mark::CALLBACK,

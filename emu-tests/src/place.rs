@@ -93,6 +93,7 @@ places! {
     Slot { member: String } => "slot:{member}", "fregs->{member}";
     SlotWritten { member: String } => "slot:{member}:written", "fregs->{member} was written";
     Argument { name: &'static str } => "argument:{name}", "argument in {name}";
+    Given { name: &'static str } => "given:{name}", "what the contract says is in {name}, for the callee";
     StackArgument => "argument:stack", "argument on the stack";
     ResultTold { name: &'static str } => "result:{name}:told", "result in {name}, for the exit handler";
     Result { name: &'static str } => "result:{name}", "result in {name}";

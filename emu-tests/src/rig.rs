@@ -61,6 +61,7 @@ pub(crate) struct Rig<'s> {
     pub(crate) scratch: u64,
     pub(crate) callback: u64,
     pub(crate) slots: Vec<u64>,
+    pub(crate) variables: Vec<Variable>,
     pub(crate) op_cell: Option<(u64, u64)>,
     pub(crate) ranges: Vec<(u64, u64)>,
     /// The entry trampoline, for sites that are laid out towards it.
@@ -99,13 +100,18 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Ima
     alias.extend(convention.callback.op.map(|op| (op, OP)));
     let site = Some(&convention.site);
     let first = suite.first();
+    let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());
+    let wanted = through.filter(|callee| !callee.is_empty()).collect();
     // Code may begin anywhere in a page.
     let (base, skip) = (base & !(PAGE - 1), base % PAGE);
-    link(suite.backend, &inputs, &Options { base, skip, define, first, stub, site, alias, ..Options::default() })
+    link(
+        suite.backend,
+        &inputs,
+        &Options { base, skip, define, first, stub, site, alias, wanted, ..Options::default() },
+    )
 }
 
-/// The image as a file would say it, ready to be run: pointers to functions are set, and the C functions that others wrote
-/// return at once.
+/// The image as a file would say it, ready to be run: the C functions that others wrote return at once.
 fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
     let mut image = Image::from_elf(&linked.to_elf()?)?;
     let first = suite.first();
@@ -120,16 +126,39 @@ fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
             image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
         }
     }
-    for (variable, function) in &suite.pointers {
-        let [at, to] = [variable, function].map(|name| image.symbol(name).map(|s| s.address));
-        let (Some(at), Some(to)) = (at, to) else {
-            return Err(Error::new(format!(
-                "{function} is called through {variable}, says the contract; the objects must refer to both"
-            )));
-        };
-        image.write(&Write { at, bytes: to.to_le_bytes().to_vec() })?;
-    }
     Ok((image, called))
+}
+
+/// A variable by which a trampoline finds what it calls.
+#[derive(Clone, Copy)]
+pub(crate) struct Variable {
+    /// The number of the trampoline.
+    of: usize,
+    /// Which of its variables it is.
+    nth: usize,
+    at: u64,
+    /// The function; 0 for a callback, which each case chooses.
+    to: u64,
+}
+
+/// The variables of all trampolines.
+fn variables(suite: &Suite, image: &Image) -> Result<Vec<Variable>> {
+    let address = |name: &str| image.symbol(name).map(|s| s.address);
+    let mut all = Vec::new();
+    for (of, contract) in suite.contracts.iter().enumerate() {
+        for (nth, variable) in contract.stated.through.iter().enumerate() {
+            let (name, callee) = (&variable.name, &variable.callee);
+            let to = if contract.kind.calls_back() { Some(0) } else { address(callee) };
+            let (Some(at), Some(to)) = (address(name), to) else {
+                return Err(Error::new(format!(
+                    "{} calls through {name}, says the contract; the objects must refer to that",
+                    contract.name
+                )));
+            };
+            all.push(Variable { of, nth, at, to });
+        }
+    }
+    Ok(all)
 }
 
 /// Look at every instruction in the images, and at every access to the stack.
@@ -229,6 +258,7 @@ impl<'s> Rig<'s> {
             toward: suite.convention.site.entry.and_then(|name| image.symbol(name)).map(|s| s.address),
             callback: address(CALLBACK)?,
             scratch: address("scratch")?,
+            variables: variables(suite, &image)?,
             op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
             image,
             away,
@@ -442,6 +472,7 @@ impl<'s> Rig<'s> {
         };
         let gap = gap(self.suite, &self.image, case)?;
         write_code(&mut self.uc, &gap)?;
+        self.set_variables(case, func);
         let early = if case.situation.early() { self.places.direct.named } else { 0 };
         if self.prepared == Some((func, early)) {
             return Ok(());
@@ -465,6 +496,17 @@ impl<'s> Rig<'s> {
         }
         self.prepared = Some((func, early));
         Ok(())
+    }
+
+    /// Set the variables by which trampolines find what they call. Those of the trampoline that the case is about come
+    /// last: others may have them too.
+    fn set_variables(&mut self, case: &Case, func: u64) {
+        let (mine, others): (Vec<Variable>, Vec<Variable>) = self.variables.iter().partition(|v| v.of == case.attach);
+        for Variable { of, nth, at, to } in others.into_iter().chain(mine) {
+            let null = of == case.attach && nth < case.situation.variable();
+            let to = if self.suite.contracts[of].kind.calls_back() { func } else { to };
+            put_word(&mut self.uc, at, if null { 0 } else { to });
+        }
     }
 
     /// Patch the site of one function, or all.

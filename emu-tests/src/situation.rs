@@ -33,6 +33,10 @@ pub enum Situation {
     },
     /// The direct trampoline in `op` is gone to before anything is called.
     EarlyDirect,
+    /// The first variable by which the callee is found is NULL: the second one has it.
+    Second,
+    /// All variables by which the callee is found are NULL: there is none.
+    Null,
     /// No callback is attached: the slot calls `ftrace_stub`.
     Stub,
     /// The same with `ftrace_stub_graph`.
@@ -51,7 +55,7 @@ pub enum Situation {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 12] = [
+const DECISIONS: [Decision; 14] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -64,6 +68,8 @@ const DECISIONS: [Decision; 12] = [
     ("retired", Situation::retired),
     ("stub", |s| s == Situation::Stub),
     ("stub-graph", |s| s == Situation::StubGraph),
+    ("second", |s| s == Situation::Second),
+    ("null", |s| s == Situation::Null),
 ];
 
 impl fmt::Display for Situation {
@@ -111,6 +117,8 @@ impl Situation {
             Situation::SkipLast,
             Situation::Retired,
             Situation::Results,
+            Situation::Second,
+            Situation::Null,
         ])
     }
 
@@ -177,8 +185,24 @@ impl Situation {
         }
     }
 
-    /// The situations that this kind of trampoline can be in.
+    /// Which of the variables by which the callee is found is the first that is not NULL.
+    pub(crate) fn variable(self) -> usize {
+        match self {
+            Situation::Second => 1,
+            Situation::Null => usize::MAX,
+            _ => 0,
+        }
+    }
+
+    /// The situations that this trampoline can be in.
     pub(crate) fn all(contract: &Contract) -> Vec<Situation> {
+        let mut all = Situation::of_kind(contract);
+        let second = (contract.stated.through.len() > 1).then_some(Situation::Second);
+        all.extend(second.into_iter().chain(contract.stated.may_be_null.then_some(Situation::Null)));
+        all
+    }
+
+    fn of_kind(contract: &Contract) -> Vec<Situation> {
         let row = contract.kind.traits();
         match (row.calls, row.gives, contract.kind.programs()) {
             (Calls::Callback, ..) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
@@ -215,6 +239,7 @@ impl Situation {
             Situation::Stub | Situation::StubGraph => true,
             Situation::EarlyDirect => contract.early_direct,
             Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
+            Situation::Second | Situation::Null => false,
         }
     }
 }
@@ -230,7 +255,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 26] = [
+    const NAMES: [&str; 28] = [
         "plain",
         "args",
         "ip",
@@ -257,6 +282,8 @@ mod tests {
         "skip-last",
         "retired",
         "results",
+        "second",
+        "null",
     ];
 
     #[test]

@@ -31,8 +31,6 @@ pub struct Suite {
     pub deviations: Vec<Deviation>,
     /// Labels of the call slots that the kernel patches.
     pub slots: Vec<String>,
-    /// Variables that hold the address of a function, with its name.
-    pub pointers: Vec<(String, String)>,
     /// What the objects leave undefined becomes functions that return at once.
     pub stubs: bool,
     /// Places in the trampolines that the kernel may patch when it boots; the objects' own instructions are run.

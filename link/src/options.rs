@@ -27,6 +27,8 @@ pub struct Options {
     /// How the tracer writes sites: all are disabled, as at boot. Without it they stay as the compiler left them, and none
     /// can be switched on.
     pub site: Option<&'static Site>,
+    /// Functions that there must be, beside those that an input refers to: `stub` stands in for them too.
+    pub wanted: Vec<String>,
     /// Symbols that no input defines, and the defined ones whose addresses they take.
     pub alias: Vec<(&'static str, &'static str)>,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
             ops: None,
             calls: none(),
             define: Vec::new(),
+            wanted: Vec::new(),
             first: 0,
             stub: None,
             site: None,

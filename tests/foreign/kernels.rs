@@ -1,4 +1,4 @@
-//! The kernel's own objects, and what docs/findings.md says of them.
+//! The kernel's own objects, and those of Debian's packages; and what docs/findings.md says of them.
 
 use std::process::Command;
 
@@ -6,13 +6,10 @@ use tool::contracts::CONTRACTS;
 
 use crate::case::text;
 
-/// What docs/findings.md says is what its commands print.
-#[test]
-#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
-fn the_findings_are_shown_by_their_commands() {
+/// What a section of docs/findings.md says is what its commands print. Returns how many findings there are.
+fn shown_by_their_commands(findings: &str) -> usize {
     let cache = kernel_cache::directory().unwrap();
     let (mut said, mut shown) = (String::new(), 0);
-    let (findings, _) = include_str!("../../docs/findings.md").split_once("\n## ").unwrap();
     for row in findings.lines().filter(|line| line.starts_with("| ")).skip(1) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         if let Some(command) = cells[3].strip_prefix("`tramptool ") {
@@ -31,15 +28,48 @@ fn the_findings_are_shown_by_their_commands() {
         assert!(said.lines().any(told), "{row}\n{said}");
         shown += 1;
     }
+    shown
+}
+
+/// The part of docs/findings.md behind this heading; without one, what comes first.
+fn section(heading: &str) -> &'static str {
+    let text = include_str!("../../docs/findings.md");
+    let from = text.find(heading).unwrap_or_else(|| panic!("docs/findings.md has no {heading}"));
+    let inside = &text[from + heading.len()..];
+    inside.find("\n## ").map_or(inside, |end| &inside[..end])
+}
+
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn the_findings_are_shown_by_their_commands() {
+    let shown = shown_by_their_commands(section(""));
     assert!(shown > 25, "{shown}");
+}
+
+#[test]
+#[ignore = "needs objects of Debian's packages: cargo xtask package-objects"]
+fn the_findings_of_packages_are_shown_by_their_commands() {
+    let shown = shown_by_their_commands(section("\n## In user space"));
+    assert!(shown > 3, "{shown}");
 }
 
 /// The kernel's own trampolines deviate as their contracts say, in no other way, and in no fewer.
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn the_kernels_own_objects_deviate_as_expected() {
+    deviate_as_expected(|name| name.starts_with("linux-"));
+}
+
+/// So do those of Debian's packages.
+#[test]
+#[ignore = "needs objects of Debian's packages: cargo xtask package-objects"]
+fn the_objects_of_packages_deviate_as_expected() {
+    deviate_as_expected(|name| !name.starts_with("linux-"));
+}
+
+fn deviate_as_expected(wanted: impl Fn(&str) -> bool) {
     let cache = kernel_cache::directory().unwrap();
-    for (name, _) in CONTRACTS {
+    for (name, _) in CONTRACTS.iter().filter(|(name, _)| wanted(name)) {
         let objects = std::fs::read_dir(cache.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
         tool.args(["check", "--contract", name, "--object"]).args(objects.map(|o| o.unwrap().path()));

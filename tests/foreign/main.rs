@@ -10,6 +10,7 @@ mod kernels;
 mod places;
 mod returns;
 mod sleds;
+mod stated;
 mod unprepared;
 mod values;
 mod ways;

@@ -63,6 +63,7 @@ fn contracts_that_come_with_the_tool_name_places_by_ids() {
             for place in places {
                 let id = place.split('@').next().unwrap();
                 let is_register = backend.facts().abi.find(id).is_some()
+                    || backend.machine().vectors.iter().any(|vector| vector.name == id)
                     || backend.machine().flags.is_some_and(|(flags, _)| flags.name == id);
                 let is_place = globs.iter().any(|g| WildMatch::new(g).matches(id) || WildMatch::new(id).matches(g));
                 assert!(is_register || is_place, "{name}: {place}");

@@ -13,6 +13,7 @@ mod fixtures;
 mod kernel;
 mod modules;
 mod objects;
+mod packages;
 mod qemu;
 mod tools;
 mod tree;
@@ -38,6 +39,11 @@ const VERBS: &[Verb] = &[
         name: "kernel-objects",
         usage: "[VERSION] [--linux DIR]  build the own trampolines of these kernels into a cache, for the tests that judge them",
         run: objects::run,
+    },
+    Verb {
+        name: "package-objects",
+        usage: "take the trampolines of LLVM's XRay and of the GNU C library out of Debian's packages, into the same cache",
+        run: packages::run,
     },
     Verb {
         name: "kernel",

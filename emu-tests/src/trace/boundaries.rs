@@ -2,6 +2,7 @@
 //! function's return, T6 the parent.
 
 use codegen::abi::{Loc, RegSet};
+use codegen::contract::stated::Next;
 use codegen::spec::{Attach, Kind};
 use codegen::step::ExitPath;
 
@@ -10,9 +11,10 @@ use super::compare::Kept;
 use super::given::shown;
 use super::state::{Activation, Exiting, Pending};
 use super::{Here, Trace};
-use crate::cpu::Snapshot;
+use crate::cpu::{EXIT, Snapshot};
 use crate::place::Place;
 use crate::report::Clause;
+use crate::situation::Situation;
 
 impl Trace {
     /// T0.
@@ -24,13 +26,31 @@ impl Trace {
 
     /// T0 where no site is patched: the trampoline was called.
     fn at_sled(&mut self, here: &Here, index: usize) {
+        let Some(contract) = self.contracts.get(index).cloned() else { return };
         let entry_sp = here.sp();
-        let (sp, resume, parent) = match here.registers.abi.link {
-            Some(link) => (entry_sp, here.get(link), here.get(link)),
-            None => (entry_sp.wrapping_add(8), here.word(entry_sp), here.word(entry_sp.wrapping_add(8))),
-        };
-        self.begin_activation(here.snapshot(), sp, resume, parent, index);
-        self.state.stack.top = entry_sp;
+        match contract.stated.next {
+            Next::Behind(bytes) => {
+                let (sp, pc, parent) = match here.registers.abi.link {
+                    Some(link) => (entry_sp, here.get(link), here.get(link).wrapping_add_signed(bytes)),
+                    None => (entry_sp.wrapping_add(8), here.word(entry_sp), here.word(entry_sp.wrapping_add(8))),
+                };
+                self.begin_activation(here.snapshot(), sp, pc, parent, index);
+                if let Some(a) = self.state.activations.last_mut() {
+                    a.resume = pc.wrapping_add_signed(bytes);
+                }
+                self.state.stack.top = entry_sp;
+            }
+            Next::Result => {
+                let pushed = contract.stated.pushed;
+                let sp = entry_sp.wrapping_add(pushed);
+                let parent = here.parent(sp);
+                self.begin_activation(here.snapshot(), sp, EXIT, parent, index);
+                // What the site left there is the trampoline's own.
+                self.state.stack.write(entry_sp, pushed as usize);
+                // The last call was that of the function.
+                self.state.returns.begin(Some(parent));
+            }
+        }
     }
 
     /// A trampoline is on its way to the function.
@@ -56,6 +76,7 @@ impl Trace {
             kept,
             flags_kept,
             redirected: false,
+            direct: 0,
             dispatched: false,
             calls: 0,
         });
@@ -185,11 +206,16 @@ impl Trace {
     /// How many callbacks and functions must have been called between site and resumption.
     fn calls_due(&self) -> u64 {
         let (situation, t) = (self.case.situation, self.trampoline());
+        let stated = |index: usize| self.contracts.get(index).map(|c| &c.stated);
+        let null = situation == Situation::Null;
         let entry = self.kind(self.case.attach).is_some_and(Kind::calls_back);
-        let called_back = entry && situation.stub().is_none() && !situation.early();
-        // A contract need not say what a direct trampoline calls.
+        let called_back = entry && situation.stub().is_none() && !situation.early() && !null;
+        let called_back = if called_back { stated(self.case.attach).map_or(0, |s| s.calls) } else { 0 };
+        // A contract need not say what a direct trampoline calls. Of several variables, one counts.
+        let one = stated(t).is_some_and(|s| !s.through.is_empty());
         let named = self.callees.get(t).map_or(&[][..], |all| all).iter().filter(|callee| **callee != 0);
-        u64::from(called_back) + named.count() as u64
+        let most = if t == self.case.attach && null { 0 } else { if one { 1 } else { usize::MAX } };
+        called_back + named.take(most).count() as u64
     }
 
     /// T3 of a paired trampoline: it has called the traced function.

@@ -1,6 +1,7 @@
 //! P13, P14, P15: what restricted branches and return-address stacks make of the trampolines' branches. The engine
 //! enforces none of it.
 
+use codegen::contract::stated::Next;
 use codegen::machine::{Branch, IndirectBranch, Pad};
 use codegen::step::ExitPath;
 
@@ -77,6 +78,8 @@ impl Trace {
             // The call of the site is the direct trampoline's.
             ExitPath::Direct => (1, u64::from(contract.direct_mispredicted)),
             ExitPath::EarlyDirect => (1, 0),
+            // That of the function is its own return's.
+            _ if contract.stated.next == Next::Result => (1, 0),
             // The call of the site belongs to a return that goes elsewhere.
             _ => (0, u64::from(contract.mispredicted) + u64::from(moved)),
         };

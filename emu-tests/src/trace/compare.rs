@@ -54,12 +54,12 @@ impl Trace {
         let p6 = self.at(Clause::P6, here.pc);
         match machine.flags {
             Some((reg, mask)) if kept.flags => {
-                let mask = mask | machine.clear_flags;
+                let mask = mask | machine.clear_flags();
                 self.check(p6, Place::Reg { name: reg.name }, expect.flags & mask, now.flags & mask);
             }
             // What C never finds set, it never finds set.
-            Some(_) if machine.clear_flags != 0 && expect.flags & machine.clear_flags == 0 => {
-                self.check(p6, Place::ClearFlags, 0, now.flags & machine.clear_flags);
+            Some(_) if machine.clear_flags() != 0 && expect.flags & machine.clear_flags() == 0 => {
+                self.check(p6, Place::ClearFlags, 0, now.flags & machine.clear_flags());
             }
             _ => {}
         }
@@ -80,7 +80,8 @@ impl Trace {
             self.check_vector(here, p6.of(kept.clause), i.into(), expect, now);
         }
         let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
-        if !general && lost.any(|i| vectors_kept >> i & 1 == 0 && expect.vectors[i] != now.vectors[i]) {
+        if !general && lost.any(|i| (vectors_kept | vectors_lost) >> i & 1 == 0 && expect.vectors[i] != now.vectors[i])
+        {
             self.checks.lost_vectors(self.trampoline());
         }
     }

@@ -1,6 +1,7 @@
 //! P8, P10: what a function is given that a trampoline calls.
 
 use codegen::contract::Contract;
+use codegen::contract::stated::Atom;
 use codegen::frame::Content;
 use codegen::live::Word;
 use codegen::spec::{Attach, Programs};
@@ -28,7 +29,7 @@ impl Trace {
     /// Flags and SP at the first instruction of a called C function.
     pub(super) fn check_call(&mut self, here: &Here) {
         let registers = here.registers;
-        if registers.machine.clear_flags != 0 {
+        if registers.machine.clear_flags() != 0 {
             let found = registers.unclear_flags(here.uc);
             self.check(self.at(Clause::P6, here.pc), Place::ClearFlags, 0, found);
         }
@@ -42,8 +43,8 @@ impl Trace {
     pub(super) fn check_callback(&mut self, here: &Here, contract: &Contract) {
         let Some(a) = self.state.activations.last() else { return };
         let (parent, resume, site_sp, at) = (a.parent, a.pc, a.sp, a.expect.clone());
+        let (first, changed) = (a.calls == 1, (a.resume, a.returns_to, a.direct));
         let p10 = self.at(Clause::P10, here.pc);
-        let callback = &contract.convention.callback;
         let op = self.places.op;
         let told = [
             (Value::Ip, Place::Ip, here.ip(resume)),
@@ -51,11 +52,13 @@ impl Trace {
             (Value::Op, Place::Op, op),
         ];
         for (value, place, want) in told {
-            if let Some(n) = callback.position(value) {
+            // A callback before this one may have changed that on the stack.
+            if let Some(n) = contract.position(value).filter(|_| first || value != Value::ParentIp) {
                 self.checks.check_by(p10, place, arg(here, n), want, here.arg(n));
             }
         }
-        let Some(fregs) = callback.position(Value::Fregs).map(|n| here.arg(n)) else { return };
+        self.check_arguments(here, contract);
+        let Some(fregs) = contract.position(Value::Fregs).map(|n| here.arg(n)) else { return };
         if contract.frame.c_size > 0 {
             let inside = fregs >= here.sp() && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
             self.check(p10, Place::FregsInFrame, true, inside);
@@ -65,12 +68,12 @@ impl Trace {
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let want = match field.content {
                 Content::Reg(r) => at[r],
-                Content::Pc => resume,
-                Content::ParentIp => parent,
+                Content::Pc => changed.0,
+                Content::ParentIp => changed.1,
                 Content::SiteSp => site_sp,
                 Content::Flags => at.flags,
                 Content::Const(n) => n as u64,
-                Content::Direct => 0,
+                Content::Direct => changed.2,
                 Content::Result(_) | Content::ExitSp | Content::Unfilled => continue,
                 // Of no struct.
                 Content::Vector(_)
@@ -87,9 +90,12 @@ impl Trace {
 
     /// A function of a direct trampoline: the arguments, behind ip where it wants that.
     pub(super) fn check_direct_func(&mut self, here: &Here, contract: &Contract) {
+        self.check_arguments(here, contract);
         let Some(direct) = contract.kind.passes() else { return };
         let p10 = self.at(Clause::P10, here.pc);
-        let callee = self.callees.get(self.trampoline()).and_then(|all| all.first()).copied().unwrap_or(0);
+        let t = self.trampoline();
+        let which = if t == self.case.attach { self.case.situation.variable() } else { 0 };
+        let callee = self.callees.get(t).and_then(|all| all.get(which)).copied().unwrap_or(0);
         self.check(p10, Place::Callee, callee, here.pc);
         let Some(a) = self.state.activations.last() else { return };
         let (expect, resume, site_sp) = (a.expect.clone(), a.resume, a.sp);
@@ -104,6 +110,37 @@ impl Trace {
         }
         if let Some(live) = direct.live {
             self.check_passed(here, live, &expect, site_sp);
+        }
+    }
+
+    /// What the contract says of each argument.
+    fn check_arguments(&mut self, here: &Here, contract: &Contract) {
+        let (expect, pc, parent) = match (self.state.exiting(), self.state.activations.last()) {
+            (Some(e), _) => (e.expect.clone(), e.resume, e.parent),
+            (None, Some(a)) => (a.expect.clone(), a.pc, a.parent),
+            (None, None) => return,
+        };
+        let p10 = self.at(Clause::P10, here.pc);
+        let (abi, op) = (here.registers.abi, self.places.op);
+        let of = |atom| match atom {
+            Atom::Reg(reg) => expect[reg],
+            Atom::Word(reg, offset) => here.word(expect[reg].wrapping_add_signed(offset)),
+            Atom::Pc => pc,
+            Atom::Told(Value::Ip) => here.ip(pc),
+            Atom::Told(Value::Op) => op,
+            Atom::Told(_) => parent,
+        };
+        for (n, (argument, &reg)) in contract.stated.arguments.iter().flatten().zip(abi.args).enumerate() {
+            // What profiles tell is checked with what they say of it; where the frame lies, by what is in it.
+            let told = match argument.value.alone() {
+                Some(Atom::Told(value)) => value == Value::Fregs || contract.kind.calls_back(),
+                _ => false,
+            };
+            if !told {
+                let mask = u64::MAX >> 64_u32.saturating_sub(argument.bits).min(63);
+                let (want, have) = (argument.value.value(of) & mask, here.arg(n) & mask);
+                self.checks.check_by(p10, Place::Given { name: abi.name(reg) }, arg(here, n), want, have);
+            }
         }
     }
 
@@ -150,7 +187,8 @@ impl Trace {
         let Some(e) = self.state.exiting() else { return };
         let (exit_sp, at) = (e.sp, e.expect.clone());
         let (abi, p10) = (here.registers.abi, self.at(Clause::P10, here.pc));
-        let fregs = here.arg(0);
+        self.check_arguments(here, contract);
+        let fregs = frame(here, contract);
         let around = contract.kind.jumped_to();
         if around && contract.frame.c_struct.is_empty() {
             for (&arg, &ret) in abi.args.iter().zip(abi.rets) {
@@ -186,6 +224,12 @@ impl Trace {
             self.check_written(place, field.member, here.pc);
         }
     }
+}
+
+/// The address of the frame, as an exit handler is given it.
+pub(super) fn frame(here: &Here, contract: &Contract) -> u64 {
+    let stated = contract.stated.arguments.is_some();
+    here.arg(contract.position(Value::Fregs).filter(|_| stated).unwrap_or(0))
 }
 
 /// An argument is what the last instruction made it that wrote its register.

@@ -33,6 +33,8 @@ pub(crate) struct Activation {
     pub kept: RegSet,
     pub flags_kept: bool,
     pub redirected: bool,
+    /// The direct trampoline that a callback chose; 0 if none did.
+    pub direct: u64,
     /// A direct trampoline was entered on the way.
     pub dispatched: bool,
     /// Callbacks and functions of direct trampolines that were called.

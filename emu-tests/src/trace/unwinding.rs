@@ -3,6 +3,7 @@
 
 use codegen::abi::Reg;
 use codegen::contract::Contract;
+use codegen::contract::stated::Next;
 use codegen::frame::Content;
 use codegen::step::Value;
 
@@ -21,22 +22,23 @@ impl Trace {
         let now = here.registers.general(here.uc);
         let cfa = row.cfa(&now.gpr);
         let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| here.word(at));
-        let calls_body = self.calls_body();
+        // The parent is the next frame: nothing returns to the site.
+        let to_parent = self.calls_body() || self.contract().is_some_and(|c| c.stated.next == Next::Result);
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
         let (expect, sp, parent): (&Snapshot, _, _) = match (exiting, entering) {
             (Some(e), _) => (&e.expect, e.sp, e.parent),
             // Where the site did not call, its function's return address lies between SP and CFA.
             (None, Some(a)) => {
-                let pushed = if calls_body { abi.return_bytes() } else { 0 };
+                let pushed = if to_parent { abi.return_bytes() } else { 0 };
                 (&a.expect, a.sp.wrapping_add(pushed), a.parent)
             }
             (None, None) => return,
         };
-        let at_site = exiting.is_none() && !calls_body;
+        let at_site = exiting.is_none() && !to_parent;
         let saved = row.tells.iter().filter(|&r| Some(r) != abi.link);
         let columns: Vec<(Reg, u64, u64)> = saved.map(|r| (r, expect[r], value(row.rule(r)))).collect();
         let mut returns = Vec::new();
-        if let (true, Some(rule)) = (calls_body, row.returns) {
+        if let (true, Some(rule)) = (to_parent, row.returns) {
             returns.push((Place::UnwindReturn, parent, parent, value(rule)));
         } else if let (None, Some(a)) = (exiting, entering) {
             if let Some(rule) = row.returns {
@@ -98,7 +100,7 @@ impl Trace {
         let (abi, before) = (here.registers.abi, at[here.registers.abi.fp]);
         let mut fp = here.get(abi.fp);
         if contract.marks_regs && contract.kind.calls_back() {
-            let fregs = contract.convention.callback.position(Value::Fregs).map_or(0, |n| here.arg(n));
+            let fregs = contract.position(Value::Fregs).map_or(0, |n| here.arg(n));
             self.check(p12, Place::MarkedRegs, fregs | 1, fp);
             return;
         }

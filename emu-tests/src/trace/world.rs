@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use codegen::abi::{Abi, RegSet};
 use codegen::contract::Contract;
+use codegen::contract::stated::Next;
 use codegen::frame::{Content, Stores};
 use codegen::kind::Calls;
 use codegen::live::Word;
 use codegen::spec::{Attach, Kind, Programs};
 use codegen::step::Value;
 
-use super::given::{ProgramCall, shown};
+use super::given::{ProgramCall, frame, shown};
 use super::state::{Activation, Exiting, Hooked, Moment};
 use super::{Here, Mark, Trace};
 use crate::case::Handler;
+use crate::cpu::EXIT;
 use crate::place::Place;
 use crate::report::Clause;
 use crate::rng::Rng;
@@ -48,9 +50,13 @@ impl Trace {
         self.check_records(here, &contract);
         let Some(a) = self.state.activations.last_mut() else { return };
         a.calls += 1;
+        // Where several are called, the first decides.
+        let first = a.calls == 1;
         self.check_callback(here, &contract);
         self.state.callbacks += 1;
-        self.decide(here, &contract);
+        if first {
+            self.decide(here, &contract);
+        }
         self.poison(here, 1 + u64::from(self.state.callbacks));
     }
 
@@ -60,7 +66,7 @@ impl Trace {
         let (case, registers) = (Arc::clone(&self.case), here.registers);
         let outermost = self.state.callbacks == 1;
         // Without its address, nothing can be stored to the frame.
-        let fregs = contract.convention.callback.position(Value::Fregs).map(|n| here.arg(n));
+        let fregs = contract.position(Value::Fregs).map(|n| here.arg(n));
         let written = |content: Content| cell(contract, fregs?, content);
         let Some(a) = self.state.activations.last_mut() else { return };
         let mut stored = Vec::new();
@@ -83,6 +89,7 @@ impl Trace {
         }
         if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
             stored.push((at, self.places.direct.named));
+            a.direct = self.places.direct.named;
         }
         if case.situation.parent() {
             let slot = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(a.sp));
@@ -118,6 +125,9 @@ impl Trace {
         }
         self.check_direct_func(here, &contract);
         self.poison(here, 50 + u64::from(self.state.callbacks));
+        if contract.stated.next == Next::Result {
+            here.set(here.registers.abi.rets[0], EXIT);
+        }
     }
 
     /// A program, before the function or after it.
@@ -202,7 +212,7 @@ impl Trace {
         let parent = e.parent;
         self.check_exit_handler(here, &contract);
         let registers = here.registers;
-        let fregs = here.arg(0);
+        let fregs = frame(here, &contract);
         let around = contract.kind.jumped_to();
         let stores = |content: Content| cell(&contract, fregs, content);
         let way = stores(Content::ParentIp).filter(|_| !around);
@@ -280,7 +290,8 @@ impl Trace {
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
         let due = exiting.map(|e| e.expect.flags).or(entering.map(|a| a.expect.flags)).unwrap_or(0);
         registers.set_flags(here.uc, !due);
-        if self.case.handler == Handler::Any {
+        let general = self.contract().is_some_and(|c| c.stated.general_handlers);
+        if self.case.handler == Handler::Any && !general {
             for i in 0..registers.machine.vectors.len() {
                 let value = rng.vector();
                 if !registers.abi.vector_callee_saved.contains(&(i as u8)) {

@@ -47,7 +47,10 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
         globals.entry(name).or_insert(Global { object: 0, address: *address, weak: false });
     }
     if let Some(stub) = options.stub {
-        let missing = undefined(&objects, &globals)?;
+        let mut missing = undefined(&objects, &globals)?;
+        missing.extend(options.wanted.iter().map(String::as_str).filter(|name| !globals.contains_key(name)));
+        missing.sort_unstable();
+        missing.dedup();
         add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;
     }
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };

@@ -85,8 +85,6 @@ pub(super) fn undefined<'a>(objects: &[Object<'a>], globals: &FxHashMap<&str, Gl
             }
         }
     }
-    missing.sort_unstable();
-    missing.dedup();
     Ok(missing)
 }
 

@@ -334,7 +334,6 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
         deviations: Deviation::of_sites(target.convention, contracts.iter()).collect(),
         contracts,
         slots,
-        pointers: Vec::new(),
         stubs: false,
         alternatives: Vec::new(),
         options: options(target.convention, &settings),

@@ -1,0 +1,278 @@
+//! What only contracts in files state: how a trampoline is reached that is called in the middle of a function, what its
+//! callee gets, and how it finds that. Generated trampolines have no use for it.
+
+use crate::abi::{Abi, Reg};
+use crate::error::{Error, Result};
+use crate::step::Value;
+
+/// What an argument, or a word at the site, is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Atom {
+    /// A register, as it was at the site.
+    Reg(Reg),
+    /// The 8 bytes at this register of the site plus so many.
+    Word(Reg, i64),
+    /// The address behind the call that the site made.
+    Pc,
+    /// What the profile's callbacks may get: ip, parent_ip, op, or the address of the frame.
+    Told(Value),
+}
+
+const TOLD: [(&str, Atom); 5] = [
+    ("parent-ip", Atom::Told(Value::ParentIp)),
+    ("frame", Atom::Told(Value::Fregs)),
+    ("ip", Atom::Told(Value::Ip)),
+    ("op", Atom::Told(Value::Op)),
+    ("pc", Atom::Pc),
+];
+
+/// A number, and atoms, each so many times.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sum {
+    /// The number.
+    pub number: i64,
+    /// How often each is in it.
+    pub terms: Vec<(i64, Atom)>,
+}
+
+impl Sum {
+    /// What it is of, if it is one thing alone.
+    pub fn alone(&self) -> Option<Atom> {
+        match (&self.terms[..], self.number) {
+            (&[(1, atom)], 0) => Some(atom),
+            _ => None,
+        }
+    }
+
+    /// Its value, by that of each atom.
+    pub fn value(&self, of: impl Fn(Atom) -> u64) -> u64 {
+        let term = |&(times, atom): &(i64, Atom)| (times as u64).wrapping_mul(of(atom));
+        self.terms.iter().map(term).fold(self.number as u64, u64::wrapping_add)
+    }
+
+    /// Such as `rdi`, `[sp+8]`, `pc - 5`, `3*[sp] - 3*x16 - 24`.
+    ///
+    /// # Errors
+    /// It is none, or names a register that there is not.
+    pub fn parse(text: &str, abi: &Abi) -> Result<Sum> {
+        let wrong = || Error::new(format!("'{text}' is no sum of registers, words as [sp+8], numbers, {}", told()));
+        let (mut sum, mut rest, mut first) = (Sum::default(), text.trim(), true);
+        while first || !rest.is_empty() {
+            let minus = rest.starts_with('-');
+            let signed = rest.strip_prefix(['+', '-']);
+            let behind = match (signed, first) {
+                (Some(behind), _) => behind.trim_start(),
+                (None, true) => rest,
+                (None, false) => return Err(wrong()),
+            };
+            let sign = if minus { -1 } else { 1 };
+            let (number, after) = number(behind).map_or((None, behind), |(n, after)| (Some(n), after.trim_start()));
+            let times = after.strip_prefix('*').map(str::trim_start);
+            rest = match (number, times) {
+                (Some(n), None) => {
+                    sum.number = sum.number.wrapping_add(n.wrapping_mul(sign));
+                    after
+                }
+                (n, times) => {
+                    let (found, after) = atom(times.unwrap_or(after), abi).ok_or_else(wrong)?;
+                    sum.terms.push((n.unwrap_or(1).wrapping_mul(sign), found));
+                    after
+                }
+            };
+            (rest, first) = (rest.trim_start(), false);
+        }
+        Ok(sum)
+    }
+}
+
+fn told() -> String {
+    TOLD.map(|(word, _)| word).join(", ")
+}
+
+/// A number at the beginning of a text, and what is behind it.
+fn number(text: &str) -> Option<(i64, &str)> {
+    let digits = text.strip_prefix("0x");
+    let (radix, digits) = digits.map_or((10, text), |digits| (16, digits));
+    let end = digits.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(digits.len());
+    let (number, behind) = digits.split_at(end);
+    Some((i64::from_str_radix(number, radix).ok()?, behind))
+}
+
+/// What a text begins with, and what is behind it.
+fn atom<'t>(text: &'t str, abi: &Abi) -> Option<(Atom, &'t str)> {
+    if let Some((inside, behind)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        let sum = Sum::parse(inside, abi).ok()?;
+        let [(1, Atom::Reg(reg))] = sum.terms[..] else { return None };
+        return Some((Atom::Word(reg, sum.number), behind));
+    }
+    // What says more comes first: `parent-ip` is no difference.
+    if let Some((word, found)) = TOLD.iter().find(|(word, _)| text.starts_with(word)) {
+        return Some((*found, &text[word.len()..])).filter(|(_, behind)| !goes_on(behind));
+    }
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let (name, behind) = text.split_at(end);
+    let reg = if name == "sp" { Some(abi.sp) } else { abi.find(name) };
+    Some((Atom::Reg(reg?), behind))
+}
+
+fn goes_on(behind: &str) -> bool {
+    behind.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// What a callee is given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Argument {
+    /// The value.
+    pub value: Sum,
+    /// How many bits of it count, from the lowest.
+    pub bits: u32,
+}
+
+/// A variable that holds the address of a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Its symbol.
+    pub name: String,
+    /// The function's.
+    pub callee: String,
+}
+
+/// A place that holds something when the trampoline is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// A register.
+    Reg(Reg),
+    /// The 8 bytes so many above SP.
+    Word(u64),
+}
+
+/// Where a trampoline goes on that is called in the middle of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// So many bytes behind the call that reached it.
+    Behind(i64),
+    /// Where the function says that it calls, as if the site had gone there.
+    Result,
+}
+
+/// What a file states besides.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stated {
+    /// What its callee is given; `None` where its kind and the profile say that.
+    pub arguments: Option<Vec<Argument>>,
+    /// The variables by which it finds its callee: the first that is not NULL counts.
+    pub through: Vec<Variable>,
+    /// All of these may be NULL. Then it calls nothing.
+    pub may_be_null: bool,
+    /// What it calls is known to leave vector registers alone.
+    pub general_handlers: bool,
+    /// How often the callback is called.
+    pub calls: u64,
+    /// What SP may be modulo 16 at its first instruction; whatever the architecture lets it be, where nothing is stated.
+    pub sp: Vec<u64>,
+    /// Bits of the flags register that are clear there.
+    pub clear_flags: u64,
+    /// Bytes on the stack that the site has left for it, and that are gone when it goes on.
+    pub pushed: u64,
+    /// What is there then.
+    pub holds: Vec<(Held, Sum)>,
+    /// Where it goes on.
+    pub next: Next,
+}
+
+impl Default for Stated {
+    fn default() -> Stated {
+        Stated {
+            arguments: None,
+            through: Vec::new(),
+            may_be_null: false,
+            general_handlers: false,
+            calls: 1,
+            sp: Vec::new(),
+            clear_flags: 0,
+            pushed: 0,
+            holds: Vec::new(),
+            next: Next::Behind(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{RegInfo, RegSet};
+
+    const fn reg(name: &'static str) -> RegInfo {
+        RegInfo { name, dwarf: 0, emu: 0 }
+    }
+
+    const ABI: Abi = Abi {
+        regs: &[reg("x0"), reg("x16"), reg("stack")],
+        args: &[Reg(0)],
+        rets: &[Reg(0)],
+        exit_rets: &[],
+        sret: Reg(0),
+        hidden: RegSet::EMPTY,
+        live: &[],
+        callee_saved: RegSet::EMPTY,
+        caller_saved: RegSet::EMPTY,
+        platform: RegSet::EMPTY,
+        zero: None,
+        sp: Reg(2),
+        fp: Reg(1),
+        link: None,
+        vector_bytes: 16,
+        vector_args: &[],
+        vector_rets: &[],
+        vector_callee_saved: &[],
+        sp_align: 16,
+        return_columns: &[],
+    };
+
+    fn value(text: &str) -> Option<u64> {
+        let of = |atom| match atom {
+            Atom::Reg(reg) => 1000 * (1 + u64::from(reg.0)),
+            Atom::Word(reg, offset) => 7_u64.wrapping_add_signed(offset) + u64::from(reg.0),
+            Atom::Pc => 5,
+            Atom::Told(_) => 3,
+        };
+        Some(Sum::parse(text, &ABI).ok()?.value(of))
+    }
+
+    #[test]
+    fn sums_are_read_as_they_are_written() {
+        for (text, expected) in [
+            ("x0", 1000),
+            ("12", 12),
+            ("0x10", 16),
+            ("-1", u64::MAX),
+            ("sp+8", 3008),
+            ("[x16-8]", 0),
+            ("[sp]", 9),
+            ("parent-ip", 3),
+            ("pc - 5", 0),
+            ("3*[sp] - 3*x0 + 2 - -1 + 1", 0),
+        ] {
+            let expected = if text.contains("- -") { None } else { Some(expected) };
+            assert_eq!(value(text), expected, "{text}");
+        }
+        assert_eq!(value("3*[sp]-2*x0+2000-24"), Some(3));
+    }
+
+    #[test]
+    fn what_is_no_sum_is_refused() {
+        for text in ["", "+", "x0 x16", "x1", "2*", "*x0", "[8]", "[2*x0]", "[x0", "[[x0]]", "ipx", "0xg", "5x0", "x0-"]
+        {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_thing_alone_is_told_from_a_sum() {
+        let alone = |text: &str| Sum::parse(text, &ABI).unwrap().alone();
+        assert_eq!(alone("frame"), Some(Atom::Told(Value::Fregs)));
+        assert_eq!(alone("frame+8"), None);
+        assert_eq!(alone("2*x0"), None);
+        assert_eq!(alone("7"), None);
+    }
+}

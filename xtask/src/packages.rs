@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask package-objects`: takes trampolines of user space, unmodified, out of Debian's packages, as
+//! `package-objects.toml` says.
+//!
+//! Packages are downloaded and unpacked in the cache, through apt's own lists there: nothing of the host changes. What is
+//! there is not fetched again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::apt::{Apt, Archive};
+use crate::failure::Failure;
+use crate::tools::{call, root};
+use crate::tree::cache;
+use crate::verb::Outcome;
+
+/// What `package-objects.toml` says.
+#[derive(Debug, Deserialize)]
+struct Manifest {
+    package: Vec<Package>,
+}
+
+/// Members of an archive in a package.
+#[derive(Debug, Deserialize)]
+struct Package {
+    /// The contract that judges them; also the name of their directory.
+    contract: String,
+    /// What Debian calls the architecture of the package.
+    arch: String,
+    /// Its name.
+    package: String,
+    /// The archive, from the root of the file system.
+    archive: PathBuf,
+    /// The members.
+    members: Vec<String>,
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    if let [first, ..] = args {
+        return Err(Failure::new("cargo xtask package-objects", format!("unknown argument '{first}'"), "give none"));
+    }
+    let path = root().join("xtask/package-objects.toml");
+    let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
+    let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    let cache = cache()?;
+    for package in &manifest.package {
+        for object in take(package, &cache)? {
+            println!("{}", object.display());
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+/// Fetch what is missing; returns the objects.
+fn take(package: &Package, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let objects = cache.join(&package.contract);
+    let wanted: Vec<PathBuf> = package.members.iter().map(|member| objects.join(member)).collect();
+    if wanted.iter().all(|object| object.exists()) {
+        return Ok(wanted);
+    }
+    eprintln!("taking {} out of {}", package.contract, package.package);
+    let apt = Apt::new(&cache.join("apt").join(&package.arch), &Archive::Host, Some(&package.arch))?;
+    let part = cache.join(format!("{}.part", package.contract));
+    apt.unpack(std::slice::from_ref(&package.package), &part)?;
+    fs::create_dir_all(&objects).map_err(|e| Failure::at(&objects, e, "make room for the cache"))?;
+    call(Command::new("ar").arg("x").arg(part.join(&package.archive)).args(&package.members).current_dir(&objects))?;
+    fs::remove_dir_all(&part).map_err(|e| Failure::at(&part, e, "remove it"))?;
+    Ok(wanted)
+}
