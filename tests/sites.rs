@@ -192,7 +192,18 @@ fn what_cannot_be_patched_says_why() {
     compile(&b, arm64, &[&options[..], &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
     let odd = functions(&b, arm64, "a.o").values().filter(|start| *start % 8 == 4).count() as u64;
     assert!(odd > 0);
-    refused(arm64, &options, odd, "multiple of 8");
+    refused(arm64, &options, odd, "are not at a multiple of 8");
+    // The others are where they should be, in a section that a linker may put anywhere.
+    refused(arm64, &options, 5 - odd, "aligned to fewer than 8 bytes");
+    let apart = ["-fpatchable-function-entry=4,2", "-falign-functions=4", "-ffunction-sections"];
+    refused(arm64, &apart, 5, "aligned to fewer than 8 bytes");
+    b.tool(&format!("{arm64}ld"), &["-r", "a.o", "-o", "b.o"]);
+    b.tool(&format!("{arm64}ld"), &["--unresolved-symbols=ignore-all", "-e", "one", "a.o", "-o", "program"]);
+    let odd = functions(&b, arm64, "program").values().filter(|start| *start % 8 == 4).count();
+    let json = sites(&b, "program");
+    let reasons = json["totals"]["refused"].as_object().unwrap().iter();
+    let found: u64 = reasons.filter(|(why, _)| why.contains("are not at a")).map(|(_, n)| n.as_u64().unwrap()).sum();
+    assert!(odd > 0 && found == odd as u64, "{odd}: {json}");
     // NOPs before the entry are no weak function's.
     for prefix in [x86_64, riscv64] {
         refused(prefix, &["-fpatchable-function-entry=8,8"], 5, "before its function");
@@ -205,6 +216,61 @@ fn what_cannot_be_patched_says_why() {
     fs::write(b.path("z.s"), ".section __mcount_loc, \"a\"\n.long 0\n").unwrap();
     b.tool("x86_64-linux-gnu-as", &["z.s", "-o", "z.o"]);
     b.refuses(&["sites", "z.o"], &["z.o: __mcount_loc has 4 bytes; valid: a multiple of 8"]);
+}
+
+/// As distributions have modules: `xz` as the kernel's scripts/Makefile.modinst calls it, and others.
+#[test]
+fn compressed_files_are_read() {
+    let b = Bench::new();
+    fs::write(b.path("a.c"), SOURCE).unwrap();
+    compile(&b, tools_of("arm64"), &["-fpatchable-function-entry=2", "-O2", "-g", "-c", "a.c", "-o", "a.ko"]);
+    let plain = sites(&b, "a.ko");
+    let commands = [
+        ("xz", "--check=crc32 --lzma2=dict=1MiB"),
+        ("xz", "-9 --check=sha256 --arm --lzma2"),
+        ("xz", "--check=none"),
+        ("gzip", "-n"),
+        ("zstd", "-q --ultra -22"),
+        ("zstd", "-q --no-check"),
+    ];
+    for (tool, options) in commands {
+        let run = |input: &str, output: &str| {
+            let out = Command::new(tool).args(options.split(' ')).args(["-c", input]).current_dir(b.path(".")).output();
+            let out = out.unwrap_or_else(|e| panic!("{tool}: {e}: install {tool}"));
+            assert!(out.status.success(), "{tool} {options}: {}", String::from_utf8_lossy(&out.stderr));
+            fs::write(b.path(output), &out.stdout).unwrap();
+            out.stdout
+        };
+        // The name says nothing.
+        let whole = run("a.ko", "module");
+        assert_eq!(sites(&b, "module"), plain, "{tool} {options}");
+        // What was compressed in two pieces.
+        let (head, tail) = fs::read(b.path("a.ko")).map(|all| (all[..999].to_vec(), all[999..].to_vec())).unwrap();
+        fs::write(b.path("head"), head).unwrap();
+        fs::write(b.path("tail"), tail).unwrap();
+        let pieces = [run("head", "module"), run("tail", "module")].concat();
+        fs::write(b.path("module"), pieces).unwrap();
+        assert_eq!(sites(&b, "module"), plain, "{tool} {options}");
+        let checked = !options.contains("--no-check") && !options.contains("=none");
+        for at in (0..whole.len()).step_by(whole.len() / 40) {
+            fs::write(b.path("cut"), &whole[..at]).unwrap();
+            b.refuses(&["sites", "cut"], &["cut"]);
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            fs::write(b.path("damaged"), damaged).unwrap();
+            let out = b.run(&["sites", "damaged", "--format", "json"]);
+            let json: Option<Value> = serde_json::from_slice(&out.stdout).ok();
+            let harmless = json.as_ref() == Some(&plain);
+            assert!(matches!(out.status.code(), Some(0 | 2)), "{tool} {options} {at}: {out:?}");
+            assert!(!checked || harmless || out.status.code() == Some(2), "{tool} {options} {at}: {json:?}");
+        }
+    }
+    // Too much in too little.
+    let zeros = fs::File::create(b.path("zeros")).unwrap();
+    zeros.set_len((1 << 29) + 1).unwrap();
+    b.tool("zstd", &["-q", "zeros", "-o", "zeros.zst"]);
+    assert!(fs::metadata(b.path("zeros.zst")).unwrap().len() < 1 << 20);
+    b.refuses(&["sites", "zeros.zst"], &["zeros.zst: zstd: expands to more than 536870912 bytes"]);
 }
 
 /// Names are as long as a compiler makes them; only the sites' own are shown.

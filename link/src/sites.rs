@@ -60,8 +60,13 @@ const STRANGE: &str = "these bytes are none that are left at a site";
 const ORPHAN: &str = "in no function: another one took the place of its function, which was weak";
 const BEFORE: &str = "before its function, where no call comes by: compile with all NOPs behind the entry \
                       (-fpatchable-function-entry=N)";
-const MISALIGNED: &str =
-    "the room for op is not at a multiple of 8, and is read in one piece; align functions to 8 bytes";
+const MISALIGNED: &str = "the NOPs before the function, which are to hold op, are not at a multiple of 8, and are read in \
+                          one piece: align the function to 8 bytes (-falign-functions=8, or where -Os and cold code \
+                          ignore that -fmin-function-alignment=8)";
+const MAY_BE_MISALIGNED: &str = "the function's section is aligned to fewer than 8 bytes, so that a linker may put the NOPs \
+                                 before it, which are to hold op, at no multiple of 8: align the function to 8 bytes \
+                                 (-falign-functions=8, or where -Os and cold code ignore that \
+                                 -fmin-function-alignment=8)";
 
 /// Where something is: in relocatable files in a section with this index, else at an address, with index 0.
 type Place = (usize, u64);
@@ -328,6 +333,7 @@ impl<'a> File<'a> {
             Some((form, _)) if !form.refused.is_empty() => Some(form.refused),
             _ if function.is_none() && !self.functions.is_empty() => Some(ORPHAN),
             _ if has_op && !entry.is_multiple_of(8) => Some(MISALIGNED),
+            _ if has_op && self.relocatable && !self.alignment(section).is_multiple_of(8) => Some(MAY_BE_MISALIGNED),
             _ => None,
         };
         // Of bytes without a form, as many as the first form has, to be looked at.
@@ -360,6 +366,12 @@ impl<'a> File<'a> {
         let room = next.and_then(|f| self.bytes((section, at), f.start.1.checked_sub(at)?));
         let repeats = |bytes: &[u8], size: usize| bytes.chunks(size).all(|unit| Some(unit) == bytes.get(..size));
         room.is_some_and(|bytes| !bytes.is_empty() && [1, 2, 4].iter().any(|size| repeats(bytes, *size)))
+    }
+
+    /// The alignment of a section; 1 if there is none of this index.
+    fn alignment(&self, section: usize) -> u64 {
+        let section = self.sections.section(object::read::SectionIndex(section));
+        section.map_or(1, |section| section.sh_addralign(LE))
     }
 
     /// Does a function start here?

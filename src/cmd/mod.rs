@@ -6,6 +6,7 @@ mod args;
 #[cfg(feature = "judge")]
 mod check;
 mod completions;
+mod compressed;
 #[cfg(feature = "judge")]
 mod contract;
 #[cfg(feature = "judge")]

@@ -5,12 +5,13 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use codegen::error::{Error, Result};
+use codegen::error::Result;
 use link::Input;
 use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;
 use tool::printed::printable;
 
+use super::compressed;
 use super::exit::DONE;
 use super::ui::{Format, Style, Ui};
 
@@ -18,7 +19,7 @@ use super::ui::{Format, Style, Ui};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SitesArgs {
-    /// A kernel's vmlinux, a module, an object, a shared library or a program
+    /// A kernel's vmlinux, a module, an object, a shared library or a program; it may be compressed with gzip, xz or zstd
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// How it is written
@@ -32,7 +33,7 @@ list is found by what it lists. `live` is what a kernel says when it starts: \"f
 
 Examples:
   tramptool sites vmlinux
-  tramptool sites ftrace-direct.ko --format json";
+  tramptool sites ftrace-direct.ko.xz --format json";
 
 #[derive(Serialize)]
 struct Listing<'a> {
@@ -60,8 +61,7 @@ struct Totals {
 /// The file cannot be read, is damaged or for another machine, or lists no sites.
 pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
     let name = args.file.display().to_string();
-    let bytes = std::fs::read(&args.file)
-        .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
+    let bytes = compressed::contents(&args.file)?;
     let input = Input { name: &name, bytes: &bytes };
     let backend = tool::backend_of(&input)?;
     let sites = link::sites::sites(backend, &input)?;

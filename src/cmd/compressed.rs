@@ -1,0 +1,75 @@
+//! Files that distributions compress, such as kernel modules.
+
+use std::io::Read;
+use std::path::Path;
+
+use codegen::error::{Error, Result};
+use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::StreamingDecoder;
+
+/// Bytes that a compressed file may expand to: more than a module with all its debug information has.
+const MOST: u64 = 1 << 29;
+
+/// KiB of memory for an xz dictionary: what `xz -9` wants.
+const DICTIONARY: u32 = 1 << 17;
+
+/// Appends what these bytes expand to.
+type Expand = fn(&[u8], &mut Vec<u8>) -> std::io::Result<()>;
+
+/// How a file is compressed, by its first bytes: gzip (RFC 1952), xz (its specification, 2.1.1.1), Zstandard (RFC 8878).
+const FORMATS: [(&[u8], &str, Expand); 3] = [
+    (&[0x1f, 0x8b], "gzip", gzip),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", xz),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", zstd),
+];
+
+/// The contents of a file, expanded if it is compressed.
+///
+/// # Errors
+/// It cannot be read, is damaged, or is too large.
+pub fn contents(path: &Path) -> Result<Vec<u8>> {
+    let name = path.display();
+    let bytes = std::fs::read(path)
+        .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
+    let Some((_, format, expand)) = FORMATS.iter().find(|(magic, ..)| bytes.starts_with(magic)) else {
+        return Ok(bytes);
+    };
+    let mut expanded = Vec::new();
+    expand(&bytes, &mut expanded)
+        .map_err(|e| Error::new(format!("{name}: {format}: {e}; valid: a whole file that {format} made")))?;
+    if expanded.len() as u64 > MOST {
+        return Err(Error::new(format!(
+            "{name}: {format}: expands to more than {MOST} bytes; valid: an ELF file of less"
+        )));
+    }
+    Ok(expanded)
+}
+
+/// One byte more than allowed, so that too much is seen.
+fn up_to_most(from: impl Read, into: &mut Vec<u8>) -> std::io::Result<()> {
+    let left = (MOST + 1).saturating_sub(into.len() as u64);
+    from.take(left).read_to_end(into).map(drop)
+}
+
+fn gzip(bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {
+    up_to_most(MultiGzDecoder::new(bytes), into)
+}
+
+fn xz(bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {
+    up_to_most(XzReader::new_mem_limit(bytes, true, DICTIONARY), into)
+}
+
+fn zstd(mut bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {
+    while !bytes.is_empty() && into.len() as u64 <= MOST {
+        let mut decoder = StreamingDecoder::new(&mut bytes).map_err(std::io::Error::other)?;
+        up_to_most(&mut decoder, into)?;
+        // The decoder computes a checksum, and leaves it to its caller to compare.
+        let decoder = decoder.into_frame_decoder();
+        let (wanted, found) = (decoder.get_checksum_from_data(), decoder.get_calculated_checksum());
+        if into.len() as u64 <= MOST && wanted.is_some() && wanted != found {
+            return Err(std::io::Error::other("the checksum is wrong"));
+        }
+    }
+    Ok(())
+}
