@@ -127,6 +127,8 @@ static MACHINE: Machine = Machine {
     calls: &[],
     branch: |_, _| None,
     goes: |_, _| Goes::On,
+    jumps: &[],
+    relative: false,
     pads: &[],
     orc: &[],
     record: 0,

@@ -37,6 +37,8 @@ pub const MACHINE: Machine = Machine {
     accesses_by_sp: |operands| operands.contains("[sp"),
     branch,
     goes,
+    jumps: &["b"],
+    relative: false,
     // BTI c, BTI j, BTI jc. Arm ARM D8.4.
     pads: &[
         Pad { bytes: &[0x5f, 0x24, 0x03, 0xd5], lets: &[IndirectBranch::Call, IndirectBranch::Veneer] },

@@ -32,6 +32,8 @@ pub const MACHINE: Machine = Machine {
     accesses_by_sp: |_| false,
     branch,
     goes,
+    jumps: &["j", "c.j"],
+    relative: true,
     // Zicfilp is not in profile linux-6.12.
     pads: &[],
     // RISC-V psABI, "Frame Pointer Convention".

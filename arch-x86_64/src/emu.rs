@@ -40,6 +40,8 @@ pub const MACHINE: Machine = Machine {
     accesses_by_sp: |_| false,
     branch,
     goes,
+    jumps: &["jmp"],
+    relative: false,
     // ENDBR64. Intel SDM volume 1, 17.3.
     pads: &[Pad {
         bytes: &[0xf3, 0x0f, 0x1e, 0xfa],

@@ -146,6 +146,10 @@ pub struct Machine {
     pub branch: fn(&str, &str) -> Option<Branch>,
     /// Where an instruction goes, by the same.
     pub goes: fn(&str, &str) -> Goes,
+    /// The mnemonics of those that go where they say, and never to the next one nor back.
+    pub jumps: &'static [&'static str],
+    /// The disassembler writes where they go as a distance from themselves.
+    pub relative: bool,
     /// Landing pads.
     pub pads: &'static [Pad],
     /// The unwind table that objtool makes, where there is an objtool that makes one.

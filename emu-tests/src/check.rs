@@ -88,7 +88,8 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
     if let Some(Distance::Far { bytes, copied }) = filter.distance {
         let mut tally = Tally::new(setup.suite);
         tally.sizes = rig.ranges.iter().map(|(_, size)| *size).collect();
-        let Some(rig) = Rig::moved(setup, Away { functions: image, bytes, copied, beside: &tally })? else {
+        let Some(rig) = Rig::moved(setup, Away { functions: image, bytes, copied, code_align: None, beside: &tally })?
+        else {
             return Err(Error::new(format!("the objects cannot be linked {bytes:+} bytes from the sites")));
         };
         let there = judge_image(rig, filter)?;
@@ -107,7 +108,7 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
         // Code with addresses of 32 bits cannot be everywhere.
         for distance in [reach - 2 * size, reach / 2] {
             let bytes = direction * distance;
-            let away = |copied| Away { functions: image.clone(), bytes, copied, beside: &tally };
+            let away = |copied| Away { functions: image.clone(), bytes, copied, code_align: None, beside: &tally };
             let rigs = [false, true].map(|copied| Rig::moved(setup, away(copied)));
             let mut found = Vec::new();
             for rig in rigs {

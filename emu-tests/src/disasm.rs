@@ -1,9 +1,13 @@
 //! A foreign decoder: instruction boundaries for coverage, lines for a failure's context.
 
-use capstone::{Arch, Capstone, Endian, ExtraMode, Mode};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use capstone::{Arch, Capstone, Endian, ExtraMode, Insn, Mode};
 use codegen::error::{Error, Result};
-use codegen::machine::{Branch, Machine};
+use codegen::machine::{Branch, Goes, Machine};
 use link::object_mutants::Line;
+use link::{Image, code_in};
 
 /// The instructions of a function, by their offsets in it.
 ///
@@ -23,43 +27,104 @@ pub(crate) struct Decoded {
     pub size: u8,
     pub text: String,
     pub branch: Option<Branch>,
+    pub goes: Goes,
+    /// Where it goes, if it says so itself.
+    pub target: Option<u64>,
+    /// What comes behind it is not executed next.
+    pub last: bool,
     /// It stops speculation, or fills the space behind the last instruction: never executed.
     pub filler: bool,
 }
 
-impl Decoded {
-    /// The address at the end of its text: where it goes to, if it goes anywhere.
-    pub fn target(&self) -> Option<u64> {
-        // Capstone writes numbers below ten without 0x.
-        let number = self.text.rsplit([' ', ',', '#']).next()?;
-        match number.rsplit_once("0x") {
-            Some((_, digits)) => u64::from_str_radix(digits, 16).ok(),
-            None => number.parse().ok(),
-        }
+/// The number at the end of these operands; Capstone writes those below ten without 0x.
+fn number(operands: &str) -> Option<u64> {
+    let text = operands.rsplit([' ', ',', '#']).next()?;
+    let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
+    let value = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+/// What an instruction is.
+fn decoded(machine: &Machine, insn: &Insn, behind: bool) -> Decoded {
+    let (mnemonic, operands) = (insn.mnemonic().unwrap_or("?"), insn.op_str().unwrap_or(""));
+    let goes = (machine.goes)(mnemonic, operands);
+    let target = number(operands).filter(|_| goes == Goes::To);
+    let branch = (machine.branch)(mnemonic, operands);
+    let calls = branch.is_some_and(|branch| branch.pushes);
+    let trap = insn.bytes() == machine.trap;
+    Decoded {
+        at: insn.address(),
+        size: insn.len() as u8,
+        branch,
+        goes,
+        target: target.map(|to| if machine.relative { to.wrapping_add(insn.address()) } else { to }),
+        last: trap || machine.jumps.contains(&mnemonic) || (matches!(goes, Goes::Anywhere | Goes::Back) && !calls),
+        text: format!("{mnemonic:<7} {operands}").trim_end().to_owned(),
+        filler: behind || trap,
     }
 }
 
-/// Decode `code` at `base`; a byte that is no instruction ends it.
-pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+/// The instructions of a function in an image. What its object says is data is none.
+pub(crate) fn decode_function(machine: &Machine, image: &Image, (start, size): (u64, u64)) -> Result<Vec<Decoded>> {
+    let mut all = Vec::new();
+    for part in parts(image, (start, size)) {
+        let code = image.bytes(part.start, (part.end - part.start) as usize).unwrap_or_default();
+        all.extend(decode(machine, code, part.start)?);
+    }
+    Ok(all)
+}
+
+/// Where they are.
+pub(crate) fn parts(image: &Image, (start, size): (u64, u64)) -> Vec<Range<u64>> {
+    let symbols = image.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol.address));
+    code_in(symbols, start..start.saturating_add(size))
+}
+
+/// Add the instructions that control comes to from `entries` without leaving `code`, which begins at `base`: each is decoded
+/// once. Returns the addresses of those that are new.
+pub(crate) fn reachable(
+    machine: &Machine,
+    (code, base): (&[u8], u64),
+    entries: Vec<u64>,
+    all: &mut BTreeMap<u64, Decoded>,
+) -> Result<Vec<u64>> {
+    let capstone = open(machine)?;
+    let (mut open, mut new) = (entries, Vec::new());
+    while let Some(at) = open.pop() {
+        let rest = usize::try_from(at.wrapping_sub(base)).ok().and_then(|from| code.get(from..));
+        if all.contains_key(&at) || rest.is_none_or(<[u8]>::is_empty) {
+            continue;
+        }
+        let insns = capstone.disasm_count(rest.unwrap_or_default(), at, 1);
+        let insns = insns.map_err(|e| Error::new(format!("disassembler: {e}")))?;
+        let Some(insn) = insns.iter().next() else { continue };
+        let decoded = decoded(machine, insn, false);
+        open.extend(decoded.target);
+        open.extend((!decoded.last).then_some(at.wrapping_add(decoded.size.into())));
+        all.insert(at, decoded);
+        new.push(at);
+    }
+    Ok(new)
+}
+
+fn open(machine: &Machine) -> Result<Capstone> {
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));
     let (arch, mode, extra) = machine.disassembler;
     let arch: Arch = arch.parse().map_err(failed)?;
     let mode: Mode = mode.parse().map_err(failed)?;
     let extra: Vec<ExtraMode> =
         extra.iter().map(|e| e.parse()).collect::<std::result::Result<_, _>>().map_err(failed)?;
-    let capstone =
-        Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little)).map_err(|e| failed(&e.to_string()))?;
+    Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little)).map_err(|e| failed(&e.to_string()))
+}
+
+/// Decode `code` at `base`; a byte that is no instruction ends it.
+pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+    let failed = |what: &str| Error::new(format!("disassembler: {what}"));
+    let capstone = open(machine)?;
     let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;
     let behind = insns.iter().rposition(|i| i.mnemonic() != Some("nop")).map_or(0, |last| last + 1);
-    Ok(insns
-        .iter()
-        .enumerate()
-        .map(|(n, i)| Decoded {
-            at: i.address(),
-            size: i.len() as u8,
-            branch: (machine.branch)(i.mnemonic().unwrap_or(""), i.op_str().unwrap_or("")),
-            text: format!("{:<7} {}", i.mnemonic().unwrap_or("?"), i.op_str().unwrap_or("")).trim_end().to_owned(),
-            filler: n >= behind || i.bytes() == machine.trap,
-        })
-        .collect())
+    Ok(insns.iter().enumerate().map(|(n, insn)| decoded(machine, insn, n >= behind)).collect())
 }

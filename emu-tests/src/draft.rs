@@ -5,7 +5,7 @@ use codegen::error::{Error, Result};
 use codegen::profile::Profile;
 use link::{Input, SymbolKind, examine, machine, relocatable};
 
-use crate::disasm::decode;
+use crate::disasm::decode_function;
 use crate::marks::extent;
 use crate::raw::call;
 
@@ -58,9 +58,9 @@ pub fn draft(
         }
     }
     let code = image.bytes(found.address, size as usize).unwrap_or_default();
-    for line in decode(backend.machine(), code, found.address)? {
+    for line in decode_function(backend.machine(), &image, (found.address, size))? {
         let insn = code.get((line.at - found.address) as usize..).unwrap_or_default();
-        jumps.extend(line.target().filter(|&t| call(backend, line.at, insn, t).is_some()).map(|t| (line.at, t)));
+        jumps.extend(line.target.filter(|&t| call(backend, line.at, insn, t).is_some()).map(|t| (line.at, t)));
     }
     jumps.sort_unstable();
     let (mut calls, mut slot) = (Vec::new(), None);

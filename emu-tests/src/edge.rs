@@ -18,11 +18,13 @@ use crate::size::count;
 use crate::tally::Tally;
 use crate::trace::{At, Finding};
 
-/// Steps in which the trampolines are moved, if no section of theirs is aligned to more.
+/// Steps in which the trampolines are moved where they cannot be put at any instruction, if no section of theirs is aligned
+/// to more.
 const STEP: u64 = 64;
 
-/// Of a site's reach, what an immediate of 12 bits that is added with its sign may take away or add.
-const SLACK: u64 = 4096;
+/// Of a site's reach, what an immediate of 12 bits that is added with its sign may take away or add, and where in the site the
+/// branch is.
+const SLACK: u64 = 2048 + 16;
 
 /// A site, and the trampoline that is to be as far from it as can be.
 pub(crate) struct Edge {
@@ -59,13 +61,30 @@ pub(crate) fn judge_edges(setup: Setup, edge: &Edge, image: &Image, tally: &mut 
     Ok(())
 }
 
-/// What comes out at one edge; `None` if the objects cannot be linked there.
+/// What comes out at one edge, to the instruction if the objects can be put there; `None` if they cannot be linked at all.
 fn judge_edge(setup: Setup, edge: &Edge, image: &Image, direction: Direction, beside: &Tally) -> Result<Option<Tally>> {
+    let nops = setup.suite.backend.patterns().nops;
+    let unit = nops.iter().map(|nop| nop.len() as u64).min();
+    if let Some(there) = unit.map(|unit| judge_at(setup, edge, image, (direction, Some(unit)), beside))
+        && let Ok(Some(there)) = there
+    {
+        return Ok(Some(there));
+    }
+    judge_at(setup, edge, image, (direction, None), beside)
+}
+
+/// The same in steps of so many bytes; if none are said, in those of the objects' alignment.
+fn judge_at(
+    setup: Setup,
+    edge: &Edge,
+    image: &Image,
+    (direction, unit): (Direction, Option<u64>),
+    beside: &Tally,
+) -> Result<Option<Tally>> {
     let (suite, site) = (setup.suite, &edge.site);
     let contract = &suite.contracts[edge.attach];
-    let base = image.segments.first().map_or(0, |s| s.address);
     let Some(near) = image.symbol(&contract.name).map(|s| s.address) else { return Ok(None) };
-    let step = image.sections.iter().map(|s| s.align).fold(STEP, u64::max);
+    let step = unit.unwrap_or_else(|| image.sections.iter().map(|s| s.align).fold(STEP, u64::max));
     let at = |steps: u64| match direction {
         Direction::Up => near.checked_add(steps * step),
         Direction::Down => near.checked_sub(steps * step),
@@ -82,22 +101,44 @@ fn judge_edge(setup: Setup, edge: &Edge, image: &Image, direction: Direction, be
         *(if reached(middle) { &mut last } else { &mut beyond }) = middle;
     }
     let Some(target) = at(last) else { return Ok(None) };
-    let first = target - (near - base);
-    let away = Away { functions: image.clone(), bytes: first.wrapping_sub(base) as i64, copied: false, beside };
-    let moved = Rig::moved(setup, away)?;
-    let Some(mut rig) = moved.filter(|rig| rig.ranges[edge.attach].0 == target) else { return Ok(None) };
+    let Some(mut rig) = put_at(setup, edge, image, target, unit, beside)? else { return Ok(None) };
     let mut there = Tally::new(suite);
     rig.patch_all(SiteState::Disabled, None)?;
     let Some(case) = cases(&rig, edge.attach, &edge.filter).into_iter().next() else { return Ok(None) };
     let ends = target.abs_diff(site.ip);
     let at = At { clause: Clause::P16, trampoline: edge.attach, pc: site.ip };
-    let found = if ends.abs_diff(reach) <= SLACK + step { reach } else { ends };
+    let found = if ends.abs_diff(reach) <= SLACK + unit.map_or(step, |_| 0) { reach } else { ends };
     let expected = reference(&mut rig, &case)?;
     rig.aim(edge.attach, case.function)?;
     rig.patch_all(rig.on(edge.attach), Some(case.function))?;
     enabled(&mut rig, &case, &expected, &mut there)?;
     count(&mut rig, &mut there)?;
     there.judged(&case, Finding::new(at, Place::Reach { direction }, reach, found));
+    there.judged(&case, Finding::new(at, Place::Beyond { direction }, false, reached(beyond)));
     explain(&mut rig, &mut there, &edge.filter)?;
     Ok(Some(there))
+}
+
+/// The image again, with the trampoline that is attached at `target`; `None` if it cannot be put there.
+fn put_at<'s>(
+    setup: Setup<'s>,
+    edge: &Edge,
+    image: &Image,
+    target: u64,
+    code_align: Option<u64>,
+    beside: &'s Tally,
+) -> Result<Option<Rig<'s>>> {
+    let name = &setup.suite.contracts[edge.attach].name;
+    let mut bytes = target.wrapping_sub(image.symbol(name).map_or(0, |s| s.address)) as i64;
+    // What is aligned to less lies closer together: the first time tells how much.
+    for _ in 0..2 {
+        let away = Away { functions: image.clone(), bytes, copied: false, code_align, beside };
+        let Some(rig) = Rig::moved(setup, away)? else { return Ok(None) };
+        let found = rig.ranges[edge.attach].0;
+        if found == target {
+            return Ok(Some(rig));
+        }
+        bytes = bytes.wrapping_add(target.wrapping_sub(found) as i64);
+    }
+    Ok(None)
 }

@@ -113,23 +113,39 @@ type Objects = Vec<(String, Vec<u8>)>;
 
 /// The objects, so that they can be linked; dumps as the objects that they are.
 fn objects(foreign: &Foreign, backend: &dyn Backend, reader: &Reader, file: &FileIn) -> Result<Objects> {
-    let Some(dump) = foreign.dump else {
+    let Some(dump) = &foreign.dump else {
         let object = |(name, bytes): &(String, Vec<u8>)| {
             Ok((name.clone(), relocatable(backend, &Input { name, bytes })?.into_owned()))
         };
         return foreign.objects.iter().map(object).collect();
     };
-    let [trampoline] = &file.trampoline[..] else {
-        let n = file.trampoline.len();
-        return Err(reader.at(0, format!("a dump has one trampoline, the contract has {n}; valid: 1")));
+    let symbols: Vec<&str> = file.trampoline.iter().map(|t| t.symbol.as_str()).collect();
+    let entries = match (&symbols[..], &dump.entries[..]) {
+        ([symbol], [(name, entry)]) if name.is_empty() => vec![(*symbol, *entry)],
+        _ => named(&symbols, &dump.entries).map_err(|e| reader.at(0, e))?,
     };
-    let slots = trampoline.slots().iter().map(String::as_str);
-    let labels: Vec<&str> = slots.chain([trampoline.calls.as_str()]).collect();
+    let labels = file.trampoline.iter().flat_map(|t| t.slots().iter().chain([&t.calls])).map(String::as_str);
+    let labels: Vec<&str> = labels.collect();
     let wrap = |(path, code): &(String, Vec<u8>)| {
-        let object = wrap(backend, dump, code, &trampoline.symbol, &labels).map_err(|e| e.at(path))?;
+        let object = wrap(backend, dump, code, &entries, &labels).map_err(|e| e.at(path))?;
         Ok((path.clone(), object))
     };
     foreign.objects.iter().map(wrap).collect()
+}
+
+/// Where each trampoline of a contract begins in a dump.
+fn named<'c>(symbols: &[&'c str], entries: &[(String, u64)]) -> Result<Vec<(&'c str, u64)>> {
+    if let Some((name, _)) = entries.iter().find(|(name, _)| !symbols.contains(&name.as_str())) {
+        return Err(Error::unknown("trampoline in --entry SYMBOL=ADDR", name, symbols.iter().copied()));
+    }
+    let entry = |symbol: &&'c str| {
+        let found: Vec<_> = entries.iter().filter(|(name, _)| name == symbol).collect();
+        match found[..] {
+            [(_, at)] => Ok((*symbol, *at)),
+            _ => Err(Error::new(format!("{} entries for {symbol}; valid: one --entry {symbol}=ADDR", found.len()))),
+        }
+    };
+    symbols.iter().map(entry).collect()
 }
 
 /// The objects that are judged by themselves, by the name that the contract has for them, and the others together.
@@ -172,9 +188,9 @@ fn deviations(
 fn chosen(foreign: &Foreign, convention: &Convention, backend: &dyn Backend, objects: &Objects) -> Chosen {
     let paths = objects.iter().map(|(path, _)| path.clone()).collect();
     let contract = foreign.contract_name.to_owned();
-    let source = match foreign.dump {
+    let source = match foreign.dump.clone() {
         None => Source::Objects { paths, contract },
-        Some(Dump { base, entry }) => Source::Dump { paths, base, entry, arch: backend.facts().name, contract },
+        Some(dump) => Source::Dump { paths, dump, arch: backend.facts().name, contract },
     };
     Chosen { profile: convention.argument, source }
 }

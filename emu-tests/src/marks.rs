@@ -3,9 +3,9 @@
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::kind::{Calls, Gives};
-use link::{Access, Image, STUBS, SymbolKind};
+use link::{Access, Image, STUBS, SymbolKind, mark};
 
-use crate::disasm::decode;
+use crate::disasm::decode_function;
 use crate::fixture::{CALLBACK, Fixture, Setup};
 use crate::trace::{Cell, Cells, Mark, Region};
 
@@ -74,7 +74,7 @@ pub(crate) fn mark_cells(
     }
     for (contract, (start, size)) in suite.contracts.iter().zip(marks.ranges.clone()) {
         marks.each(fixture, &contract.name, (start, 1), |c| c.marks.set(Mark::ENTRY, true))?;
-        for insn in decode(machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
+        for insn in decode_function(machine, image, (start, size))? {
             let branch = insn.branch.map(|b| (b, insn.size));
             let operands = insn.text.split_once(' ').map_or("", |(_, operands)| operands);
             let by_sp = machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands);
@@ -87,7 +87,7 @@ pub(crate) fn mark_cells(
     let thunk = image.symbol(machine.return_thunk).map(|s| (s.address, s.size));
     let judged = if suite.stubs { suite.first() } else { usize::MAX };
     for (start, size) in fragments(linked, judged).into_iter().chain(thunk) {
-        for insn in decode(machine, image.bytes(start, size as usize).unwrap_or_default(), start)? {
+        for insn in decode_function(machine, image, (start, size))? {
             // What is no branch is told too: otherwise the next place would seem to be one where C returned to.
             let branch = (insn.branch.unwrap_or_default(), insn.size);
             marks.each(fixture, "code", (insn.at, 1), |c| c.branch = Some(branch))?;
@@ -109,7 +109,8 @@ pub(crate) fn mark_cells(
 pub(crate) fn extent(image: &Image, symbol: &link::Symbol) -> u64 {
     let section = image.sections.iter().find(|s| (s.address..s.address + s.size).contains(&symbol.address));
     let end = section.map_or(symbol.address, |s| s.address + s.size);
-    let next = image.symbols.iter().map(|s| s.address).filter(|a| *a > symbol.address).min().unwrap_or(end);
+    let named = image.symbols.iter().filter(|s| mark(&s.name).is_none());
+    let next = named.map(|s| s.address).filter(|a| *a > symbol.address).min().unwrap_or(end);
     if symbol.size > 0 { symbol.size.min(end - symbol.address) } else { end.min(next) - symbol.address }
 }
 

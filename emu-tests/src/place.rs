@@ -144,6 +144,8 @@ places! {
     SizeOfSymbol => "size:symbol", "bytes by the symbol, and those of its instructions";
     SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
     Reach { direction: Direction } => "reach:{direction:#}", "how far a site reaches {direction}";
+    Beyond { direction: Direction } => "reach:{direction:#}:beyond",
+        "a target beyond what a site reaches {direction} is written to it";
     Away { copy: &'static str, mib: i64, clause: Clause, place: Box<Place> } => "away:{clause}:{place:#}",
         "{copy}{mib} MiB from the site, {clause}: {place}";
 }

@@ -1,52 +1,70 @@
 //! A dump of memory as an object: its calls to the outside become calls of symbols that are named by their address.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::machine::Goes;
 use codegen::patch::Relocation;
 use codegen::pattern::{Constant, Fields, PatternTable};
 use link::PAGE;
 use link::raw::{Call, Raw, object};
 
-use crate::disasm::{Decoded, decode};
+use crate::disasm::{Decoded, reachable};
 
-/// What a dump covers, and where the trampoline in it begins.
-#[derive(Clone, Copy, Debug)]
+/// What a dump covers, and where the trampolines in it begin.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dump {
     /// Address of the first byte.
     pub base: u64,
-    /// Address of the trampoline.
-    pub entry: u64,
+    /// Addresses of trampolines, each with the symbol that the contract has for it; none is needed where there is one.
+    pub entries: Vec<(String, u64)>,
+    /// The address where their code ends, if it is not where the dump does.
+    pub end: Option<u64>,
 }
 
-/// Make an object of `code` in which the trampoline is called `symbol`; of `labels`, those that are addresses in the
-/// dump name these.
+/// Make an object of `code`, in which each trampoline has the name that comes with its address in `entries`; of `labels`,
+/// those that are addresses in the dump name these.
 ///
 /// # Errors
-/// The entry is not in the dump, or not an instruction.
-pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str, labels: &[&str]) -> Result<Vec<u8>> {
-    let Dump { base, entry } = dump;
+/// An entry is not in the dump, or not an instruction.
+pub(crate) fn wrap(
+    backend: &dyn Backend,
+    dump: &Dump,
+    code: &[u8],
+    entries: &[(&str, u64)],
+    labels: &[&str],
+) -> Result<Vec<u8>> {
+    let base = dump.base;
     let end = base.saturating_add(code.len() as u64);
     let inside = |at: u64| (base..end).contains(&at);
-    let from = usize::try_from(entry.wrapping_sub(base)).ok().filter(|_| inside(entry));
-    let from = from.and_then(|from| code.get(from..)).ok_or_else(|| {
-        Error::new(format!("--entry {entry:#x} is not in the dump; valid: {base:#x} to {:#x}", end.saturating_sub(1)))
-    })?;
-    let lines = decode(backend.machine(), from, entry)?;
-    if lines.is_empty() {
+    let last = dump.end.unwrap_or(end);
+    if !inside(last.wrapping_sub(1)) {
+        return Err(Error::new(format!("--end {last:#x} is not in the dump; valid: {:#x} to {end:#x}", base + 1)));
+    }
+    if let Some((_, entry)) = entries.iter().find(|(_, entry)| !(base..last).contains(entry)) {
+        let valid = format!("{base:#x} to {:#x}", last.saturating_sub(1));
+        return Err(Error::new(format!("--entry {entry:#x} is not in the dump; valid: {valid}")));
+    }
+    let theirs = code.get(..(last - base) as usize).unwrap_or_default();
+    let lines = followed(backend, (theirs, base), entries.iter().map(|(_, entry)| *entry).collect())?;
+    if let Some((_, entry)) = entries.iter().find(|(_, entry)| !lines.contains_key(entry)) {
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
     // Parts of a page count for addresses that are made of pages.
     let lead = base % PAGE;
     let mut code = [vec![0; lead as usize], code.to_vec()].concat();
     let place = |at: u64| at.wrapping_sub(base).wrapping_add(lead);
-    // Its end is not told: what decodes is it.
-    let mut symbols = vec![(symbol.to_owned(), place(entry), end - entry)];
+    // Their ends are not told: what is reached is theirs.
+    let size = |entry: u64| extent(&lines, entry, |at| entries.iter().any(|(_, other)| *other == at));
+    let mut symbols: Vec<_> =
+        entries.iter().map(|&(symbol, entry)| (symbol.to_owned(), place(entry), size(entry))).collect();
     let mut calls = Vec::new();
-    let mut done = entry;
-    for line in &lines {
+    let mut done = base;
+    for line in lines.values() {
         let from = place(line.at) as usize;
         let insn = code.get(from..).unwrap_or_default();
-        if let Some(target) = line.target().filter(|target| !inside(*target))
+        if let Some(target) = line.target.filter(|target| !inside(*target))
             && let Some((r_type, at, addend)) = call(backend, line.at, insn, target)
         {
             calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
@@ -57,9 +75,7 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
         // The longest sequence that makes an address, and can be made to load another one.
         for constant in Constant::read(backend.patterns(), insn, line.at).iter().rev() {
             let Constant { value, size, .. } = *constant;
-            let branches =
-                |d: &Decoded| d.at == line.at + size as u64 && d.branch.is_some_and(|b| b.indirect.is_some());
-            if !inside(value) && !address(value) && !lines.iter().any(branches) {
+            if !inside(value) && !address(value) && !branched_to(&lines, line.at, constant) {
                 continue;
             }
             let Some((new, relocations)) = load(backend.patterns(), constant, insn) else { continue };
@@ -89,6 +105,44 @@ pub(crate) fn wrap(backend: &dyn Backend, dump: Dump, code: &[u8], symbol: &str,
     symbols.sort();
     symbols.dedup();
     object(&Raw { machine: backend.facts().machine, e_flags: 0, code: &code, align: PAGE, symbols, calls })
+}
+
+/// All instructions that control comes to from `entries`: by branches, and by constants that are branched to.
+fn followed(backend: &dyn Backend, code: (&[u8], u64), entries: Vec<u64>) -> Result<BTreeMap<u64, Decoded>> {
+    let (mut lines, mut open) = (BTreeMap::new(), entries);
+    while !open.is_empty() {
+        for at in reachable(backend.machine(), code, std::mem::take(&mut open), &mut lines)? {
+            let insn = code.0.get((at - code.1) as usize..).unwrap_or_default();
+            let constants = Constant::read(backend.patterns(), insn, at);
+            let branched = constants.iter().filter(|constant| branched_to(&lines, at, constant));
+            open.extend(branched.map(|constant| constant.value).filter(|value| !lines.contains_key(value)));
+        }
+    }
+    Ok(lines)
+}
+
+/// Is this a constant that the instruction behind it branches by, or its own last one?
+fn branched_to(lines: &BTreeMap<u64, Decoded>, at: u64, constant: &Constant) -> bool {
+    let user = at.wrapping_add(constant.last.unwrap_or(constant.size) as u64);
+    lines.get(&user).is_some_and(|line| line.goes == Goes::Anywhere)
+}
+
+/// How many bytes a trampoline has: those of the instructions that it reaches without a call, up to where another one begins.
+fn extent(lines: &BTreeMap<u64, Decoded>, entry: u64, is_entry: impl Fn(u64) -> bool) -> u64 {
+    let (mut seen, mut open, mut end) = (BTreeSet::new(), vec![entry], entry);
+    while let Some(at) = open.pop() {
+        let Some(line) = lines.get(&at).filter(|_| at == entry || !is_entry(at)) else { continue };
+        if !seen.insert(at) {
+            continue;
+        }
+        let next = at + u64::from(line.size);
+        end = end.max(next);
+        let calls = line.branch.is_some_and(|branch| branch.pushes);
+        open.extend(line.target.filter(|_| !calls));
+        open.extend((!line.last).then_some(next));
+    }
+    let next = lines.keys().copied().find(|at| *at > entry && is_entry(*at));
+    end.min(next.unwrap_or(end)) - entry
 }
 
 /// Does a constant look like an address, whatever is done with it? Small numbers, also negative ones, do not; nor does

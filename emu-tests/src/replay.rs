@@ -5,6 +5,7 @@ use std::fmt;
 use codegen::shell::shell;
 
 use crate::case::{Distance, Handler};
+use crate::raw::Dump;
 use crate::situation::Situation;
 
 /// The arguments that choose a suite.
@@ -37,10 +38,8 @@ pub enum Source {
     Dump {
         /// The dump.
         paths: Vec<String>,
-        /// The address of its first byte.
-        base: u64,
-        /// Where the trampoline begins.
-        entry: u64,
+        /// What it covers.
+        dump: Dump,
         /// The architecture.
         arch: &'static str,
         /// What it promises.
@@ -63,10 +62,16 @@ impl Chosen {
             Source::Objects { paths, contract } => {
                 files("--object", paths).into_iter().chain(given("--contract", contract)).collect()
             }
-            Source::Dump { paths, base, entry, arch, contract } => {
-                let place = [given("--base", &format!("{base:#x}")), given("--entry", &format!("{entry:#x}"))];
+            Source::Dump { paths, dump, arch, contract } => {
+                let base = given("--base", &format!("{:#x}", dump.base));
+                let entry = |(name, at): &(String, u64)| match name.as_str() {
+                    "" => given("--entry", &format!("{at:#x}")),
+                    name => given("--entry", &format!("{name}={at:#x}")),
+                };
+                let place = [base].into_iter().chain(dump.entries.iter().map(entry));
+                let end = dump.end.map(|end| given("--end", &format!("{end:#x}")));
                 let what = [given("--arch", arch), given("--contract", contract)];
-                files("--raw", paths).into_iter().chain(place.into_iter().chain(what).flatten()).collect()
+                files("--raw", paths).into_iter().chain(place.chain(end).chain(what).flatten()).collect()
             }
         };
         given("--profile", self.profile).into_iter().chain(source).collect()

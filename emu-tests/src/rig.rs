@@ -15,7 +15,7 @@ use crate::copy::put_copies;
 use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code,
 };
-use crate::disasm::{Decoded, decode};
+use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
@@ -75,13 +75,15 @@ pub(crate) struct Away<'s> {
     pub(crate) bytes: i64,
     /// The entry trampolines are copies, as the kernel makes them for an `ftrace_ops`.
     pub(crate) copied: bool,
+    /// What code there is aligned to, if not as the objects say.
+    pub(crate) code_align: Option<u64>,
     /// What came out beside the trampolines.
     pub(crate) beside: &'s Tally,
 }
 
 /// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
 /// for begins at `body`.
-fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Image> {
+fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64, code_align: Option<u64>) -> Result<Image> {
     let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
     let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
     let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
@@ -107,7 +109,7 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64) -> Result<Ima
     link(
         suite.backend,
         &inputs,
-        &Options { base, skip, define, first, stub, site, alias, wanted, ..Options::default() },
+        &Options { base, skip, code_align, define, first, stub, site, alias, wanted, ..Options::default() },
     )
 }
 
@@ -193,7 +195,7 @@ impl<'s> Rig<'s> {
         // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
         let low = Options::default().base;
         let Setup { suite, fixture, .. } = setup;
-        let linked = link_at(suite, fixture, BASE, BASE).or_else(|_| link_at(suite, fixture, low, low))?;
+        let linked = link_at(suite, fixture, BASE, BASE, None).or_else(|_| link_at(suite, fixture, low, low, None))?;
         Rig::around(setup, &linked, None, hooks)
     }
 
@@ -203,7 +205,7 @@ impl<'s> Rig<'s> {
         let base = away.functions.segments.first().map_or(BASE, |s| s.address);
         let there = base.checked_add_signed(away.bytes).filter(|at| *at > 0);
         let Some(base) = there else { return Ok(None) };
-        let mut linked = match link_at(setup.suite, setup.fixture, base, base) {
+        let mut linked = match link_at(setup.suite, setup.fixture, base, base, away.code_align) {
             Ok(linked) => linked,
             Err(e) if matches!(e.kind(), Error::OutOfReach { .. } | Error::TooLarge { .. }) => return Ok(None),
             Err(e) => return Err(e),
@@ -357,7 +359,7 @@ impl<'s> Rig<'s> {
         let body = site.wrapping_add_signed(self.suite.convention.site.ip_offset.into());
         let from = self.traced().segments.first().map_or(0, |s| s.address);
         let base = from.wrapping_add_signed(self.away.as_ref().map_or(0, |a| a.bytes));
-        let linked = link_at(self.suite, self.fixture, base, body)?;
+        let linked = link_at(self.suite, self.fixture, base, body, self.away.as_ref().and_then(|a| a.code_align))?;
         let (at, size) = self.ranges[attach];
         let write = Write { at, bytes: linked.bytes(at, size as usize).unwrap_or_default().to_vec() };
         self.image.write(&write)?;
@@ -534,11 +536,10 @@ impl<'s> Rig<'s> {
 
     pub(crate) fn decode(&self, i: usize) -> Result<Vec<Decoded>> {
         let (start, size) = self.ranges[i];
-        let code = self.image.bytes(start, size as usize).unwrap_or_default();
-        let mut lines = decode(self.registers.machine, code, start)?;
+        let mut lines = decode_function(self.registers.machine, &self.image, (start, size))?;
         for line in &mut lines {
             // A call or jump to a function reads better by its name.
-            let (Some(address), Some((rest, _))) = (line.target(), line.text.rsplit_once("0x")) else { continue };
+            let (Some(address), Some((rest, _))) = (line.target, line.text.rsplit_once("0x")) else { continue };
             if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {
                 line.text = format!("{}{}", rest.trim_end_matches('#'), target.name);
             }

@@ -11,7 +11,7 @@ use unicorn_engine::uc_error;
 use crate::case::{Case, Outcome};
 use crate::compare::agree;
 use crate::cpu::{EXIT, write_code};
-use crate::disasm::decode;
+use crate::disasm::{decode, decode_function};
 use crate::place::{Place, SiteBytes, SiteOffset};
 use crate::report::Clause;
 use crate::rig::Rig;
@@ -62,12 +62,11 @@ fn layout(rig: &Rig, function: &str) -> Result<Option<Layout>> {
     let inside = || writes.iter().filter(|w| w.at >= site.start);
     let start = inside().map(|w| w.at).min().unwrap_or(site.ip);
     let window = start..inside().map(|w| w.at + w.bytes.len() as u64).max().unwrap_or(site.ip);
-    let code = rig.traced().bytes(body.start, symbol.size as usize).unwrap_or_default();
-    let code = decode(rig.registers.machine, code, body.start)?;
+    let code = decode_function(rig.registers.machine, rig.traced(), (body.start, symbol.size))?;
     Ok(Some(Layout {
         site: site.clone(),
         ends: code.iter().any(|i| i.at + u64::from(i.size) == window.end),
-        lands: code.iter().filter_map(|i| i.target()).find(|t| window.start < *t && *t < window.end),
+        lands: code.iter().filter_map(|i| i.target).find(|t| window.start < *t && *t < window.end),
         body,
         window,
     }))

@@ -199,6 +199,26 @@ fn a_reach_that_is_shorter_or_longer_than_the_sites() {
     fails("x86_64", "ibt", wraps, Clause::P16, "how far a site reaches up");
 }
 
+/// Only the last four bytes of what a site reaches, where no aligned trampoline begins.
+#[test]
+fn the_last_bytes_of_a_reach_that_go_elsewhere() {
+    let near = |site: &Site, b: &dyn Patch, spot: Spot, state| match state {
+        SiteState::Enabled { target, op, jump } if target.wrapping_sub(spot.ip + 5) > (1 << 31) - 5 => {
+            let short = if target > spot.ip && target - spot.ip < 1 << 32 { target - 16 } else { target };
+            BY_THE_PROFILE(site, b, spot, SiteState::Enabled { target: short, op, jump })
+        }
+        _ => BY_THE_PROFILE(site, b, spot, state),
+    };
+    fails("x86_64", "ibt", near, Clause::P16, "");
+    let near = |site: &Site, b: &dyn Patch, spot: Spot, state| match state {
+        SiteState::Enabled { target, op, jump } if (target.wrapping_sub(spot.ip) as i64) >= (1 << 27) - 4 => {
+            BY_THE_PROFILE(site, b, spot, SiteState::Enabled { target: target - 64, op, jump })
+        }
+        _ => BY_THE_PROFILE(site, b, spot, state),
+    };
+    fails("arm64", "bti", near, Clause::P16, "");
+}
+
 /// Near the site, 24 bits of a distance are as good as 32.
 #[test]
 fn a_distance_that_is_cut_off() {

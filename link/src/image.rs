@@ -1,5 +1,7 @@
 //! What linking makes: code and data at fixed addresses, with what is known of them.
 
+use std::ops::Range;
+
 use std::cmp::Reverse;
 
 use codegen::error::{Error, Result};
@@ -116,6 +118,45 @@ pub struct Image {
     pub symbols: Vec<Symbol>,
     /// The patchable entries, by ascending address.
     pub sites: Vec<SiteEntry>,
+}
+
+/// Does a symbol with this name only say what follows it, as the psABIs of arm64 and RISC-V have it? Code, then, or data.
+pub fn mark(name: &str) -> Option<Mark> {
+    match name.get(..2)? {
+        "$x" => Some(Mark::Code),
+        "$d" if name.len() == 2 || name[2..].starts_with('.') => Some(Mark::Data),
+        _ => None,
+    }
+}
+
+/// What follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// Instructions.
+    Code,
+    /// Literals.
+    Data,
+}
+
+/// The parts of a function's `range` that are code, by the symbols in it: it begins with code.
+pub fn code_in<'s>(symbols: impl Iterator<Item = (&'s str, u64)>, range: Range<u64>) -> Vec<Range<u64>> {
+    let inside = symbols.filter(|(_, at)| range.contains(at));
+    let mut marks: Vec<(u64, Mark)> = inside.filter_map(|(name, at)| Some((at, mark(name)?))).collect();
+    marks.sort_by_key(|(at, _)| *at);
+    let (mut parts, mut from) = (Vec::new(), Some(range.start));
+    for (at, mark) in marks {
+        match (mark, from) {
+            (Mark::Data, Some(start)) => {
+                parts.push(start..at);
+                from = None;
+            }
+            (Mark::Code, None) => from = Some(at),
+            _ => {}
+        }
+    }
+    parts.extend(from.map(|start| start..range.end));
+    parts.retain(|part| !part.is_empty());
+    parts
 }
 
 impl Image {

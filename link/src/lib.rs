@@ -16,7 +16,7 @@ mod shared;
 pub mod sites;
 
 pub use elf::{Input, machine};
-pub use image::{Access, Image, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind};
+pub use image::{Access, Image, Mark, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
 pub use linker::{Reference, STUBS, examine, link};
 pub use options::Options;
 pub use shared::relocatable;

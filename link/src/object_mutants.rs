@@ -12,6 +12,7 @@ use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
 use crate::elf::{Header, Input, LE, damaged};
+use crate::image::{code_in, mark};
 
 /// A function in an object's file.
 #[derive(Clone, Debug)]
@@ -65,7 +66,8 @@ impl Function {
         let (index, header) = (section, sections.section(section).map_err(&fail)?);
         let start = symbol.st_value(LE);
         let mine = symbols.iter().filter(|(section, ..)| *section == index).map(|(_, text, s)| (*text, s.st_value(LE)));
-        let next = mine.clone().map(|(_, value)| value).filter(|value| *value > start).min();
+        let named = mine.clone().filter(|(text, _)| str::from_utf8(text).is_ok_and(|name| mark(name).is_none()));
+        let next = named.map(|(_, value)| value).filter(|value| *value > start).min();
         let end = match symbol.st_size(LE) {
             0 => next.unwrap_or(header.sh_size(LE)),
             size => start.saturating_add(size),
@@ -106,7 +108,12 @@ impl Function {
         decode: Decode,
         skip: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Mutant>> {
-        let lines = decode(&self.code, 0)?;
+        let mut lines = Vec::new();
+        let labels = self.labels.iter().map(|(name, offset)| (name.as_str(), *offset as u64));
+        for part in code_in(labels, 0..self.code.len() as u64) {
+            let part = part.start as usize..part.end as usize;
+            lines.extend(decode(self.code.get(part.clone()).unwrap_or_default(), part.start)?);
+        }
         let mut code = Vec::new();
         for (n, line) in lines.iter().enumerate().filter(|(_, line)| !line.nop && !skip(line.offset)) {
             let insn = self.found(patterns, line);

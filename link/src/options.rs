@@ -9,6 +9,8 @@ pub struct Options {
     pub base: u64,
     /// Bytes before its first section.
     pub skip: u64,
+    /// Code is aligned to so many bytes and no more, whatever the inputs say: it begins just where it is asked to.
+    pub code_align: Option<u64>,
     /// Traced functions whose site goes to a trampoline: (function, trampoline). All other sites do nothing.
     pub patch: Vec<(String, String)>,
     /// The same by a jump, for paired trampolines.
@@ -39,6 +41,7 @@ impl Default for Options {
         Options {
             base: 0x40_0000,
             skip: 0,
+            code_align: None,
             patch: none(),
             jump: none(),
             ops: None,

@@ -17,18 +17,27 @@ pub struct ForeignArgs {
     /// Take the trampolines of these objects instead of generated ones
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "contract", conflicts_with = "set")]
     object: Vec<PathBuf>,
-    /// Take a trampoline in a dump of memory: its bytes, without a file format
+    /// Take the trampolines in a dump of memory: its bytes, without a file format
     #[arg(long, value_name = "FILE", requires_all = ["contract", "base", "entry"], conflicts_with_all = ["object", "set"])]
     raw: Option<PathBuf>,
     /// The address of the dump's first byte
     #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
     base: Option<u64>,
-    /// The address in the dump where the contract's trampoline begins
+    /// The address in the dump where the contract's trampoline begins; of several, each with its symbol
+    #[arg(long, value_name = "[SYMBOL=]ADDR", value_parser = parse_entry, requires = "raw")]
+    entry: Vec<(String, u64)>,
+    /// The address in the dump where the trampolines' code ends, if it is not all code
     #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
-    entry: Option<u64>,
+    end: Option<u64>,
     /// What they promise: the name of a contract that comes with the tool, or a file. If it names a profile, that holds
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
+}
+
+/// An address, and before `=` the symbol of what is there.
+fn parse_entry(text: &str) -> std::result::Result<(String, u64), String> {
+    let (name, address) = text.split_once('=').unwrap_or(("", text));
+    parse_u64(address).map(|address| (name.to_owned(), address)).map_err(|e| e.to_string())
 }
 
 /// What files promise.
@@ -89,7 +98,8 @@ impl ForeignArgs {
             "all" => None,
             name => Some(tool::backend(name)?.facts().name),
         };
-        let dump = self.base.zip(self.entry).map(|(base, entry)| Dump { base, entry });
+        let dump = self.base.filter(|_| self.raw.is_some());
+        let dump = dump.map(|base| Dump { base, entries: self.entry.clone(), end: self.end });
         let profile = profile.of_contract(&contract.text).map_err(|e| e.at(&contract.name))?;
         let foreign = Foreign { contract_name: &contract.name, contract: &contract.text, objects, arch, profile, dump };
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).map(Some)
@@ -102,7 +112,11 @@ impl ForeignArgs {
         self.object.iter().for_each(|path| push("--object", path.display().to_string()));
         self.raw.iter().for_each(|path| push("--raw", path.display().to_string()));
         self.base.iter().for_each(|base| push("--base", format!("{base:#x}")));
-        self.entry.iter().for_each(|entry| push("--entry", format!("{entry:#x}")));
+        self.entry.iter().for_each(|(name, at)| match name.as_str() {
+            "" => push("--entry", format!("{at:#x}")),
+            name => push("--entry", format!("{name}={at:#x}")),
+        });
+        self.end.iter().for_each(|end| push("--end", format!("{end:#x}")));
         self.contract.iter().for_each(|contract| push("--contract", contract.clone()));
         words
     }

@@ -38,6 +38,67 @@ fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {
     assert!(code == Some(2) && err.contains("give --object FILE or --raw FILE"), "{err}");
 }
 
+/// What lies behind the trampoline is none of its own, however long it is; and of two trampolines each begins at its entry.
+#[test]
+fn a_dump_is_followed_as_far_as_its_code_goes() {
+    let contract = CONTRACT.replace("\"direct_func\"", "\"0xffffffffa0001004\"");
+    let more = contract[contract.find("[[").unwrap()..].replace("my_tramp", "other_tramp");
+    let case = Case::new("", &contract);
+    let body = TRAMPOLINE.replace("    call    other_helper\n", "").replace("my_direct_func", "0x1004");
+    let body = body.lines().filter(|l| !l.contains(".globl") && !l.contains(".type") && !l.contains(".size"));
+    let body = body.collect::<Vec<_>>().join("\n");
+    let second = body.replace("my_tramp", "other_tramp");
+    // Loads of constants are what takes longest to look at.
+    let behind = ".rept 20000\n movabs $0x1234567, %rax\n .endr";
+    let dump = |text: &str| {
+        case.assemble("t", &format!("    .org 0x40, 0xcc\n{text}\n{behind}\n"));
+        let ld = ["-Ttext=0", "--defsym=_start=0", "t.o", "-o", "t.elf"];
+        assert_eq!(case.run("x86_64-linux-gnu-ld", &ld).0, Some(0));
+        let (code, _, err) = case.run("x86_64-linux-gnu-objcopy", &["-O", "binary", "-j", ".text", "t.elf", "t.bin"]);
+        assert_eq!(code, Some(0), "{err}");
+    };
+    let check = |more: &[&str]| {
+        let place =
+            ["check", "--raw", "t.bin", "--contract", "t.toml", "--base", "0xffffffffa0000000", "--arch", "x86_64"];
+        case.tool(&[&place[..], more].concat())
+    };
+    dump(&body);
+    let (code, out, err) = check(&["--entry", "0xffffffffa0000040"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    // Two, the second right behind the first, whose length nobody tells.
+    dump(&format!("{body}\n{second}"));
+    case.contract(&format!("{contract}{more}"));
+    let size = second_at(&case);
+    let entries =
+        ["my_tramp=0xffffffffa0000040".to_owned(), format!("other_tramp={:#x}", 0xffff_ffff_a000_0000_u64 + size)];
+    let both = ["--entry", &entries[0], "--entry", &entries[1]];
+    let (code, out, err) = check(&both);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.lines().any(|l| l.trim_start().starts_with("other_tramp ")), "{out}");
+    let refused = |more: &[&str], part: &str| {
+        let (code, _, err) = check(more);
+        assert!(code == Some(2) && err.contains(part), "{err}");
+    };
+    refused(&both[..2], "0 entries for other_tramp; valid: one --entry other_tramp=ADDR");
+    refused(&["--entry", "their_tramp=0xffffffffa0000040"], "unknown trampoline in --entry SYMBOL=ADDR 'their_tramp'");
+    refused(&[&both[..], &["--end", "0x10"]].concat(), "--end 0x10 is not in the dump");
+    refused(
+        &[&both[..], &["--end", "0xffffffffa0000041"]].concat(),
+        "is not in the dump; valid: 0xffffffffa0000000 to",
+    );
+    // Cut off in the middle of the second, its rest is none of it: it runs on into what is not there.
+    let end = format!("{:#x}", 0xffff_ffff_a000_0000_u64 + size + 1);
+    let (code, out, _) = check(&[&both[..], &["--end", &end]].concat());
+    assert!(code == Some(1) && out.contains("--end "), "{out}");
+}
+
+/// Where `other_tramp` is in `t.elf`.
+fn second_at(case: &Case) -> u64 {
+    let (_, symbols, _) = case.run("x86_64-linux-gnu-nm", &["t.elf"]);
+    let line = symbols.lines().find(|l| l.ends_with(" other_tramp")).unwrap();
+    u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+}
+
 /// Trampolines as BPF's compilers write them into memory: every call and every pointer is a constant. By architecture:
 /// assembler's prefix, alignment, how the last argument comes back, what is outside, a call that cannot be followed.
 type Written = (&'static str, &'static str, &'static str, &'static str, &'static str, (&'static str, &'static str));
@@ -180,7 +241,7 @@ fn dumps_that_call_and_point_by_constants_are_followed() {
         let lost = if arch == "arm64" { "loses = [\"x8\"]\n" } else { "" };
         let given = "deviation = [{ clause = \"P10\", place = \"argument*\", reason = \"it is given a context\" }]\n";
         let case = Case::new("", &format!("{contract}{lost}{given}"));
-        let check = |text: &str| {
+        let check_at = |text: &str, base: &str| {
             std::fs::write(case.dir.path().join("t.S"), format!("{text}\n")).unwrap();
             for (tool, args) in
                 [("as", &["t.S", "-o", "t.o"][..]), ("objcopy", &["-O", "binary", "-j", ".text", "t.o", "t.bin"][..])]
@@ -188,10 +249,19 @@ fn dumps_that_call_and_point_by_constants_are_followed() {
                 let (code, _, err) = case.run(&format!("{prefix}{tool}"), args);
                 assert_eq!(code, Some(0), "{err}");
             }
-            let base = "0xffffffffa0000000";
             let place = ["--base", base, "--entry", base, "--arch", arch, "--contract", "t.toml"];
             case.tool(&[&["check", "--raw", "t.bin"], &place[..]].concat())
         };
+        let check = |text: &str| check_at(text, "0xffffffffa0000000");
+        if arch == "riscv64" {
+            // Below 4 GiB too, and by JAL.
+            for (near, target) in [("auipc ra, 0x100\n jalr ra, 0x10(ra)", " 0x1110"), ("jal . + 0x20000", " 0x310")] {
+                let low = body.replace("auipc ra, 0x100\n         jalr ra, 0x10(ra)", near);
+                assert!(low.contains(near), "{low}");
+                let (_, out, _) = check_at(&low, "0x11000");
+                assert!(out.contains("stands in for") && out.contains(target), "{near}: {out}");
+            }
+        }
         let (code, out, err) = check(body);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
         for target in targets.split(' ') {

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::objects::Object;
 use crate::elf::{LE, LIMIT, damaged, section_name};
 use crate::image::{Access, PAGE, Section, Segment};
+use crate::options::Options;
 
 /// A section of the image while it is put together.
 struct Output<'a> {
@@ -22,8 +23,8 @@ struct Output<'a> {
 }
 
 /// Give every loaded section an address: same names together, code first, zeroed memory last.
-/// The first of them begins so many bytes behind `base`.
-pub(super) fn lay_out(objects: &mut [Object], base: u64, skip: u64) -> Result<(Vec<Segment>, Vec<Section>)> {
+pub(super) fn lay_out(objects: &mut [Object], options: &Options) -> Result<(Vec<Segment>, Vec<Section>)> {
+    let Options { base, skip, code_align, .. } = *options;
     if !base.is_multiple_of(PAGE) {
         return Err(Error::new(format!("base address {base:#x}; valid: a multiple of {PAGE:#x}")));
     }
@@ -42,7 +43,8 @@ pub(super) fn lay_out(objects: &mut [Object], base: u64, skip: u64) -> Result<(V
                 end = end.saturating_add(skip);
             }
         }
-        end = end.checked_next_multiple_of(output.align).unwrap_or(u64::MAX);
+        let most = code_align.filter(|_| output.access == Access::Execute).unwrap_or(u64::MAX);
+        end = end.checked_next_multiple_of(output.align.min(most)).unwrap_or(u64::MAX);
         let start = end;
         for (o, index) in output.parts {
             let Some(object) = objects.get_mut(o) else {
@@ -51,7 +53,7 @@ pub(super) fn lay_out(objects: &mut [Object], base: u64, skip: u64) -> Result<(V
             let fail = damaged(object.name);
             let section = object.sections.section(SectionIndex(index)).map_err(&fail)?;
             let size = section.sh_size(LE);
-            let at = end.checked_next_multiple_of(section.sh_addralign(LE).max(1));
+            let at = end.checked_next_multiple_of(section.sh_addralign(LE).max(1).min(most));
             let room = at.and_then(|at| at.checked_add(size));
             end = room.filter(|end| end - base <= LIMIT).ok_or_else(|| {
                 Error::new(format!(

@@ -31,7 +31,7 @@ pub use self::symbols::STUBS;
 pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<Image> {
     let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
     let (machine, e_flags) = agree(backend, &objects)?;
-    let (mut segments, mut sections) = lay_out(&mut objects, options.base, options.skip)?;
+    let (mut segments, mut sections) = lay_out(&mut objects, options)?;
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
     for &(name, other) in &options.alias {
         // What an input defines stays; what the other name is of may be missing itself.
@@ -79,7 +79,7 @@ pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Resul
     let options = Options { stub: Some(stub), ..Options::default() };
     let image = link(backend, &[*input], &options)?;
     let mut objects = vec![Object::read(input)?];
-    lay_out(&mut objects, options.base, options.skip)?;
+    lay_out(&mut objects, &options)?;
     let all: Vec<(&str, u64)> =
         image.symbols.iter().filter(|s| !s.local).map(|s| (s.name.as_str(), s.address)).collect();
     let globals = all.into_iter().map(|(name, address)| (name, Global { object: 0, address, weak: false })).collect();
