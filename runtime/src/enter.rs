@@ -26,7 +26,7 @@ impl<const W: usize> Runtime<'_, W> {
     /// call decide what runs, not who looks on.
     pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
         let Some(site) = self.sites.find(ip) else { return };
-        let call = Call { ip, parent_ip: self.true_parent(task, regs.parent), depth: task.depth() };
+        let call = Call { ip, parent_ip: self.true_parent(task, regs.parent, regs.retp), depth: task.depth() };
         let guard = task.lock();
         if guard.is_none() {
             self.count_missed(site);
@@ -69,9 +69,12 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Whom a function returns to in the end, if its return address is `parent`.
-    pub fn true_parent(&self, task: &Task, parent: u64) -> u64 {
-        let (mut frames, mut nodes, mut parent) = (task.frames(), self.pool.pending(task), parent);
+    /// Whom a function returns to in the end, if its return address is `parent` and lies at `retp` (0 if that is not known).
+    pub fn true_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
+        let here = |at: u64| retp == 0 || at == retp;
+        let mut frames = task.frames().filter(|f| here(f.retp()));
+        let mut nodes = self.pool.pending(task).filter(|n| here(n.retp.get()));
+        let mut parent = parent;
         loop {
             let next = match parent {
                 p if p == self.trampolines.return_to_handler => frames.next().map(|f| f.ret()),

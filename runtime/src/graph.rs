@@ -144,7 +144,7 @@ impl<const W: usize> Runtime<'_, W> {
         let frame = here.or_else(|| task.frames().next())?;
         task.unwind_to(&frame);
         regs.ip = frame.ret();
-        let parent_ip = self.true_parent(task, self.trampolines.return_to_handler);
+        let parent_ip = self.true_parent(task, self.trampolines.return_to_handler, regs.retp);
         let call = Call { ip: frame.func(), parent_ip, depth: task.depth().saturating_sub(1) };
         if let Some(_guard) = task.lock() {
             for owner in 0..GRAPH_USERS {

@@ -92,6 +92,7 @@ impl<const W: usize> Runtime<'_, W> {
             }
             node.ret.set(regs.parent);
             node.ip.set(call.ip);
+            node.retp.set(regs.retp);
             node.next.set(task.pending.get());
             task.pending.set(index);
             regs.parent = self.trampolines.rethook;
@@ -102,8 +103,9 @@ impl<const W: usize> Runtime<'_, W> {
     ///
     /// Returns where to go on; None if nothing is pending.
     pub fn rethook_return<H: Handlers>(&self, task: &Task, handlers: &H, regs: &mut Regs) -> Option<u64> {
-        let parent_ip = self.true_parent(task, self.trampolines.rethook);
+        let parent_ip = self.true_parent(task, self.trampolines.rethook, regs.retp);
         loop {
+            self.drop_left_by_jumps(task, regs.retp);
             let node = self.pool.pending(task).next()?;
             let ret = node.ret.get();
             regs.ip = ret;
@@ -117,6 +119,16 @@ impl<const W: usize> Runtime<'_, W> {
             // Another hook of the same call, or of one that ended in a jump to this function.
             if ret != self.trampolines.rethook {
                 return Some(ret);
+            }
+        }
+    }
+
+    /// Functions that were left by a jump do not return any more: free the nodes above that of the cell at `retp`.
+    fn drop_left_by_jumps(&self, task: &Task, retp: u64) {
+        if self.pool.pending(task).any(|n| n.retp.get() == retp) {
+            while let Some(node) = self.pool.pending(task).next().filter(|n| n.retp.get() != retp) {
+                task.pending.set(node.next.get());
+                node.owner.set(0);
             }
         }
     }

@@ -15,6 +15,8 @@ pub(crate) struct Node {
     /// Where the function returns to.
     pub(crate) ret: Word,
     pub(crate) ip: Word,
+    /// Where the return address lay.
+    pub(crate) retp: Word,
     /// Index of the one that was pending before, and one.
     pub(crate) next: Word,
     pub(crate) data: [Word; DATA],
@@ -23,7 +25,7 @@ pub(crate) struct Node {
 impl Node {
     const fn new() -> Self {
         let data = [const { Word::new(0) }; DATA];
-        Self { owner: Word::new(0), ret: Word::new(0), ip: Word::new(0), next: Word::new(0), data }
+        Self { owner: Word::new(0), ret: Word::new(0), ip: Word::new(0), retp: Word::new(0), next: Word::new(0), data }
     }
 }
 

@@ -6,6 +6,7 @@ mod args;
 #[cfg(feature = "judge")]
 mod check;
 mod completions;
+mod compose;
 mod compressed;
 #[cfg(feature = "judge")]
 mod contract;
@@ -87,6 +88,8 @@ enum Command {
     Show(show::ShowArgs),
     /// Show what trampolines spend, beside the least that they can and the kernel's own
     Cost(cost::CostArgs),
+    /// Run the runtime's users in all combinations, against a model
+    Compose(compose::ComposeArgs),
     /// Show what two trampolines do differently
     Diff(diff::DiffArgs),
     /// Print a completion script for a shell
@@ -118,6 +121,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Mutate(args) => mutate::run(args, ui),
         Command::Show(args) => show::run(args, ui),
         Command::Cost(args) => cost::run(args, ui),
+        Command::Compose(args) => compose::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),

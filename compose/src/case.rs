@@ -1,0 +1,390 @@
+//! A case: users of the runtime, and a thread that calls functions and registers and unregisters them.
+
+use std::fmt;
+
+/// Functions that can be traced. The last one is the replacement of redirected functions.
+pub const FUNCTIONS: u64 = 8;
+/// The replacement, which calls the original.
+pub const REPLACEMENT: u64 = FUNCTIONS - 1;
+/// A function that nobody calls.
+pub const UNCALLED: u64 = FUNCTIONS - 2;
+/// Whom the outermost functions return to.
+pub const OUTSIDE: u64 = 0x10_0000;
+/// Whom functions return to that handlers call.
+pub const HANDLER: u64 = 0x20_0000;
+/// The direct trampolines of a user: that with which it is registered and that to which it is modified.
+pub const DIRECT: [u64; 2] = [0x30_0000, 0x30_1000];
+
+/// The address of a function.
+#[must_use]
+pub const fn address(function: u64) -> u64 {
+    (function + 1) << 12
+}
+
+/// What a user is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An ops with a callback; with all registers or without.
+    Op {
+        /// All registers.
+        regs: bool,
+    },
+    /// An IPMODIFY ops that redirects to the replacement.
+    Hijack,
+    /// A direct call.
+    Direct {
+        /// It shares functions with IPMODIFY.
+        share: bool,
+    },
+    /// A user of the function graph.
+    Graph,
+    /// An fprobe.
+    Fprobe {
+        /// With exit handler.
+        exit: bool,
+    },
+    /// A kretprobe: with so many pending calls, or as many as there is room for.
+    Kretprobe {
+        /// The bound; 0 is none.
+        most: usize,
+    },
+}
+
+impl What {
+    /// Users of one family are told apart by their objects' addresses.
+    #[must_use]
+    pub const fn family(self) -> u8 {
+        match self {
+            Self::Op { .. } | Self::Hijack | Self::Direct { .. } => 0,
+            Self::Graph => 1,
+            Self::Fprobe { .. } => 2,
+            Self::Kretprobe { .. } => 3,
+        }
+    }
+}
+
+/// What an entry handler answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It wants each return.
+    Always,
+    /// It wants none.
+    Never,
+    /// It wants those of calls with an odd number.
+    Odd,
+}
+
+/// When a handler does something of its own, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At an entry.
+    Entry,
+    /// At a return.
+    Return,
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// What it is.
+    pub what: What,
+    /// Its functions; none is all.
+    pub on: Vec<u64>,
+    /// Functions that it does not want.
+    pub not: Vec<u64>,
+    /// What its entry handler answers.
+    pub answer: Answer,
+    /// Words of data from the entry to the return.
+    pub words: usize,
+    /// What a handler does besides.
+    pub then: Option<(When, Box<Act>)>,
+    /// The address of its object, as a number. Two users may have one memory, one after the other.
+    pub object: u64,
+}
+
+impl User {
+    /// The address of its object.
+    #[must_use]
+    pub const fn key(&self) -> u64 {
+        0xf000_0000_0000_0000 + self.object
+    }
+
+    /// Does it want the return of call `n`?
+    #[must_use]
+    pub const fn wants(&self, n: u64) -> bool {
+        match self.answer {
+            Answer::Always => true,
+            Answer::Never => false,
+            Answer::Odd => n % 2 == 1,
+        }
+    }
+
+    /// What it stores for call `n`.
+    #[must_use]
+    pub fn data(&self, n: u64) -> Vec<u64> {
+        (0..self.words as u64).map(|i| mix(self.object + 1, n * 64 + i)).collect()
+    }
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The function.
+    pub f: u64,
+    /// What happens in it.
+    pub body: Vec<Act>,
+    /// What it calls last, as a jump.
+    pub tail: Option<Box<Call>>,
+    /// It is left by a jump to its caller.
+    pub jumps: bool,
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A user is registered.
+    Register(usize),
+    /// A user is unregistered.
+    Unregister(usize),
+    /// A direct call goes to its second trampoline.
+    Modify(usize),
+    /// A probe is disabled or enabled.
+    Disable(usize, bool),
+    /// A function is put into the filter of an ops, or taken out.
+    Filter(usize, u64, bool),
+    /// A function is called.
+    Call(Call),
+    /// An interrupt comes, and its handler calls a function.
+    Interrupt(Call),
+    /// Another thread runs, and calls a function.
+    Switch(Call),
+    /// So many graph users come that trace nothing which is called.
+    Fill(u64),
+    /// And they go.
+    Drain,
+    /// One of them comes and goes, so many times.
+    Churn(u64),
+    /// Somebody looks what a function's site calls.
+    Look(u64),
+    /// Somebody looks how many calls a probe missed.
+    Missed(usize),
+}
+
+/// A case.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Case {
+    /// The users, registered by acts.
+    pub users: Vec<User>,
+    /// What happens.
+    pub acts: Vec<Act>,
+}
+
+impl Case {
+    /// Is a function left by a jump anywhere?
+    #[must_use]
+    pub fn jumps(&self) -> bool {
+        fn within(call: &Call) -> bool {
+            call.jumps || call.body.iter().any(act) || call.tail.as_deref().is_some_and(within)
+        }
+        fn act(a: &Act) -> bool {
+            matches!(a, Act::Call(c) | Act::Interrupt(c) | Act::Switch(c) if within(c))
+        }
+        self.acts.iter().any(act) || self.users.iter().any(|u| u.then.as_ref().is_some_and(|(_, a)| act(a)))
+    }
+}
+
+/// One of many values, by two numbers.
+#[must_use]
+pub const fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_add(0x2545_f491_4f6c_dd1d);
+    x ^= x >> 29;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ x >> 32
+}
+
+/// What is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// An ops' callback.
+    Op,
+    /// The direct trampoline with the address in `data`.
+    Direct,
+    /// A graph user's entry, or return.
+    GraphEntry,
+    /// Its return.
+    GraphReturn,
+    /// An fprobe's entry.
+    ProbeEntry,
+    /// Its exit.
+    ProbeExit,
+    /// A kretprobe's entry.
+    KretEntry,
+    /// Its return.
+    KretReturn,
+    /// A function's body.
+    Body,
+    /// A function's result, in `value`.
+    Result,
+    /// A return to an address that is not the caller's: it is in `data`.
+    WrongReturn,
+    /// What an operation returned, in `value`.
+    Done,
+    /// What a site calls, in `data`.
+    Site,
+    /// Missed calls, in `value`.
+    Missed,
+    /// At the end something is pending on a thread.
+    Unbalanced,
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What is seen.
+    pub seen: Seen,
+    /// The user, by the number of its object.
+    pub user: u64,
+    /// The function.
+    pub f: u64,
+    /// The number of the call.
+    pub n: u64,
+    /// Whom it returns to.
+    pub parent: u64,
+    /// A result.
+    pub value: u64,
+    /// Data from the entry, folded to a word.
+    pub data: u64,
+    /// Hooked functions around it.
+    pub depth: u64,
+}
+
+impl Event {
+    /// Nothing but what is seen.
+    #[must_use]
+    pub const fn of(seen: Seen) -> Self {
+        Self { seen, user: 0, f: 0, n: 0, parent: 0, value: 0, data: 0, depth: 0 }
+    }
+}
+
+/// Data folded to a word.
+#[must_use]
+pub fn fold(data: Option<&[u64]>) -> u64 {
+    data.map_or(0, |words| words.iter().fold(words.len() as u64, |a, w| mix(a, *w)))
+}
+
+fn list(f: &mut fmt::Formatter, functions: &[u64]) -> fmt::Result {
+    let names: Vec<String> = functions.iter().map(|f| format!("f{f}")).collect();
+    f.write_str(&names.join(","))
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.what {
+            What::Op { regs: false } => f.write_str("args op")?,
+            What::Op { regs: true } => f.write_str("regs op")?,
+            What::Hijack => f.write_str("hijack")?,
+            What::Direct { share: false } => f.write_str("direct call")?,
+            What::Direct { share: true } => f.write_str("sharing direct call")?,
+            What::Graph => f.write_str("graph user")?,
+            What::Fprobe { exit: false } => f.write_str("fprobe, entry only")?,
+            What::Fprobe { exit: true } => f.write_str("fprobe")?,
+            What::Kretprobe { most: 0 } => f.write_str("kretprobe")?,
+            What::Kretprobe { most } => write!(f, "kretprobe of {most}")?,
+        }
+        f.write_str(" on ")?;
+        match &*self.on {
+            [] => f.write_str("all")?,
+            on => list(f, on)?,
+        }
+        if !self.not.is_empty() {
+            f.write_str(" but ")?;
+            list(f, &self.not)?;
+        }
+        match self.answer {
+            Answer::Always => {}
+            Answer::Never => f.write_str(", wants no return")?,
+            Answer::Odd => f.write_str(", wants returns of odd calls")?,
+        }
+        if self.words > 0 {
+            write!(f, ", {} words of data", self.words)?;
+        }
+        if let Some((when, act)) = &self.then {
+            let when = if *when == When::Entry { "entry" } else { "return" };
+            write!(f, ", at its first {when}: {act}")?;
+        }
+        write!(f, ", object {}", self.object)
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "f{}", self.f)?;
+        if !self.body.is_empty() {
+            let body: Vec<String> = self.body.iter().map(ToString::to_string).collect();
+            write!(f, " {{ {} }}", body.join("; "))?;
+        }
+        if let Some(tail) = &self.tail {
+            write!(f, " -> {tail}")?;
+        }
+        if self.jumps { f.write_str(" (left by a jump)") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Register(u) => write!(f, "register u{u}"),
+            Self::Unregister(u) => write!(f, "unregister u{u}"),
+            Self::Modify(u) => write!(f, "modify u{u}"),
+            Self::Disable(u, true) => write!(f, "disable u{u}"),
+            Self::Disable(u, false) => write!(f, "enable u{u}"),
+            Self::Filter(u, function, true) => write!(f, "take f{function} from u{u}"),
+            Self::Filter(u, function, false) => write!(f, "give f{function} to u{u}"),
+            Self::Call(call) => call.fmt(f),
+            Self::Interrupt(call) => write!(f, "interrupt: {call}"),
+            Self::Switch(call) => write!(f, "other thread: {call}"),
+            Self::Fill(n) => write!(f, "{n} graph users come"),
+            Self::Drain => f.write_str("they go"),
+            Self::Churn(n) => write!(f, "a graph user comes and goes {n} times"),
+            Self::Look(function) => write!(f, "look at the site of f{function}"),
+            Self::Missed(u) => write!(f, "look what u{u} missed"),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (index, user) in self.users.iter().enumerate() {
+            writeln!(f, "  u{index}: {user}")?;
+        }
+        for act in &self.acts {
+            writeln!(f, "  {act}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { seen, user, f: function, n, parent, value, data, depth } = self;
+        match seen {
+            Seen::Done => write!(f, "an operation returns {}", *value as i64),
+            Seen::Missed => write!(f, "{} calls missed", *value as i64),
+            Seen::Site => write!(f, "the site of f{function} calls {data:#x}"),
+            Seen::Body => write!(f, "f{function} runs, call {n}"),
+            Seen::Result => write!(f, "f{function} returns {value:#x}, call {n}"),
+            Seen::Direct => write!(f, "f{function} goes through the direct trampoline {data:#x}, call {n}"),
+            Seen::WrongReturn => write!(f, "f{function} returns to {data:#x}"),
+            Seen::Unbalanced => f.write_str("something is pending at the end"),
+            _ => {
+                let handler = match seen {
+                    Seen::Op => "callback",
+                    Seen::GraphEntry | Seen::ProbeEntry | Seen::KretEntry => "entry handler",
+                    _ => "return handler",
+                };
+                write!(f, "{handler} of object {user} for f{function}, call {n}, caller {parent:#x}, depth {depth}")?;
+                write!(f, ", value {value:#x}, data {data:#x}")
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The oracle of the runtime: users in all combinations, orders and moments, on a machine of two threads, against a model.
+
+mod case;
+mod generate;
+mod judge;
+mod linux;
+mod machine;
+mod model;
+mod ours;
+mod sweep;
+
+pub use case::{Act, Answer, Call, Case, Event, FUNCTIONS, REPLACEMENT, Seen, UNCALLED, User, What, When};
+pub use generate::{MOMENTS, SHAPES, SUBSETS, USERS, random, subset};
+pub use judge::{Failure, Subject};
+pub use linux::repair;
+pub use machine::{Core, Hooks, run};
+pub use model::{Room, expected};
+pub use ours::Ours;
+pub use sweep::{Outcome, Plan};
+
+use linux::{Linux, V6_12, V7_3};
+
+/// This project's core.
+pub const OURS: Subject = Subject::new::<Ours>("runtime", Room { frame: 4, all: 496 });
+
+/// Linux 6.12's function graph.
+pub const LINUX_6_12: Subject = Subject::new::<Linux<V6_12, 0>>("linux-6.12", Room { frame: 5, all: 490 })
+    .limited(linux::supports::<V6_12>, linux::promised);
+
+/// Linux 7.3's function graph and fprobe.
+pub const LINUX_7_3: Subject = linux_7_3::<0>("linux-7.3");
+
+/// The same with all findings repaired: what is left would be a finding, too.
+pub const LINUX_7_3_REPAIRED: Subject =
+    linux_7_3::<{ repair::BIT_0 | repair::OVERRUN | repair::SLOT | repair::MEMORY }>("linux-7.3-repaired");
+
+/// All cores.
+pub const SUBJECTS: [Subject; 4] = [OURS, LINUX_6_12, LINUX_7_3, LINUX_7_3_REPAIRED];
+
+/// Linux 7.3 with some of the findings repaired: see `repair`.
+#[must_use]
+pub const fn linux_7_3<const REPAIRED: u8>(name: &'static str) -> Subject {
+    Subject::new::<Linux<V7_3, REPAIRED>>(name, Room { frame: 4, all: 491 })
+        .limited(linux::supports::<V7_3>, linux::promised)
+}

@@ -1,0 +1,309 @@
+//! The machine: threads that call functions, as the acts of a case say. What happens is logged.
+
+use std::cell::{Cell, RefCell};
+
+use runtime::{Call as Traced, Regs};
+
+use crate::case::{Act, Call, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, When, address, fold, mix};
+
+/// Where replaced return addresses lead.
+pub const RETURN_TO_HANDLER: u64 = 0x40_0000;
+/// Those of kretprobes.
+pub const RETHOOK: u64 = 0x40_1000;
+/// Threads.
+pub const THREADS: usize = 2;
+/// The object of the graph users that trace nothing which is called.
+pub const IDLE: u64 = 0x800;
+
+/// Whom a core calls.
+pub trait Hooks {
+    /// An ops' callback.
+    fn callback(&self, key: u64, call: &Traced, regs: &mut Regs);
+    /// A graph user's entry. `store` keeps words for the return; it says whether there was room.
+    fn graph_entry(&self, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64]) -> bool) -> bool;
+    /// Its return.
+    fn graph_return(&self, key: u64, call: &Traced, regs: &Regs, data: Option<&[u64]>);
+    /// An fprobe's entry, with as many words as it asked for.
+    fn probe_entry(&self, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64])) -> bool;
+    /// Its exit.
+    fn probe_exit(&self, key: u64, call: &Traced, regs: &Regs, data: Option<&[u64]>);
+    /// A kretprobe's entry.
+    fn kret_entry(&self, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64])) -> bool;
+    /// Its return.
+    fn kret_return(&self, key: u64, call: &Traced, regs: &Regs, data: &[u64]);
+}
+
+/// A core under test.
+pub trait Core {
+    /// What it has for a thread.
+    type Thread: Default;
+    /// Nobody is registered.
+    fn new() -> Self;
+    /// Register: 0, or the error as Linux returns it.
+    fn register(&self, user: &User) -> i32;
+    /// Unregister.
+    fn unregister(&self, user: &User) -> i32;
+    /// Send a direct call to its second trampoline.
+    fn modify(&self, user: &User) -> i32;
+    /// Disable or enable a probe.
+    fn disable(&self, user: &User, disable: bool) -> i32;
+    /// Put a function into the filter of an ops, or take it out.
+    fn filter(&self, user: &User, f: u64, remove: bool) -> i32;
+    /// What a probe missed, or an error.
+    fn missed(&self, user: &User) -> i64;
+    /// A function is entered.
+    fn enter(&self, thread: &Self::Thread, hooks: &dyn Hooks, f: u64, regs: &mut Regs);
+    /// A trampoline is returned to. None: it does not know where to go on.
+    fn leave(&self, thread: &Self::Thread, hooks: &dyn Hooks, trampoline: u64, regs: &mut Regs) -> Option<u64>;
+    /// The context of a thread changes; the one before.
+    fn context(&self, thread: &Self::Thread, context: u64) -> u64;
+    /// What a site calls: 0 nothing, 1 `ftrace_caller`, 2 `ftrace_regs_caller`, or a direct trampoline.
+    fn site(&self, f: u64) -> u64;
+    /// Is nothing pending?
+    fn is_balanced(&self, thread: &Self::Thread) -> bool;
+}
+
+/// A core in a case.
+pub struct Machine<'c, C: Core> {
+    case: &'c Case,
+    /// A function is left by a jump, so that depths are known late.
+    jumps: bool,
+    core: C,
+    threads: [C::Thread; THREADS],
+    thread: Cell<usize>,
+    calls: Cell<u64>,
+    depth: Cell<u64>,
+    fired: Cell<u64>,
+    idle: Cell<u64>,
+    /// For each object and family, the user that was registered last.
+    objects: RefCell<Vec<((u64, u8), usize)>>,
+    log: RefCell<Vec<Event>>,
+}
+
+/// What the idle graph user number `n` is.
+fn idle(n: u64) -> User {
+    let object = IDLE + 8 * n;
+    let on = vec![crate::case::UNCALLED];
+    let answer = crate::case::Answer::Always;
+    User { what: crate::case::What::Graph, on, not: vec![], answer, words: 0, then: None, object }
+}
+
+/// Run a case: what is seen.
+#[must_use]
+pub fn run<C: Core>(case: &Case) -> Vec<Event> {
+    let machine: Machine<C> = Machine {
+        case,
+        jumps: case.jumps(),
+        core: C::new(),
+        threads: Default::default(),
+        thread: Cell::new(0),
+        calls: Cell::new(0),
+        depth: Cell::new(0),
+        fired: Cell::new(0),
+        idle: Cell::new(0),
+        objects: RefCell::default(),
+        log: RefCell::default(),
+    };
+    case.acts.iter().for_each(|act| machine.act(act, OUTSIDE));
+    let balanced = machine.threads.iter().all(|t| machine.core.is_balanced(t));
+    if !balanced && !case.jumps() {
+        machine.see(Event::of(Seen::Unbalanced));
+    }
+    machine.log.into_inner()
+}
+
+impl<C: Core> Machine<'_, C> {
+    fn see(&self, event: Event) {
+        self.log.borrow_mut().push(event);
+    }
+
+    fn thread(&self) -> &C::Thread {
+        &self.threads[self.thread.get()]
+    }
+
+    fn done(&self, code: i32) {
+        self.see(Event { value: i64::from(code) as u64, ..Event::of(Seen::Done) });
+    }
+
+    fn act(&self, act: &Act, caller: u64) {
+        let user = |index: &usize| &self.case.users[*index];
+        match act {
+            Act::Register(u) => {
+                let code = self.core.register(user(u));
+                if code == 0 {
+                    self.objects.borrow_mut().push(((user(u).key(), user(u).what.family()), *u));
+                }
+                self.done(code);
+            }
+            Act::Unregister(u) => self.done(self.core.unregister(user(u))),
+            Act::Modify(u) => self.done(self.core.modify(user(u))),
+            Act::Disable(u, disable) => self.done(self.core.disable(user(u), *disable)),
+            Act::Filter(u, f, remove) => self.done(self.core.filter(user(u), *f, *remove)),
+            Act::Missed(u) => self.see(Event { value: self.core.missed(user(u)) as u64, ..Event::of(Seen::Missed) }),
+            Act::Look(f) => self.see(Event { f: *f, data: self.core.site(*f), ..Event::of(Seen::Site) }),
+            Act::Call(call) => drop(self.call(call, caller)),
+            Act::Interrupt(call) => {
+                let before = self.core.context(self.thread(), 0);
+                self.core.context(self.thread(), before + 1);
+                self.call(call, OUTSIDE);
+                self.core.context(self.thread(), before);
+            }
+            Act::Switch(call) => {
+                let before = self.thread.replace((self.thread.get() + 1) % THREADS);
+                let context = self.core.context(self.thread(), 0);
+                self.core.context(self.thread(), (context + 1).min(3));
+                self.call(call, OUTSIDE);
+                self.core.context(self.thread(), context);
+                self.thread.set(before);
+            }
+            Act::Fill(n) => {
+                for _ in 0..*n {
+                    self.done(self.core.register(&idle(self.idle.get())));
+                    self.idle.set(self.idle.get() + 1);
+                }
+            }
+            Act::Drain => {
+                for n in (0..self.idle.replace(0)).rev() {
+                    self.done(self.core.unregister(&idle(n)));
+                }
+            }
+            Act::Churn(n) => {
+                for _ in 0..*n {
+                    self.done(self.core.register(&idle(99)));
+                    self.done(self.core.unregister(&idle(99)));
+                }
+            }
+        }
+    }
+
+    /// Call a function, and return through whatever trampolines its return address leads to.
+    fn call(&self, call: &Call, caller: u64) -> u64 {
+        let depth = self.depth.replace(self.depth.get() + 1);
+        let (mut cell, retp) = (caller, 0x7fff_0000 - 16 * depth);
+        let value = self.run(call, &mut cell, retp);
+        let mut hooks = 0;
+        while !call.jumps && (cell == RETURN_TO_HANDLER || cell == RETHOOK) && hooks < 1000 {
+            let mut regs = Regs { retval: value, retp, ..Regs::default() };
+            cell = self.core.leave(self.thread(), self, cell, &mut regs).unwrap_or(0);
+            hooks += 1;
+        }
+        if cell != caller && !call.jumps {
+            self.see(Event { f: call.f, data: cell, ..Event::of(Seen::WrongReturn) });
+        }
+        self.depth.set(depth);
+        value
+    }
+
+    /// The function itself, entered by a call or a jump.
+    fn run(&self, call: &Call, cell: &mut u64, retp: u64) -> u64 {
+        let n = self.calls.replace(self.calls.get() + 1);
+        let ip = address(call.f);
+        let mut regs = Regs { ip, parent: *cell, retp, ..Regs::default() };
+        regs.args[0] = n;
+        self.core.enter(self.thread(), self, ip, &mut regs);
+        *cell = regs.parent;
+        if regs.direct != 0 {
+            self.see(Event { f: call.f, n, data: regs.direct, ..Event::of(Seen::Direct) });
+        }
+        if regs.ip != ip {
+            let again = vec![Act::Call(Call { jumps: false, ..call.clone() })];
+            let replaced = Call { f: REPLACEMENT, body: again, tail: None, jumps: false };
+            return self.run(&replaced, cell, retp);
+        }
+        self.see(Event { f: call.f, n, ..Event::of(Seen::Body) });
+        call.body.iter().for_each(|act| self.act(act, ip + 0x100));
+        let value = match &call.tail {
+            Some(tail) => self.run(tail, cell, retp),
+            None => mix(call.f, n),
+        };
+        self.see(Event { f: call.f, n, value, ..Event::of(Seen::Result) });
+        value
+    }
+
+    /// The user with this object who was registered last.
+    fn user(&self, seen: Seen, key: u64) -> Option<&User> {
+        let family = match seen {
+            Seen::Op => 0,
+            Seen::GraphEntry | Seen::GraphReturn => 1,
+            Seen::ProbeEntry | Seen::ProbeExit => 2,
+            _ => 3,
+        };
+        let objects = self.objects.borrow();
+        let (_, user) = objects.iter().rev().find(|(k, _)| *k == (key, family))?;
+        Some(&self.case.users[*user])
+    }
+
+    fn event(&self, seen: Seen, key: u64, call: &Traced, value: u64, data: Option<&[u64]>) -> Event {
+        let depth = if self.jumps { 0 } else { call.depth };
+        let f = (call.ip >> 12).wrapping_sub(1);
+        Event { seen, user: key & 0xffff, f, n: 0, parent: call.parent_ip, value, data: fold(data), depth }
+    }
+
+    /// What the handler of a user does besides, the first time.
+    fn fire(&self, user: &User, now: When) {
+        let bit = 1 << (user.object % 64);
+        if let Some((when, act)) = &user.then
+            && *when == now
+            && self.fired.get() & bit == 0
+        {
+            self.fired.set(self.fired.get() | bit);
+            self.act(act, HANDLER);
+        }
+    }
+
+    /// An entry: it is logged, data are stored, and the handler answers.
+    fn entered(&self, seen: Seen, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64]) -> bool) -> bool {
+        let Some(user) = self.user(seen, key) else { return false };
+        let n = regs.args[0];
+        let data = user.data(n);
+        let stored = data.is_empty() || store(&data);
+        self.see(Event { n, ..self.event(seen, key, call, u64::from(stored), None) });
+        self.fire(user, When::Entry);
+        user.wants(n)
+    }
+
+    fn left(&self, seen: Seen, key: u64, call: &Traced, regs: &Regs, data: Option<&[u64]>) {
+        self.see(self.event(seen, key, call, regs.retval, data));
+        if let Some(user) = self.user(seen, key) {
+            self.fire(user, When::Return);
+        }
+    }
+}
+
+impl<C: Core> Hooks for Machine<'_, C> {
+    fn callback(&self, key: u64, call: &Traced, regs: &mut Regs) {
+        self.entered(Seen::Op, key, call, regs, &|_| true);
+    }
+
+    fn graph_entry(&self, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64]) -> bool) -> bool {
+        self.entered(Seen::GraphEntry, key, call, regs, store)
+    }
+
+    fn graph_return(&self, key: u64, call: &Traced, regs: &Regs, data: Option<&[u64]>) {
+        self.left(Seen::GraphReturn, key, call, regs, data);
+    }
+
+    fn probe_entry(&self, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64])) -> bool {
+        let store = |words: &[u64]| {
+            store(words);
+            true
+        };
+        self.entered(Seen::ProbeEntry, key, call, regs, &store)
+    }
+
+    fn probe_exit(&self, key: u64, call: &Traced, regs: &Regs, data: Option<&[u64]>) {
+        self.left(Seen::ProbeExit, key, call, regs, data);
+    }
+
+    fn kret_entry(&self, key: u64, call: &Traced, regs: &Regs, store: &dyn Fn(&[u64])) -> bool {
+        let store = |words: &[u64]| {
+            store(words);
+            true
+        };
+        self.entered(Seen::KretEntry, key, call, regs, &store)
+    }
+
+    fn kret_return(&self, key: u64, call: &Traced, regs: &Regs, data: &[u64]) {
+        self.left(Seen::KretReturn, key, call, regs, Some(data));
+    }
+}

@@ -1,0 +1,636 @@
+//! The model: what should be seen. It has no shadow stack and no tables: the hooks of a call are a list in the function that
+//! models the call, so that a return can only find what its own entry left there.
+
+use std::collections::VecDeque;
+
+use crate::case::{
+    Act, Call, Case, DIRECT, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, UNCALLED, User, What, When, address, fold, mix,
+};
+
+/// Words of a shadow stack: how many a frame takes, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Of a frame.
+    pub frame: usize,
+    /// Of all.
+    pub all: usize,
+}
+
+/// Kretprobes that may be pending at once, and the words that each has.
+const NODES: usize = 64;
+const NODE_WORDS: usize = 8;
+/// Users of the function graph, and the most words that one stores.
+const GRAPH_USERS: u64 = 16;
+const MOST_WORDS: usize = 32;
+/// The most words of an fprobe.
+const PROBE_WORDS: usize = 15;
+/// The object of the users that trace nothing which is called.
+const IDLE: u64 = 0x800;
+
+/// Somebody who is registered.
+#[derive(Clone)]
+struct Live<'c> {
+    user: Option<&'c User>,
+    object: u64,
+    what: What,
+    /// The number of the registration.
+    at: u64,
+    on: Vec<u64>,
+    disabled: bool,
+    missed: u64,
+    direct: u64,
+    /// Of the function graph.
+    slot: u64,
+}
+
+impl Live<'_> {
+    fn wants(&self, f: u64) -> bool {
+        let on = self.on.is_empty() && !matches!(self.what, What::Fprobe { .. }) || self.on.contains(&f);
+        on && !self.user.is_some_and(|u| u.not.contains(&f))
+    }
+}
+
+/// An ops in the list: of a user, by registration, or of a mechanism.
+#[derive(Clone, Copy, PartialEq)]
+enum Ops {
+    Of(u64),
+    Graph,
+    Probes,
+    Kretprobes,
+}
+
+/// What a call left for its return.
+enum Hook {
+    /// Graph users and probes by registration, with their data; where the stack ended before; depth.
+    Graph(Vec<(u64, Option<Vec<u64>>)>, usize, u64),
+    /// A kretprobe by registration, its data, and the number of the pending return.
+    Kret(u64, Vec<u64>, u64),
+}
+
+struct Model<'c> {
+    case: &'c Case,
+    room: Room,
+    jumps: bool,
+    live: Vec<Live<'c>>,
+    ops: Vec<Ops>,
+    /// Free slots of the graph, and that of the probes with the number of its registration.
+    slots: VecDeque<u64>,
+    probes: Option<(u64, u64)>,
+    clock: u64,
+    calls: u64,
+    idle: u64,
+    fired: u64,
+    thread: usize,
+    context: [usize; 2],
+    held: [[bool; 4]; 2],
+    depth: [u64; 2],
+    used: [usize; 2],
+    /// Pending returns of kretprobes: number, thread, registration.
+    nodes: Vec<(u64, usize, u64)>,
+    pending: u64,
+    log: Vec<Event>,
+}
+
+/// What should be seen in a case.
+#[must_use]
+pub fn expected(case: &Case, room: Room) -> Vec<Event> {
+    let mut model = Model {
+        case,
+        room,
+        jumps: case.jumps(),
+        live: vec![],
+        ops: vec![],
+        slots: (0..GRAPH_USERS).collect(),
+        probes: None,
+        clock: 0,
+        calls: 0,
+        idle: 0,
+        fired: 0,
+        thread: 0,
+        context: [0; 2],
+        held: [[false; 4]; 2],
+        depth: [0; 2],
+        used: [0; 2],
+        nodes: vec![],
+        pending: 0,
+        log: vec![],
+    };
+    case.acts.iter().for_each(|act| model.act(act, OUTSIDE));
+    model.log
+}
+
+impl<'c> Model<'c> {
+    fn see(&mut self, event: Event) {
+        self.log.push(event);
+    }
+
+    fn done(&mut self, code: i64) {
+        self.see(Event { value: code as u64, ..Event::of(Seen::Done) });
+    }
+
+    fn find(&mut self, object: u64, like: What) -> Option<&mut Live<'c>> {
+        self.live.iter_mut().find(|l| l.object == object && l.what.family() == like.family())
+    }
+
+    fn at(&self, at: u64) -> Option<Live<'c>> {
+        self.live.iter().find(|l| l.at == at).cloned()
+    }
+
+    fn act(&mut self, act: &'c Act, caller: u64) {
+        let case = self.case;
+        match act {
+            Act::Register(u) => {
+                let user = &case.users[*u];
+                let code = self.register(user.object, user.what, user.on.clone(), Some(user));
+                self.done(code);
+            }
+            Act::Unregister(u) => {
+                let user = &case.users[*u];
+                let code = self.unregister(user.object, user.what);
+                self.done(code);
+            }
+            Act::Modify(u) => {
+                let user = &case.users[*u];
+                let code = self.find(user.object, user.what).filter(|l| matches!(l.what, What::Direct { .. })).map_or(
+                    -22,
+                    |l| {
+                        l.direct = DIRECT[1] + l.object;
+                        0
+                    },
+                );
+                self.done(code);
+            }
+            Act::Disable(u, disable) => {
+                let user = &case.users[*u];
+                let code = self.find(user.object, user.what).filter(|l| matches!(l.what, What::Fprobe { .. })).map_or(
+                    -22,
+                    |l| {
+                        l.disabled = *disable;
+                        0
+                    },
+                );
+                self.done(code);
+            }
+            Act::Filter(u, f, remove) => {
+                let code = self.filter(&case.users[*u], *f, *remove);
+                self.done(code);
+            }
+            Act::Missed(u) => {
+                let user = &case.users[*u];
+                let probe = |l: &&mut Live| matches!(l.what, What::Fprobe { .. } | What::Kretprobe { .. });
+                let value = self.find(user.object, user.what).filter(probe).map_or(-22_i64 as u64, |l| l.missed);
+                self.see(Event { value, ..Event::of(Seen::Missed) });
+            }
+            Act::Look(f) => {
+                let data = self.site(*f);
+                self.see(Event { f: *f, data, ..Event::of(Seen::Site) });
+            }
+            Act::Call(call) => self.call(call, caller),
+            Act::Interrupt(call) => {
+                let (thread, before) = (self.thread, self.context[self.thread]);
+                self.context[thread] = (before + 1).min(3);
+                self.call(call, OUTSIDE);
+                self.context[thread] = before;
+            }
+            Act::Switch(call) => {
+                let before = self.thread;
+                self.thread = 1 - before;
+                let (thread, context) = (self.thread, self.context[self.thread]);
+                self.context[thread] = (context + 1).min(3);
+                self.call(call, OUTSIDE);
+                self.context[thread] = context;
+                self.thread = before;
+            }
+            Act::Fill(n) => {
+                for _ in 0..*n {
+                    let code = self.register(IDLE + 8 * self.idle, What::Graph, vec![UNCALLED], None);
+                    self.idle += 1;
+                    self.done(code);
+                }
+            }
+            Act::Drain => {
+                while self.idle > 0 {
+                    self.idle -= 1;
+                    let code = self.unregister(IDLE + 8 * self.idle, What::Graph);
+                    self.done(code);
+                }
+            }
+            Act::Churn(n) => {
+                for _ in 0..*n {
+                    let code = self.register(IDLE + 8 * 99, What::Graph, vec![UNCALLED], None);
+                    self.done(code);
+                    let code = self.unregister(IDLE + 8 * 99, What::Graph);
+                    self.done(code);
+                }
+            }
+        }
+    }
+
+    /// Who is on a function and excludes an ops of this kind?
+    fn excluded(&self, what: What, f: u64) -> bool {
+        self.live.iter().filter(|l| l.wants(f)).any(|l| match (what, l.what) {
+            (What::Hijack, What::Hijack) | (What::Direct { .. }, What::Direct { .. }) => true,
+            (What::Hijack, What::Direct { share }) | (What::Direct { share }, What::Hijack) => !share,
+            _ => false,
+        })
+    }
+
+    fn register(&mut self, object: u64, what: What, on: Vec<u64>, user: Option<&'c User>) -> i64 {
+        let exclusive = matches!(what, What::Hijack | What::Direct { .. });
+        let registered = self.find(object, what).is_some();
+        match what {
+            // The kernel looks at the arguments first, but for fprobes.
+            _ if on.is_empty() && exclusive => return -22,
+            What::Direct { .. } if registered => return -22,
+            What::Fprobe { .. } if registered => return -17,
+            What::Fprobe { .. } if on.is_empty() => return -22,
+            What::Fprobe { .. } if user.is_some_and(|u| u.words > PROBE_WORDS) => return -7,
+            _ if registered => return -16,
+            What::Kretprobe { .. } if on.is_empty() => return -2,
+            What::Kretprobe { most } if most > 4096 => return -7,
+            _ if on.iter().any(|f| self.excluded(what, *f)) => return -16,
+            _ => {}
+        }
+        let mut slot = 0;
+        match what {
+            What::Graph => match self.slots.pop_front() {
+                Some(free) => slot = free,
+                None => return -28,
+            },
+            What::Fprobe { exit: true } if self.probes.is_none() => match self.slots.pop_front() {
+                Some(free) => {
+                    self.clock += 1;
+                    self.probes = Some((free, self.clock));
+                }
+                None => return -28,
+            },
+            _ => {}
+        }
+        self.clock += 1;
+        let ops = match what {
+            What::Graph | What::Fprobe { exit: true } => Ops::Graph,
+            What::Fprobe { exit: false } => Ops::Probes,
+            What::Kretprobe { .. } => Ops::Kretprobes,
+            _ => Ops::Of(self.clock),
+        };
+        if !self.ops.contains(&ops) {
+            self.ops.push(ops);
+        }
+        let on = if matches!(what, What::Kretprobe { .. }) { on[..1].to_vec() } else { on };
+        let direct = DIRECT[0] + object;
+        self.live.push(Live { user, object, what, at: self.clock, on, disabled: false, missed: 0, direct, slot });
+        0
+    }
+
+    fn unregister(&mut self, object: u64, what: What) -> i64 {
+        let is_it = |l: &Live| l.object == object && l.what.family() == what.family() && kind(l.what) == kind(what);
+        let Some(index) = self.live.iter().position(is_it) else {
+            return if matches!(what, What::Op { .. } | What::Hijack) { -16 } else { -22 };
+        };
+        let gone = self.live.remove(index);
+        let any = |test: &dyn Fn(What) -> bool| self.live.iter().any(|l| test(l.what));
+        match gone.what {
+            What::Graph => self.slots.push_back(gone.slot),
+            What::Fprobe { exit: true } if !any(&|w| w == What::Fprobe { exit: true }) => {
+                self.slots.extend(self.probes.take().map(|(slot, _)| slot));
+            }
+            _ => {}
+        }
+        let any = |test: &dyn Fn(What) -> bool| self.live.iter().any(|l| test(l.what));
+        let graph = any(&|w| matches!(w, What::Graph | What::Fprobe { exit: true }));
+        let probes = any(&|w| w == What::Fprobe { exit: false });
+        let kretprobes = any(&|w| matches!(w, What::Kretprobe { .. }));
+        self.ops.retain(|o| match o {
+            Ops::Of(at) => *at != gone.at,
+            Ops::Graph => graph,
+            Ops::Probes => probes,
+            Ops::Kretprobes => kretprobes,
+        });
+        0
+    }
+
+    fn filter(&mut self, user: &User, f: u64, remove: bool) -> i64 {
+        if user.what.family() != (What::Hijack).family() {
+            return -22;
+        }
+        let Some(own) = self.find(user.object, user.what).map(|l| l.clone()) else { return -22 };
+        let exclusive = matches!(own.what, What::Hijack | What::Direct { .. });
+        let mut on = own.on.clone();
+        if remove {
+            if exclusive && on == [f] {
+                return -22;
+            }
+            on.retain(|g| *g != f);
+            if on.is_empty() {
+                on.push(u64::MAX);
+            }
+        } else if !on.contains(&f) {
+            if self.excluded(own.what, f) {
+                return -16;
+            }
+            on.push(f);
+        }
+        if let Some(own) = self.find(user.object, user.what) {
+            own.on = on;
+        }
+        0
+    }
+
+    fn site(&self, f: u64) -> u64 {
+        let wants = |test: &dyn Fn(What) -> bool| self.live.iter().any(|l| l.wants(f) && test(l.what));
+        let (mut all, mut regs, mut direct) = (0, false, 0);
+        for ops in &self.ops {
+            let there = match ops {
+                Ops::Graph => wants(&|w| matches!(w, What::Graph | What::Fprobe { exit: true })),
+                Ops::Probes => wants(&|w| w == What::Fprobe { exit: false }),
+                Ops::Kretprobes => wants(&|w| matches!(w, What::Kretprobe { .. })),
+                Ops::Of(at) => {
+                    let own = self.at(*at).filter(|l| l.wants(f));
+                    if let Some(own) = &own {
+                        regs |= own.what != What::Op { regs: false };
+                        direct = if matches!(own.what, What::Direct { .. }) { own.direct } else { direct };
+                    }
+                    own.is_some()
+                }
+            };
+            all += u64::from(there);
+        }
+        match all {
+            0 => 0,
+            1 if direct != 0 => direct,
+            _ => 1 + u64::from(regs),
+        }
+    }
+
+    fn call(&mut self, call: &'c Call, caller: u64) {
+        let mut hooks = vec![];
+        let value = self.run(call, caller, &mut hooks);
+        // The hooks of a call that is left by a jump stay where they are until a call around it returns.
+        for hook in hooks.into_iter().rev().filter(|_| !call.jumps) {
+            self.unhook(hook, caller, value);
+        }
+    }
+
+    /// A return of a call, in the context of the thread.
+    fn unhook(&mut self, hook: (u64, Hook), caller: u64, value: u64) {
+        let (thread, context) = (self.thread, self.context[self.thread]);
+        let free = !std::mem::replace(&mut self.held[thread][context], true);
+        self.leave(hook, caller, value, free);
+        self.held[thread][context] = !free;
+    }
+
+    fn run(&mut self, call: &'c Call, caller: u64, hooks: &mut Vec<(u64, Hook)>) -> u64 {
+        let n = self.calls;
+        self.calls += 1;
+        let (redirected, direct) = self.enter(call.f, n, caller, hooks);
+        if direct != 0 {
+            self.see(Event { f: call.f, n, data: direct, ..Event::of(Seen::Direct) });
+        }
+        if redirected {
+            let m = self.calls;
+            self.calls += 1;
+            let (_, direct) = self.enter(REPLACEMENT, m, caller, hooks);
+            if direct != 0 {
+                self.see(Event { f: REPLACEMENT, n: m, data: direct, ..Event::of(Seen::Direct) });
+            }
+            self.see(Event { f: REPLACEMENT, n: m, ..Event::of(Seen::Body) });
+            self.original(call, address(REPLACEMENT) + 0x100);
+            return self.result(REPLACEMENT, m, mix(REPLACEMENT, m));
+        }
+        self.see(Event { f: call.f, n, ..Event::of(Seen::Body) });
+        call.body.iter().for_each(|act| self.act(act, address(call.f) + 0x100));
+        let value = match &call.tail {
+            Some(tail) => self.run(tail, caller, hooks),
+            None => mix(call.f, n),
+        };
+        self.result(call.f, n, value)
+    }
+
+    /// The replacement calls the original, which it does not leave by a jump.
+    fn original(&mut self, call: &'c Call, caller: u64) {
+        let mut hooks = vec![];
+        let value = self.run(call, caller, &mut hooks);
+        for hook in hooks.into_iter().rev() {
+            self.unhook(hook, caller, value);
+        }
+    }
+
+    fn result(&mut self, f: u64, n: u64, value: u64) -> u64 {
+        self.see(Event { f, n, value, ..Event::of(Seen::Result) });
+        value
+    }
+
+    /// An entry: is it redirected, and through which direct trampoline does it go?
+    fn enter(&mut self, f: u64, n: u64, caller: u64, hooks: &mut Vec<(u64, Hook)>) -> (bool, u64) {
+        let (thread, context) = (self.thread, self.context[self.thread]);
+        let free = !std::mem::replace(&mut self.held[thread][context], true);
+        let depth = self.depth[thread];
+        if !free {
+            for probe in self.live.iter_mut().filter(|l| l.wants(f) && !l.disabled) {
+                probe.missed += 1;
+            }
+        }
+        let (mut redirected, mut direct) = (false, 0);
+        for ops in self.ops.clone().into_iter().rev() {
+            if !self.ops.contains(&ops) {
+                continue;
+            }
+            match ops {
+                Ops::Of(at) => {
+                    let Some(own) = self.at(at).filter(|l| l.wants(f)) else { continue };
+                    match own.what {
+                        What::Hijack => redirected |= caller != address(REPLACEMENT) + 0x100,
+                        What::Direct { .. } => direct = own.direct,
+                        _ if free => self.handle(Seen::Op, &own, (f, n, caller, depth), 1),
+                        _ => {}
+                    }
+                }
+                _ if !free => {}
+                Ops::Graph => hooks.extend(self.graph(f, n, caller, depth).map(|h| (f, h))),
+                Ops::Probes => {
+                    for own in self.newest(&|l| l.what == What::Fprobe { exit: false } && l.wants(f)) {
+                        if let Some(own) = self.at(own).filter(|l| !l.disabled) {
+                            self.handle(Seen::ProbeEntry, &own, (f, n, caller, depth), 1);
+                        }
+                    }
+                }
+                Ops::Kretprobes => {
+                    for own in
+                        self.newest(&|l| matches!(l.what, What::Kretprobe { .. }) && l.wants(f)).into_iter().rev()
+                    {
+                        hooks.extend(self.kretprobe(own, (f, n, caller, depth)).map(|h| (f, h)));
+                    }
+                }
+            }
+        }
+        self.held[thread][context] = !free;
+        (redirected, direct)
+    }
+
+    fn newest(&self, test: &dyn Fn(&Live) -> bool) -> Vec<u64> {
+        self.live.iter().rev().filter(|l| test(l)).map(|l| l.at).collect()
+    }
+
+    /// A handler runs at an entry.
+    fn handle(&mut self, seen: Seen, own: &Live<'c>, (f, n, parent, depth): (u64, u64, u64, u64), stored: u64) {
+        let depth = if self.jumps { 0 } else { depth };
+        self.see(Event { seen, user: own.object, f, n, parent, value: stored, data: fold(None), depth });
+        self.fire(own, When::Entry);
+    }
+
+    fn fire(&mut self, own: &Live<'c>, now: When) {
+        let bit = 1 << (own.object % 64);
+        if let Some((when, act)) = own.user.and_then(|u| u.then.as_ref())
+            && *when == now
+            && self.fired & bit == 0
+        {
+            self.fired |= bit;
+            self.act(act, HANDLER);
+        }
+    }
+
+    fn kretprobe(&mut self, own: u64, call: (u64, u64, u64, u64)) -> Option<Hook> {
+        let own = self.at(own)?;
+        let What::Kretprobe { most } = own.what else { return None };
+        let pending = self.nodes.iter().filter(|(.., at)| *at == own.at).count();
+        if self.nodes.len() == NODES || most > 0 && pending >= most {
+            self.find(own.object, own.what)?.missed += 1;
+            return None;
+        }
+        self.pending += 1;
+        let number = self.pending;
+        self.nodes.push((number, self.thread, own.at));
+        self.handle(Seen::KretEntry, &own, call, 1);
+        let user = own.user?;
+        if !user.wants(call.1) || self.at(own.at).is_none() {
+            self.nodes.retain(|(n, ..)| *n != number);
+            return None;
+        }
+        let mut data = user.data(call.1);
+        data.resize(NODE_WORDS, 0);
+        Some(Hook::Kret(own.at, data, number))
+    }
+
+    fn graph(&mut self, f: u64, n: u64, caller: u64, depth: u64) -> Option<Hook> {
+        let thread = self.thread;
+        let probes = |l: &Live| l.what == What::Fprobe { exit: true } && l.wants(f);
+        if !self.live.iter().any(|l| l.what == What::Graph && l.wants(f) || probes(l)) {
+            return None;
+        }
+        let miss = |model: &mut Self| {
+            model.live.iter_mut().filter(|l| probes(l) && !l.disabled).for_each(|l| l.missed += 1);
+        };
+        if self.used[thread] + self.room.frame > self.room.all {
+            miss(self);
+            return None;
+        }
+        let start = self.used[thread];
+        self.used[thread] += self.room.frame;
+        self.depth[thread] += 1;
+        let (now, mut left) = (self.clock, vec![]);
+        for slot in 0..GRAPH_USERS {
+            let mark = self.used[thread];
+            let fits = |words: usize, used: usize| words <= MOST_WORDS && used + words < self.room.all;
+            if let Some(own) =
+                self.live.iter().find(|l| l.what == What::Graph && l.slot == slot && l.wants(f) && l.at <= now)
+            {
+                let own = own.clone();
+                let Some(user) = own.user else { continue };
+                let stored = user.words == 0 || fits(user.words, mark);
+                if stored && user.words > 0 {
+                    self.used[thread] += user.words + 1;
+                }
+                self.handle(Seen::GraphEntry, &own, (f, n, caller, depth), u64::from(stored));
+                if user.wants(n) && self.at(own.at).is_some() {
+                    left.push((own.at, (stored && user.words > 0).then(|| user.data(n))));
+                    continue;
+                }
+            } else if self.probes.is_some_and(|(at, since)| at == slot && since <= now) {
+                let here = self.newest(&probes);
+                let words = |at: &u64| self.at(*at).and_then(|l| l.user).map_or(0, |u| u.words + 1);
+                let needed: usize = here.iter().map(words).sum();
+                if needed > 0 && !fits(needed, mark) {
+                    miss(self);
+                } else if needed > 0 {
+                    self.used[thread] += needed + 1;
+                    let before = left.len();
+                    let since = self.probes;
+                    for own in here {
+                        let Some(own) = self.at(own).filter(|l| !l.disabled) else { continue };
+                        let Some(user) = own.user else { continue };
+                        self.handle(Seen::ProbeEntry, &own, (f, n, caller, depth), 1);
+                        if user.wants(n) && self.at(own.at).is_some() {
+                            left.push((own.at, (user.words > 0).then(|| user.data(n))));
+                        }
+                    }
+                    if left.len() > before && self.probes == since {
+                        continue;
+                    }
+                    left.truncate(before);
+                }
+            }
+            self.used[thread] = mark;
+        }
+        if left.is_empty() {
+            self.used[thread] = start;
+            self.depth[thread] -= 1;
+            return None;
+        }
+        Some(Hook::Graph(left, start, depth))
+    }
+
+    /// A return: those who asked and are still there see it.
+    fn leave(&mut self, (f, hook): (u64, Hook), parent: u64, value: u64, free: bool) {
+        let thread = self.thread;
+        match hook {
+            Hook::Kret(at, data, number) => {
+                // Functions inside of this one that were left by jumps.
+                self.nodes.retain(|(n, t, _)| *t != thread || *n <= number);
+                let depth = if self.jumps { 0 } else { self.depth[thread] };
+                if let (true, Some(own)) = (free, self.at(at)) {
+                    let event = Event {
+                        seen: Seen::KretReturn,
+                        user: own.object,
+                        f,
+                        n: 0,
+                        parent,
+                        value,
+                        data: fold(Some(&data)),
+                        depth,
+                    };
+                    self.see(event);
+                    self.fire(&own, When::Return);
+                }
+                self.nodes.retain(|(n, ..)| *n != number);
+            }
+            Hook::Graph(left, start, depth) => {
+                let depth = if self.jumps { 0 } else { depth };
+                for (at, data) in left {
+                    let Some(own) = self.at(at).filter(|l| free && !l.disabled) else { continue };
+                    let seen = if own.what == What::Graph { Seen::GraphReturn } else { Seen::ProbeExit };
+                    self.see(Event {
+                        seen,
+                        user: own.object,
+                        f,
+                        n: 0,
+                        parent,
+                        value,
+                        data: fold(data.as_deref()),
+                        depth,
+                    });
+                    self.fire(&own, When::Return);
+                }
+                self.used[thread] = start;
+                self.depth[thread] -= 1;
+            }
+        }
+    }
+}
+
+/// What may unregister it.
+const fn kind(what: What) -> u8 {
+    match what {
+        What::Direct { .. } => 1,
+        _ => 0,
+    }
+}

@@ -1,0 +1,117 @@
+//! Many cases on all processors.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::case::{Case, Seen};
+use crate::generate::{SUBSETS, random, subset};
+use crate::judge::{Failure, Subject};
+
+/// Which cases.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// A bit for each of the listed users that may be in a case.
+    pub users: u64,
+    /// All subsets of them, with each shape at each moment.
+    pub all: bool,
+    /// So many random cases.
+    pub random: u64,
+    /// The first seed.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Cases that were run.
+    pub cases: u64,
+    /// Those that the core has not what for.
+    pub skipped: u64,
+    /// Cases that fail.
+    pub failed: u64,
+    /// One for each pair of what was expected and what was seen, with its number: the one with the lowest.
+    pub failures: Vec<(u64, Failure)>,
+}
+
+/// How two failures are told apart.
+fn sort(failure: &Failure) -> (Option<Seen>, Option<Seen>) {
+    (failure.expected.map(|e| e.seen), failure.seen.map(|e| e.seen))
+}
+
+impl Plan {
+    /// Case number `index`.
+    #[must_use]
+    pub fn case(&self, index: u64) -> Option<Case> {
+        match index.checked_sub(if self.all { SUBSETS } else { 0 }) {
+            Some(n) => Some(random(self.seed.wrapping_add(n), self.users)),
+            None => subset(index, self.users),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.random + if self.all { SUBSETS } else { 0 }
+    }
+
+    /// Run them.
+    #[must_use]
+    pub fn run(&self, subject: &Subject) -> Outcome {
+        const BATCH: u64 = 256;
+        let (next, all) = (AtomicU64::new(0), Mutex::new(Outcome::default()));
+        let work = || {
+            loop {
+                let start = next.fetch_add(BATCH, Ordering::Relaxed);
+                if start >= self.len() {
+                    return;
+                }
+                let mut own = Outcome::default();
+                for index in start..(start + BATCH).min(self.len()) {
+                    self.one(index, subject, &mut own);
+                }
+                let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                all.add(own);
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut all = all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.failures.sort_by_key(|(index, _)| *index);
+        all
+    }
+
+    fn one(&self, index: u64, subject: &Subject, outcome: &mut Outcome) {
+        let Some(case) = self.case(index) else { return };
+        if !subject.supports(&case) {
+            outcome.skipped += 1;
+            return;
+        }
+        outcome.cases += 1;
+        if let Some(failure) = subject.judge(&case) {
+            outcome.failed += 1;
+            outcome.keep(index, failure);
+        }
+    }
+}
+
+impl Outcome {
+    fn keep(&mut self, index: u64, failure: Failure) {
+        match self.failures.iter_mut().find(|(_, f)| sort(f) == sort(&failure)) {
+            Some(kept) if kept.0 > index => *kept = (index, failure),
+            Some(_) => {}
+            None => self.failures.push((index, failure)),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.cases += other.cases;
+        self.skipped += other.skipped;
+        self.failed += other.failed;
+        for (index, failure) in other.failures {
+            self.keep(index, failure);
+        }
+    }
+}
