@@ -91,7 +91,7 @@ fn there_are_enough() {
 }
 
 #[test]
-#[ignore = "compiles the core once for each of its mutants: three minutes on 2 cores"]
+#[ignore = "compiles the core once for each of its mutants: five minutes on 2 idle cores"]
 fn every_mutant_is_killed() {
     judge("all", MUTANTS);
 }

@@ -101,26 +101,21 @@ impl<const W: usize> Runtime<'_, W> {
 
     /// A function returns that kretprobes wait for: what the rethook trampoline calls.
     ///
-    /// Returns where to go on; None if nothing is pending.
+    /// Returns where to go on, which may be a trampoline again; None if nothing is pending.
     pub fn rethook_return<H: Handlers>(&self, task: &Task, handlers: &H, regs: &mut Regs) -> Option<u64> {
+        self.drop_left_by_jumps(task, regs.retp);
         let parent_ip = self.true_parent(task, self.trampolines.rethook, regs.retp);
-        loop {
-            self.drop_left_by_jumps(task, regs.retp);
-            let node = self.pool.pending(task).next()?;
-            let ret = node.ret.get();
-            regs.ip = ret;
-            let call = Call { ip: node.ip.get(), parent_ip, depth: task.depth() };
-            let probe: Option<&User<W>> = self.kretprobes.get(node.owner.get());
-            if let (Some(user), Some(_guard)) = (probe, task.lock()) {
-                handlers.kretprobe_return(user.key.get(), &call, regs, Data(&node.data));
-            }
-            task.pending.set(node.next.get());
-            node.owner.set(0);
-            // Another hook of the same call, or of one that ended in a jump to this function.
-            if ret != self.trampolines.rethook {
-                return Some(ret);
-            }
+        let node = self.pool.pending(task).next()?;
+        let ret = node.ret.get();
+        regs.ip = ret;
+        let call = Call { ip: node.ip.get(), parent_ip, depth: task.depth() };
+        let probe: Option<&User<W>> = self.kretprobes.get(node.owner.get());
+        if let (Some(user), Some(_guard)) = (probe, task.lock()) {
+            handlers.kretprobe_return(user.key.get(), &call, regs, Data(&node.data));
         }
+        task.pending.set(node.next.get());
+        node.owner.set(0);
+        Some(ret)
     }
 
     /// Functions that were left by a jump do not return any more: free the nodes above that of the cell at `retp`.
