@@ -15,7 +15,7 @@ use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::Programs;
 use codegen::target::{Layouts, Own, Target};
 
-use crate::option::{FloatAbi, FrameRecords, Rvc};
+use crate::option::{CallOps, FloatAbi, FrameRecords, Rvc};
 use crate::regs::*;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
@@ -174,6 +174,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
             ".option norelax".to_owned(),
         ],
         attributes: Some((".riscv.attributes", SHT_RISCV_ATTRIBUTES, attributes(&arch))),
+        op_from_site: choices.option::<CallOps>() == CallOps::On,
         ..Target::plain(convention, choices, own)
     })
 }

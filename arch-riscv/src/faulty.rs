@@ -19,7 +19,6 @@ use dynasmrt::DynasmApi;
 
 use crate::insn::{compact, name, simm12, x, zero_first};
 use crate::option::Rvc;
-use crate::regs::ZERO;
 use crate::reloc;
 
 /// An instruction.
@@ -28,7 +27,6 @@ use crate::reloc;
 pub enum Faulty {
     Sw { src: Reg, at: Disp },
     Beqz { reg: Reg, to: Local },
-    Jalr { reg: Reg },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -41,8 +39,4 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
     Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
         { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
-    Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
-        { let r = x(reg)?;
-          if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: true });
 }

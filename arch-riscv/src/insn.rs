@@ -38,11 +38,13 @@ pub enum Insn {
     Mv { dst: Reg, src: Reg },
     Addi { dst: Reg, src: Reg, imm: Disp },
     AuipcHi { dst: Reg, sym: Sym },
-    LdLo { dst: Reg },
+    LdLo { dst: Reg, anchor: Local },
+    LdReg { dst: Reg, base: Reg, at: Disp },
     AddiLo { dst: Reg, anchor: Local },
     Bnez { reg: Reg, to: Local },
     Call { sym: Sym },
     Jr { reg: Reg },
+    Jalr { reg: Reg },
     Lui { dst: Reg, imm: i32 },
     Addiw { dst: Reg, imm: i32 },
     Nop,
@@ -78,10 +80,16 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     AuipcHi { dst, sym } => write!(w, "auipc\t{}, %pcrel_hi({})", name(dst), names.sym(sym)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc X(r), 0);
           out.fixup(4, reloc::PCREL_HI20, Ref::Symbol(sym), 0) }, written(dst, Effects::action(Action::High { dst, sym }));
-    LdLo { dst } => write!(w, "ld\t{}, %pcrel_lo({})({})", name(dst), names.local(Local::Anchor), name(dst)),
+    LdLo { dst, anchor } => write!(w, "ld\t{}, %pcrel_lo({})({})", name(dst), names.local(anchor), name(dst)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(r), 0]);
-          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(Local::Anchor), 0) },
-        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadLow { dst, base: dst, of: Part::Anchor(Local::Anchor) }) });
+          out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadLow { dst, base: dst, of: Part::Anchor(anchor) }) });
+    LdReg { dst, base, at } => write!(w, "ld\t{}, {}({})", name(dst), names.disp(at), name(base)),
+        { let (r, b, d) = (x(dst)?, x(base)?, simm12(at.value)?);
+          if rvc && base == SP && sp_slot(d) && dst != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ldsp X(r), [sp, d as u32]) }
+          else if rvc && compact(dst) && compact(base) && (0..256).contains(&d) && d % 8 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ld X(r), [X(b), d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(b), d]) } },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadAt { dst, base, at: at.value }) });
     Bnez { reg, to } => if compact(reg) { write!(w, "bne\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "bnez\t{}, {}", name(reg), names.local(to)) },
         { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: false });
@@ -92,6 +100,10 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
         { let r = x(reg)?;
           if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
+    Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
+        { let r = x(reg)?;
+          if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) } }, Effects::flow(Flow::Call).and(Action::CallRegister { reg });
     // Bits 12 to 31.
     Lui { dst, imm } => write!(w, "lui\t{}, {:#x}", name(dst), imm & 0xf_ffff),
         { let (r, i) = (x(dst)?, upper(imm)?);

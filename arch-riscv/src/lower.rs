@@ -1,10 +1,12 @@
 //! Step to instructions: one arm per step.
 
 use codegen::abi::Reg;
-use codegen::error::Result;
+use codegen::error::{Error, Result};
+use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
+use codegen::spec::{Kind, Regs};
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
@@ -28,9 +30,13 @@ impl Lower for Riscv64 {
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
-            Step::LandingPad | Step::LoadOp | Step::BranchIfEarlyDirect | Step::PushFlags | Step::PopFlags => {
-                return Err(cx.unsupported(step));
+            Step::LoadOp => load_op(DIRECT, cx)?,
+            Step::BranchIfEarlyDirect => {
+                let at = cx.number(NumberOf::OpDirectCall)?;
+                cx.noted(Insn::LdReg { dst: DIRECT, base: DIRECT, at }, "op->direct_call");
+                cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
+            Step::LandingPad | Step::PushFlags | Step::PopFlags => return Err(cx.unsupported(step)),
             Step::MarkRegs | Step::Realign | Step::Unalign => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
             Step::Record(n) => {
@@ -56,11 +62,7 @@ impl Lower for Riscv64 {
                     cx.insn(Insn::Sd { src: TEMP, at: Disp::number(8 * word) });
                 }
             }
-            Step::Call(callee) => {
-                let sym = cx.callee(callee);
-                let patched = matches!(callee, Callee::Patchable | Callee::OpFunc);
-                cx.noted(Insn::Call { sym }, if patched { "func: these 8 bytes are patched at run time" } else { "" });
-            }
+            Step::Call(callee) => call(callee, cx)?,
             Step::TakeResult if cx.spec.kind.is_shadow() => {
                 cx.noted(Insn::Mv { dst: RA, src: A0 }, "where the function returns to");
             }
@@ -105,6 +107,56 @@ impl Lower for Riscv64 {
         }
         Ok(())
     }
+}
+
+/// Load `op` from before the function. Functions are as aligned as that word, and begin with their sites.
+fn load_op(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
+    let convention = cx.target.convention;
+    let at = convention.site.literal().and_then(|at| i32::try_from(at).ok()).ok_or_else(|| Error::Absent {
+        profile: convention.profile.to_owned(),
+        what: format!("`op-literal` for {}", convention.facts.name),
+        valid: format!("one with it in [arch.{}.site]", convention.facts.name),
+    })?;
+    cx.noted(Insn::LdReg { dst, base: PC, at: Disp::number(at) }, "op, from before the function");
+    Ok(())
+}
+
+fn call(callee: Callee, cx: &mut Lowering<Insn>) -> Result<()> {
+    match callee {
+        Callee::OpFunc => {
+            let at = cx.number(NumberOf::OpFunc)?;
+            let mut op = TEMP;
+            match cx.target.convention.callback.position(Value::Op) {
+                Some(n) => op = ABI.args[n],
+                None => load_op(op, cx)?,
+            }
+            cx.noted(Insn::LdReg { dst: TEMP, base: op, at }, "op->func");
+            cx.noted(Insn::Jalr { reg: TEMP }, "func");
+        }
+        Callee::Variable => {
+            let sym = cx.callee(callee);
+            cx.local(Local::CalleeAnchor);
+            cx.insn(Insn::AuipcHi { dst: TEMP, sym });
+            cx.noted(Insn::LdLo { dst: TEMP, anchor: Local::CalleeAnchor }, "func");
+            cx.insn(Insn::Jalr { reg: TEMP });
+        }
+        Callee::Patchable => {
+            let sym = cx.callee(callee);
+            cx.noted(Insn::Call { sym }, "func: these 8 bytes are patched at run time");
+        }
+        _ => {
+            let sym = cx.callee(callee);
+            cx.insn(Insn::Call { sym });
+        }
+    }
+    Ok(())
+}
+
+/// From pc to ip, and what that is.
+fn ip(cx: &Lowering<Insn>) -> (Disp, &'static str) {
+    let offset = cx.target.convention.site.ip_offset;
+    let note = if offset == cx.target.resume { "ip: first word of the site" } else { "ip: second word of the site" };
+    (Disp::number(-offset), note)
 }
 
 fn restore(cx: &mut Lowering<Insn>) {
@@ -188,8 +240,9 @@ fn save(cx: &mut Lowering<Insn>) {
                 if cx.spec.kind.jumped_to() {
                     load_body(cx);
                 }
-                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm: Disp::number(-cx.target.convention.site.ip_offset) });
-                (TEMP, "ip: first word of the site")
+                let (imm, note) = ip(cx);
+                cx.insn(Insn::Addi { dst: TEMP, src: PC, imm });
+                (TEMP, note)
             }
             Content::Const(n) => (constant(n, cx), ""),
             Content::Result(_) | Content::VectorResult(_) | Content::Cookie | Content::Flags | Content::Unfilled => {
@@ -204,15 +257,16 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
     let dst = ABI.args[n];
     match value {
         Value::Ip => {
-            let imm = Disp::number(-cx.target.convention.site.ip_offset);
-            cx.noted(Insn::Addi { dst, src: PC, imm }, "ip: first word of the site");
+            let (imm, note) = ip(cx);
+            cx.noted(Insn::Addi { dst, src: PC, imm }, note);
         }
         Value::ParentIp => cx.noted(Insn::Mv { dst, src: PARENT }, "parent_ip"),
+        Value::Op if cx.target.op_from_site && cx.spec.kind == Kind::Entry(Regs::Args) => load_op(dst, cx)?,
         Value::Op => {
             let sym = cx.op()?;
             cx.local(Local::Anchor);
             cx.insn(Insn::AuipcHi { dst, sym });
-            cx.noted(Insn::LdLo { dst }, "op");
+            cx.noted(Insn::LdLo { dst, anchor: Local::Anchor }, "op");
         }
         Value::Fregs => cx.noted(Insn::Mv { dst, src: SP }, "fregs"),
         Value::Context => {

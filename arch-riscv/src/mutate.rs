@@ -8,7 +8,7 @@ use codegen::pattern::{
     Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
     step, store, to_sp, trap,
 };
-use codegen::step::{Disp, Local};
+use codegen::step::Disp;
 
 use crate::Riscv64;
 use crate::abi::ABI;
@@ -29,9 +29,11 @@ impl Mutable for Riscv64 {
             Insn::Mv { dst, src } => Insn::Mv { dst: r(dst), src: r(src) },
             Insn::Addi { dst, src, imm } => Insn::Addi { dst: r(dst), src: r(src), imm },
             Insn::AuipcHi { dst, sym } => Insn::AuipcHi { dst: r(dst), sym },
-            Insn::LdLo { dst } => Insn::LdLo { dst: r(dst) },
+            Insn::LdLo { dst, anchor } => Insn::LdLo { dst: r(dst), anchor },
+            Insn::LdReg { dst, base, at } => Insn::LdReg { dst: r(dst), base: r(base), at },
             Insn::Bnez { reg, to } => Insn::Bnez { reg: r(reg), to },
             Insn::Jr { reg } => Insn::Jr { reg: r(reg) },
+            Insn::Jalr { reg } => Insn::Jalr { reg: r(reg) },
             other => other,
         }
     }
@@ -86,14 +88,19 @@ impl Mutable for Riscv64 {
                 out.drop(Operator::DropArg);
                 out.put(Operator::StalePcrel, Operand::None, Insn::AuipcHi { dst, sym: sym.other() });
             }
-            Insn::LdLo { dst } => {
-                out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst, anchor: Local::Anchor })
+            Insn::LdLo { dst, anchor } => {
+                out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst, anchor });
             }
+            Insn::LdReg { dst, base, at } => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LdReg { dst, base, at: at.moved(by) });
+                out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::Addi { dst, src: base, imm: at });
+            }
+            Insn::Jalr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Jr { reg }),
             Insn::Bnez { reg, to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Beqz { reg, to }),
             Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() }),
             Insn::Jr { reg } => {
                 out.put(Operator::WrongLink, Operand::Reg(RA), Insn::Jr { reg: RA });
-                out.put_faulty(Operator::JalrRa, Operand::Reg(reg), Faulty::Jalr { reg });
+                out.put(Operator::JalrRa, Operand::Reg(reg), Insn::Jalr { reg });
             }
             _ => {}
         }

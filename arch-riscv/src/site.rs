@@ -26,6 +26,8 @@ const FORMS: &[SiteForm] = &[
     SiteForm::entry("nops", "13 00 00 00 13 00 00 00"),
     SiteForm::entry("compressed nops", "01 00 01 00 01 00 01 00"),
     SiteForm::entry("call", "97 ?? ?? ?? e7 82 ?? ??"),
+    // Of which the second instruction is the only one that changes.
+    SiteForm::entry("disabled", "97 ?? ?? ?? 13 00 00 00"),
 ];
 
 impl Patch for Riscv64 {
@@ -43,6 +45,12 @@ impl Patch for Riscv64 {
 
     fn is_padding(&self, r_type: u32) -> bool {
         r_type == reloc::ALIGN
+    }
+
+    // The first instruction of the function. The entry is that, or the room for `op` before the function.
+    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        let function = entry.wrapping_add(8);
+        if word(function).is_some() { function } else { entry }
     }
 
     fn site_forms(&self) -> &'static [SiteForm] {
@@ -95,6 +103,8 @@ mod tests {
     #[test]
     fn the_list_holds_the_site_itself() {
         assert_eq!(Riscv64.site_ip(0x40_1004, &|_| None), 0x40_1004);
+        // `-fpatchable-function-entry=4,2`: two NOPs before the function, and its first two.
+        assert_eq!(Riscv64.site_ip(0x40_1000, &|at| (at >= 0x40_1008).then_some(0x13)), 0x40_1008);
     }
 
     #[test]

@@ -61,11 +61,13 @@ every_row! {
     Mv { dst: reg, src: reg };
     Addi { dst: reg, src: reg, imm: simm12 };
     AuipcHi { dst: reg, sym: Rng::sym };
-    LdLo { dst: reg };
+    LdLo { dst: reg, anchor: anchor };
+    LdReg { dst: reg, base: reg, at: simm12 };
     AddiLo { dst: not_sp, anchor: anchor };
     Bnez { reg: reg, to: Rng::local };
     Call { sym: Rng::sym };
     Jr { reg: reg };
+    Jalr { reg: reg };
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };
     Nop;
@@ -75,7 +77,6 @@ every_row! {
     Faulty FAULTY_ROWS faulty_row;
     Sw { src: reg, at: simm12 };
     Beqz { reg: reg, to: Rng::local };
-    Jalr { reg: reg };
 }
 
 /// The parts of an address, by the psABI: 20 bits above, 12 with a sign below.
@@ -196,6 +197,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         writes,
         flow: match (mnemonic, operands.first()) {
             ("call", _) => Control::Call,
+            ("jalr", Some(&"ra")) => Control::Call,
             ("jalr", _) => Control::Leave,
             ("beq" | "bne", _) => Control::Branch,
             _ => Control::Next,

@@ -57,6 +57,7 @@ impl Lower for X86_64 {
                 Some(Disp { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Disp { value: -value, name } }),
             },
             Step::StackArgs => stack_args(cx),
+            Step::Call(Callee::Variable) => return Err(cx.unsupported(step)),
             Step::Call(callee) => call(callee, cx),
             Step::TakeResult => cx.noted(Insn::Mov { dst: NEXT, src: RAX }, "where the function returns to"),
             Step::RestoreSite(way) => restore_site(way, cx),

@@ -123,6 +123,13 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
     (kept, all.minus(kept).minus(open))
 }
 
+/// The registers of the traced function that a frame holds, and in which what handlers stored takes effect.
+fn given_back(frame: &FrameLayout) -> RegSet {
+    let given = frame.fields.iter().filter(|f| f.stores == Stores::TakeEffect);
+    let regs = given.filter_map(|f| if let Content::Reg(reg) = f.content { Some(reg) } else { None });
+    RegSet::of(&regs.collect::<Vec<_>>())
+}
+
 impl Contract {
     /// The contract of `spec`.
     ///
@@ -132,6 +139,10 @@ impl Contract {
         let frame = target.frame(spec.kind)?.into_owned();
         let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site);
         let KindTraits { calls, keeps, .. } = *spec.kind.traits();
+        // What its frame holds and gives back may be live too, whatever C says of it.
+        let given = given_back(&frame).minus(kept);
+        let given = if keeps == Keeps::AnyArguments { given.minus(given.minus(clobbered)) } else { RegSet::EMPTY };
+        let (kept, clobbered) = (kept.union(given), clobbered.minus(given));
         let callee = match calls {
             Calls::Callback => target.convention.callback.symbol.to_owned(),
             Calls::ExitHandler => target.convention.exit_handler.to_owned(),

@@ -222,6 +222,7 @@ fn call_words(callee: Callee, contract: &Contract) -> String {
     match callee {
         Callee::Patchable => format!("patchable call of {}", contract.callee),
         Callee::OpFunc => "call of op->func".into(),
+        Callee::Variable => "call through a variable".into(),
         Callee::ExitHandler | Callee::Named => format!("call of {}", contract.callee),
         Callee::Body => "call of the traced function, behind its site".into(),
         Callee::Program(n) => match contract.programs.get(usize::from(n)) {

@@ -199,6 +199,8 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     pub fn callee(&mut self, callee: Callee) -> Sym {
         let name = match callee {
             Callee::Patchable | Callee::OpFunc => self.target.convention.callback.symbol,
+            // A profile has one where the planner calls through one.
+            Callee::Variable => self.target.convention.calls_through.unwrap_or_default(),
             Callee::ExitHandler => self.target.convention.exit_handler,
             Callee::Named => self.spec.callee,
             Callee::Exit => self.spec.body.exit,

@@ -27,6 +27,16 @@ impl Plan {
             let (n, most) = (spec.programs.len(), Program::MOST);
             return Err(Error::new(format!("there are {n} programs; valid: up to {most}, as for BPF")));
         }
+        let site = &target.convention.site;
+        if spec.kind.jumped_to() && site.protocol.jump.is_empty() {
+            let (profile, arch) = (target.convention.profile, target.facts.name);
+            let other = if spec.kind.programs().is_some() { "the flag SKIP_FRAME, or " } else { "" };
+            return Err(Error::new(format!(
+                "{}: sites of {arch} in profile {profile} do not jump, and nothing comes to it otherwise; valid: {other}a \
+                 profile with `jump` in [arch.{arch}.site]",
+                spec.kind.traits().word
+            )));
+        }
         let frame = target.frame(spec.kind)?;
         match spec.kind {
             Kind::Stub | Kind::StubGraph => self.stub(target, ExitPath::Caller),
@@ -90,7 +100,14 @@ impl Plan {
         if target.marks_regs && regs == Regs::All {
             self.push(&[Step::MarkRegs]);
         }
-        self.call(target, if early { Callee::OpFunc } else { Callee::Patchable });
+        let callee = if early {
+            Callee::OpFunc
+        } else if target.convention.calls_through.is_some() {
+            Callee::Variable
+        } else {
+            Callee::Patchable
+        };
+        self.call(target, callee);
 
         self.ways_out(frame, flags, target);
         if early {

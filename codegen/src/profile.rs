@@ -66,6 +66,8 @@ pub struct Convention {
     pub trampolines: Vec<Offer>,
     /// The labels inside trampolines that the tracer's C code knows.
     pub labels: Vec<KernelLabel>,
+    /// The variable that points to the function which entry trampolines call; `None` where their call itself is patched.
+    pub calls_through: Option<&'static str>,
     /// How a patched site arrives, and how it is written.
     pub site: Site,
     /// How returns are hooked.
@@ -219,10 +221,12 @@ pub struct FrameTable {
 /// What a frame is like where an option has a value.
 #[derive(Debug)]
 pub struct FrameVariant {
-    /// The option's index in the architecture's table, and the value's.
-    pub when: (usize, usize),
+    /// Index of an option in the architecture's table, and of its value: all of these hold.
+    pub when: Vec<(usize, usize)>,
     /// The trampoline does not exist then.
     pub absent: bool,
+    /// Another size of the structure.
+    pub c_size: Option<i32>,
     /// Another size on the stack.
     pub size: Option<i32>,
     /// Slots that hold something else, or come on top.
@@ -231,15 +235,23 @@ pub struct FrameVariant {
     pub records: Option<Vec<Record>>,
 }
 
+impl FrameVariant {
+    /// Is it for these choices?
+    pub fn holds(&self, choices: Choices) -> bool {
+        self.when.iter().all(|(option, value)| choices.get(*option) == *value)
+    }
+}
+
 impl FrameTable {
     /// The frame under these choices; `None` where the trampoline does not exist.
     pub fn layout(&self, choices: Choices) -> Option<FrameLayout> {
         let mut layout = self.layout.clone();
-        for variant in self.variants.iter().filter(|v| choices.get(v.when.0) == v.when.1) {
+        for variant in self.variants.iter().filter(|v| v.holds(choices)) {
             if variant.absent {
                 return None;
             }
             layout.size = variant.size.unwrap_or(layout.size);
+            layout.c_size = variant.c_size.unwrap_or(layout.c_size);
             for field in &variant.fields {
                 let same = |f: &&mut Field| f.symbol == field.symbol && !matches!(f.content, Content::Result(_));
                 match layout.fields.iter_mut().find(same) {

@@ -54,7 +54,7 @@ pub struct Protocol {
     /// The site jumps to one, which leaves the return address alone.
     pub jump: Vec<SiteWrite>,
     /// A trampoline that is further from the entry trampoline, in bytes, is reached through that one, which finds it in the
-    /// `ftrace_ops`.
+    /// `ftrace_ops`; one that is as near too, if what is written but once does not lead to it.
     pub near: Option<u64>,
     /// A breakpoint that stands at the site while the rest of it is written.
     pub breakpoint: Option<Vec<u8>>,
@@ -120,6 +120,14 @@ impl Site {
         abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(self.c_keeps(abi))
     }
 
+    /// Where the word with the `ftrace_ops` is, in bytes from pc down to a multiple of 8, if functions have one.
+    pub fn literal(&self) -> Option<i64> {
+        const IP: u64 = 0x4000_0004;
+        let at = self.protocol.literal?.address(IP);
+        let pc = IP.wrapping_add_signed(self.ip_offset.into());
+        Some(at.wrapping_sub(pc & !7).cast_signed())
+    }
+
     /// All bytes that put a site into a state, in the order in which the tracer writes them, those included that it writes but
     /// once.
     ///
@@ -158,7 +166,7 @@ impl Site {
     fn put(&self, arch: &dyn Patch, spot: Spot, state: SiteState, writes: &[SiteWrite]) -> Result<Vec<Write>> {
         let (target, op) = match state {
             SiteState::Disabled => (None, None),
-            SiteState::Enabled { target, op, .. } => (Some(self.through(spot, target)), op),
+            SiteState::Enabled { target, op, .. } => (Some(self.goes_to(arch, spot, target)), op),
         };
         let toward = spot.toward.or(target);
         let mut all = Vec::with_capacity(writes.len());
@@ -190,12 +198,19 @@ impl Site {
         Ok(all)
     }
 
-    /// Where the site goes for this trampoline.
-    fn through(&self, spot: Spot, target: u64) -> u64 {
-        match (self.protocol.near, spot.toward) {
-            (Some(near), Some(toward)) if toward.abs_diff(target) > near => toward,
-            _ => target,
-        }
+    /// Where the site goes for this trampoline: there, or to the entry trampoline, if that one is too far from it, or if the
+    /// instruction that is already there does not lead to it.
+    pub fn goes_to(&self, arch: &dyn Patch, spot: Spot, target: u64) -> u64 {
+        let (Some(near), Some(toward)) = (self.protocol.near, spot.toward) else { return target };
+        let leads = |write: &SiteWrite| match write.what {
+            What::Half(how, Half::Second) => {
+                let at = spot.ip.wrapping_add_signed(write.at);
+                arch.half_branch(how, Half::Second, at, toward, target).is_ok()
+            }
+            _ => true,
+        };
+        let near = toward.abs_diff(target) <= near && self.protocol.call.iter().all(leads);
+        if near { target } else { toward }
     }
 
     /// What switches a site while CPUs run. Under a breakpoint protocol the kernel writes the breakpoint, all but the first

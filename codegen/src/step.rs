@@ -78,6 +78,8 @@ pub enum Callee {
     Patchable,
     /// The function in the `ftrace_ops`.
     OpFunc,
+    /// The function that a variable of the tracer points to.
+    Variable,
     /// `ftrace_return_to_handler`.
     ExitHandler,
     /// The function named in the spec.
@@ -242,6 +244,8 @@ pub enum Local {
     Anchor,
     /// The same for the traced function.
     BodyAnchor,
+    /// The same for the variable that points to what is called.
+    CalleeAnchor,
     /// The instruction after a call that only pushes its own address.
     Rebalance,
 }
@@ -256,6 +260,7 @@ impl Local {
             Local::Path(_) => "out",
             Local::Anchor => "op",
             Local::BodyAnchor => "pc",
+            Local::CalleeAnchor => "func",
             Local::Rebalance => "rebalance",
         }
     }
@@ -270,10 +275,11 @@ impl Local {
             Local::Anchor => 4,
             Local::Rebalance => 5,
             Local::BodyAnchor => 6,
+            Local::CalleeAnchor => 7,
         }
     }
 
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 8;
 }
 
 /// The name behind a number in the text.

@@ -211,10 +211,10 @@ impl Target {
         let remedy = match known {
             // The values that take it away.
             Some((_, table)) => {
-                let taken = table.variants.iter().filter(|v| v.absent && self.choices.get(v.when.0) == v.when.1);
-                let others = taken.filter_map(|v| {
-                    let option = facts.options.get(v.when.0)?;
-                    let others = option.values.iter().enumerate().filter(|(i, _)| *i != v.when.1);
+                let taken = table.variants.iter().filter(|v| v.absent && v.holds(self.choices));
+                let others = taken.flat_map(|v| &v.when).filter_map(|(option, value)| {
+                    let option = facts.options.get(*option)?;
+                    let others = option.values.iter().enumerate().filter(|(i, _)| i != value);
                     let others: Vec<&str> = others.map(|(_, value)| *value).collect();
                     Some(format!("{}={}", option.name, others.join("|")))
                 });

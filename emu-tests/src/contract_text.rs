@@ -116,6 +116,8 @@ impl File {
         if !contract.callee.is_empty() && by_name {
             self.key("calls", &quoted(&contract.callee));
         }
+        let through = contract.convention.calls_through.filter(|_| contract.kind.calls_back() && by_name);
+        through.iter().for_each(|variable| self.key("calls-through", &quoted(variable)));
         self.called_around(contract);
         slot.iter().for_each(|slot| self.key("slot", &quoted(slot)));
         frame.iter().for_each(|frame| self.key("frame", &quoted(frame)));

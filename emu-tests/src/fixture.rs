@@ -45,6 +45,9 @@ pub(crate) const OPS: &str = "ops";
 /// The fixtures' variable with the address of [`OPS`].
 pub(crate) const OP: &str = "function_trace_op";
 
+/// The fixtures' variable that points to what is called, where trampolines call through one.
+pub(crate) const CALLEE: &str = "callee";
+
 /// The fixtures' function in the place of a tracer's callback.
 pub const CALLBACK: &str = "callback";
 
@@ -103,6 +106,9 @@ fixtures! {
     "riscv64" "norvc" with "callbacks", before_entry: false;
     "riscv64" "fp" with "callbacks", before_entry: false;
     "riscv64" "rvc-lp64d" with "callbacks-lp64d", before_entry: false;
+    "riscv64" "callops" with "callbacks", before_entry: true;
+    "riscv64" "callops-norvc" with "callbacks", before_entry: true;
+    "riscv64" "callops-clang" with "callbacks", before_entry: true;
 }
 
 /// The fixtures that can run with a suite: for its machine, with its float ABI, and with a word for op before

@@ -181,8 +181,11 @@ pub struct RegisterFate {
     pub kept: u64,
     /// It had another one.
     pub changed: u64,
-    /// The contract promises it.
+    /// The contract promises it, under some options or all.
     pub promised: bool,
+    /// It had another one under options for which the contract promises it.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 /// The fates of one trampoline's registers.

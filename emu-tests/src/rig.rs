@@ -16,7 +16,7 @@ use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
-use crate::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
+use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
 use crate::replay::Replay;
@@ -62,6 +62,8 @@ pub(crate) struct Rig<'s> {
     pub(crate) callback: u64,
     pub(crate) slots: Vec<u64>,
     pub(crate) variables: Vec<Variable>,
+    /// The variable that entry trampolines call through.
+    pub(crate) callee: Option<u64>,
     pub(crate) op_cell: Option<(u64, u64)>,
     pub(crate) ranges: Vec<(u64, u64)>,
     /// The entry trampoline, for sites that are laid out towards it.
@@ -100,6 +102,7 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64, code_align: O
     // What the profile calls them; here they have the names of the fixtures.
     let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
     alias.extend(convention.callback.op.map(|op| (op, OP)));
+    alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
     let site = Some(&convention.site);
     let first = suite.first();
     let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());
@@ -151,7 +154,9 @@ fn variables(suite: &Suite, image: &Image) -> Result<Vec<Variable>> {
         for (nth, variable) in contract.stated.through.iter().enumerate() {
             let (name, callee) = (&variable.name, &variable.callee);
             let to = if contract.kind.calls_back() { Some(0) } else { address(callee) };
-            let (Some(at), Some(to)) = (address(name), to) else {
+            // That of the profile has the fixtures' name.
+            let known = suite.convention.calls_through == Some(name.as_str());
+            let (Some(at), Some(to)) = (address(if known { CALLEE } else { name }), to) else {
                 return Err(Error::new(format!(
                     "{} calls through {name}, says the contract; the objects must refer to that",
                     contract.name
@@ -261,6 +266,7 @@ impl<'s> Rig<'s> {
             callback: address(CALLBACK)?,
             scratch: address("scratch")?,
             variables: variables(suite, &image)?,
+            callee: suite.convention.calls_through.map(|_| address(CALLEE)).transpose()?,
             op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
             image,
             away,
@@ -328,19 +334,33 @@ impl<'s> Rig<'s> {
         site.spot(self.toward)
     }
 
-    /// Before a trampoline is attached: where there is no entry trampoline, sites are laid out as if it were that.
+    /// Before a trampoline is attached: where there is no entry trampoline that passes a CPU on to it, sites are laid out as if
+    /// it were that.
     pub(crate) fn lay_out(&mut self, attach: usize) -> Result<()> {
-        if !self.stands_alone() {
+        if self.suite.convention.site.protocol.initial.is_empty() {
             return Ok(());
         }
-        self.toward = self.ranges.get(attach).map(|(at, _)| *at);
+        self.toward = self.laid_out(attach);
         self.patch_all(SiteState::Disabled, None)
     }
 
-    /// Sites are laid out towards an entry trampoline, and there is none.
-    fn stands_alone(&self) -> bool {
-        let Site { protocol, entry, .. } = &self.suite.convention.site;
-        !protocol.initial.is_empty() && entry.is_none_or(|name| self.image.symbol(name).is_none())
+    /// What sites are laid out towards, for this trampoline.
+    fn laid_out(&self, attach: usize) -> Option<u64> {
+        let through = self.entry().filter(|entry| *entry == attach || self.suite.contracts[*entry].early_direct);
+        self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
+    }
+
+    /// The entry trampoline of the profile.
+    fn entry(&self) -> Option<usize> {
+        let entry = self.suite.convention.site.entry?;
+        self.suite.contracts.iter().position(|c| c.name == entry)
+    }
+
+    /// The entry trampoline, if sites may go to this one through it.
+    fn through(&self, attach: usize) -> Option<usize> {
+        let Site { protocol, .. } = &self.suite.convention.site;
+        let entry = self.entry().filter(|entry| *entry != attach && self.suite.contracts[*entry].early_direct);
+        entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
     }
 
     /// The state of a site that goes to a trampoline.
@@ -390,9 +410,10 @@ impl<'s> Rig<'s> {
     /// Memory and registers as they are when the function is called.
     pub(crate) fn load_case(&mut self, case: &Arc<Case>, initial: &Snapshot, enabled: bool) {
         let Initial { sp, above, .. } = &case.initial;
-        let places = self.places.clone();
+        let (places, through) = (self.places.clone(), self.through(case.attach));
         let trace = self.trace();
         trace.places = places;
+        trace.through = through;
         trace.begin(case, enabled);
         if self.dirty {
             let _ = self.uc.context_restore(&self.fresh);
@@ -475,7 +496,11 @@ impl<'s> Rig<'s> {
         let gap = gap(self.suite, &self.image, case)?;
         write_code(&mut self.uc, &gap)?;
         self.set_variables(case, func);
-        let early = if case.situation.early() { self.places.direct.named } else { 0 };
+        let early = match (case.situation.early(), self.through(case.attach)) {
+            (true, _) => self.places.direct.named,
+            (false, Some(_)) => self.ranges[case.attach].0,
+            (false, None) => 0,
+        };
         if self.prepared == Some((func, early)) {
             return Ok(());
         }
@@ -487,6 +512,9 @@ impl<'s> Rig<'s> {
             };
             put_word(&mut self.uc, func_at, func);
             put_word(&mut self.uc, early_at, early);
+        }
+        if let Some(callee) = self.callee {
+            put_word(&mut self.uc, callee, func);
         }
         for &slot in &self.slots {
             let mut call = self.suite.backend.patch_call(slot, func)?;
@@ -513,8 +541,10 @@ impl<'s> Rig<'s> {
 
     /// Patch the site of one function, or all.
     pub(crate) fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
-        if let (SiteState::Enabled { target, .. }, true) = (state, self.stands_alone()) {
-            self.toward = Some(target);
+        let Site { protocol, .. } = &self.suite.convention.site;
+        if let (SiteState::Enabled { target, .. }, false) = (state, protocol.initial.is_empty()) {
+            let attach = self.ranges.iter().position(|(at, _)| *at == target);
+            self.toward = attach.map_or(Some(target), |attach| self.laid_out(attach));
         }
         let start = only.map(|i| self.function(&self.functions[i].name));
         let mut writes = Vec::new();

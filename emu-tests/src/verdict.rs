@@ -43,6 +43,7 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
                 fate.kept += kept;
                 fate.changed += changed;
                 fate.promised |= contract.kept.contains(reg);
+                fate.lost += if contract.kept.contains(reg) { changed } else { 0 };
             }
         }
     }

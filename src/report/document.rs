@@ -201,6 +201,7 @@ impl Document {
                         sum.kept = sum.kept.saturating_add(fate.kept);
                         sum.changed = sum.changed.saturating_add(fate.changed);
                         sum.promised |= fate.promised;
+                        sum.lost = sum.lost.saturating_add(fate.lost);
                     }
                 }
             }

@@ -136,7 +136,8 @@ fn registers(report: &Report, arch: &str, palette: Palette, out: &mut String) ->
             let fate = column.registers.get(name).copied().unwrap_or_default();
             let (word, code) = match (fate.promised, fate.changed > 0, fate.kept > 0) {
                 (_, false, false) => ("", "2"),
-                (true, true, _) => ("LOST", "1;31"),
+                (true, true, _) if fate.lost > 0 => ("LOST", "1;31"),
+                (true, true, _) => ("opt", "32"),
                 (true, false, _) => ("kept", "32"),
                 (false, true, _) => (".", "2"),
                 (false, false, _) => ("same", "0"),
@@ -163,6 +164,9 @@ fn legend(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out, "kept: promised, and had its value every time    LOST: promised and lost")?;
     writeln!(out, ".: the contract lets it go, and it changed       same: not promised, and not changed")?;
+    if report.registers.iter().flat_map(|s| s.registers.values()).any(|f| f.promised && f.changed > 0 && f.lost == 0) {
+        writeln!(out, "opt: kept under those options for which it is promised")?;
+    }
     writeln!(out)?;
     for clause in Clause::ALL {
         writeln!(out, "{:<9} {}", clause.name(), clause.about())?;

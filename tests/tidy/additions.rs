@@ -133,7 +133,7 @@ fn instructions_are_emitted_or_faulty() {
         };
         let (lower, mutate) = (words("lower.rs"), words("mutate.rs"));
         let (sound, faulty) = (variants("insn.rs"), variants("faulty.rs"));
-        assert!(sound.len() > 10 && faulty.len() > 2, "{name}: {sound:?} {faulty:?}");
+        assert!(sound.len() > 10 && faulty.len() > 1, "{name}: {sound:?} {faulty:?}");
         assert_eq!(sound.difference(&lower).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}: never emitted");
         assert_eq!(faulty.difference(&mutate).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}: in no mutant");
         assert!(!lower.contains("Faulty"), "{name}");

@@ -208,6 +208,10 @@ impl<'a> Reader<'a> {
             exit_handler: self.symbol(exit_handler, keys!["exit-handler"])?,
             trampolines,
             labels: labels.collect::<Result<_>>()?,
+            calls_through: match &of.calls_through {
+                Some(name) => Some(self.symbol(name, &join(at, keys!["calls-through"]))?),
+                None => None,
+            },
             site,
             exit: ExitConvention {
                 arrives: self.sentence(self.need(&of.exit.arrives, &exit)?, &exit)?,
@@ -386,16 +390,20 @@ impl<'a> Reader<'a> {
         let mut variants = Vec::new();
         for (i, when) in frame.when.iter().enumerate() {
             let path = join(at, keys!["when", i]);
-            let stack = when.stack.unwrap_or(stack);
-            if stack < c_size || stack > LARGEST || stack % 8 != 0 {
+            let (c_size, stack) = (when.size.unwrap_or(c_size), when.stack.unwrap_or(stack));
+            if c_size < 8 || c_size % 8 != 0 || stack < c_size || stack > LARGEST || stack % 8 != 0 {
                 return Err(
                     self.at(&path, format!("stack = {stack}; valid: multiples of 8 from {c_size} to {LARGEST}"))
                 );
             }
             let records = when.record.as_ref().map(|r| self.records(r, stack, &join(&path, keys!["record"])));
             variants.push(FrameVariant {
-                when: self.choice(&when.option, Some(&when.value), facts, &path)?,
+                when: std::iter::once((&when.option, &when.value))
+                    .chain(&when.and)
+                    .map(|(option, value)| self.choice(option, Some(value), facts, &path))
+                    .collect::<Result<_>>()?,
                 absent: when.absent,
+                c_size: when.size,
                 size: when.stack,
                 fields: self.fields(&when.field, stack, facts, &join(&path, keys!["field"]))?,
                 records: records.transpose()?,

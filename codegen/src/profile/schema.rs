@@ -59,6 +59,8 @@ pub(super) struct ArchIn {
     pub refused: Option<String>,
     /// The labels that the tracer's C code knows: `op-ptr`, `call`, `jmp`, `end`, `after-call`, `epilogue`.
     pub labels: Vec<String>,
+    /// The variable that points to the function which entry trampolines call, where nothing inside them is patched.
+    pub calls_through: Option<String>,
     /// How a patched site arrives, and how it is written.
     pub site: SiteIn,
     /// How returns are hooked.
@@ -298,9 +300,14 @@ pub(super) struct WhenIn {
     pub option: String,
     /// Its value.
     pub value: String,
+    /// Other options with their values, which must hold too.
+    #[serde(default)]
+    pub and: BTreeMap<String, String>,
     /// The trampoline does not exist then.
     #[serde(default)]
     pub absent: bool,
+    /// Another size of the structure.
+    pub size: Option<i32>,
     /// Another size on the stack.
     pub stack: Option<i32>,
     /// Slots that hold something else, by their symbol, or come on top.

@@ -8,7 +8,7 @@ use crate::frame::{Content, Field, Stores};
 use crate::kind::Gives;
 use crate::live::Live;
 use crate::spec::Attach;
-use crate::step::Value as Argument;
+use crate::step::{Sym, Value as Argument};
 
 impl Checker<'_> {
     /// A call, from what is demanded to what it leaves behind.
@@ -40,6 +40,17 @@ impl Checker<'_> {
                 _ => Value::lost(Why::Computed),
             };
             self.same(line, Property::Calls, "what is called", Value::of(Root::OpField(op.func)), found);
+            return;
+        }
+        let convention = contract.convention;
+        if let (Called::Callback, Some(variable)) = (called, convention.calls_through) {
+            let known = self.symbols.iter().position(|s| s.name == variable && s.add == 0);
+            let wanted = known.map_or(Value::lost(Why::Computed), |sym| Value::of(Root::Content(Sym(sym as u8))));
+            let found = match action {
+                Action::CallRegister { reg } => state.get(reg),
+                _ => Value::lost(Why::Computed),
+            };
+            self.same(line, Property::Calls, "what is called", wanted, found);
             return;
         }
         let (name, add) = match called {

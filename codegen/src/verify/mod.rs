@@ -183,7 +183,8 @@ struct Checker<'c> {
     /// Where the traced function goes on.
     pc: Value,
     op: Value,
-    /// From pc, down to a multiple of 8, to the literal with `op`.
+    /// From pc, down to a multiple of 8, to the literal with `op`. Where functions begin with their sites and not with landing
+    /// pads, pc is one as it is.
     literal: Option<i64>,
     /// Where in `op` is what, if the trampoline reads it itself and may leave before anything else.
     early: Option<OpFields>,
@@ -233,7 +234,7 @@ impl<'c> Checker<'c> {
         };
         if contract.early_direct {
             checker.op = Value::of(Root::Literal);
-            checker.literal = literal(site);
+            checker.literal = site.literal();
             checker.early = Some(OpFields {
                 func: target.number(NumberOf::OpFunc)?,
                 direct_call: target.number(NumberOf::OpDirectCall)?,
@@ -315,12 +316,4 @@ impl<'c> Checker<'c> {
     fn shows(&self) -> bool {
         self.contract.kind.traits().gives != Gives::Arguments
     }
-}
-
-/// Where the literal with `op` is, relative to pc down to a multiple of 8.
-fn literal(site: &Site) -> Option<i64> {
-    const IP: u64 = 0x4000_0004;
-    let at = site.protocol.literal?.address(IP);
-    let pc = IP.wrapping_add_signed(site.ip_offset.into());
-    Some(at.wrapping_sub(pc & !7).cast_signed())
 }

@@ -169,7 +169,7 @@ fn call(
         return Err((Property::Calls, "nothing more is to be called here"));
     };
     let fits = match callee {
-        Callee::Patchable | Callee::OpFunc => called == Called::Callback,
+        Callee::Patchable | Callee::OpFunc | Callee::Variable => called == Called::Callback,
         Callee::ExitHandler => called == Called::ExitHandler,
         Callee::Named => called == Called::Named,
         Callee::Body => called == Called::Body,

@@ -305,6 +305,9 @@ impl Checker<'_> {
                     (_, Some(place)) => self.load(at, place, sp, state),
                     (root, _) if root == self.op.root => Value::of(Root::OpField(base.add as i32)),
                     (Root::Rounded, _) if Some(base.add) == self.literal => Value::of(Root::Literal),
+                    (Root::Pc, _) if Some(base.add) == self.literal && !self.contract.landing_pad => {
+                        Value::of(Root::Literal)
+                    }
                     _ => lost,
                 };
                 (dst, value)

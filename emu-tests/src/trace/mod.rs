@@ -79,6 +79,8 @@ pub(crate) struct Trace {
     /// What is known of each byte of the image.
     pub cells: Cells,
     pub places: Places,
+    /// The entry trampoline, if a site may go to another one through it.
+    pub through: Option<usize>,
     pub case: Arc<Case>,
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
@@ -348,6 +350,10 @@ impl Trace {
 
     /// At an instruction of a trampoline.
     fn in_trampoline(&mut self, here: &mut Here, arrival: &Arrival, index: usize) {
+        if self.through == Some(index) {
+            // On the way to the one that the site is for, with everything as the site left it.
+            return;
+        }
         let moved = arrival.to != arrival.from;
         if self.state.exiting().is_some() && here.pc == self.places.exit {
             // A tail call was hooked too: its parent is the exit trampoline once more.

@@ -115,7 +115,9 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
     let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args, general_handlers: false });
     let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most, general_handlers: false });
-    for around in lean.into_iter().chain(full) {
+    // What a site jumps to is for sites that jump.
+    let jumps = !target.convention.site.protocol.jump.is_empty();
+    for around in lean.into_iter().chain(full).filter(|_| jumps) {
         match target.frame(Kind::Around(around)) {
             Ok(_) => {}
             Err(e) if matches!(e.kind(), Error::Absent { .. }) => continue,
@@ -142,7 +144,8 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     }
     for (name, signature, flags, _) in PROGRAMS {
         let proto = Prototype::parse(signature)?;
-        let Programs { call_orig, skip_frame, ip_arg, .. } = *flags;
+        let Programs { call_orig, ip_arg, .. } = *flags;
+        let skip_frame = flags.skip_frame || (call_orig && !jumps);
         let (abi, live) = (&target.facts.abi, target.convention.site.live);
         let programs = backend.place(target, &proto)?.programs(&proto, abi, live, false)?;
         all.push((format!("programs_{name}"), Kind::Programs(Programs { call_orig, skip_frame, ip_arg, ..programs })));
