@@ -1,9 +1,13 @@
 //! Contracts that are written out say what the generator's own contracts say, and both ways to a verdict agree.
 
+use std::collections::BTreeSet;
+
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::frame::{Content, Field, Stores};
 use codegen::live::Live;
+use codegen::option::Choices;
+use codegen::profile::Convention;
 use codegen::spec::{Kind, Programs, Spec};
 use codegen::target::Target;
 use common::Bench;
@@ -96,23 +100,66 @@ fn verdicts(report: &Report) -> Vec<String> {
     report.results.iter().map(row).collect()
 }
 
+fn both_ways_agree(backend: &'static dyn Backend, target: &Target, filter: &Filter) {
+    let all = trampolines(target).unwrap();
+    let (generated, read) = both(backend, target, &specs(&all));
+    let judged = |suite| verdicts(&emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap());
+    let (generated, read) = (judged(generated), judged(read));
+    assert!(!generated.is_empty());
+    let what = format!("{} {} [{}]", target.facts.name, target.convention.profile, target.describe());
+    for (ours, theirs) in generated.iter().zip(&read) {
+        assert_eq!(ours, theirs, "{what}");
+    }
+    assert_eq!(generated.len(), read.len(), "{what}");
+}
+
+/// What every profile offers for every architecture.
+fn conventions() -> impl Iterator<Item = (&'static dyn Backend, &'static Convention)> {
+    let of = |backend: &'static dyn Backend| {
+        let profiles = profiles::names().into_iter().map(|name| tool::profile(name).unwrap());
+        profiles.filter_map(move |profile| Some((backend, profile.convention(backend.facts().name).ok()?)))
+    };
+    tool::BACKENDS.iter().copied().flat_map(of)
+}
+
 #[test]
 fn both_ways_to_a_verdict_agree_for_every_trampoline() {
-    for backend in tool::BACKENDS {
-        for profile in profiles::names() {
-            let Ok(convention) = tool::profile(profile).unwrap().convention(backend.facts().name) else {
-                continue;
-            };
-            let target = backend.target(convention, convention.defaults()).unwrap();
-            let all = trampolines(&target).unwrap();
-            let (generated, read) = both(*backend, &target, &specs(&all));
-            let judged = |suite| verdicts(&emu_tests::check(&[suite], &Filter::default(), 1, &|_, _| {}).unwrap());
-            let (generated, read) = (judged(generated), judged(read));
-            assert!(!generated.is_empty());
-            for (ours, theirs) in generated.iter().zip(&read) {
-                assert_eq!(ours, theirs, "{} {profile}", backend.facts().name);
-            }
-            assert_eq!(generated.len(), read.len());
+    for (backend, convention) in conventions() {
+        both_ways_agree(backend, &backend.target(convention, convention.defaults()).unwrap(), &Filter::default());
+    }
+}
+
+/// Few sets of options, the default first: each two values that can be chosen together stand in one of them.
+fn pairwise(convention: &Convention) -> Vec<Choices> {
+    let all = convention.combinations(|_| true);
+    let pairs = |choices: &Choices| -> BTreeSet<[(usize, usize); 2]> {
+        let values: Vec<_> = convention.offered().map(|(rule, _)| (rule.index, choices.get(rule.index))).collect();
+        values.iter().flat_map(|a| values.iter().map(|b| [*a, *b])).collect()
+    };
+    let mut open: BTreeSet<_> = all.iter().flat_map(pairs).collect();
+    let mut chosen = Vec::new();
+    let mut next = all.first();
+    while let Some(choices) = next {
+        open = &open - &pairs(choices);
+        chosen.push(*choices);
+        next = all.iter().max_by_key(|c| pairs(c).intersection(&open).count()).filter(|_| !open.is_empty());
+    }
+    chosen
+}
+
+/// With one function for all, that does: what the options change are the trampolines.
+#[test]
+fn both_ways_to_a_verdict_agree_under_any_two_options() {
+    let filter = Filter { function: Some("args3".to_owned()), ..Filter::default() };
+    for (backend, convention) in conventions() {
+        let sets = pairwise(convention);
+        for (rule, option) in convention.offered() {
+            let chosen: BTreeSet<usize> = sets.iter().map(|c| c.get(rule.index)).collect();
+            assert_eq!(chosen.len(), option.values.len(), "{}: {}", backend.facts().name, option.name);
+        }
+        // The first is the default, which is judged with all functions above.
+        for choices in &sets[1..] {
+            both_ways_agree(backend, &backend.target(convention, *choices).unwrap(), &filter);
         }
     }
 }
