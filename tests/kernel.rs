@@ -4,17 +4,13 @@ use std::fs;
 use std::process::Command;
 
 use common::Bench;
-use common::expected::{expected, tools};
+use common::expected::{expected, tools, words};
 
 mod common;
 
 const OFFSETS: &str = "asm-offsets.h";
 
 const NEEDED: [&str; 3] = ["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
-
-fn words(all: &[String]) -> Vec<&str> {
-    all.iter().map(String::as_str).collect()
-}
 
 fn config(version: &str, options: &[&str]) -> String {
     let set: String = options.iter().map(|o| format!("CONFIG_{o}=y\n")).collect();

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::{Bench, arches, tools_of};
+use common::expected::{RefusedSites, SiteKind, expected, words};
+use common::{Bench, arches};
 
 mod common;
 
@@ -47,36 +48,6 @@ fn functions(b: &Bench, prefix: &str, file: &str) -> BTreeMap<String, u64> {
     out.lines().filter_map(line).collect()
 }
 
-/// Options that make sites, the list that they make, where the site is in its function, and the bytes there.
-fn kinds(arch: &str) -> Vec<(Vec<&'static str>, &'static str, u64, &'static str)> {
-    let list = "__patchable_function_entries";
-    let kind = |options: &[&'static str], at, form| (options.to_vec(), list, at, form);
-    match arch {
-        "x86_64" => {
-            let fentry = ["-pg", "-mfentry", "-mrecord-mcount", "-fno-pie"];
-            let with = |more: &[&'static str], at, form| ([&fentry[..], more].concat(), "__mcount_loc", at, form);
-            vec![
-                with(&["-fcf-protection=none"], 0, "call"),
-                with(&["-fcf-protection=branch"], 4, "call"),
-                with(&["-fcf-protection=none", "-mnop-mcount"], 0, "nop"),
-                // Padding has a list too, which is not of sites.
-                with(&["-fcf-protection=none", "-fpatchable-function-entry=16,16"], 0, "call"),
-                kind(&["-fpatchable-function-entry=5", "-fcf-protection=none"], 0, "nops"),
-            ]
-        }
-        "arm64" => vec![
-            kind(&["-fpatchable-function-entry=2"], 4, "nops"),
-            kind(&["-fpatchable-function-entry=2", "-mbranch-protection=bti"], 8, "nops"),
-            kind(&["-fpatchable-function-entry=4,2", "-falign-functions=8"], 4, "nops"),
-            kind(&["-fpatchable-function-entry=4,2", "-falign-functions=8", "-mbranch-protection=bti"], 8, "nops"),
-        ],
-        _ => vec![
-            kind(&["-fpatchable-function-entry=4", "-march=rv64gc"], 0, "compressed nops"),
-            kind(&["-fpatchable-function-entry=2", "-march=rv64g"], 0, "nops"),
-        ],
-    }
-}
-
 #[test]
 fn objects_programs_and_libraries_list_their_functions() {
     for (arch, prefix) in arches() {
@@ -84,7 +55,8 @@ fn objects_programs_and_libraries_list_their_functions() {
         fs::write(b.path("a.c"), SOURCE).unwrap();
         fs::write(b.path("b.c"), OTHER).unwrap();
         compile(&b, prefix, &["-O2", "-c", "b.c", "-o", "b.o"]);
-        for (options, list, at, form) in kinds(arch) {
+        for SiteKind { options, list, at, form } in expected(tool::backend(arch).unwrap()).sites.kind {
+            let options = words(&options);
             compile(&b, prefix, &[&options[..], &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
             let link = ["-nostdlib", "-static", "-no-pie", "a.o", "b.o", "-o", "program"];
             compile(&b, prefix, &link);
@@ -105,7 +77,11 @@ fn objects_programs_and_libraries_list_their_functions() {
                 let lost = file == "program" || shared.contains(&"b.o") && file == "library";
                 let mut found = BTreeMap::new();
                 for site in json["sites"].as_array().unwrap() {
-                    assert_eq!((&site["list"], &site["form"]), (&list.into(), &form.into()), "{what}");
+                    assert_eq!(
+                        (&site["list"], &site["form"]),
+                        (&list.as_str().into(), &form.as_str().into()),
+                        "{what}"
+                    );
                     if site["refused"].is_null() {
                         assert_eq!(site["offset"], at, "{what}");
                         let start = site["address"].as_u64().unwrap() - at;
@@ -129,6 +105,7 @@ fn the_entries_are_those_of_objdump() {
     let b = Bench::new();
     let mut compared = 0;
     for (arch, prefix) in arches() {
+        let ahead = expected(tool::backend(arch).unwrap()).sites.ahead;
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("emu-tests/fixtures").join(arch);
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -156,10 +133,7 @@ fn the_entries_are_those_of_objdump() {
             theirs.sort();
             let ours: Vec<u64> =
                 json["sites"].as_array().unwrap().iter().map(|s| s["address"].as_u64().unwrap()).collect();
-            // Room for op is before the function. On arm64 the site is its second NOP.
-            let room = if file.contains("callops") { 8 } else { 0 };
-            let bti = if file.contains("callops-bti") { 4 } else { 0 };
-            let add = if arch == "arm64" { 4 + room + bti } else { room };
+            let add = ahead.iter().find(|(name, _)| file.contains(name.as_str())).map_or(0, |(_, add)| *add);
             assert_eq!(ours, theirs.iter().map(|at| at + add).collect::<Vec<_>>(), "{file}");
             assert!(
                 json["sites"].as_array().unwrap().iter().all(|s| named.contains_key(s["function"].as_str().unwrap()))
@@ -183,30 +157,23 @@ fn what_cannot_be_patched_says_why() {
         let human = b.ok(&["sites", "a.o"]);
         assert_eq!(human.matches(&format!("not patchable: {}", found.unwrap().0)).count() as u64, count + 1);
     };
-    let [x86_64, arm64, riscv64] = ["x86_64", "arm64", "riscv64"].map(tools_of);
-    refused(x86_64, &["-pg", "-mfentry", "-mrecord-mcount", "-fPIC"], 5, "6 bytes");
-    refused(riscv64, &["-fpatchable-function-entry=1"], 5, "none that are left");
-    refused(arm64, &["-fpatchable-function-entry=1"], 5, "none that are left");
-    // Functions of an odd number of instructions, without alignment: some begin in the middle of 8 bytes.
-    let options = ["-fpatchable-function-entry=4,2", "-falign-functions=4", "-fno-toplevel-reorder"];
-    compile(&b, arm64, &[&options[..], &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
-    let odd = functions(&b, arm64, "a.o").values().filter(|start| *start % 8 == 4).count() as u64;
-    assert!(odd > 0);
-    refused(arm64, &options, odd, "are not at a multiple of 8");
-    // The others are where they should be, in a section that a linker may put anywhere.
-    refused(arm64, &options, 5 - odd, "aligned to fewer than 8 bytes");
-    let apart = ["-fpatchable-function-entry=4,2", "-falign-functions=4", "-ffunction-sections"];
-    refused(arm64, &apart, 5, "aligned to fewer than 8 bytes");
-    b.tool(&format!("{arm64}ld"), &["-r", "a.o", "-o", "b.o"]);
-    b.tool(&format!("{arm64}ld"), &["--unresolved-symbols=ignore-all", "-e", "one", "a.o", "-o", "program"]);
-    let odd = functions(&b, arm64, "program").values().filter(|start| *start % 8 == 4).count();
-    let json = sites(&b, "program");
-    let reasons = json["totals"]["refused"].as_object().unwrap().iter();
-    let found: u64 = reasons.filter(|(why, _)| why.contains("are not at a")).map(|(_, n)| n.as_u64().unwrap()).sum();
-    assert!(odd > 0 && found == odd as u64, "{odd}: {json}");
-    // NOPs before the entry are no weak function's.
-    for prefix in [x86_64, riscv64] {
-        refused(prefix, &["-fpatchable-function-entry=8,8"], 5, "before its function");
+    let odd_ones = |prefix, file| functions(&b, prefix, file).values().filter(|start| *start % 8 == 4).count() as u64;
+    for (arch, prefix) in arches() {
+        for RefusedSites { options, why, odd, linked } in expected(tool::backend(arch).unwrap()).sites.refused {
+            let options = words(&options);
+            compile(&b, prefix, &[&options[..], &["-O2", "-c", "a.c", "-o", "a.o"]].concat());
+            let in_the_middle = odd_ones(prefix, "a.o");
+            let count = odd.map_or(5, |odd| if odd { in_the_middle } else { 5 - in_the_middle });
+            assert!(count > 0);
+            refused(prefix, &options, count, &why);
+            let Some(why) = linked else { continue };
+            let ld = ["--unresolved-symbols=ignore-all", "-e", "one", "a.o", "-o", "program"];
+            b.tool(&format!("{prefix}ld"), &ld);
+            let (odd, json) = (odd_ones(prefix, "program"), sites(&b, "program"));
+            let reasons = json["totals"]["refused"].as_object().unwrap().iter();
+            let found: u64 = reasons.filter(|(r, _)| r.contains(&why)).map(|(_, n)| n.as_u64().unwrap()).sum();
+            assert!(odd > 0 && found == odd, "{odd}: {json}");
+        }
     }
     // What a kernel's build leaves of a weak function that it dropped.
     fs::write(b.path("z.s"), ".section __mcount_loc, \"a\"\n.quad 0, f\n.text\nf: .byte 0xe8\n.long 0\n").unwrap();
@@ -280,12 +247,14 @@ fn names_of_any_length_are_no_hindrance() {
     let (long, longer) = ("f".repeat(900), "g".repeat(5000));
     let text = format!("int {long}(int a) {{ return a; }}\nint {longer}(int a) {{ return a + 1; }}\n");
     fs::write(b.path("long.c"), text).unwrap();
-    let fentry = ["-pg", "-mfentry", "-mrecord-mcount", "-fno-pie"];
-    compile(&b, tools_of("x86_64"), &[&fentry[..], &["-O2", "-c", "long.c", "-o", "long.o"]].concat());
-    let json = sites(&b, "long.o");
-    assert_eq!((total(&json, "entries"), total(&json, "patchable")), (2, 2), "{json}");
-    let names = json["sites"].as_array().unwrap().iter().map(|s| s["function"].as_str().unwrap());
-    assert_eq!(names.collect::<Vec<_>>(), [&long, &longer[..1024]]);
+    for (arch, prefix) in arches() {
+        let kinds = expected(tool::backend(arch).unwrap()).sites.kind;
+        compile(&b, prefix, &[&words(&kinds[0].options)[..], &["-O2", "-c", "long.c", "-o", "long.o"]].concat());
+        let json = sites(&b, "long.o");
+        assert_eq!((total(&json, "entries"), total(&json, "patchable")), (2, 2), "{json}");
+        let names = json["sites"].as_array().unwrap().iter().map(|s| s["function"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), [&long, &longer[..1024]], "{arch}");
+    }
 }
 
 /// A kernel has its list in another section: between two symbols, or, stripped, where nothing names it.

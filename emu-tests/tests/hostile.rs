@@ -11,7 +11,8 @@ use common::{profile, target};
 mod common;
 
 fn backend() -> &'static dyn Backend {
-    arch::backend("x86_64").unwrap()
+    let arch = CONTRACT.lines().find_map(|line| line.strip_prefix("arch = ")).unwrap();
+    arch::backend(arch.trim_matches('"')).unwrap()
 }
 
 const CONTRACT: &str = include_str!("direct.toml");

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Bench, arches};
+use crate::common::expected::{Cost, Typed, expected, words};
+use crate::common::{Bench, any, arches};
 
 #[test]
 fn help_version_completions_and_man() {
@@ -58,22 +59,24 @@ fn list_names_everything() {
         let one: Value = serde_json::from_str(&b.ok(&["list", "--arch", name, "--format", "json"])).unwrap();
         assert_eq!(one["architectures"].as_array().unwrap(), std::slice::from_ref(architecture));
     }
-    for (arch, of) in [("arm64", "call-ops"), ("riscv64", "fp-test"), ("x86_64", "unwinder")] {
-        assert!(b.ok(&["list", "--arch", arch]).contains(of), "{arch}");
+    for backend in tool::BACKENDS {
+        let (arch, offered) = (backend.facts().name, tool::convention(*backend).unwrap().offered());
+        let listed = b.ok(&["list", "--arch", arch]);
+        offered.for_each(|(_, option)| assert!(listed.contains(option.name), "{arch}: {}", option.name));
     }
 }
 
 #[test]
 fn architectures_answer_to_their_names() {
     let b = Bench::new();
-    for (arch, names) in [
-        ("x86_64", ["x86", "X86-64", "amd64"]),
-        ("arm64", ["ARM64", "aarch64", "AArch64"]),
-        ("riscv64", ["riscv", "RISCV", "RiscV64"]),
-    ] {
-        let expected = b.ok(&["gen", "ftrace_caller", "--arch", arch]);
-        for name in names {
-            assert_eq!(b.ok(&["gen", "ftrace_caller", "--arch", name]), expected, "{name}");
+    for backend in tool::BACKENDS {
+        let facts = backend.facts();
+        let expected = b.ok(&["gen", "ftrace_caller", "--arch", facts.name]);
+        assert!(!facts.aliases.is_empty(), "{}", facts.name);
+        for name in facts.aliases.iter().chain([&facts.name]) {
+            for name in [(*name).to_owned(), name.to_uppercase()] {
+                assert_eq!(b.ok(&["gen", "ftrace_caller", "--arch", &name]), expected, "{name}");
+            }
         }
     }
 }
@@ -81,32 +84,18 @@ fn architectures_answer_to_their_names() {
 #[test]
 fn settings() {
     let b = Bench::new();
-    let gen_caller = |arch, set: &[&str]| {
-        let mut args = vec!["gen", "ftrace_caller", "--arch", arch];
-        set.iter().for_each(|s| args.extend(["--set", s]));
-        b.ok(&args)
-    };
-    assert!(gen_caller("arm64", &["FTRACE_OPS_DIRECT_CALL=272"]).contains("FTRACE_OPS_DIRECT_CALL, 272"));
-    let swapped = gen_caller("riscv64", &["FREGS_T1=0x28", "FREGS_A0=32", "rvc=off"]);
-    assert!(swapped.contains("FREGS_T1, 40") && swapped.contains("FREGS_A0, 32"), "{swapped}");
-    // An option that this trampoline has no use for.
-    assert!(gen_caller("arm64", &["frame-records=off"]).contains("frame-records=off"));
-
-    for (arch, set, parts) in [
-        ("arm64", "rvc=off", &["rvc", "riscv64", "call-ops=on|off"][..]),
-        ("x86_64", "call-ops=on", &["call-ops", "arm64", "unwinder=orc|fp"]),
-        ("riscv64", "nonsense=1", &["nonsense", "rvc=on|off", "list"]),
-        ("riscv64", "rvc=maybe", &["rvc", "maybe", "on, off"]),
-        ("riscv64", "rvc", &["rvc", "OPTION=VALUE"]),
-        ("riscv64", "FREGS_T1=abc", &["FREGS_T1", "abc", "0x"]),
-        ("riscv64", "FREGS_T1=99999999999", &["FREGS_T1", "99999999999"]),
-        ("riscv64", "FREGS_T1=0", &["FREGS_T1", "FREGS_EPC", "both"]),
-        ("riscv64", "FREGS_T1=4096", &["FREGS_T1", "4096", "multiple of 8"]),
-        ("arm64", "FTRACE_OPS_FUNC=32768", &["32768", "32760"]),
-        ("arm64", "FTRACE_OPS_FUNC=-8", &["-8", "32760"]),
-        ("arm64", "FTRACE_OPS_FUNC=4", &["4", "multiple of 8"]),
-    ] {
-        b.refuses(&["gen", "ftrace_caller", "--arch", arch, "--set", set], parts);
+    for backend in tool::BACKENDS {
+        let (arch, typed) = (backend.facts().name, expected(*backend).typed);
+        for Typed { set, says } in &typed.taken {
+            let set: Vec<&str> = set.iter().flat_map(|s| ["--set", s]).collect();
+            let text = b.ok(&[&["gen", "ftrace_caller", "--arch", arch][..], &set].concat());
+            assert!(says.iter().all(|part| text.contains(part)), "{arch} {set:?}: {text}");
+        }
+        for Typed { set, says } in &typed.refused {
+            let set: Vec<&str> = set.iter().flat_map(|s| ["--set", s]).collect();
+            b.refuses(&[&["gen", "ftrace_caller", "--arch", arch][..], &set].concat(), &words(says));
+        }
+        b.refuses(&["gen", "ftrace_caller", "--arch", arch, "--set", "nonsense=1"], &["nonsense", "list"]);
     }
 }
 
@@ -114,25 +103,25 @@ fn settings() {
 fn bad_arguments() {
     let b = Bench::new();
     let six = ["ftrace_stub", "ftrace_stub_graph", "ftrace_stub_direct_tramp", "ftrace_caller", "direct"];
-    b.refuses(&["gen", "nonsense", "--arch", "arm64"], &six);
-    b.refuses(&["show", "nonsense", "--arch", "arm64"], &six);
-    let arches = ["mips", "x86_64", "arm64", "riscv64"];
+    b.refuses(&["gen", "nonsense", "--arch", any()], &six);
+    b.refuses(&["show", "nonsense", "--arch", any()], &six);
+    let arches: Vec<&str> = tool::BACKENDS.iter().map(|b| b.facts().name).chain(["mips"]).collect();
     b.refuses(&["gen", "ftrace_caller", "--arch", "mips"], &arches);
     b.refuses(&["list", "--arch", "mips"], &arches);
     b.refuses(&["show", "ftrace_caller", "--arch", "mips"], &arches);
-    b.refuses(&["gen", "--all", "--arch", "arm64", "--profile", "linux-7"], &["linux-7", "linux-6.12"]);
-    b.refuses(&["gen", "ftrace_stub", "ftrace_stub", "--arch", "arm64"], &["ftrace_stub", "twice"]);
-    b.refuses(&["gen", "direct", "direct", "--args", "1", "--call", "f", "--arch", "arm64"], &["f_tramp", "twice"]);
+    b.refuses(&["gen", "--all", "--arch", any(), "--profile", "linux-7"], &["linux-7", "linux-6.12"]);
+    b.refuses(&["gen", "ftrace_stub", "ftrace_stub", "--arch", any()], &["ftrace_stub", "twice"]);
+    b.refuses(&["gen", "direct", "direct", "--args", "1", "--call", "f", "--arch", any()], &["f_tramp", "twice"]);
     let clash = ["gen", "ftrace_stub", "direct", "--args", "1", "--call", "f", "--name", "ftrace_stub"];
-    b.refuses(&[&clash[..], &["--arch", "arm64"]].concat(), &["ftrace_stub", "twice"]);
-    b.refuses(&["gen", "--all", "--arch", "arm64", "--emit", "asm,obj", "-o", "-"], &["-o -"]);
-    b.refuses(&["gen", "--all", "--arch", "arm64", "--emit", "pdf"], &["pdf", "asm", "json"]);
-    b.refuses(&["gen", "--all", "--arch", "arm64", "--emit", "obj", "--stem", "a/b"], &["--stem", "a/b"]);
-    b.refuses(&["gen", "--all", "ftrace_stub", "--arch", "arm64"], &["--all"]);
-    b.refuses(&["gen", "--arch", "arm64"], &["TRAMPOLINE"]);
+    b.refuses(&[&clash[..], &["--arch", any()]].concat(), &["ftrace_stub", "twice"]);
+    b.refuses(&["gen", "--all", "--arch", any(), "--emit", "asm,obj", "-o", "-"], &["-o -"]);
+    b.refuses(&["gen", "--all", "--arch", any(), "--emit", "pdf"], &["pdf", "asm", "json"]);
+    b.refuses(&["gen", "--all", "--arch", any(), "--emit", "obj", "--stem", "a/b"], &["--stem", "a/b"]);
+    b.refuses(&["gen", "--all", "ftrace_stub", "--arch", any()], &["--all"]);
+    b.refuses(&["gen", "--arch", any()], &["TRAMPOLINE"]);
     b.refuses(&["gen", "--all"], &["--arch"]);
-    b.refuses(&["gen", "direct", "--args", "x", "--call", "f", "--arch", "arm64"], &["--args", "x"]);
-    b.refuses(&["gen", "direct", "--args", "300", "--call", "f", "--arch", "arm64"], &["--args", "300"]);
+    b.refuses(&["gen", "direct", "--args", "x", "--call", "f", "--arch", any()], &["--args", "x"]);
+    b.refuses(&["gen", "direct", "--args", "300", "--call", "f", "--arch", any()], &["--args", "300"]);
     b.refuses(&["list", "--format", "xml"], &["xml", "human", "json"]);
     b.refuses(&["nonsense"], &["nonsense"]);
     b.refuses(&[], &["list", "gen", "diff"]);
@@ -161,14 +150,15 @@ fn bad_arguments() {
 fn places_that_cannot_be_written_to() {
     let b = Bench::new();
     fs::write(b.path("file"), "kept").unwrap();
-    let all = ["gen", "--all", "--arch", "arm64", "--emit", "asm,obj,bin,json", "-o"];
+    let all = ["gen", "--all", "--arch", any(), "--emit", "asm,obj,bin,json", "-o"];
     let to = |dir| [&all[..], &[dir]].concat();
     b.refuses(&to("file"), &["file", "valid"]);
     b.refuses(&to("missing/deeper"), &["missing/deeper", "valid"]);
     b.refuses(&to("/proc/tramptool"), &["/proc/tramptool", "valid"]);
     // The last of four files cannot be written: none is.
-    fs::create_dir_all(b.path("out/arm64.json")).unwrap();
-    b.refuses(&to("out"), &["arm64.json", "directory"]);
+    let last = format!("{}.json", any());
+    fs::create_dir_all(b.path("out").join(&last)).unwrap();
+    b.refuses(&to("out"), &[&last, "directory"]);
     assert_eq!(fs::read_dir(b.path("out")).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(b.path("file")).unwrap(), "kept");
 }
@@ -238,15 +228,18 @@ fn what_the_user_leaves_out_fails_nothing() {
     for (trampoline, function) in
         [("ftrace_caller", "recurse"), ("ftrace_regs_caller", "args12"), ("direct_3", "args3")]
     {
-        let set = ["--set", "unwinder=orc", "--set", "endbr=on"];
-        b.ok(&[&["check", trampoline, "--arch", "x86_64", "--function", function][..], &set].concat());
+        let backend = tool::backend(any()).unwrap();
+        let settings = tool::suite::settings(backend, &tool::default_target(backend).unwrap());
+        let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
+        b.ok(&[&["check", trampoline, "--arch", any(), "--function", function][..], &set].concat());
     }
 }
 
 #[test]
 fn cost_is_beside_its_bound() {
     let b = Bench::new();
-    for (arch, saved, stack) in [("x86_64", 2, 24), ("arm64", 4, 48), ("riscv64", 3, 32)] {
+    for backend in tool::BACKENDS {
+        let (arch, Cost { saved, stack }) = (backend.facts().name, expected(*backend).cost);
         let sig = ["--sig", "void kfree_skb(struct sk_buff *skb)", "--call", "f"];
         let text = b.ok(&[&["cost", "--arch", arch, "--format", "json"][..], &sig].concat());
         let rows: Value = serde_json::from_str(&text).unwrap();

@@ -5,7 +5,8 @@ use std::fs;
 use object::{Object, ObjectSection, ObjectSymbol};
 use serde_json::Value;
 
-use crate::common::{Bench, arches};
+use crate::common::expected::{expected, words};
+use crate::common::{Bench, any, arches};
 
 #[test]
 fn gen_writes_what_was_asked_for() {
@@ -65,12 +66,12 @@ fn gen_writes_what_was_asked_for() {
 #[test]
 fn gen_to_stdout_and_to_stems() {
     let b = Bench::new();
-    let asm = b.ok(&["gen", "ftrace_caller", "--arch", "arm64"]);
+    let asm = b.ok(&["gen", "ftrace_caller", "--arch", any()]);
     assert!(asm.contains(".globl\tftrace_caller"));
     assert_eq!(b.files(), [""; 0]);
-    let object = b.run(&["gen", "ftrace_caller", "--arch", "arm64", "--emit", "obj", "-o", "-"]);
+    let object = b.run(&["gen", "ftrace_caller", "--arch", any(), "--emit", "obj", "-o", "-"]);
     assert!(object.stdout.starts_with(b"\x7fELF"));
-    b.ok(&["gen", "ftrace_caller", "--arch", "arm64", "--emit", "obj,asm", "--stem", "mine"]);
+    b.ok(&["gen", "ftrace_caller", "--arch", any(), "--emit", "obj,asm", "--stem", "mine"]);
     assert_eq!(b.files(), ["mine.S", "mine.o"]);
     assert_eq!(fs::read(b.path("mine.o")).unwrap(), object.stdout);
 }
@@ -115,19 +116,19 @@ fn prototypes_are_refused_with_a_mark() {
         ("void f(int a, struct s { long a[3]; } b)", "24 bytes; valid: up to 16", "                ^"),
         ("long double f(void)", "valid: double", "  ^"),
     ] {
-        let out = b.run(&["gen", "direct", "--sig", sig, "--call", "f", "--arch", "x86_64"]);
+        let out = b.run(&["gen", "direct", "--sig", sig, "--call", "f", "--arch", any()]);
         let stderr = String::from_utf8(out.stderr).unwrap();
         let lines: Vec<&str> = stderr.lines().collect();
         assert_eq!((out.status.code(), out.stdout.len(), lines.len()), (Some(2), 0, 3), "{stderr}");
         assert!(lines[0].starts_with("tramptool: --sig: ") && lines[0].contains(message), "{stderr}");
         assert_eq!((lines[1], lines[2]), (format!("  {sig}").as_str(), mark), "{stderr}");
     }
-    let gen_ = ["gen", "direct", "--call", "f", "--arch", "x86_64"];
+    let gen_ = ["gen", "direct", "--call", "f", "--arch", any()];
     b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--args", "1"]].concat(), &["--args", "--sig"]);
     b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--ip"]].concat(), &["--ip", "--sig"]);
     b.refuses(&[&gen_[..], &["--args", "1", "--handler", "x.o"]].concat(), &["--sig"]);
     b.refuses(&[&gen_[..], &["--sig", "void f(void)", "--handler", "x.o"]].concat(), &["x.o", "valid"]);
-    b.refuses(&["gen", "ftrace_caller", "--sig", "void f(void)", "--arch", "arm64"], &["--sig", "direct"]);
+    b.refuses(&["gen", "ftrace_caller", "--sig", "void f(void)", "--arch", any()], &["--sig", "direct"]);
 }
 
 /// A paired trampoline of a prototype is that of as many argument registers; what its frame or its handlers would take
@@ -138,9 +139,11 @@ fn paired_trampolines_have_prototypes() {
     fs::write(b.path("general.c"), "long n; void entry(long a) { n += a; } void leave(long r) { n -= r; }").unwrap();
     fs::write(b.path("vector.c"), "double n; void entry(long a) { } void leave(long r) { n += r; }").unwrap();
     for (arch, prefix) in arches() {
-        let hard: &[&str] = if arch == "riscv64" { &["--set", "abi=lp64d"] } else { &[] };
-        // Otherwise the kernel's x86-64 has a stack for general registers only.
-        let aligned: &[&str] = if arch == "x86_64" { &["--set", "stack-align=16"] } else { &[] };
+        let backend = tool::backend(arch).unwrap();
+        let (handler, abi) = (expected(backend).handler, &backend.facts().abi);
+        let vectors = ["--set", &handler.set];
+        // Where it is an ABI, all of them must have it; else a trampoline for general registers only need not.
+        let (hard, aligned) = if handler.everywhere { (&vectors[..], &[][..]) } else { (&[][..], &vectors[..]) };
         let what = ["gen", "around", "--arch", arch, "--function", "f", "--call", "entry", "--exit", "leave"];
         let around = [&what[..], hard].concat();
         for name in ["general", "vector"] {
@@ -153,7 +156,7 @@ fn paired_trampolines_have_prototypes() {
             ("2", "int f(long a, void *p)".to_owned()),
             ("4", format!("struct pair {{ 16, 8 }} f({})", words.join(", "))),
             // Where the result's address is in an argument register, that is one.
-            (if arch == "arm64" { "1" } else { "2" }, "struct big { 40, 8 } f(int a)".to_owned()),
+            (if abi.args.contains(&abi.sret) { "2" } else { "1" }, "struct big { 40, 8 } f(int a)".to_owned()),
         ] {
             let typed = b.ok(&[&around[..], &["--sig", &sig]].concat());
             assert_eq!(typed, b.ok(&[&around[..], &["--args", args]].concat()), "{arch} {sig}");
@@ -162,7 +165,7 @@ fn paired_trampolines_have_prototypes() {
                 assert_eq!(whole(&["--sig", &sig]), whole(&[]), "{arch} {sig}");
             }
         }
-        let most = tool::backend(arch).unwrap().facts().abi.args.len();
+        let most = abi.args.len();
         let longs: Vec<String> = (0..=most).map(|i| format!("long a{i}")).collect();
         let vector = "void f(long a, double x)";
         let proven = |sig, handler| b.run(&[&around[..], &["--sig", sig, "--handler", handler]].concat());
@@ -210,8 +213,8 @@ fn programs_are_attached_to_one_function() {
         let what = ["gen", "programs", "--arch", arch, "--sig", "int f(long a, void *p)"];
         let list = ["--fentry", "before:7", "--fmod-ret", "before", "--fexit", "after,before:0x7fffffff"];
         b.ok(&[&what[..], &list, &["--function", "f", "--emit", "obj", "--stem", "programs"]].concat());
-        let soft: &[&str] = if arch == "riscv64" { &["-mabi=lp64", "-march=rv64imac"] } else { &[] };
-        b.tool(&format!("{prefix}gcc"), &[&["-O2", "-c", "programs.c", "-o", "c.o"], soft].concat());
+        let flags = expected(tool::backend(arch).unwrap()).kernel.gcc;
+        b.tool(&format!("{prefix}gcc"), &[&["-O2", "-c", "programs.c", "-o", "c.o"], &words(&flags)[..]].concat());
         b.tool(&format!("{prefix}ld"), &["-r", "programs.o", "c.o", "-o", "linked.o"]);
         let symbols = b.tool(&format!("{prefix}nm"), &["linked.o"]);
         for defined in ["T before_tramp", "T before_tramp_after_call", "T before_tramp_epilogue"] {
@@ -246,5 +249,5 @@ fn programs_are_attached_to_one_function() {
         typed("void f(int a)", &["--fmod-ret", "m", "--function", "f"], &["--fmod-ret", "void f(int a)"]);
         typed("struct big { 40, 8 } f(int a)", &["--fentry", "e"], &["in memory", "valid"]);
     }
-    b.refuses(&["gen", "ftrace_caller", "--fentry", "f", "--arch", "arm64"], &["--fentry", "programs"]);
+    b.refuses(&["gen", "ftrace_caller", "--fentry", "f", "--arch", any()], &["--fentry", "programs"]);
 }

@@ -12,6 +12,16 @@ pub struct Expected {
     pub kernel: Kernel,
     pub report: Report,
     pub by_hand: ByHand,
+    pub cost: Cost,
+    pub typed: Typing,
+    pub unprepared: Unprepared,
+    pub written: Written,
+    pub constant: Vec<Constant>,
+    pub direct_test: Vec<DirectTest>,
+    pub sites: Sites,
+    pub handler: Handler,
+    #[serde(default)]
+    pub survivor: Vec<Survivor>,
 }
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
@@ -75,7 +85,7 @@ pub struct Report {
 
 /// A direct-call trampoline of two arguments that somebody wrote by hand.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ByHand {
     pub align: u32,
     /// A register that it need not keep.
@@ -83,6 +93,178 @@ pub struct ByHand {
     pub text: String,
     /// The mnemonic of its call, when it is disassembled.
     pub call: String,
+    /// The same as it is written.
+    pub calls: String,
+    /// Instructions that never come back.
+    pub stops: Vec<String>,
+    pub behind: Vec<Behind>,
+}
+
+impl ByHand {
+    /// The text with this behind the call.
+    pub fn with(&self, code: &str) -> String {
+        let call = format!("{} direct_func\n", self.calls);
+        assert!(self.text.contains(&call), "{}", self.text);
+        self.text.replacen(&call, &format!("{call}{code}\n"), 1)
+    }
+}
+
+/// Code behind the call of [`ByHand`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Behind {
+    pub code: String,
+    /// The clause that fails. Without one, all hold.
+    pub fails: Option<String>,
+    /// In the report.
+    #[serde(default)]
+    pub says: String,
+}
+
+/// Of a direct-call trampoline for one argument, counted by hand: registers that it saves, and its bytes of stack.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    pub saved: u32,
+    pub stack: u32,
+}
+
+/// What somebody sets, and what `gen ftrace_caller` says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Typing {
+    #[serde(default)]
+    pub taken: Vec<Typed>,
+    pub refused: Vec<Typed>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Typed {
+    pub set: Vec<String>,
+    pub says: Vec<String>,
+}
+
+/// A trampoline as objects of kernels have it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unprepared {
+    /// `ALT` stands for the entry of an alternative to what label 661 names.
+    pub text: String,
+    /// Where that is.
+    pub place: String,
+    /// An access, and one that cannot be followed.
+    pub astray: (String, String),
+}
+
+/// A trampoline that a compiler writes into memory.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    pub text: String,
+    /// How the last argument comes back.
+    pub reload: String,
+    /// Addresses that it uses.
+    pub outside: Vec<String>,
+    /// Registers that it need not keep besides.
+    #[serde(default)]
+    pub loses: Vec<String>,
+    /// A call, and one that cannot be followed.
+    pub astray: (String, String),
+    /// A call, what stands in its place below 4 GiB, and where that goes.
+    #[serde(default)]
+    pub near: Vec<(String, String, String)>,
+}
+
+/// How GNU as writes a constant.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constant {
+    pub option: String,
+    text: String,
+}
+
+impl Constant {
+    pub fn text(&self, value: u64) -> String {
+        let whole = self.text.replace("WHOLE", &format!("{value:#x}"));
+        (0..4).fold(whole, |text, n| text.replace(&format!("PART{n}"), &(value >> (16 * n) & 0xffff).to_string()))
+    }
+}
+
+/// Steps of an entry trampoline whose direct-call cell is tested in a register, by what they do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DirectTest {
+    /// `all` or `args`: what it keeps.
+    pub regs: String,
+    pub register: String,
+    pub order: Vec<String>,
+}
+
+/// What compilers leave.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sites {
+    pub kind: Vec<SiteKind>,
+    pub refused: Vec<RefusedSites>,
+    /// Bytes from an entry of the list to its site, in fixtures with such a name: the first holds.
+    #[serde(default)]
+    pub ahead: Vec<(String, u64)>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteKind {
+    pub options: Vec<String>,
+    pub list: String,
+    /// Where the site is in its function.
+    pub at: u64,
+    pub form: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedSites {
+    pub options: Vec<String>,
+    pub why: String,
+    /// Whether only those of functions that begin in the middle of 8 bytes, or only the others.
+    pub odd: Option<bool>,
+    /// Why those are refused that begin there in a program.
+    pub linked: Option<String>,
+}
+
+/// What gcc makes of handlers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handler {
+    /// An option under which one may use vector registers.
+    pub set: String,
+    /// It says how everything is compiled.
+    #[serde(default)]
+    pub everywhere: bool,
+    /// How gcc is told which there are.
+    pub abi: String,
+    /// In the text of a trampoline that saves some.
+    pub saves: String,
+    /// A jump through a register that no call passes its target in.
+    pub jump: String,
+    /// What is refused without `set`.
+    pub refused: Option<RefusedHandler>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedHandler {
+    pub object: String,
+    pub says: Vec<String>,
+}
+
+/// An instruction that may be missing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Survivor {
+    pub trampoline: String,
+    pub offset: usize,
 }
 
 /// What is expected of this one.
@@ -90,6 +272,28 @@ pub fn expected(backend: &dyn Backend) -> Expected {
     let path = format!("{}/tests/arch/{}.toml", env!("CARGO_MANIFEST_DIR"), backend.facts().name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     toml::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The contract of a direct-call trampoline of two arguments, `my_tramp`, of this one.
+pub fn contract(backend: &dyn Backend) -> String {
+    let (facts, align) = (backend.facts(), expected(backend).by_hand.align);
+    let line = |line: &str| match line.split(" = ").next() {
+        Some("arch") => format!("arch = \"{}\"\n", facts.name),
+        Some("stack-align") => format!("stack-align = {align}\n"),
+        _ => format!("{line}\n"),
+    };
+    super::CONTRACT.lines().map(line).collect()
+}
+
+/// `my_tramp` with this body, as GNU as reads it.
+pub fn my_tramp(body: &str) -> String {
+    let head = ".globl my_tramp\n.type my_tramp, %function\nmy_tramp:\n";
+    format!("{head}{body}\n.size my_tramp, . - my_tramp\n")
+}
+
+/// As arguments.
+pub fn words(all: &[String]) -> Vec<&str> {
+    all.iter().map(String::as_str).collect()
 }
 
 /// The prefix of its GNU tools.

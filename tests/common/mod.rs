@@ -40,6 +40,11 @@ pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::
     all
 }
 
+/// The name of an architecture, where any will do.
+pub fn any() -> &'static str {
+    tool::BACKENDS[0].facts().name
+}
+
 /// Every architecture, with the prefix of its GNU tools.
 pub fn arches() -> Vec<(&'static str, &'static str)> {
     let facts = tool::BACKENDS.iter().map(|b| b.facts());

@@ -2,6 +2,9 @@
 
 use std::process::{Command, Output};
 
+/// What most cases are written for.
+pub const ARCH: &str = "x86_64";
+
 /// A direct-call trampoline that keeps two argument registers.
 pub const TRAMPOLINE: &str = "
     .globl  my_tramp

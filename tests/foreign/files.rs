@@ -4,8 +4,8 @@ use std::path::Path;
 
 use tool::contracts::CONTRACTS;
 
-use crate::case::{Case, TRAMPOLINE};
-use crate::common::CONTRACT;
+use crate::case::{ARCH, Case, TRAMPOLINE};
+use crate::common::{CONTRACT, arches};
 
 #[test]
 fn modules_and_shared_libraries_are_judged_too() {
@@ -30,7 +30,7 @@ fn modules_and_shared_libraries_are_judged_too() {
     assert!(code == Some(2) && err.contains("LLVM bitcode; compile without -flto"), "{err}");
     // Whatever the damage, there is an answer.
     let whole = std::fs::read(case.dir.path().join("t.so")).unwrap();
-    let backend = tool::backend("x86_64").unwrap();
+    let backend = tool::backend(ARCH).unwrap();
     for at in 0..whole.len().min(4096) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0xff;
@@ -87,7 +87,8 @@ fn objects_that_do_not_fit_are_refused() {
     let (code, _, err) = case.check();
     assert_eq!(code, Some(2));
     assert!(err.contains("does not define your_tramp"), "{err}");
-    let case = Case::new(TRAMPOLINE, &CONTRACT.replace("x86_64", "arm64"));
+    let (other, _) = arches().into_iter().find(|(arch, _)| *arch != ARCH).unwrap();
+    let case = Case::new(TRAMPOLINE, &CONTRACT.replace(ARCH, other));
     let (code, _, err) = case.check();
     assert_eq!(code, Some(2));
     assert!(err.contains("machine 62"), "{err}");

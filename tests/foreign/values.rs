@@ -1,104 +1,26 @@
 //! What registers and control words hold in runs: faults that depend on it show whatever the seed is.
 
 use crate::case::Case;
-use crate::common::{CONTRACT, tools_of};
+use crate::common::CONTRACT;
+use crate::common::expected::{Behind, contract, expected, my_tramp};
 
-/// A direct-call trampoline of two arguments with `MORE` behind its call: architecture, alignment, text.
-const WITH_MORE: [(&str, &str, &str); 3] = [
-    (
-        "x86_64",
-        "8",
-        "push %rbp
-         mov %rsp, %rbp
-         push %rdi
-         push %rsi
-         call direct_func
-         sub $16, %rsp
-         MORE
-         add $16, %rsp
-         pop %rsi
-         pop %rdi
-         leave
-         ret",
-    ),
-    (
-        "arm64",
-        "16",
-        "stp x9, x30, [sp, #-48]!
-         stp x0, x1, [sp, #16]
-         str x8, [sp, #32]
-         bl direct_func
-         MORE
-         ldr x8, [sp, #32]
-         ldp x0, x1, [sp, #16]
-         ldp x30, x9, [sp], #48
-         ret x9",
-    ),
-    (
-        "riscv64",
-        "16",
-        "addi sp, sp, -32
-         sd a0, 0(sp)
-         sd a1, 8(sp)
-         sd t0, 16(sp)
-         sd ra, 24(sp)
-         call direct_func
-         MORE
-         ld ra, 24(sp)
-         ld t0, 16(sp)
-         ld a1, 8(sp)
-         ld a0, 0(sp)
-         addi sp, sp, 32
-         jr t0",
-    ),
-];
-
-/// The exit code and the report, with this behind the call.
-fn judged(arch: &str, more: &str, seed: &str) -> (Option<i32>, String) {
-    let (_, align, body) = WITH_MORE.into_iter().find(|(name, ..)| *name == arch).unwrap();
-    let contract = CONTRACT.replace("x86_64", arch).replace("stack-align = 8", &format!("stack-align = {align}"));
-    let case = Case::new("", &contract);
-    let text = format!(".globl my_tramp\n.type my_tramp, %function\nmy_tramp:\n{}\n", body.replace("MORE", more));
-    std::fs::write(case.dir.path().join("t.S"), format!("{text}.size my_tramp, . - my_tramp\n")).unwrap();
-    let (code, _, err) = case.run(&format!("{}as", tools_of(arch)), &["t.S", "-o", "t.o"]);
-    assert_eq!(code, Some(0), "{arch}: {err}");
-    let (code, out, err) = case.tool(&["check", "--object", "t.o", "--contract", "t.toml", "--seed", seed]);
-    assert_eq!(err, "", "{arch}: {more}");
-    (code, out)
-}
-
+/// Faults that show in control words, in flags, and where memory is accessed by SP.
 #[test]
-fn control_words_have_values_of_their_own() {
-    let save = "stmxcsr (%rsp)\nfnstcw 4(%rsp)\n";
-    for (arch, sound, faults) in [
-        (
-            "x86_64",
-            format!("{save}ldmxcsr (%rsp)\nfldcw 4(%rsp)"),
-            vec![
-                // Exchanged, where both have room for the other.
-                format!("{save}movzwl 4(%rsp), %eax\nmov %eax, 8(%rsp)\nldmxcsr 8(%rsp)"),
-                format!("{save}fldcw (%rsp)"),
-                // As they are when the processor starts.
-                "movl $0x1f80, (%rsp)\nldmxcsr (%rsp)".to_owned(),
-                "fninit".to_owned(),
-            ],
-        ),
-        (
-            "arm64",
-            "mrs x10, fpcr\nmrs x11, fpsr\nmsr fpcr, x10\nmsr fpsr, x11".to_owned(),
-            vec![
-                "mrs x10, fpcr\nmrs x11, fpsr\nmsr fpcr, x11\nmsr fpsr, x10".to_owned(),
-                "msr fpcr, xzr".to_owned(),
-                "msr fpsr, xzr".to_owned(),
-            ],
-        ),
-        ("riscv64", "frcsr t1\nfscsr t1".to_owned(), vec!["fscsr zero".to_owned(), "fsrmi 0".to_owned()]),
-    ] {
-        assert_eq!(judged(arch, &sound, "1").0, Some(0), "{arch}");
-        for fault in faults {
-            let (code, out) = judged(arch, &fault, "1");
-            let failing = format!("FAIL P6 of {arch} my_tramp");
-            assert!(code == Some(1) && out.contains(&failing), "{arch}: {fault}: {out}");
+fn what_stands_behind_a_call_is_judged() {
+    for &backend in tool::BACKENDS {
+        let (facts, by_hand) = (backend.facts(), expected(backend).by_hand);
+        assert!(by_hand.behind.iter().any(|b| b.fails.is_none()) && by_hand.behind.len() > 2, "{}", facts.name);
+        for Behind { code, fails, says } in &by_hand.behind {
+            let case = Case::new("", &contract(backend));
+            std::fs::write(case.dir.path().join("t.S"), my_tramp(&by_hand.with(code))).unwrap();
+            let (ended, _, err) = case.run(facts.assembler, &["t.S", "-o", "t.o"]);
+            assert_eq!(ended, Some(0), "{}: {err}", facts.name);
+            let (ended, out, err) = case.check();
+            assert_eq!(err, "", "{}: {code}", facts.name);
+            assert_eq!(ended, Some(i32::from(fails.is_some())), "{}: {code}: {out}", facts.name);
+            let failing = fails.as_ref().map(|clause| format!("FAIL {clause} of {} my_tramp", facts.name));
+            assert!(failing.is_none_or(|failing| out.contains(&failing)), "{}: {code}: {out}", facts.name);
+            assert!(out.contains(says), "{}: {code}: {out}", facts.name);
         }
     }
 }
@@ -137,25 +59,6 @@ fn contracts_that_cannot_be_are_refused_with_their_line() {
     refused("slot = \"my_call\"\n", "", "t.toml:14: my_entry is of kind entry or regs: give slot");
     let twice = "field = [{ member = \"other\", offset = 56, holds = \"rdi\" }, ";
     refused("field = [", twice, "t.toml:14: its frame has other and direct both at offset 56");
-}
-
-/// No contract has to say that DF is clear where C goes on.
-#[test]
-fn flags_that_c_finds_clear_are_clear_on_every_way_out() {
-    let (code, out) = judged("x86_64", "std", "1");
-    assert!(code == Some(1) && out.contains("FAIL P6") && out.contains("flags that are clear where C"), "{out}");
-}
-
-/// Arm ARM D1.8.2: the hardware faults, whatever is accessed; not where SP is only computed with.
-#[test]
-fn sp_is_aligned_wherever_arm64_accesses_memory_by_it() {
-    assert_eq!(judged("arm64", "sub sp, sp, #8\nadd sp, sp, #8", "1").0, Some(0));
-    for access in ["str x10, [sp]", "ldur x10, [sp, #8]", "stp x10, x11, [sp, #8]", "ldr x10, [sp], #8\nsub sp, sp, #8"]
-    {
-        let (code, out) = judged("arm64", &format!("sub sp, sp, #8\n{access}\nadd sp, sp, #8"), "1");
-        assert!(code == Some(1) && out.contains("FAIL P8 of arm64 my_tramp"), "{access}: {out}");
-        assert!(out.contains("what the hardware asks where memory is accessed by it"), "{access}: {out}");
-    }
 }
 
 /// An entry trampoline that goes to a direct trampoline, which stands right behind it.
