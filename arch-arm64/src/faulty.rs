@@ -1,14 +1,5 @@
 //! The instructions that only mutants have: no lowering can emit them.
 
-#![allow(
-    clippy::unnecessary_cast,
-    clippy::identity_op,
-    clippy::useless_conversion,
-    clippy::precedence,
-    clippy::erasing_op,
-    reason = "what the dynasm macro expands to"
-)]
-
 use codegen::abi::Reg;
 use codegen::action::Action;
 use codegen::code::Ref;

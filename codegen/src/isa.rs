@@ -123,6 +123,14 @@ macro_rules! rows {
                 match self { $($pattern => $text,)* }
             }
 
+            #[allow(
+                clippy::unnecessary_cast,
+                clippy::identity_op,
+                clippy::useless_conversion,
+                clippy::precedence,
+                clippy::erasing_op,
+                reason = "what the dynasm macro expands to"
+            )]
             fn encode(
                 self,
                 $target: &$crate::target::Target,
