@@ -139,17 +139,12 @@ impl Case {
     /// Have the trampoline leave out to restore the first register with an argument, or let it take down eight bytes too many,
     /// if it has such a place. `refusal` says what `gen` answers to a fault that it does not know: it lists those that it does.
     pub fn break_by(&mut self, arch: &str, behind: usize, refusal: impl Fn(&[String]) -> String) -> bool {
-        let isa_names: [&[&str]; 3] = [
-            &["rax", "rcx", "rdx", "", "", "", "rsi", "rdi", "r8", "r9"],
-            &["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"],
-            &["", "", "", "", "", "", "", "", "", "", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7"],
-        ];
-        let names = isa_names[["x86_64", "arm64", "riscv64"].iter().position(|a| *a == arch).unwrap()];
         let Some(first) = self.placed.args.iter().find(|p| p.place == 'g') else { return false };
         let (mut args, renamed) = self.generate(arch, behind);
         let trampoline = renamed.first().map_or(format!("{}_tramp", self.symbol), |(from, _)| from.clone());
         args.extend(["--fault".into(), format!("{trampoline}:?")]);
-        let dropped = format!("DROP_RESTORE({})@", names[first.index]);
+        let regs = tool::backend(arch).unwrap().facts().abi.regs;
+        let dropped = format!("DROP_RESTORE({})@", regs[first.index].name);
         let wanted = if self.seed.is_multiple_of(3) { "TEARDOWN_MISMATCH(+8)@" } else { &dropped };
         let known = refusal(&args);
         let fault = known.split([' ', ',']).find(|f| f.starts_with(wanted));

@@ -135,7 +135,6 @@ const TESTS: &Excuses = &[
     ("tests/minimise.rs", "a trampoline by hand"),
     ("tests/mutate.rs", "faults in the text of unwind tables, by hand"),
     ("tests/process/batch.rs", "real processes: machines, compilers and runners"),
-    ("tests/process/case.rs", "real processes: machines, compilers and runners"),
     ("tests/process/unwind.rs", "real processes: machines, compilers and runners"),
     ("tests/profiles.rs", "the tutorial as it is typed, and profiles that leave an architecture out"),
     ("tests/report.rs", "a command under few sets of options, and what it prints"),
