@@ -6,8 +6,9 @@ use std::ops::Range;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-use crate::cfi::{EhFrame, Tracker};
+use crate::cfi::Tracker;
 use crate::code::{CodeBuf, Fixup, Ref};
+use crate::eh_frame::EhFrame;
 use crate::error::{Error, Result};
 use crate::faults::Misstated;
 use crate::isa::{Architecture, Instruction, Labels};

@@ -13,7 +13,7 @@
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
 //! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`].
 //! 5. Steps and promise: [`plan`], [`contract`].
-//! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`objtool`].
+//! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`eh_frame`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
 //! 8. What a listing becomes: [`assembly`], [`obj`], [`text`], [`cost`], [`diff`].
 //! 9. How it can be wrong: [`verify`], [`pattern`], [`mutate`].
@@ -29,6 +29,7 @@ pub mod contract;
 pub mod cost;
 pub mod diff;
 pub mod effects;
+pub mod eh_frame;
 pub mod error;
 pub mod facts;
 pub mod faults;

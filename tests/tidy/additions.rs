@@ -57,7 +57,7 @@ fn a_clause_is_a_row_and_its_check() {
     }
     assert!(places.is_empty(), "clauses without a row: {places:?}");
     // The last one that came is a row and its check, and nothing else.
-    for toy in ["P12", "P13", "P15", "P19"] {
+    for toy in ["P13", "P15", "P19"] {
         assert!(!others.iter().any(|(_, what)| what.ends_with(&format!(" {toy}"))), "{toy}: {others:?}");
     }
     judge("clauses beside row and check", others, CLAUSES);
