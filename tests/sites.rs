@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use common::expected::{RefusedSites, SiteKind, expected, words};
-use common::{Bench, arches};
+use common::{Bench, arches, tools_of};
 
 mod common;
 
