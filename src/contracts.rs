@@ -27,5 +27,7 @@ contracts!(
     "xray-19-arm64",
     "glibc-2.36-x86_64",
     "glibc-2.36-arm64",
-    "glibc-2.36-riscv64"
+    "glibc-2.36-riscv64",
+    "glibc-2.36-tlsdesc-x86_64",
+    "glibc-2.36-tlsdesc-arm64"
 );

@@ -396,10 +396,8 @@ fn noticed_or_known(wanted: impl Fn(&str) -> bool) {
     let (table, findings) = (tool::mutate::bugs::table().unwrap(), include_str!("../docs/findings.md"));
     let mut reasons = Vec::new();
     for (name, _) in tool::contracts::CONTRACTS.iter().filter(|(name, _)| wanted(name)) {
-        let objects =
-            std::fs::read_dir(kernel_cache::directory().unwrap().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let objects: Vec<String> = objects.map(|o| o.unwrap().path().display().to_string()).collect();
-        let mut args = vec!["mutate", "--format", "json", "--contract", name, "--object"];
+        let objects = common::chosen(&kernel_cache::directory().unwrap().join(name));
+        let mut args = vec!["mutate", "--format", "json", "--contract", name];
         args.extend(objects.iter().map(String::as_str));
         let report = json(&String::from_utf8(b.run(&args).stdout).unwrap());
         let results = report["results"].as_array().unwrap();

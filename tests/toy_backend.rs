@@ -113,6 +113,7 @@ static MACHINE: Machine = Machine {
     pc: 0,
     flags: None,
     clear_flags: &[],
+    thread: None,
     control: &[],
     sp_access_align: 1,
     accesses_by_sp: |_| false,

@@ -110,6 +110,8 @@ pub(crate) struct Initial {
     pub registers: Snapshot,
     pub(crate) sp: u64,
     pub(crate) above: Vec<u8>,
+    /// What the register holds by which a thread finds its memory.
+    pub(crate) thread: Option<u64>,
 }
 
 impl Case {

@@ -155,7 +155,8 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
         all.gpr[abi.sret.0 as usize] = rig.scratch;
     }
     let before = all.clone();
-    for (held, sum) in &contract.stated.holds {
+    let uncalled = contract.stated.uncalled.iter().filter(|_| case.situation == Situation::Null);
+    for (held, sum) in contract.stated.holds.iter().chain(uncalled.flat_map(|u| &u.holds)) {
         let value = sum.value(|atom| match atom {
             Atom::Reg(reg) => before[reg],
             _ => sp,
@@ -165,7 +166,8 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
             Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
         }
     }
-    Initial { registers: all, sp, above }
+    let thread = contract.stated.thread.as_ref().map(|sum| sum.value(|_| sp));
+    Initial { registers: all, sp, above, thread }
 }
 
 /// Is this what is live at the entry of `f`? Vector registers are not looked at: `f` leaves them alone.

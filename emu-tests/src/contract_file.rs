@@ -179,6 +179,19 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<GoesToIn>")]
     pub(crate) goes_to: Option<Spanned<GoesToIn>>,
+    /// `sled`: registers that hold something else when it goes on, each a sum as an argument; `result` is what the function
+    /// returned that it calls.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) gives: BTreeMap<String, Spanned<String>>,
+    /// `sled`: when it calls nothing, if there is such a way through it.
+    #[serde(default)]
+    #[schemars(with = "Option<UncalledIn>")]
+    pub(crate) uncalled: Option<Spanned<UncalledIn>>,
+    /// What it finds in memory, by symbol, with `+` and an offset or without: words of 8 bytes.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub(crate) memory: BTreeMap<String, Spanned<u64>>,
     /// What the functions that it calls may do to vector registers.
     #[serde(default)]
     #[schemars(with = "Option<HandlersIn>")]
@@ -307,6 +320,27 @@ pub(crate) struct SiteIn {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) holds: BTreeMap<String, Spanned<String>>,
+    /// `sled`: what the register holds by which a thread finds its memory: `sp+N`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) thread: Option<Spanned<String>>,
+    /// Bytes below SP that belong to whoever runs, as in user space on x86_64: signals leave them alone.
+    #[serde(default)]
+    #[schemars(with = "Option<u64>")]
+    pub(crate) red_zone: Option<Spanned<u64>>,
+}
+
+/// What is otherwise where a sled calls nothing.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UncalledIn {
+    /// What registers and words of the stack hold, besides.
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) holds: BTreeMap<String, Spanned<String>>,
+    /// What registers hold in the end.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) gives: BTreeMap<String, Spanned<String>>,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]

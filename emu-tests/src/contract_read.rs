@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use codegen::abi::{Abi, RegSet};
+use codegen::abi::{Abi, Reg, RegSet};
 use codegen::contract::stated::Next;
 use codegen::contract::{Contract, Traced, promised};
 use codegen::error::{Error, Result};
@@ -69,10 +69,12 @@ impl Reader<'_> {
             None => self.layout(t, frames, facts)?,
         };
         self.alone(t, &frame)?;
-        let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
         let (vectors_kept, _) = besides(&t.keeps, machine);
         let vectors_kept = vectors_kept | self.carriers(t, kind, &facts.abi);
         let stated = self.stated(t, kind, (facts, machine), convention)?;
+        let own: Vec<Reg> = stated.gives.iter().map(|(reg, _)| *reg).collect();
+        let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
+        let kept = kept.minus(RegSet::of(&own));
         let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);

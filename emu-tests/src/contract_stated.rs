@@ -1,7 +1,9 @@
 //! What a contract in a file states of the site, of what the callee gets, and of how it is found.
 
-use codegen::abi::Abi;
-use codegen::contract::stated::{Argument, Atom, Held, Next, Stated, Sum, Variable};
+use std::collections::BTreeMap;
+
+use codegen::abi::{Abi, Reg};
+use codegen::contract::stated::{Argument, Atom, Held, Next, Stated, Sum, Uncalled, Variable, Word};
 use codegen::error::{Error, Result};
 use codegen::facts::Facts;
 use codegen::kind::{Body, Calls, Entered, Keeps, Kind};
@@ -11,7 +13,9 @@ use codegen::step::Value;
 use toml::Spanned;
 
 use crate::cases::ABOVE;
-use crate::contract_file::{ArgumentIn, GoesToIn, HandlersIn, Reader, SiteIn, ThroughIn, TrampolineIn, VariableIn};
+use crate::contract_file::{
+    ArgumentIn, GoesToIn, HandlersIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn, VariableIn,
+};
 
 impl Reader<'_> {
     /// What it states besides.
@@ -33,16 +37,24 @@ impl Reader<'_> {
             general_handlers: t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::General),
             calls: t.slots().len().max(1) as u64,
             next,
+            gives: self.gives(&t.gives, &facts.abi)?,
+            uncalled: t.uncalled.as_ref().map(|u| self.uncalled(u.get_ref(), &facts.abi)).transpose()?,
+            memory: self.memory(t)?,
             ..Stated::default()
         };
+        let first = t.gives.values().next().map(Spanned::span).or(t.uncalled.as_ref().map(Spanned::span));
+        if let (false, Some(at)) = (kind.is_sled(), first) {
+            return Err(self.at(at.start, "gives and uncalled are for kind sled only"));
+        }
         let Some(site) = &t.site else { return Ok(Stated { through, ..base }) };
         let here = site.span().start;
-        let SiteIn { sp, clear_flags, pushed, holds } = site.get_ref();
+        let SiteIn { sp, clear_flags, pushed, holds, thread, red_zone } = site.get_ref();
         if matches!(kind.traits().entered, Entered::AsCallback | Entered::ByReturn) {
             return Err(self.at(here, format!("site is for kinds that a site goes to, not for {}", kind.traits().word)));
         }
-        if !kind.is_sled() && (!clear_flags.is_empty() || pushed.is_some() || !holds.is_empty()) {
-            let message = "clear-flags, pushed and holds are for kind sled only: the profile says them of its sites";
+        if !kind.is_sled() && (!clear_flags.is_empty() || pushed.is_some() || !holds.is_empty() || thread.is_some()) {
+            let message =
+                "clear-flags, pushed, holds and thread are for kind sled only: the profile says them of its sites";
             return Err(self.at(here, message));
         }
         let pushes = if kind.is_sled() || kind.jumped_to() { 0 } else { convention.site.pushed };
@@ -65,7 +77,9 @@ impl Reader<'_> {
             sp: sp.iter().map(|sp| *sp.get_ref()).collect(),
             clear_flags: clear,
             pushed: self.pushed(pushed.as_ref(), next)?,
-            holds: holds.iter().map(|(held, value)| self.held(held, value, &facts.abi)).collect::<Result<_>>()?,
+            holds: self.holds(holds, &facts.abi)?,
+            thread: self.thread(thread.as_ref(), machine, &facts.abi)?,
+            red_zone: self.red_zone(red_zone.as_ref())?,
             ..base
         })
     }
@@ -124,6 +138,9 @@ impl Reader<'_> {
             if frames > 0 && (value.alone().is_none() || t.frame.is_none()) {
                 return Err(wrong("frame stands alone, and is for trampolines with a frame".to_owned()));
             }
+            if value.terms.iter().any(|(_, atom)| *atom == Atom::Result) {
+                return Err(wrong("result is what the function returns: valid in gives".to_owned()));
+            }
             let of_site = [Atom::Pc, Atom::Told(Value::Ip), Atom::Told(Value::Op)];
             if returned && value.terms.iter().any(|(_, atom)| of_site.contains(atom)) {
                 return Err(wrong(format!("'{text}' is of a site, from which kind {} is not reached", row.word)));
@@ -168,6 +185,61 @@ impl Reader<'_> {
             }
             Next::Result => Ok(n),
         }
+    }
+
+    /// What registers hold in the end.
+    fn gives(&self, gives: &BTreeMap<String, Spanned<String>>, abi: &Abi) -> Result<Vec<(Reg, Sum)>> {
+        let give = |(name, value): (&String, &Spanned<String>)| {
+            let wrong = |e: Error| self.at(value.span().start, e);
+            let known = || Error::unknown("register", name, abi.regs.iter().map(|r| r.name));
+            let reg = abi.find(name).ok_or_else(|| wrong(known()))?;
+            let sum = Sum::parse(value.get_ref(), abi).map_err(wrong)?;
+            let told = sum.terms.iter().any(|(_, atom)| matches!(atom, Atom::Told(_)));
+            if told { Err(wrong(Error::new("a sled has no ip, op or frame"))) } else { Ok((reg, sum)) }
+        };
+        gives.iter().map(give).collect()
+    }
+
+    /// When it calls nothing.
+    fn uncalled(&self, uncalled: &UncalledIn, abi: &Abi) -> Result<Uncalled> {
+        Ok(Uncalled { holds: self.holds(&uncalled.holds, abi)?, gives: self.gives(&uncalled.gives, abi)? })
+    }
+
+    /// What it finds in memory.
+    fn memory(&self, t: &TrampolineIn) -> Result<Vec<Word>> {
+        let word = |(place, value): (&String, &Spanned<u64>)| {
+            let (symbol, offset) = place.split_once('+').unwrap_or((place, "0"));
+            let digits = offset.strip_prefix("0x").map_or((offset, 10), |digits| (digits, 16));
+            let offset = u64::from_str_radix(digits.0, digits.1).ok().filter(|_| !symbol.is_empty());
+            let wrong = || self.at(value.span().start, format!("'{place}'; valid: a symbol, or symbol+offset"));
+            Ok(Word { symbol: symbol.to_owned(), offset: offset.ok_or_else(wrong)?, value: *value.get_ref() })
+        };
+        t.memory.iter().map(word).collect()
+    }
+
+    /// Where a thread finds its memory.
+    fn thread(&self, thread: Option<&Spanned<String>>, machine: &Machine, abi: &Abi) -> Result<Option<Sum>> {
+        let Some(thread) = thread else { return Ok(None) };
+        if machine.thread.is_none() {
+            return Err(self.at(thread.span().start, "a thread finds its memory by a general register: see holds"));
+        }
+        self.held("[sp]", thread, abi).map(|(_, sum)| Some(sum))
+    }
+
+    /// Bytes below SP that signals leave alone.
+    fn red_zone(&self, red_zone: Option<&Spanned<u64>>) -> Result<u64> {
+        const MOST: u64 = 512;
+        match red_zone {
+            Some(n) if *n.get_ref() > MOST => {
+                Err(self.at(n.span().start, format!("red-zone = {}; valid: 0 to {MOST}", n.get_ref())))
+            }
+            n => Ok(n.map_or(0, |n| *n.get_ref())),
+        }
+    }
+
+    /// What registers and words of the stack hold at the site.
+    fn holds(&self, holds: &BTreeMap<String, Spanned<String>>, abi: &Abi) -> Result<Vec<(Held, Sum)>> {
+        holds.iter().map(|(held, value)| self.held(held, value, abi)).collect()
     }
 
     /// What something holds at the site.

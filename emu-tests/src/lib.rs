@@ -39,6 +39,7 @@ mod suite;
 mod tally;
 mod trace;
 mod unwind;
+mod variables;
 mod verdict;
 
 pub use case::{Distance, Handler};

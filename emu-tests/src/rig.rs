@@ -27,6 +27,7 @@ use crate::suite::Suite;
 use crate::tally::Tally;
 use crate::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
 use crate::unwind::Table;
+use crate::variables::Variables;
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
 /// carried along shows.
@@ -61,7 +62,7 @@ pub(crate) struct Rig<'s> {
     pub(crate) scratch: u64,
     pub(crate) callback: u64,
     pub(crate) slots: Vec<u64>,
-    pub(crate) variables: Vec<Variable>,
+    variables: Variables,
     /// The variable that entry trampolines call through.
     pub(crate) callee: Option<u64>,
     pub(crate) op_cell: Option<(u64, u64)>,
@@ -132,40 +133,6 @@ fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
         }
     }
     Ok((image, called))
-}
-
-/// A variable by which a trampoline finds what it calls.
-#[derive(Clone, Copy)]
-pub(crate) struct Variable {
-    /// The number of the trampoline.
-    of: usize,
-    /// Which of its variables it is.
-    nth: usize,
-    at: u64,
-    /// The function; 0 for a callback, which each case chooses.
-    to: u64,
-}
-
-/// The variables of all trampolines.
-fn variables(suite: &Suite, image: &Image) -> Result<Vec<Variable>> {
-    let address = |name: &str| image.symbol(name).map(|s| s.address);
-    let mut all = Vec::new();
-    for (of, contract) in suite.contracts.iter().enumerate() {
-        for (nth, variable) in contract.stated.through.iter().enumerate() {
-            let (name, callee) = (&variable.name, &variable.callee);
-            let to = if contract.kind.calls_back() { Some(0) } else { address(callee) };
-            // That of the profile has the fixtures' name.
-            let known = suite.convention.calls_through == Some(name.as_str());
-            let (Some(at), Some(to)) = (address(if known { CALLEE } else { name }), to) else {
-                return Err(Error::new(format!(
-                    "{} calls through {name}, says the contract; the objects must refer to that",
-                    contract.name
-                )));
-            };
-            all.push(Variable { of, nth, at, to });
-        }
-    }
-    Ok(all)
 }
 
 /// Look at every instruction in the images, and at every access to the stack.
@@ -265,7 +232,7 @@ impl<'s> Rig<'s> {
             toward: suite.convention.site.entry.and_then(|name| image.symbol(name)).map(|s| s.address),
             callback: address(CALLBACK)?,
             scratch: address("scratch")?,
-            variables: variables(suite, &image)?,
+            variables: Variables::of(suite, &image)?,
             callee: suite.convention.calls_through.map(|_| address(CALLEE)).transpose()?,
             op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
             image,
@@ -419,6 +386,10 @@ impl<'s> Rig<'s> {
             let _ = self.uc.context_restore(&self.fresh);
         }
         self.registers.load(&mut self.uc, initial);
+        if let (Some(reg), Some(thread)) = (&self.registers.machine.thread, case.initial.thread) {
+            // The engine has the register: its number is compared with the engine's own in a test.
+            let _ = self.uc.reg_write(reg.id, thread);
+        }
         let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
         let _ = self.uc.mem_write(*sp, above);
         let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
@@ -439,7 +410,10 @@ impl<'s> Rig<'s> {
         // Besides general registers and flags, which each run sets, only such a handler, a fault or what a contract lets go
         // changes any.
         let lets_go = self.suite.contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
-        self.dirty = case.handler == Handler::Any || lets_go || !trace.checks.findings.is_empty();
+        self.dirty = case.handler == Handler::Any
+            || case.initial.thread.is_some()
+            || lets_go
+            || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
         let mut outcome = Outcome {
             registers: self.registers.general(&self.uc),
@@ -495,7 +469,7 @@ impl<'s> Rig<'s> {
         };
         let gap = gap(self.suite, &self.image, case)?;
         write_code(&mut self.uc, &gap)?;
-        self.set_variables(case, func);
+        self.variables.set(self.suite, &mut self.uc, case, func)?;
         let early = match (case.situation.early(), self.through(case.attach)) {
             (true, _) => self.places.direct.named,
             (false, Some(_)) => self.ranges[case.attach].0,
@@ -526,17 +500,6 @@ impl<'s> Rig<'s> {
         }
         self.prepared = Some((func, early));
         Ok(())
-    }
-
-    /// Set the variables by which trampolines find what they call. Those of the trampoline that the case is about come
-    /// last: others may have them too.
-    fn set_variables(&mut self, case: &Case, func: u64) {
-        let (mine, others): (Vec<Variable>, Vec<Variable>) = self.variables.iter().partition(|v| v.of == case.attach);
-        for Variable { of, nth, at, to } in others.into_iter().chain(mine) {
-            let null = of == case.attach && nth < case.situation.variable();
-            let to = if self.suite.contracts[of].kind.calls_back() { func } else { to };
-            put_word(&mut self.uc, at, if null { 0 } else { to });
-        }
     }
 
     /// Patch the site of one function, or all.

@@ -35,7 +35,7 @@ pub enum Situation {
     EarlyDirect,
     /// The first variable by which the callee is found is NULL: the second one has it.
     Second,
-    /// All variables by which the callee is found are NULL: there is none.
+    /// Nothing is called: all variables by which the callee is found are NULL, or the site holds what the contract says.
     Null,
     /// No callback is attached: the slot calls `ftrace_stub`.
     Stub,
@@ -197,8 +197,9 @@ impl Situation {
     /// The situations that this trampoline can be in.
     pub(crate) fn all(contract: &Contract) -> Vec<Situation> {
         let mut all = Situation::of_kind(contract);
+        let null = contract.stated.may_be_null || contract.stated.uncalled.is_some();
         let second = (contract.stated.through.len() > 1).then_some(Situation::Second);
-        all.extend(second.into_iter().chain(contract.stated.may_be_null.then_some(Situation::Null)));
+        all.extend(second.into_iter().chain(null.then_some(Situation::Null)));
         all
     }
 

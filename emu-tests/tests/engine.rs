@@ -25,7 +25,8 @@ fn ours(backend: &dyn Backend) -> Vec<i32> {
         .vectors
         .iter()
         .chain(machine.control.iter().map(|word| &word.reg))
-        .chain(machine.flags.as_ref().map(|(r, _)| r));
+        .chain(machine.flags.as_ref().map(|(r, _)| r))
+        .chain(machine.thread.as_ref());
     general.chain(others.map(|r| r.id)).chain([machine.pc]).collect()
 }
 
@@ -43,14 +44,14 @@ fn register_numbers_are_the_engines() {
         backend("x86_64").unwrap(),
         ids!(RegisterX86: RAX RCX RDX RBX RSP RBP RSI RDI R8 R9 R10 R11 R12 R13 R14 R15
             XMM0 XMM1 XMM2 XMM3 XMM4 XMM5 XMM6 XMM7 XMM8 XMM9 XMM10 XMM11 XMM12 XMM13 XMM14 XMM15
-            MXCSR FPCW RFLAGS RIP),
+            MXCSR FPCW RFLAGS FS_BASE RIP),
     );
     compare(
         backend("arm64").unwrap(),
         ids!(RegisterARM64: X0 X1 X2 X3 X4 X5 X6 X7 X8 X9 X10 X11 X12 X13 X14 X15 X16 X17 X18 X19 X20 X21 X22 X23
             X24 X25 X26 X27 X28 X29 X30 SP
             V0 V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V12 V13 V14 V15 V16 V17 V18 V19 V20 V21 V22 V23 V24 V25 V26 V27
-            V28 V29 V30 V31 FPCR FPSR NZCV PC),
+            V28 V29 V30 V31 FPCR FPSR NZCV TPIDR_EL0 PC),
     );
     compare(
         backend("riscv64").unwrap(),

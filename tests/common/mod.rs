@@ -45,6 +45,20 @@ pub fn any() -> &'static str {
     tool::BACKENDS[0].facts().name
 }
 
+/// What chooses what is in this directory, for the tool: objects, or bytes in a file that is named after their address.
+pub fn chosen(directory: &std::path::Path) -> Vec<String> {
+    let files = fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
+    let files: Vec<PathBuf> = files.map(|f| f.unwrap().path()).collect();
+    let path = |file: &PathBuf| file.display().to_string();
+    match &files[..] {
+        [dump] if dump.extension().is_some_and(|e| e == "bin") => {
+            let at = dump.file_stem().unwrap().to_str().unwrap().to_owned();
+            ["--raw".to_owned(), path(dump), "--base".to_owned(), at.clone(), "--entry".to_owned(), at].into()
+        }
+        _ => ["--object".to_owned()].into_iter().chain(files.iter().map(path)).collect(),
+    }
+}
+
 /// Every architecture, with the prefix of its GNU tools.
 pub fn arches() -> Vec<(&'static str, &'static str)> {
     let facts = tool::BACKENDS.iter().map(|b| b.facts());

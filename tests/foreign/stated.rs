@@ -161,6 +161,53 @@ kind = "stub"
 stack-align = 8
 "#;
 
+/// Finds a variable of a thread, by a call or without one; what it saves first lies in the red zone.
+const FINDER: &str = "
+    .globl  my_finder, limit
+    .type   my_finder, @function
+my_finder:
+    mov     %rdi, -8(%rsp)
+    mov     8(%rax), %rdi
+    mov     limit+8(%rip), %r11
+    cmp     %r11, %fs:0
+    je      1f
+    mov     (%rdi), %rax
+    mov     -8(%rsp), %rdi
+    ret
+1:  sub     $24, %rsp
+    call    find
+    mov     16(%rsp), %rdi
+    add     $24, %rsp
+    sub     %fs:8, %rax
+    ret
+    .size   my_finder, . - my_finder
+    .data
+limit: .quad 0, 0
+";
+
+const FINDER_CONTRACT: &str = r#"
+arch = "x86_64"
+about = "a variable of a thread"
+
+[[trampoline]]
+symbol = "my_finder"
+kind = "sled"
+calls = "find"
+arguments = ["sp+40"]
+gives = { rax = "result - sp - 64" }
+uncalled = { holds = { "[sp+64]" = "6" }, gives = { rax = "0x77" } }
+memory = { "limit+8" = 5 }
+loses = ["rcx", "rdx", "rsi", "r8", "r9", "r10", "r11"]
+stack-align = 16
+
+[trampoline.site]
+sp = [8]
+clear-flags = ["df", "ac"]
+thread = "sp+64"
+red-zone = 128
+holds = { rax = "sp+16", "[sp+24]" = "sp+40", "[sp+40]" = "0x77", "[sp+64]" = "5", "[sp+72]" = "sp+64" }
+"#;
+
 /// The clauses that fail.
 fn failing(case: &Case) -> Vec<String> {
     let (code, out, err) = case.check();
@@ -244,6 +291,31 @@ fn the_next_hop_may_be_the_callees_result() {
     resolver("    jmp     *%r11\n", "    push %r11\n    ret\n", &["P14"]);
 }
 
+#[test]
+fn a_sled_may_give_a_result_with_a_call_and_without() {
+    let finder = |from: &str, to: &str, clauses: &[&str]| breaks(FINDER, FINDER_CONTRACT, from, to, clauses);
+    finder("", "", &[]);
+    finder("sub     %fs:8, %rax", "sub %fs:0, %rax", &["P11"]);
+    finder("mov     (%rdi), %rax", "mov 8(%rdi), %rax", &["P11"]);
+    finder("\"result - sp - 64\"", "\"result\"", &["P11"]);
+    finder("rax = \"0x77\"", "rax = \"0x78\"", &["P11"]);
+    // The other way is run only where the contract has it.
+    finder("uncalled = { holds = { \"[sp+64]\" = \"6\" }, gives = { rax = \"0x77\" } }\n", "", &["coverage"]);
+    // Without a red zone, a signal's handler takes what lies below SP.
+    finder("red-zone = 128\n", "", &["P1", "P7"]);
+    finder("red-zone = 128\n", "red-zone = 7\n", &["P1", "P7"]);
+    finder("    mov     16(%rsp), %rdi\n", "    mov     8(%rsp), %rdi\n", &["P1", "P7"]);
+}
+
+#[test]
+fn what_a_trampoline_finds_by_symbol_is_there() {
+    let finder = |from: &str, to: &str, clauses: &[&str]| breaks(FINDER, FINDER_CONTRACT, from, to, clauses);
+    finder("limit+8(%rip)", "limit(%rip)", &["P10", "P11", "coverage"]);
+    finder("\"limit+8\" = 5", "\"limit+8\" = 4", &["P10", "P11", "coverage"]);
+    let (code, _, err) = Case::new(FINDER, &FINDER_CONTRACT.replace("limit+8", "limits+8")).check();
+    assert!(code == Some(2) && err.contains("no memory at limits+0x8"), "{err}");
+}
+
 /// What a call of AArch64 leaves room for behind it is stepped over.
 #[test]
 fn a_sled_may_go_on_behind_data() {
@@ -324,13 +396,23 @@ fn what_cannot_be_stated_is_refused_with_its_line() {
     sled("may-be-null", "goes-to = \"site\"\nslot = \"s\"\nmay-be-null", ": slot is for kind entry, regs only");
     sled("handlers", "keeps = [\"rax\"]\nloses = [\"rax\"]\nhandlers", "t.toml:13: rax is among keeps and loses");
     sled("handlers", "goes-to = \"result\"\nresume = 4\nhandlers", "t.toml:13: resume is for what goes on at its site");
+    sled("\"[rbp+8]\"", "\"result\"", "t.toml:10: result is what the function returns: valid in gives");
+    sled("handlers", "memory = { \"+8\" = 1 }\nhandlers", "t.toml:12: '+8'; valid: a symbol, or symbol+offset");
+    sled("handlers", "gives = { r99 = \"1\" }\nhandlers", "t.toml:12: unknown register 'r99'");
+    sled("handlers", "gives = { rax = \"ip\" }\nhandlers", "t.toml:12: a sled has no ip, op or frame");
+    sled("holds = {", "red-zone = 1000, holds = {", "t.toml:11: red-zone = 1000; valid: 0 to 512");
     let again = format!("{SLED_CONTRACT}{}", &SLED_CONTRACT[SLED_CONTRACT.find("[[").unwrap()..]);
     refused(&again, "", "", "t.toml:22: my_sled has a contract already");
     let entry = |from: &str, to: &str, message: &str| refused(TWICE_CONTRACT, from, to, message);
     entry(", \"frame\"]", "]", "t.toml:18: none of the arguments is frame, the address of args");
     entry("frame = \"args\"", "frame = \"f\"", "t.toml:17: unknown frame 'f'");
     entry("unpaired = 0", "goes-to = \"site\"", "t.toml:19: goes-to is for kind sled only");
-    entry("unpaired = 0", "site = { pushed = 8 }", "t.toml:19: clear-flags, pushed and holds are for kind sled only");
+    entry(
+        "unpaired = 0",
+        "site = { pushed = 8 }",
+        "t.toml:19: clear-flags, pushed, holds and thread are for kind sled only",
+    );
+    entry("unpaired = 0", "gives = { rax = \"1\" }", "t.toml:19: gives and uncalled are for kind sled only");
     entry("unpaired = 0", "site = { sp = [4] }", "t.toml:19: sp = 4; valid: 0, 8");
     entry("unpaired = 0", "may-be-null = true", "may-be-null is for what calls-through names");
     entry(

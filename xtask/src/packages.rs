@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
-use crate::tools::{call, root};
+use crate::tools::{call, root, write};
 use crate::tree::cache;
 use crate::verb::Outcome;
 
@@ -23,7 +23,7 @@ struct Manifest {
     package: Vec<Package>,
 }
 
-/// Members of an archive in a package.
+/// Members of an archive in a package, or bytes of a file.
 #[derive(Debug, Deserialize)]
 struct Package {
     /// The contract that judges them; also the name of their directory.
@@ -32,10 +32,22 @@ struct Package {
     arch: String,
     /// Its name.
     package: String,
-    /// The archive, from the root of the file system.
-    archive: PathBuf,
-    /// The members.
-    members: Vec<String>,
+    /// What is taken.
+    #[serde(flatten)]
+    part: Part,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Part {
+    /// These members of an archive.
+    Members {
+        /// From the root of the file system.
+        archive: PathBuf,
+        members: Vec<String>,
+    },
+    /// Code at an address, which is where it lies in the file too.
+    Bytes { file: PathBuf, at: usize, bytes: usize },
 }
 
 /// Do it.
@@ -58,7 +70,10 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 /// Fetch what is missing; returns the objects.
 fn take(package: &Package, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
     let objects = cache.join(&package.contract);
-    let wanted: Vec<PathBuf> = package.members.iter().map(|member| objects.join(member)).collect();
+    let wanted: Vec<PathBuf> = match &package.part {
+        Part::Members { members, .. } => members.iter().map(|member| objects.join(member)).collect(),
+        Part::Bytes { at, .. } => vec![objects.join(format!("{at:#x}.bin"))],
+    };
     if wanted.iter().all(|object| object.exists()) {
         return Ok(wanted);
     }
@@ -67,7 +82,18 @@ fn take(package: &Package, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
     let part = cache.join(format!("{}.part", package.contract));
     apt.unpack(std::slice::from_ref(&package.package), &part)?;
     fs::create_dir_all(&objects).map_err(|e| Failure::at(&objects, e, "make room for the cache"))?;
-    call(Command::new("ar").arg("x").arg(part.join(&package.archive)).args(&package.members).current_dir(&objects))?;
+    match &package.part {
+        Part::Members { archive, members } => {
+            call(Command::new("ar").arg("x").arg(part.join(archive)).args(members).current_dir(&objects))?;
+        }
+        Part::Bytes { file, at, bytes } => {
+            let path = part.join(file);
+            let all = fs::read(&path).map_err(|e| Failure::at(&path, e, "see what the package has"))?;
+            let code = all.get(*at..at + bytes);
+            let code = code.ok_or_else(|| Failure::at(&path, "is too short", "see what the package has"))?;
+            write(&wanted[0], code)?;
+        }
+    }
     fs::remove_dir_all(&part).map_err(|e| Failure::at(&part, e, "remove it"))?;
     Ok(wanted)
 }

@@ -16,14 +16,17 @@ pub enum Atom {
     Pc,
     /// What the profile's callbacks may get: ip, parent_ip, op, or the address of the frame.
     Told(Value),
+    /// What the function returned that the trampoline calls.
+    Result,
 }
 
-const TOLD: [(&str, Atom); 5] = [
+const TOLD: [(&str, Atom); 6] = [
     ("parent-ip", Atom::Told(Value::ParentIp)),
     ("frame", Atom::Told(Value::Fregs)),
     ("ip", Atom::Told(Value::Ip)),
     ("op", Atom::Told(Value::Op)),
     ("pc", Atom::Pc),
+    ("result", Atom::Result),
 ];
 
 /// A number, and atoms, each so many times.
@@ -146,6 +149,26 @@ pub enum Held {
     Word(u64),
 }
 
+/// A word of memory that has a value before anything runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Word {
+    /// The symbol before it.
+    pub symbol: String,
+    /// Bytes behind that.
+    pub offset: u64,
+    /// The value.
+    pub value: u64,
+}
+
+/// What is so where a trampoline goes on without having called anything.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Uncalled {
+    /// What the site holds otherwise.
+    pub holds: Vec<(Held, Sum)>,
+    /// What registers hold in the end.
+    pub gives: Vec<(Reg, Sum)>,
+}
+
 /// Where a trampoline goes on that is called in the middle of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
@@ -178,6 +201,16 @@ pub struct Stated {
     pub holds: Vec<(Held, Sum)>,
     /// Where it goes on.
     pub next: Next,
+    /// Registers that hold something of its own in the end.
+    pub gives: Vec<(Reg, Sum)>,
+    /// When it calls nothing, if there is such a way through it.
+    pub uncalled: Option<Uncalled>,
+    /// The address in the register by which a thread finds its memory.
+    pub thread: Option<Sum>,
+    /// Bytes below SP that signals leave alone.
+    pub red_zone: u64,
+    /// What it finds in memory.
+    pub memory: Vec<Word>,
 }
 
 impl Default for Stated {
@@ -193,6 +226,11 @@ impl Default for Stated {
             pushed: 0,
             holds: Vec::new(),
             next: Next::Behind(0),
+            gives: Vec::new(),
+            uncalled: None,
+            thread: None,
+            red_zone: 0,
+            memory: Vec::new(),
         }
     }
 }
@@ -235,6 +273,7 @@ mod tests {
             Atom::Word(reg, offset) => 7_u64.wrapping_add_signed(offset) + u64::from(reg.0),
             Atom::Pc => 5,
             Atom::Told(_) => 3,
+            Atom::Result => 4,
         };
         Some(Sum::parse(text, &ABI).ok()?.value(of))
     }

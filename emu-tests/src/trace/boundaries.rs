@@ -77,6 +77,7 @@ impl Trace {
             flags_kept,
             redirected: false,
             direct: 0,
+            result: 0,
             dispatched: false,
             calls: 0,
         });
@@ -192,6 +193,7 @@ impl Trace {
             self.check(p9.of(Clause::P11), Place::WayOn, resume, here.came_by);
         }
         self.compare_registers(here);
+        self.check_given_back(here);
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
         self.check_returns(here.pc, ExitPath::Function);
         let situation = self.case.situation;

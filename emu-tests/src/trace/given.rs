@@ -11,6 +11,7 @@ use super::{Culprit, Here, Trace};
 use crate::cpu::Snapshot;
 use crate::place::{Place, Slot};
 use crate::report::Clause;
+use crate::situation::Situation;
 
 /// A call of a program, and what its context must hold.
 pub(super) struct ProgramCall<'c> {
@@ -129,6 +130,7 @@ impl Trace {
             Atom::Told(Value::Ip) => here.ip(pc),
             Atom::Told(Value::Op) => op,
             Atom::Told(_) => parent,
+            Atom::Result => 0,
         };
         for (n, (argument, &reg)) in contract.stated.arguments.iter().flatten().zip(abi.args).enumerate() {
             // What profiles tell is checked with what they say of it; where the frame lies, by what is in it.
@@ -141,6 +143,25 @@ impl Trace {
                 let (want, have) = (argument.value.value(of) & mask, here.arg(n) & mask);
                 self.checks.check_by(p10, Place::Given { name: abi.name(reg) }, arg(here, n), want, have);
             }
+        }
+    }
+
+    /// What a trampoline leaves in registers, besides what it found there.
+    pub(super) fn check_given_back(&mut self, here: &Here) {
+        let (Some(contract), Some(a)) = (self.contract(), self.state.activations.last()) else { return };
+        let stated = &contract.stated;
+        let uncalled = stated.uncalled.as_ref().filter(|_| self.case.situation == Situation::Null);
+        let p11 = self.at(Clause::P11, here.pc);
+        for (reg, sum) in uncalled.map_or(&stated.gives, |u| &u.gives) {
+            let want = sum.value(|atom| match atom {
+                Atom::Reg(reg) => a.expect[reg],
+                Atom::Word(reg, offset) => here.word(a.expect[reg].wrapping_add_signed(offset)),
+                Atom::Pc => a.pc,
+                Atom::Result => a.result,
+                Atom::Told(_) => 0,
+            });
+            let place = Place::Result { name: here.registers.abi.name(*reg) };
+            self.checks.check_by(p11, place, Culprit::Register(*reg), want, here.get(*reg));
         }
     }
 

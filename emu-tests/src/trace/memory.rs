@@ -45,7 +45,7 @@ impl Trace {
 
     /// A store is judged at the next instruction, when SP is what the storing one made it.
     pub(super) fn check_store(&mut self, lowest: u64, sp: u64, pc: u64) {
-        if lowest < sp {
+        if lowest < sp && lowest < sp.wrapping_sub(self.contract().map_or(0, |c| c.stated.red_zone)) {
             self.fail(self.at(Clause::P7, pc), Place::StoreBelow, sp, lowest);
         }
     }

@@ -35,6 +35,8 @@ pub(crate) struct Activation {
     pub redirected: bool,
     /// The direct trampoline that a callback chose; 0 if none did.
     pub direct: u64,
+    /// What the last function returned that was called.
+    pub result: u64,
     /// A direct trampoline was entered on the way.
     pub dispatched: bool,
     /// Callbacks and functions of direct trampolines that were called.

@@ -128,6 +128,10 @@ impl Trace {
         if contract.stated.next == Next::Result {
             here.set(here.registers.abi.rets[0], EXIT);
         }
+        let result = here.get(here.registers.abi.rets[0]);
+        if let Some(a) = self.state.activations.last_mut() {
+            a.result = result;
+        }
     }
 
     /// A program, before the function or after it.
@@ -260,14 +264,16 @@ impl Trace {
     /// An interrupt handler uses the stack below SP: nothing that is there is there afterwards.
     pub(super) fn interrupt(&mut self, here: &mut Here) {
         // Another part of the garbage at each instruction.
-        let from = self.scribble(here, 8 * (here.pc / 2 % 64) as usize);
+        let red_zone = self.contract().map_or(0, |c| c.stated.red_zone);
+        let from = self.scribble(here, 8 * (here.pc / 2 % 64) as usize, red_zone);
         self.state.stack.forget(from, from.wrapping_add(SCRIBBLE));
     }
 
-    /// Overwrite the stack below SP with the garbage from there on. Returns the lowest address.
-    fn scribble(&self, here: &mut Here, from: usize) -> u64 {
+    /// Overwrite the stack below SP with the garbage from there on, but for the bytes of a red zone. Returns the lowest
+    /// address.
+    fn scribble(&self, here: &mut Here, from: usize, red_zone: u64) -> u64 {
         let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
-        let at = here.sp().wrapping_sub(SCRIBBLE);
+        let at = here.sp().wrapping_sub(red_zone + SCRIBBLE);
         let _ = here.uc.mem_write(at, below);
         at
     }
@@ -292,14 +298,17 @@ impl Trace {
         registers.set_flags(here.uc, !due);
         let general = self.contract().is_some_and(|c| c.stated.general_handlers);
         if self.case.handler == Handler::Any && !general {
-            for i in 0..registers.machine.vectors.len() {
-                let value = rng.vector();
-                if !registers.abi.vector_callee_saved.contains(&(i as u8)) {
-                    registers.set_vector(here.uc, i, &value);
+            let now = here.snapshot().vectors;
+            for (i, now) in now.iter().enumerate().take(registers.machine.vectors.len()) {
+                let mut value = rng.vector();
+                if registers.abi.vector_callee_saved.contains(&(i as u8)) {
+                    // C keeps their low halves.
+                    value[..8].copy_from_slice(&now[..8]);
                 }
+                registers.set_vector(here.uc, i, &value);
             }
         }
         // Another part of the garbage each time: what was there before is not there again.
-        self.scribble(here, 8 * (purpose as usize % 64 + 1));
+        self.scribble(here, 8 * (purpose as usize % 64 + 1), 0);
     }
 }
