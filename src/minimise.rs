@@ -175,6 +175,8 @@ mod tests {
             checks: 1,
             failures,
             missed: Vec::new(),
+            elsewhere: Vec::new(),
+            missed_elsewhere: Vec::new(),
             places: Vec::new(),
         };
         Report { results: vec![row], ..Report::empty(1) }

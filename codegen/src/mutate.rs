@@ -81,6 +81,8 @@ pub struct Mutant {
     pub operand: String,
     /// Offset of the first changed instruction in the trampoline without a fault.
     pub offset: usize,
+    /// The symbol from which that counts, if it is not the trampoline's.
+    pub symbol: String,
     /// The changed lines: `-` or `+`, the offset, the instruction.
     pub diff: Vec<String>,
     /// Of a listing: the number of the edit, of which the backend makes code again.
@@ -95,7 +97,10 @@ impl fmt::Display for Mutant {
         if !self.operand.is_empty() {
             write!(f, "({})", self.operand)?;
         }
-        write!(f, "@{:#x}", self.offset)
+        match self.symbol.as_str() {
+            "" => write!(f, "@{:#x}", self.offset),
+            symbol => write!(f, "@{symbol}+{:#x}", self.offset),
+        }
     }
 }
 
@@ -463,6 +468,7 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
             operator: edit.operator,
             operand: edit.operand.text(&I::FACTS.abi),
             offset: offsets.get(edit.first()).copied().unwrap_or(0),
+            symbol: String::new(),
             diff,
             number,
             patch: Vec::new(),

@@ -83,13 +83,14 @@ pub(crate) fn parts(image: &Image, (start, size): (u64, u64)) -> Vec<Range<u64>>
     code_in(symbols, start..start.saturating_add(size))
 }
 
-/// Add the instructions that control comes to from `entries` without leaving `code`, which begins at `base`: each is decoded
-/// once. Returns the addresses of those that are new.
+/// Add the instructions that control comes to from `entries` without leaving `code`, which begins at `base`, and where it goes
+/// from one to an address for which `follows` holds. Each is decoded once. Returns the addresses of those that are new.
 pub(crate) fn reachable(
     machine: &Machine,
     (code, base): (&[u8], u64),
     entries: Vec<u64>,
     all: &mut BTreeMap<u64, Decoded>,
+    follows: &dyn Fn(&Decoded, u64) -> bool,
 ) -> Result<Vec<u64>> {
     let capstone = open(machine)?;
     let (mut open, mut new) = (entries, Vec::new());
@@ -102,8 +103,8 @@ pub(crate) fn reachable(
         let insns = insns.map_err(|e| Error::new(format!("disassembler: {e}")))?;
         let Some(insn) = insns.iter().next() else { continue };
         let decoded = decoded(machine, insn, false);
-        open.extend(decoded.target);
-        open.extend((!decoded.last).then_some(at.wrapping_add(decoded.size.into())));
+        let next = (!decoded.last).then_some(at.wrapping_add(decoded.size.into()));
+        open.extend(decoded.target.into_iter().chain(next).filter(|next| follows(&decoded, *next)));
         all.insert(at, decoded);
         new.push(at);
     }

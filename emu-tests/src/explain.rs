@@ -70,15 +70,22 @@ fn failure(
 ) -> Result<Failure> {
     let writer = if asked { culprit(rig, case, finding)? } else { None };
     let around = writer.unwrap_or(finding.pc);
-    let owner = rig.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around)).unwrap_or(finding.trampoline);
-    let lines = rig.decode(owner)?;
+    let shared = rig.tails.iter().position(|tail| tail.iter().any(|d| d.at == around));
+    let owner = rig.ranges.iter().position(|(a, n)| (*a..a + n).contains(&around));
+    let lines = match (owner, shared) {
+        (None, Some(shared)) => rig.tails[shared].clone(),
+        _ => rig.decode(owner.unwrap_or(finding.trampoline))?,
+    };
+    let owner = owner.or(shared).unwrap_or(finding.trampoline);
     let line = lines.iter().position(|d| d.at == around);
     let text = |d: &Decoded| {
-        let offset = d.at - rig.ranges[owner].0;
+        let (start, size) = rig.ranges[owner];
+        let offset = d.at.wrapping_sub(start);
         let note = rig.suite.notes.get(&(rig.suite.contracts[owner].name.clone(), offset));
         let note = note.map_or(String::new(), |n| format!("  {} {n}", rig.suite.backend.facts().comment));
         let marker = if d.at == around { "=>" } else { "  " };
-        format!("{marker} {offset:4x}  {}{note}", d.text)
+        let place = if offset < size { format!("{offset:4x}") } else { rig.symbolic(d.at) };
+        format!("{marker} {place}  {}{note}", d.text)
     };
     let context = match line {
         Some(i) => lines[i.saturating_sub(3)..(i + 3).min(lines.len())].iter().map(text).collect(),
@@ -108,9 +115,13 @@ fn failure(
 fn culprit(rig: &mut Rig, case: &Arc<Case>, finding: &Finding) -> Result<Option<u64>> {
     let before = |rig: &Rig, end: u64| {
         let inside = |(start, size): &(u64, u64)| (start + 1..=start + size).contains(&end);
+        let ends = |d: &&Decoded| d.at + u64::from(d.size) == end;
+        if let Some(shared) = rig.tails.iter().flatten().find(ends) {
+            return Ok(Some(shared.at));
+        }
         let owner = rig.ranges.iter().position(inside);
         let lines = owner.map_or(Ok(Vec::new()), |owner| rig.decode(owner))?;
-        Ok(lines.iter().find(|d| d.at + u64::from(d.size) == end).map(|d| d.at))
+        Ok(lines.iter().find(ends).map(|d| d.at))
     };
     let held: &dyn Fn(&Snapshot) -> Value = match finding.by {
         Culprit::Unknown => return Ok(None),

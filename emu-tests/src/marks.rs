@@ -1,11 +1,14 @@
 //! What each address of a linked image is.
 
+use std::collections::BTreeMap;
+
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::kind::{Calls, Gives};
+use codegen::machine::{Branch, Machine};
 use link::{Access, Image, STUBS, SymbolKind, mark};
 
-use crate::disasm::decode_function;
+use crate::disasm::{Decoded, decode_function, reachable};
 use crate::fixture::{CALLBACK, Fixture, Setup};
 use crate::trace::{Cell, Cells, Mark, Region};
 
@@ -19,6 +22,8 @@ pub(crate) struct Marks {
     pub(crate) extents: Vec<(u64, u64)>,
     /// First address and bytes of each trampoline.
     pub(crate) ranges: Vec<(u64, u64)>,
+    /// Code outside of each trampoline that it jumps to.
+    pub(crate) tails: Vec<Vec<Decoded>>,
     /// The instructions of all trampolines.
     pub(crate) instructions: Vec<u64>,
 }
@@ -57,7 +62,8 @@ pub(crate) fn mark_cells(
         memory.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)))
     };
     let extents = traced.into_iter().chain([image]).map(memory).collect();
-    let mut marks = Marks { cells: Cells::default(), extents, ranges: Vec::new(), instructions: Vec::new() };
+    let mut marks =
+        Marks { cells: Cells::default(), extents, ranges: Vec::new(), tails: Vec::new(), instructions: Vec::new() };
     marks.extents.iter().for_each(|&(base, end)| marks.cells.add(base, (end - base) as usize));
     for f in functions {
         let symbol = traced.unwrap_or(image).symbol(&f.name);
@@ -75,10 +81,8 @@ pub(crate) fn mark_cells(
     for (contract, (start, size)) in suite.contracts.iter().zip(marks.ranges.clone()) {
         marks.each(fixture, &contract.name, (start, 1), |c| c.marks.set(Mark::ENTRY, true))?;
         for insn in decode_function(machine, image, (start, size))? {
-            let branch = insn.branch.map(|b| (b, insn.size));
-            let operands = insn.text.split_once(' ').map_or("", |(_, operands)| operands);
-            let by_sp = machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands);
-            marks.each(fixture, &contract.name, (insn.at, 1), |c| (c.branch, c.by_sp) = (branch, by_sp))?;
+            let told = what(machine, &insn);
+            marks.each(fixture, &contract.name, (insn.at, 1), |c| (c.branch, c.by_sp) = told)?;
             marks.instructions.push(insn.at);
         }
     }
@@ -102,7 +106,58 @@ pub(crate) fn mark_cells(
             marks.each(fixture, &contract.callee, (at, 1), |c| c.marks.set(mark, true))?;
         }
     }
+    let theirs = |s: &link::Symbol| suite.stubs && s.input.is_some_and(|input| input < judged);
+    // Parts of the code in sections of their own have no name, and are no tail.
+    let mine = |s: &link::Symbol| theirs(s) && mark(&s.name).is_none();
+    let thunk = |at: u64| thunk.is_some_and(|(start, size)| at.wrapping_sub(start) < size);
+    for &(start, size) in &marks.ranges.clone() {
+        // Wherever an object of theirs has code that is nobody else's.
+        let theirs = |at: u64| {
+            let cell = marks.cells.get(at).copied().unwrap_or_default();
+            let free = matches!(cell.region, Region::Elsewhere | Region::Shared) && cell.marks == Mark::NONE;
+            free && !thunk(at)
+                && linked.symbols.iter().any(|s| mine(s) && at.wrapping_sub(s.address) < extent(linked, s))
+        };
+        let tail = tail(machine, image, (start, size), &theirs)?;
+        for insn in &tail {
+            let (branch, by_sp) = what(machine, insn);
+            let change = |c: &mut Cell| (c.region, c.branch, c.by_sp) = (Region::Shared, branch, by_sp);
+            marks.each(fixture, "code", (insn.at, insn.size.into()), change)?;
+            marks.instructions.push(insn.at);
+        }
+        marks.tails.push(tail);
+    }
     Ok(marks)
+}
+
+/// A branch, and whether it accesses memory by SP where that must be aligned.
+fn what(machine: &Machine, insn: &Decoded) -> (Option<(Branch, u8)>, bool) {
+    let operands = insn.text.split_once(' ').map_or("", |(_, operands)| operands);
+    let by_sp = machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands);
+    (insn.branch.map(|branch| (branch, insn.size)), by_sp)
+}
+
+/// The code that a function jumps to outside of itself, where `theirs` holds. What it calls is none of it.
+fn tail(
+    machine: &Machine,
+    image: &Image,
+    (start, size): (u64, u64),
+    theirs: &dyn Fn(u64) -> bool,
+) -> Result<Vec<Decoded>> {
+    let calls = |line: &Decoded| line.branch.is_some_and(|branch| branch.pushes);
+    let own = decode_function(machine, image, (start, size))?;
+    let jumps = own.iter().filter(|line| !calls(line)).filter_map(|line| line.target);
+    let outside = |at: &u64| at.wrapping_sub(start) >= size && theirs(*at);
+    let entries: Vec<u64> = jumps.filter(outside).collect();
+    let mut all = BTreeMap::new();
+    for segment in image.segments.iter().filter(|s| s.access == Access::Execute) {
+        let inside = |at: &&u64| at.wrapping_sub(segment.address) < segment.bytes.len() as u64;
+        let here = entries.iter().filter(inside).copied().collect();
+        let code = (segment.bytes.as_slice(), segment.address);
+        let follows = |line: &Decoded, next: u64| outside(&next) && !(calls(line) && line.target == Some(next));
+        reachable(machine, code, here, &mut all, &follows)?;
+    }
+    Ok(all.into_values().collect())
 }
 
 /// The bytes of a function: what its symbol says, or up to the next symbol or the section's end.

@@ -111,7 +111,7 @@ pub(crate) fn wrap(
 fn followed(backend: &dyn Backend, code: (&[u8], u64), entries: Vec<u64>) -> Result<BTreeMap<u64, Decoded>> {
     let (mut lines, mut open) = (BTreeMap::new(), entries);
     while !open.is_empty() {
-        for at in reachable(backend.machine(), code, std::mem::take(&mut open), &mut lines)? {
+        for at in reachable(backend.machine(), code, std::mem::take(&mut open), &mut lines, &|_, _| true)? {
             let insn = code.0.get((at - code.1) as usize..).unwrap_or_default();
             let constants = Constant::read(backend.patterns(), insn, at);
             let branched = constants.iter().filter(|constant| branched_to(&lines, at, constant));

@@ -162,6 +162,12 @@ pub struct Row {
     /// Of coverage: offsets of the instructions that were never executed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<u64>,
+    /// Of coverage: instructions of other symbols that belong to the trampoline, as it jumps there: symbol+offset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
+    /// Of these, those that were never executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed_elsewhere: Vec<String>,
 }
 
 /// Counts of verdicts.

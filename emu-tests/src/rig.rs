@@ -67,6 +67,8 @@ pub(crate) struct Rig<'s> {
     pub(crate) callee: Option<u64>,
     pub(crate) op_cell: Option<(u64, u64)>,
     pub(crate) ranges: Vec<(u64, u64)>,
+    /// Code outside of each trampoline that it jumps to.
+    pub(crate) tails: Vec<Vec<Decoded>>,
     /// The entry trampoline, for sites that are laid out towards it.
     pub(crate) toward: Option<u64>,
 }
@@ -247,6 +249,7 @@ impl<'s> Rig<'s> {
             places: Places { op, ..Places::default() },
             slots,
             ranges: marks.ranges,
+            tails: marks.tails,
         })
     }
 

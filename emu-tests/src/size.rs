@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use codegen::error::Result;
+use link::mark;
 
 use crate::case::Case;
 use crate::disasm::{Decoded, parts};
@@ -25,11 +26,14 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
     let table = trace.table.clone().unwrap_or_default();
     tally.unwinding = rig.ranges.iter().map(|range| table.says(*range)).collect();
     for i in 0..rig.suite.contracts.len() {
-        let decoded: Vec<Decoded> = rig.decode(i)?.into_iter().filter(|d| !d.filler).collect();
+        let own = rig.decode(i)?.into_iter().filter(|d| !d.filler);
+        let decoded: Vec<Decoded> = own.chain(rig.tails[i].iter().cloned()).collect();
+        let start = rig.ranges[i].0;
+        tally.elsewhere[i] = rig.tails[i].iter().map(|d| (d.at.wrapping_sub(start), named(rig, d.at))).collect();
         let missed: Vec<u64> = decoded
             .iter()
             .filter(|d| !cells.get(d.at).is_some_and(|c| c.visited))
-            .map(|d| d.at - rig.ranges[i].0)
+            .map(|d| d.at.wrapping_sub(start))
             .collect();
         tally.instructions[i] = decoded.len();
         let changes = rig.registers.machine.wide.1;
@@ -37,12 +41,19 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
             let (mnemonic, operands) = d.text.split_once(' ').unwrap_or((&d.text, ""));
             changes(mnemonic, operands)
         });
-        tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at - rig.ranges[i].0));
+        tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at.wrapping_sub(start)));
         if missed.len() < decoded.len() {
             tally.missed[i] = Some(missed);
         }
     }
     Ok(())
+}
+
+/// An address by the name of the object's symbol that it is in, whether that says its size or not.
+fn named(rig: &Rig, at: u64) -> String {
+    let symbols = rig.image.symbols.iter().filter(|s| mark(&s.name).is_none() && s.address <= at);
+    let nearest = symbols.max_by_key(|s| (s.address, s.size));
+    nearest.map_or(format!("{at:#x}"), |s| format!("{}+{:#x}", s.name, at - s.address))
 }
 
 /// P19: a trampoline has the bytes that its symbol says, and as many wherever it is.

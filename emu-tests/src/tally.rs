@@ -1,6 +1,6 @@
 //! What was found and counted in the runs of a suite.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::case::Case;
@@ -25,6 +25,8 @@ pub(crate) struct Tally {
     /// Offsets of instructions never executed, by trampoline; `None` until something ran.
     pub(crate) missed: Vec<Option<Vec<u64>>>,
     pub(crate) instructions: Vec<usize>,
+    /// Of these, those outside of the trampoline that it jumps to, by their distance from its start, with their names.
+    pub(crate) elsewhere: Vec<BTreeMap<u64, String>>,
     /// An instruction that may change vector state that the engine does not have, by trampoline.
     pub(crate) wide: Vec<Option<String>>,
     /// What the unwind table says, by trampoline.
@@ -58,6 +60,7 @@ impl Tally {
             vectors_lost: vec![0; n],
             missed: vec![None; n],
             instructions: vec![0; n],
+            elsewhere: vec![BTreeMap::new(); n],
             wide: vec![None; n],
             unwinding: vec![Said::default(); n],
             sizes: Vec::new(),
@@ -107,6 +110,7 @@ impl Tally {
             self.places[i].extend(other.places[i].iter().cloned());
             self.vectors_lost[i] += other.vectors_lost[i];
             self.instructions[i] = self.instructions[i].max(other.instructions[i]);
+            self.elsewhere[i].extend(other.elsewhere[i].iter().map(|(at, name)| (*at, name.clone())));
             self.unwinding[i] = self.unwinding[i].max(other.unwinding[i]);
             if self.wide[i].is_none() {
                 self.wide[i].clone_from(&other.wide[i]);

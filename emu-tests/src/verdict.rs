@@ -98,6 +98,8 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
         _ => question.checked(),
     };
     let failures = tally.failures[trampoline].iter().filter(|f| f.clause == clause);
+    let missed = tally.missed[trampoline].iter().flatten().filter(|_| clause == Clause::Coverage);
+    let tails = &tally.elsewhere[trampoline];
     Row {
         arch: suite.backend.facts().name.to_owned(),
         trampoline: suite.contracts[trampoline].name.clone(),
@@ -108,7 +110,9 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
         checks,
         failures: failures.take(filter.kept_failures()).cloned().collect(),
         places: tally.places[trampoline].iter().filter(|(c, _)| *c == clause).map(|(_, at)| at.clone()).collect(),
-        missed: tally.missed[trampoline].clone().filter(|_| clause == Clause::Coverage).unwrap_or_default(),
+        missed_elsewhere: missed.clone().filter_map(|at| tails.get(at).cloned()).collect(),
+        missed: missed.filter(|at| !tails.contains_key(at)).copied().collect(),
+        elsewhere: tails.values().filter(|_| clause == Clause::Coverage).cloned().collect(),
     }
 }
 
@@ -194,12 +198,14 @@ impl Question<'_> {
     fn missed(&self, missed: &[u64], total: usize) -> (Verdict, String) {
         let Question { suite, trampoline, clause, .. } = *self;
         let name = &suite.contracts[trampoline].name;
-        let covers =
-            |d: &Deviation, offset: u64| d.names_place(&Place::NeverExecuted, &format!("{name}+{offset:#x}")).is_some();
+        let tails = &self.tally.elsewhere[trampoline];
+        let at = |offset: u64| tails.get(&offset).cloned().unwrap_or_else(|| format!("{name}+{offset:#x}"));
+        let covers = |d: &Deviation, offset: u64| d.names_place(&Place::NeverExecuted, &at(offset)).is_some();
         let expected = suite.deviations.iter().filter(|d| (d.trampoline, d.clause) == (trampoline, clause));
         let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|d| missed.iter().any(|o| covers(d, *o)));
         let unknown = missed.iter().filter(|o| !found.iter().any(|d| covers(d, **o)));
-        let unknown: Vec<String> = unknown.map(|o| format!("{o:#x}")).collect();
+        let unknown: Vec<String> =
+            unknown.map(|o| tails.get(o).cloned().unwrap_or_else(|| format!("{o:#x}"))).collect();
         match (lost.first(), &found[..]) {
             _ if !unknown.is_empty() => {
                 let (n, why) = (total - missed.len(), self.unreached());

@@ -141,6 +141,7 @@ impl Function {
             mutants.push(Mutant {
                 operator: edit.operator,
                 operand: edit.operand.text(&contract.facts.abi),
+                symbol: String::new(),
                 offset: parts.first().map_or(0, |part| part.old.start),
                 diff,
                 number: 0,

@@ -1,5 +1,7 @@
 //! Trampolines into which faults are put, and the mutants that there are of them.
 
+use std::collections::BTreeSet;
+
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
@@ -29,8 +31,18 @@ pub struct MutationSubject {
 enum Origin {
     /// They are generated for a target.
     Generated(Box<Target>, Vec<(String, Kind)>),
-    /// Somebody else wrote them. Offsets of what the judge never executes, by trampoline.
-    Objects(Vec<Vec<u64>>),
+    /// Somebody else wrote them. What the judge knows of the code of each.
+    Objects(Vec<Code>),
+}
+
+/// The code of a trampoline that somebody else wrote.
+struct Code {
+    /// Offsets of what the judge never executes.
+    missed: Vec<u64>,
+    /// Instructions of other symbols that it jumps to, as symbol+offset: those that the judge executes.
+    elsewhere: Vec<String>,
+    /// Those that it does not.
+    missed_elsewhere: Vec<String>,
 }
 
 impl MutationSubject {
@@ -83,8 +95,13 @@ impl MutationSubject {
                  or add a deviation to the contract"
             )));
         }
-        let missed = report.results.iter().filter(covers).map(|row| row.missed.clone()).collect();
-        Ok(MutationSubject { suite, origin: Origin::Objects(missed), chosen })
+        let code = |row: &Row| {
+            let Row { missed, elsewhere, missed_elsewhere, .. } = row.clone();
+            let elsewhere = elsewhere.into_iter().filter(|at| !missed_elsewhere.contains(at)).collect();
+            Code { missed, elsewhere, missed_elsewhere }
+        };
+        let code = report.results.iter().filter(covers).map(code).collect();
+        Ok(MutationSubject { suite, origin: Origin::Objects(code), chosen })
     }
 
     /// The architecture.
@@ -104,11 +121,12 @@ impl MutationSubject {
 
     /// Instructions that the judge never executes, as trampoline and offset. They have no mutants.
     pub fn missed(&self) -> Vec<String> {
-        let Origin::Objects(missed) = &self.origin else { return Vec::new() };
-        let each = |(name, offsets): (&str, &Vec<u64>)| -> Vec<String> {
-            offsets.iter().map(|offset| format!("{} {name}+{offset:#x}", self.arch())).collect()
+        let Origin::Objects(code) = &self.origin else { return Vec::new() };
+        let each = |(name, code): (&str, &Code)| -> Vec<String> {
+            let own = code.missed.iter().map(|offset| format!("{name}+{offset:#x}"));
+            own.chain(code.missed_elsewhere.iter().cloned()).map(|at| format!("{} {at}", self.arch())).collect()
         };
-        self.trampolines().zip(missed).flat_map(each).collect()
+        self.trampolines().zip(code).flat_map(each).collect()
     }
 
     /// All mutants of the trampolines for which `wanted` holds.
@@ -123,7 +141,7 @@ impl MutationSubject {
                     let spec = &suite::specs(trampolines)[which];
                     vec![(0, self.suite.backend.mutants(spec, target)?)]
                 }
-                Origin::Objects(missed) => self.in_place(which, name, &missed[which])?,
+                Origin::Objects(code) => self.in_place(which, name, &code[which])?,
             };
             for (object, mutants) in found {
                 all.extend(mutants.into_iter().map(|mutant| Candidate {
@@ -139,17 +157,37 @@ impl MutationSubject {
     }
 
     /// The mutants of one trampoline of an object, with the number of the object.
-    fn in_place(&self, which: usize, name: &str, missed: &[u64]) -> Result<Vec<(usize, Vec<Mutant>)>> {
+    fn in_place(&self, which: usize, name: &str, code: &Code) -> Result<Vec<(usize, Vec<Mutant>)>> {
+        let own = |offset: usize| !code.missed.contains(&(offset as u64));
+        let mut all: Vec<_> = self.of_symbol(which, name, &own)?.into_iter().collect();
+        let symbols = code.elsewhere.iter().filter_map(|at| Some(at.rsplit_once('+')?.0));
+        for symbol in symbols.collect::<BTreeSet<_>>() {
+            let reached = |offset: usize| code.elsewhere.contains(&format!("{symbol}+{offset:#x}"));
+            if let Some((object, mut mutants)) = self.of_symbol(which, symbol, &reached)? {
+                mutants.iter_mut().for_each(|mutant| symbol.clone_into(&mut mutant.symbol));
+                all.push((object, mutants));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The mutants of a symbol's instructions at the offsets for which `wanted` holds, with the number of its object.
+    fn of_symbol(
+        &self,
+        which: usize,
+        name: &str,
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Option<(usize, Vec<Mutant>)>> {
         let Suite { backend, objects, contracts, slots, .. } = &self.suite;
         for (i, (object, bytes)) in objects.iter().enumerate() {
             let Some(function) = Function::find(&Input { name: object, bytes }, name)? else { continue };
             // What the kernel writes to a call slot hides what is there.
             let slot = |offset| function.labels.iter().any(|(label, at)| *at == offset && slots.contains(label));
-            let skip = |offset: usize| slot(offset) || missed.contains(&(offset as u64));
+            let skip = |offset: usize| slot(offset) || !wanted(offset);
             let decode = |code: &[u8], offset| disassemble(backend.machine(), code, offset);
-            return Ok(vec![(i, function.mutants(backend.patterns(), &contracts[which], &decode, &skip)?)]);
+            return Ok(Some((i, function.mutants(backend.patterns(), &contracts[which], &decode, &skip)?)));
         }
-        Ok(Vec::new())
+        Ok(None)
     }
 
     /// The mutants that are this bug.

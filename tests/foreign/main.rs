@@ -12,6 +12,7 @@ mod places;
 mod returns;
 mod sleds;
 mod stated;
+mod tails;
 mod unprepared;
 mod values;
 mod ways;

@@ -12,6 +12,8 @@ pub(crate) enum Region {
     Function,
     /// A trampoline, by its number in the suite.
     Trampoline(u8),
+    /// Code behind a jump of one or more trampolines: it belongs to the one that is at work.
+    Shared,
 }
 
 impl Region {
@@ -19,7 +21,7 @@ impl Region {
     pub fn trampoline(self) -> Option<usize> {
         match self {
             Region::Trampoline(index) => Some(index.into()),
-            Region::Elsewhere | Region::Function => None,
+            Region::Elsewhere | Region::Function | Region::Shared => None,
         }
     }
 }

@@ -272,7 +272,12 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let mut outside = Cell::default();
     let cell = t.cells.get_mut(pc).unwrap_or(&mut outside);
     cell.visited = true;
-    let (to, marks) = (cell.region, cell.marks);
+    let marks = cell.marks;
+    let to = match (cell.region, state.trampoline()) {
+        (Region::Shared, Some(index)) => Region::Trampoline(index as u8),
+        (Region::Shared, None) => Region::Elsewhere,
+        (region, _) => region,
+    };
     let taken = cell.branch.map(|(branch, size)| Taken { branch, next: pc + u64::from(size) });
     let by_sp = cell.by_sp && t.enabled;
     let by = std::mem::replace(&mut state.taken, taken);
