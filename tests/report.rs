@@ -13,6 +13,7 @@ use common::expected::{expected, tools};
 use common::{Bench, CONTRACT};
 
 mod common;
+mod upload;
 
 /// A direct-call trampoline that loses rsi and keeps rdi.
 const LOSES_RSI: &str = "
@@ -148,30 +149,13 @@ fn code_review_takes_the_sarif() {
         let verbose = json(&b.ends(code, &[&args[..], &["--format", "sarif", "-v"]].concat()));
         for sarif in [&quiet, &verbose] {
             assert_eq!(schema.iter_errors(sarif).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
-            assert!(
-                sarif["$schema"].as_str().unwrap().contains("sarif-2.1.0")
-                    && sarif["runs"].as_array().unwrap().len() == 1
-            );
-            let run = &sarif["runs"][0];
-            for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
-                for text in ["shortDescription", "fullDescription", "help"] {
-                    assert!(rule[text]["text"].as_str().is_some_and(|t| !t.is_empty()), "{text} of {rule}");
-                }
-            }
-            let results = run["results"].as_array().unwrap();
-            assert!(results.len() <= 25_000);
-            for result in results {
-                assert!(!result["message"]["text"].as_str().unwrap().is_empty());
-                assert!(result["partialFingerprints"]["primaryLocationLineHash"].is_string(), "{result}");
-                let place = &result["locations"][0]["physicalLocation"];
-                let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+            assert_eq!(upload::broken_rules(sarif), [""; 0]);
+            for result in sarif["runs"][0]["results"].as_array().unwrap() {
+                let uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
                 assert!(
                     if own { uri == "t.toml" } else { uri.starts_with("riscv64/") && uri.ends_with(".S") },
                     "{uri}"
                 );
-                for number in ["startLine", "startColumn", "endLine", "endColumn"] {
-                    assert!(place["region"][number].as_u64().is_some_and(|n| n > 0), "{result}");
-                }
             }
         }
         let kinds = |sarif: &Value, kind: &str| {
@@ -180,9 +164,29 @@ fn code_review_takes_the_sarif() {
         assert!(kinds(&quiet, "fail") > 0 && kinds(&quiet, "open") + kinds(&quiet, "pass") == 0);
         assert!(kinds(&verbose, "pass") > 0 && kinds(&verbose, "fail") == kinds(&quiet, "fail"));
     }
-    let mut wrong = json(&b.ok(&with(&["--format", "sarif"])));
+    let right = json(&b.ok(&with(&["--format", "sarif"])));
+    let mut wrong = right.clone();
     wrong["runs"][0]["results"][0]["level"] = "fatal".into();
     assert!(!schema.is_valid(&wrong));
+    upload::each_rule_can_be_broken(&right);
+}
+
+/// More failures than an upload may have: the first are there, and how many are not.
+#[test]
+fn an_upload_has_no_more_than_is_taken() {
+    let b = Bench::new();
+    let mut report = json(&b.ends(1, &[failing(&b), vec!["--format", "json"]].concat()));
+    let failed = report["results"].as_array_mut().unwrap().iter_mut().find(|row| row["verdict"] == "fail").unwrap();
+    let failures = failed["failures"].as_array().unwrap();
+    let many: Vec<Value> = failures.iter().cycle().take(25_001).cloned().collect();
+    failed["failures"] = many.into();
+    let all: usize = rows(&report).filter_map(|row| row["failures"].as_array()).map(Vec::len).sum();
+    std::fs::write(b.path("many.json"), report.to_string()).unwrap();
+    let sarif = json(&b.ends(1, &["report", "merge", "many.json", "--format", "sarif"]));
+    assert_eq!(upload::broken_rules(&sarif), [""; 0]);
+    let run = &sarif["runs"][0];
+    assert_eq!(run["results"].as_array().unwrap().len(), 25_000);
+    assert!(run["properties"]["leftOut"].as_u64().unwrap() >= all as u64 - 25_000);
 }
 
 /// The region of a failure of a generated trampoline is the line of the `.S` that `gen` writes on which GNU as puts the
@@ -423,6 +427,11 @@ fn exit_codes() {
     b.ends(1, &[failing(&b), vec!["--kselftest"]].concat());
     // A share in which there is no suite.
     b.ends(4, &kselftest(&["--partition", "1/1000"]));
+    let empty = b.ok(&with(&["--partition", "1/1000"]));
+    assert!(empty.contains("nothing was checked: no suite is in this share"), "{empty}");
+    assert!(b.ok(&["check", "--help"]).replace(['\n', ' '], "").contains("Ashareof--partitionmaybeempty"));
+    b.ok(&with(&["--partition", "1/1000", "--format", "json", "-o", "empty.json"]));
+    b.refuses(&["report", "merge", "empty.json"], &["no report has riscv64 ", "all partitions together"]);
     assert_eq!(b.run(&["check", "--expect", "missing.toml", "--kselftest"]).status.code(), Some(1));
     // A skip is no pass.
     let strict = b.ends(1, &with(&["--strict"]));

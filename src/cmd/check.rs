@@ -88,6 +88,8 @@ agree but for what the contract declares clobbered.
 
 Exit code: 0 all clauses hold, 1 one fails, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no \
 clause was checked.
+A share of --partition may be empty, since names alone decide what is in it. It checks nothing, says so, and ends with 0 \
+(4): `report merge` needs its report beside the others, and it is no error of the machine that has it.
 
 Examples:
   tramptool check

@@ -105,18 +105,23 @@ pub fn write(files: &[File]) -> Result<()> {
     }
     unborn(|| {
         let staged = regular.iter().map(|(file, place)| Staged::new(file, place)).collect::<Result<Vec<_>>>()?;
-        let mut done = Vec::new();
-        for file in staged {
-            match file.put() {
-                Ok(undo) => done.push(undo),
-                Err(e) => {
-                    done.into_iter().rev().for_each(Undo::undo);
-                    return Err(e);
-                }
+        put_all(staged)
+    })
+}
+
+/// Give all their names, or leave everything as it was.
+fn put_all(staged: Vec<Staged>) -> Result<()> {
+    let mut done = Vec::new();
+    for file in staged {
+        match file.put() {
+            Ok(undo) => done.push(undo),
+            Err(e) => {
+                done.into_iter().rev().for_each(Undo::undo);
+                return Err(e);
             }
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Do `work`, which has temporary files. A signal that ends the process does so behind it: then they are gone.
@@ -277,4 +282,29 @@ impl Undo<'_> {
 
 fn refused(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::new(format!("cannot write {}: {why}; valid: a file in a directory that can be written to", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever was asked before, the last file can still refuse its name.
+    #[test]
+    fn a_rename_that_fails_takes_the_others_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("older"), "as it was").unwrap();
+        let files =
+            ["older", "new", "last"].map(|name| File { path: path(name), bytes: b"new".into(), executable: false });
+        let places = files.each_ref().map(|file| Place::of(file).unwrap());
+        let staged = files.iter().zip(&places).map(|(file, place)| Staged::new(file, place).unwrap()).collect();
+        // Somebody makes a directory of that name in between.
+        fs::create_dir(path("last")).unwrap();
+        let refused = put_all(staged).unwrap_err().to_string();
+        assert!(refused.contains("cannot write") && refused.contains("last"), "{refused}");
+        assert_eq!(fs::read_to_string(path("older")).unwrap(), "as it was");
+        let mut names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["last", "older"]);
+    }
 }

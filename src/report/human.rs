@@ -45,6 +45,9 @@ pub fn write(report: &Report, palette: Palette, verbose: bool, out: &mut String)
     if verbose {
         rows(report, palette, out)?;
     }
+    if report.results.is_empty() {
+        writeln!(out, "nothing was checked: no suite is in this share\n")?;
+    }
     for arch in unique(report.results.iter().map(|r| r.arch.as_str())) {
         clauses(report, arch, palette, out)?;
         registers(report, arch, palette, out)?;

@@ -1,6 +1,6 @@
 //! SARIF 2.1.0, as code review tools read it: a rule per clause, a result per failure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path};
 
 use emu_tests::{Clause, Failure, Report, Row, Verdict};
@@ -24,6 +24,7 @@ const MOST: usize = 25_000;
 pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
     let mut artifacts: Vec<sarif::Artifact> = Vec::new();
     let mut results = Vec::new();
+    let mut same = HashMap::new();
     let told = |row: &&Row| verbose || matches!(row.verdict, Verdict::Fail | Verdict::Deviates);
     // What fails comes first, where not everything is taken.
     let (fail, other): (Vec<&Row>, Vec<&Row>) =
@@ -32,7 +33,7 @@ pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
         let contract = scope.sources.iter().find(|source| source.options == row.options);
         if row.failures.is_empty() {
             let symbol = row.trampoline.as_str();
-            results.push(result(row, &row.reason, "", at(logical(symbol), contract, row)));
+            results.push(result(row, &row.reason, &mut same, at(logical(symbol), contract, row), ""));
         }
         for (i, failure) in row.failures.iter().enumerate() {
             let place = place(failure);
@@ -46,7 +47,7 @@ pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
                 related = Some(sarif::Location::builder().id(1).physical_location(physical).message(about).build());
             }
             let text: Vec<String> = explain(failure).collect();
-            let mut result = result(row, &text.join("\n"), &failure.place_id, location);
+            let mut result = result(row, &text.join("\n"), &mut same, location, &failure.place_id);
             result.related_locations = related.map(|location| vec![location]);
             if let Some(properties) = &mut result.properties {
                 properties.additional_properties.insert("place".to_owned(), json!(failure.place_id));
@@ -127,7 +128,14 @@ fn rule(clause: Clause) -> sarif::ReportingDescriptor {
         .build()
 }
 
-fn result(row: &Row, text: &str, place_id: &str, location: sarif::Location) -> sarif::Result {
+/// One result. `same` counts those that fail alike.
+fn result(
+    row: &Row,
+    text: &str,
+    same: &mut HashMap<u64, u32>,
+    location: sarif::Location,
+    place_id: &str,
+) -> sarif::Result {
     // Only what failed has a level of severity.
     let (kind, level) = match row.verdict {
         Verdict::Pass => (sarif::ResultKind::Pass, sarif::ResultLevel::None),
@@ -142,7 +150,10 @@ fn result(row: &Row, text: &str, place_id: &str, location: sarif::Location) -> s
         .level(level)
         .message(sarif::Message::builder().text(message(row, text)).build())
         .locations(vec![location])
-        .partial_fingerprints(BTreeMap::from([("primaryLocationLineHash".to_owned(), fingerprint(row, place_id))]))
+        .partial_fingerprints(BTreeMap::from([(
+            "primaryLocationLineHash".to_owned(),
+            fingerprint(row, place_id, same),
+        )]))
         .properties(properties([
             ("arch", json!(row.arch)),
             ("trampoline", json!(row.trampoline)),
@@ -167,10 +178,14 @@ fn place(failure: &Failure) -> &str {
     failure.last_writer.split_once(": ").map_or(&failure.at, |(at, _)| at)
 }
 
-/// The same for the same fault in every run, whatever the values were.
-fn fingerprint(row: &Row, place_id: &str) -> String {
+/// The same for the same fault in every run, whatever the values were, and another for each result of a run: faults that are
+/// alike are numbered, as GitHub numbers lines that are alike.
+fn fingerprint(row: &Row, place_id: &str, same: &mut HashMap<u64, u32>) -> String {
     let name = format!("{} {} {} {} {place_id}", row.clause, row.arch, row.trampoline, row.options);
-    format!("{:016x}:1", Partition::hash(&name))
+    let hash = Partition::hash(&name);
+    let number = same.entry(hash).or_insert(0);
+    *number += 1;
+    format!("{hash:016x}:{number}")
 }
 
 /// A place in code, in the file where a person looks first.

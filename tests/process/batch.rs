@@ -59,6 +59,8 @@ struct Chosen {
     /// Every trampoline has a fault.
     faulty: bool,
     under: Option<&'static Under>,
+    /// The functions have the fault that what watches must find.
+    seeded: bool,
 }
 
 /// What watches a batch while it runs.
@@ -68,11 +70,15 @@ struct Under {
     runner: &'static [&'static str],
     /// Microseconds between signals. Where it delivers them late or asks what is written below SP, there are none.
     tick: &'static str,
+    /// C with a fault that it must find.
+    fault: &'static str,
+    /// What it says then.
+    finds: &'static str,
 }
 
 impl Chosen {
     fn batch(seed: u64, batch: usize, cases: usize) -> Chosen {
-        Chosen { seed, batch: batch as u64, only: None, cases, faulty: false, under: None }
+        Chosen { seed, batch: batch as u64, only: None, cases, faulty: false, under: None, seeded: false }
     }
 }
 
@@ -94,7 +100,8 @@ fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
     if chosen.faulty {
         cases.retain_mut(|case| case.break_by(arch.name, flags.behind, |args| refusal(&b, args)));
     }
-    let mut objects = write_sources(&b, arch, &flags, &cases);
+    let fault = chosen.under.map_or("", |under| under.fault);
+    let mut objects = write_sources(&b, arch, &flags, &cases, if chosen.seeded { fault } else { "" });
     for case in &cases {
         // A probe's site is as it is written there.
         let behind = if case.probe { flags.probe_behind(arch.isa) } else { flags.behind };
@@ -158,7 +165,7 @@ fn last_case(text: &str) -> &str {
 }
 
 /// All of a batch but the trampolines. Returns its objects.
-fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<String> {
+fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case], more: &str) -> Vec<String> {
     let tidy = |name: &str, text: &str| fs::write(b.path(name), text).unwrap();
     for (name, text) in [
         ("harness.h", include_str!("harness.h")),
@@ -191,7 +198,7 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case]) -> Vec<S
         "table.c",
         &format!("{table}const struct test tests[] = {{\n{rows}}};\nconst int test_count = {};\n", cases.len()),
     );
-    tidy("functions.c", &functions);
+    tidy("functions.c", &(functions + more));
     let mut compiler = vec![arch.gcc];
     if flags.clang {
         compiler = [&["clang-14"], arch.clang].concat();
@@ -280,15 +287,48 @@ fn random_cases_riscv64() {
 }
 
 static UNDER: [(&str, Under); 4] = [
-    ("AddressSanitizer", Under { options: &["-fsanitize=address"], runner: &[], tick: "50" }),
+    (
+        "AddressSanitizer",
+        Under {
+            options: &["-fsanitize=address"],
+            runner: &[],
+            tick: "50",
+            fault: "__attribute__((constructor)) static void fault(void) { volatile int i = 4; volatile char a[4]; a[i] = 1; }",
+            finds: "stack-buffer-overflow",
+        },
+    ),
     (
         "UndefinedBehaviorSanitizer",
-        Under { options: &["-fsanitize=undefined", "-fno-sanitize-recover"], runner: &[], tick: "50" },
+        Under {
+            options: &["-fsanitize=undefined", "-fno-sanitize-recover"],
+            runner: &[],
+            tick: "50",
+            fault: "__attribute__((constructor)) static void fault(void) { volatile int i = 0x7fffffff; i = i + 1; }",
+            finds: "signed integer overflow",
+        },
     ),
-    ("ThreadSanitizer", Under { options: &["-fsanitize=thread"], runner: &[], tick: "0" }),
+    (
+        "ThreadSanitizer",
+        Under {
+            options: &["-fsanitize=thread"],
+            runner: &[],
+            tick: "0",
+            fault: "#include <pthread.h>\nstatic int shared;\nstatic void *other(void *p) { shared++; return p; }\n\
+                    __attribute__((constructor)) static void fault(void) { pthread_t t; \
+                    pthread_create(&t, 0, other, 0); shared++; pthread_join(t, 0); }",
+            finds: "data race",
+        },
+    ),
     (
         "valgrind",
-        Under { options: &[], runner: &["valgrind", "-q", "--smc-check=all", "--error-exitcode=9"], tick: "0" },
+        Under {
+            options: &[],
+            runner: &["valgrind", "-q", "--smc-check=all", "--error-exitcode=9"],
+            tick: "0",
+            fault: "#include <stdlib.h>\n__attribute__((constructor)) static void fault(void) { volatile char *p = malloc(4); \
+                    p[4] = 1; free((void *)p); }",
+            finds: "Invalid write",
+        },
     ),
 ];
 
@@ -298,6 +338,27 @@ fn watched(n: usize) {
     for batch in 1..4 {
         let (ran, told) = run_batch(&ARCHES[0], &Chosen { under: Some(under), ..Chosen::batch(1, batch, CASES) });
         assert!(ran == CASES && told.is_empty(), "under {name}:\n{}", told.join("\n"));
+    }
+    // That nothing is found says something only where a fault is.
+    let seeded = Chosen { under: Some(under), seeded: true, ..Chosen::batch(1, 1, 2) };
+    let told = run_batch(&ARCHES[0], &seeded).1.join("\n");
+    assert!(told.contains("FAIL ") && told.contains(under.finds), "{name} is silent: {told}");
+}
+
+/// Every way to a direct trampoline is among the usual cases.
+#[test]
+fn direct_trampolines_are_gone_to_in_every_way() {
+    for (arch, ways) in ARCHES.iter().zip([&["NEXT"][..], &["NEXT", "EARLY"], &["NEXT"]]) {
+        let mut met = Vec::new();
+        for batch in 0..USUAL.div_ceil(CASES) as u64 {
+            let mut chance = Chance::of(1, &[arch.isa as u64, batch]);
+            let flags = Flags::random(arch.isa, batch, &mut chance);
+            for i in 1..=CASES as u64 {
+                let mut chance = Chance::of(1, &[arch.isa as u64, batch, i]);
+                met.push(Case::random(arch.isa, &flags, String::new(), "f".to_owned(), &mut chance).act());
+            }
+        }
+        assert!(ways.iter().all(|way| met.contains(way)), "{}: {met:?}", arch.name);
     }
 }
 

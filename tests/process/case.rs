@@ -72,8 +72,10 @@ pub struct Case {
 impl Case {
     pub fn random(isa: Isa, flags: &Flags, name: String, symbol: String, chance: &mut Chance) -> Case {
         let seed = chance.next() >> 1;
-        let kind = chance.pick(&Kind::ALL);
-        let linux = chance.once_in(2);
+        // Where functions have room for an operation, it is often used.
+        let named = isa == Isa::Arm && flags.literal && chance.once_in(6);
+        let kind = if named { Kind::Args } else { chance.pick(&Kind::ALL) };
+        let linux = named || chance.once_in(2);
         let mut programs = Attached::default();
         if kind == Kind::Programs {
             programs.counts =
@@ -97,8 +99,13 @@ impl Case {
             1 | 2 if programs.counts[1] > 0 => "SKIP",
             _ => "NOTHING",
         };
-        let set = options(isa, kind, linux, flags, chance);
-        let act = if act == "NOTHING" && has_next(isa, kind, linux, &set) && chance.once_in(2) { "NEXT" } else { act };
+        let mut set = options(isa, kind, linux, flags, chance);
+        set.iter_mut().filter(|(option, _)| named && *option == "call-ops").for_each(|(_, value)| *value = "on");
+        let act = match act {
+            "NOTHING" | "MODIFY" if has_early(isa, kind, linux, &set) => chance.pick(&["EARLY", "NEXT"]),
+            "NOTHING" if has_next(isa, kind, linux, &set) && !chance.once_in(3) => "NEXT",
+            act => act,
+        };
         let probe = chance.once_in(3);
         let again = if act == "NOTHING" && !probe && chance.once_in(4) { 2 } else { 0 };
         let sig = proto.sig(chance, &symbol);
@@ -132,6 +139,11 @@ impl Case {
         }
     }
 
+    /// What its handlers do, as the harness calls it.
+    pub fn act(&self) -> &'static str {
+        self.act
+    }
+
     pub fn symbol(&self) -> &str {
         &self.symbol
     }
@@ -148,7 +160,8 @@ impl Case {
         let wanted = if self.seed.is_multiple_of(3) { "TEARDOWN_MISMATCH(+8)@" } else { &dropped };
         let known = refusal(&args);
         let fault = known.split([' ', ',']).find(|f| f.starts_with(wanted));
-        self.fault = fault.filter(|_| self.act != "SKIP").map(|f| format!("{trampoline}:{f}"));
+        // On these ways nothing is restored.
+        self.fault = fault.filter(|_| !matches!(self.act, "SKIP" | "EARLY")).map(|f| format!("{trampoline}:{f}"));
         self.fault.is_some()
     }
 
@@ -236,7 +249,7 @@ impl Case {
         let mut args: Vec<String> = ["gen", "--arch", arch, "--emit", "obj", "--stem", &next].map(String::from).into();
         args.extend(["direct", "--call", "v_exit", "--name", &next, "--sig", &self.sig].map(String::from));
         args.extend(self.set.iter().flat_map(|(o, v)| ["--set".into(), format!("{o}={v}")]));
-        (self.act == "NEXT").then_some(args)
+        matches!(self.act, "NEXT" | "EARLY").then_some(args)
     }
 
     /// The function in C. It stores what it gets, and returns what it is told to.
@@ -279,7 +292,7 @@ impl Case {
         let s = &self.symbol;
         let back = match (self.kind, self.act) {
             (Kind::Graph, _) => format!("{s}_back"),
-            (_, "NEXT") => format!("{s}_next"),
+            (_, "NEXT" | "EARLY") => format!("{s}_next"),
             _ => "0".into(),
         };
         let mut before = format!("void {s}(void), {s}_tramp(void), {s}_back(void), {s}_next(void);\n");
@@ -372,6 +385,11 @@ fn has_next(isa: Isa, kind: Kind, linux: bool, set: &[(&str, &str)]) -> bool {
             (Isa::Arm, Kind::Args) => set.contains(&("call-ops", "on")),
             _ => false,
         }
+}
+
+/// Whether the operation that a site names can name a direct trampoline.
+fn has_early(isa: Isa, kind: Kind, linux: bool, set: &[(&str, &str)]) -> bool {
+    linux && isa == Isa::Arm && kind == Kind::Args && set.contains(&("call-ops", "on"))
 }
 
 /// How many argument registers say the same as the prototype does.

@@ -76,7 +76,7 @@ static void arguments(const struct test *t, struct event *e, const struct piece 
             fail("in a handler, argument %d, %c%d is %#lx, not %#lx", p->of, p->place, p->index, *(long *)at(&e->s, p),
                 *(long *)(values[p->of] + p->offset));
     }
-    if ((t->kind == DIRECT || t->act == NEXT) && t->sret >= 0) same(e->s.g[t->sret], image.g[t->sret], "in a handler, register", t->sret);
+    if ((t->kind == DIRECT || t->act == NEXT || t->act == EARLY) && t->sret >= 0) same(e->s.g[t->sret], image.g[t->sret], "in a handler, register", t->sret);
 }
 
 static void words(const struct test *t, struct event *e, int exit, int changed_already) {
@@ -119,12 +119,15 @@ static void programs(const struct test *t) {
 
 void compare_events(const struct test *t) {
     if (t->kind == PROGRAMS) return programs(t);
-    int both = t->kind == GRAPH || t->act == NEXT || paired(t), count = (t->again + 1) * (1 + both);
+    int early = t->act == EARLY, both = t->kind == GRAPH || t->act == NEXT || paired(t);
+    int count = (t->again + 1) * (1 + both);
     same(event_count, count, "calls of handlers", 0);
     if (event_count != count) return;
     struct event *entry = events, *exit = &events[event_count - 1];
     called(t, entry);
-    same(entry->slot, ENTRY_SLOT, "the first handler is number", 0);
+    same(entry->slot, early ? EXIT_SLOT : ENTRY_SLOT, "the first handler is number", 0);
+    /* The direct trampoline is gone to at once, and its handler is the only one. */
+    if (early) return arguments(t, entry, t->handler_at);
     if (t->kind == FRAME) arguments(t, entry, t->at);
     else if (t->kind != DIRECT) entered(t, entry);
     else {

@@ -74,7 +74,7 @@ uint64_t handled(int which) {
         return e->returned = program(t, e, which - FIRST_PROGRAM, (uint64_t *)arg[ARG_REG(0)], (uint64_t *)arg[ARG_REG(1)]);
     int exit = which == EXIT_SLOT;
     /* Of the direct trampoline. */
-    if (exit && t->act == NEXT) return e->returned = changed(t, 95);
+    if (exit && (t->act == NEXT || t->act == EARLY)) return e->returned = changed(t, 95);
     int has = t->kind == ARGS || t->kind == REGS || t->kind == GRAPH || t->kind == FREGS || t->kind == SHADOW;
     if (!has) return e->returned = changed(t, 98);
     uint64_t *fregs = (uint64_t *)(exit ? arg[ARG_REG(0)] : arg[ARG_REG(2 + t->op)]);

@@ -42,6 +42,8 @@ unsigned seen_calls, again;
 struct state image;
 uint8_t values[MOST_ARGS][16], *stack;
 int failures, told;
+/* The machine has YMM registers. */
+int has_upper;
 #ifdef __aarch64__
 uint32_t x18_is_scratch;
 #endif
@@ -128,6 +130,7 @@ static void prepare(const struct test *t) {
     image.flags = (image.flags & FLAGS) | 0x202;
     trash_state.flags = (trash_state.flags & FLAGS) | 0x202;
     give_state.flags = (give_state.flags & FLAGS) | 0x202;
+    has_upper = __builtin_cpu_supports("avx");
     image.control = 0x1f80 | (image.control & 0x6000);
     image.x87 = 0x37f | (image.x87 & 0xc00);
 #elif defined(__aarch64__)
@@ -183,7 +186,7 @@ static void compare_pieces(struct state *is, const struct piece *p, const struct
 static void compare_probe(const struct test *t, int traced) {
     struct state *is = &probe_state;
     uint64_t kept = SAVED;
-    int direct = t->kind == DIRECT || t->act == NEXT;
+    int direct = t->kind == DIRECT || t->act == NEXT || t->act == EARLY;
     int entry = !traced || (t->kind <= GRAPH && !direct);
     if (entry) kept |= !traced || t->kind == REGS ? LIVE_ALL : LIVE_ARGS;
     if (traced && paired(t) && t->kind != SHADOW) kept &= ~(1u << FRAME_POINTER);
@@ -197,7 +200,8 @@ static void compare_probe(const struct test *t, int traced) {
     for (int reg = 0; reg < GENERAL; reg++)
         if (kept >> reg & 1) same(is->g[reg], image.g[reg], "at the function's entry, register", reg);
     compare_pieces(is, t->at, t->arg, "at the function's entry");
-    for (int reg = 0; reg < 32 && (reg < GENERAL || GENERAL > 16); reg++) {
+    /* On x86_64 those from 16 on are upper halves. No general handler touches them; they are no argument, and C keeps none. */
+    for (int reg = 0; reg < 32 && (reg < GENERAL || GENERAL > 16 || has_upper); reg++) {
         unsigned bytes = entry ? (GENERAL == 32 ? 8 : 16) : SAVED_VECTORS >> reg & 1 ? 8 : 0;
         if (memcmp(is->v[reg], image.v[reg], bytes)) fail("at the function's entry, vector register %d is changed", reg);
     }

@@ -29,8 +29,9 @@ struct value {
 };
 
 enum kind { ARGS, REGS, GRAPH, DIRECT, FRAME, FREGS, SHADOW, PROGRAMS };
-/* NEXT: the handler names a direct trampoline, `back`, which is entered as if the site had called it. */
-enum act { NOTHING, MODIFY, REDIRECT, SKIP, NEXT };
+/* NEXT: the handler names a direct trampoline, `back`, which is entered as if the site had called it. EARLY: the operation names
+   it, and no handler is called before. */
+enum act { NOTHING, MODIFY, REDIRECT, SKIP, NEXT, EARLY };
 enum { ENTRY_SLOT, EXIT_SLOT, FIRST_PROGRAM };
 
 struct test {
@@ -75,7 +76,7 @@ extern const int test_count;
 extern const struct test *now;
 extern void *operation[64], *function_trace_op;
 extern struct event events[MOST_EVENTS];
-extern int event_count, parent_count;
+extern int event_count, parent_count, has_upper;
 extern struct state call_in, call_out, handler_state, probe_state, give_state, trash_state;
 extern void *call_target;
 extern char measured_return[];

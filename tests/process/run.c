@@ -17,7 +17,8 @@
 #define FEWEST_CALLS 12
 
 void g_entry(void);
-/* struct ftrace_ops: what is called comes first, and no direct trampoline is behind. */
+/* struct ftrace_ops: what is called comes first. Further behind, there may be a direct trampoline. */
+#define DIRECT_CALL (208 / sizeof(void *))
 void *operation[64] = {g_entry};
 void *function_trace_op = operation;
 static volatile sig_atomic_t hits;
@@ -119,6 +120,7 @@ static void test(const struct test *t, uint64_t microseconds, int every) {
         if (told) return;
         phase = "traced";
         void *op = operation;
+        operation[DIRECT_CALL] = t->act == EARLY ? (void *)t->back : 0;
         if (t->literal) write_text(f - 8, (uint8_t *)&op, 8);
         write_text(site, bytes, size);
         signals(every);

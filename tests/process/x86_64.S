@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Registers as the call, the handlers and the probes have them: x86_64. Layout: struct state of harness.h. */
 #define V 256
+/* The upper halves of YMM registers. */
+#define UPPER 512
 #define FLAGS 768
 #define CONTROL 776
 #define X87 784
@@ -34,7 +36,7 @@
 .macro LOAD base, reg, n
     mov \base + 8 * \n(%rip), %\reg
 .endm
-/* Everything as it is here. Nothing but the words below SP changes. */
+/* Everything as it is here. Nothing changes but the words below SP, and the flags once they were told. */
 .macro TELL base
     GENERALS STORE, \base
     mov %rsp, \base + 32(%rip)
@@ -45,6 +47,12 @@
     popq \base + FLAGS(%rip)
     stmxcsr \base + CONTROL(%rip)
     fnstcw \base + X87(%rip)
+    cmpl $0, has_upper(%rip)
+    je 1f
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    vextractf128 $1, %ymm\n, \base + UPPER + 16 * \n(%rip)
+    .endr
+1:
 .endm
 .macro FLAGS_FROM base
     pushq \base + FLAGS(%rip)
@@ -54,6 +62,12 @@
     .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
     movups \base + V + 16 * \n(%rip), %xmm\n
     .endr
+    cmpl $0, has_upper(%rip)
+    je 1f
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    vinsertf128 $1, \base + UPPER + 16 * \n(%rip), %ymm\n, %ymm\n
+    .endr
+1:
 .endm
 
     .text
