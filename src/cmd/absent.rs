@@ -43,4 +43,4 @@ macro_rules! absent {
     };
 }
 
-absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, report ReportCommand);
+absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand);

@@ -25,6 +25,8 @@ mod list;
 mod mutate;
 mod output;
 #[cfg(feature = "judge")]
+mod probe;
+#[cfg(feature = "judge")]
 mod report;
 mod show;
 mod sites;
@@ -42,7 +44,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use codegen::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
-use absent::{check, contract, cost, explain, mutate, report};
+use absent::{check, contract, cost, explain, mutate, probe, report};
 use exit::{DONE, complain};
 use ui::Ui;
 
@@ -88,6 +90,8 @@ enum Command {
     Show(show::ShowArgs),
     /// Show what trampolines spend, beside the least that they can and the kernel's own
     Cost(cost::CostArgs),
+    /// Call functions in the emulator with probes on them, by definitions as in kprobe_events
+    Probe(probe::ProbeArgs),
     /// Run the runtime's users in all combinations, against a model
     Compose(compose::ComposeArgs),
     /// Show what two trampolines do differently
@@ -121,6 +125,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Mutate(args) => mutate::run(args, ui),
         Command::Show(args) => show::run(args, ui),
         Command::Cost(args) => cost::run(args, ui),
+        Command::Probe(args) => probe::run(args, ui),
         Command::Compose(args) => compose::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),

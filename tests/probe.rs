@@ -1,0 +1,169 @@
+//! Probes by definition, in functions that gcc compiled for each architecture.
+
+mod common;
+
+use std::fs;
+
+use common::{Bench, arches};
+
+const SOURCE: &str = "\
+#define TRACED __attribute__((noipa, used))
+char greeting[] __attribute__((used)) = \"hello\";
+struct { int small; unsigned short half; long pad; long last; } record __attribute__((used)) = { -5, 0x1234, 0, 99 };
+TRACED long add(long a, long b) { return a + b; }
+TRACED long tail(long a) { return add(a, 1); }
+TRACED long caller(long a, long b) { return add(a, b) + tail(b); }
+TRACED long deep(long n) { return n ? add(deep(n - 1), n) : 0; }
+TRACED long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j) { return i * 100 + j; }
+";
+
+/// A bench with `f.o`.
+fn compiled(prefix: &str) -> Bench {
+    let b = Bench::new();
+    fs::write(b.path("f.c"), SOURCE).unwrap();
+    let medany: &[&str] = if prefix.starts_with("riscv") { &["-mno-relax", "-mcmodel=medany"] } else { &[] };
+    let flags = ["-O1", "-foptimize-sibling-calls", "-ffreestanding", "-fno-pic", "-fno-stack-protector", "-c", "f.c"];
+    b.tool(&format!("{prefix}gcc"), &[&flags, medany].concat());
+    b
+}
+
+fn trace(b: &Bench, events: &str, calls: &[&str], form: &str) -> Vec<String> {
+    fs::write(b.path("events"), events).unwrap();
+    let calls = calls.iter().flat_map(|call| ["--call", call]);
+    let args: Vec<&str> =
+        ["probe", "--object", "f.o", "--events", "events", "--form", form].into_iter().chain(calls).collect();
+    b.ok(&args).lines().map(str::to_owned).collect()
+}
+
+/// The size of a function, as nm has it.
+fn size(b: &Bench, prefix: &str, name: &str) -> String {
+    let out = b.tool(&format!("{prefix}nm"), &["-S", "f.o"]);
+    let line = out.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+    let size = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    format!("{size:#x}")
+}
+
+#[test]
+fn entries_and_returns_are_traced_in_both_forms() {
+    let events = "\
+# who calls whom
+p add $arg1:s64 $arg2:u8
+r add $retval:s32 first=$arg1   # kept from the entry
+r:gone tail
+f caller%return sum=$retval
+p tail
+-:gone
+";
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let first = trace(&b, events, &["caller(3, 4)", "add(-2, 0x101)"], "first");
+        let expected = [
+            "add: @add+0 3 4",
+            "caller: <-add+0 7 0x3",
+            "tail: @tail+0",
+            "add: @add+0 4 1",
+            "caller: <-add+0 5 0x4",
+            "0x30000000: <-caller+0 0xc",
+            "# caller(3, 4) = 0xc",
+            "add: @add+0 -2 1",
+            "0x30000000: <-add+0 255 0xfffffffffffffffe",
+            "# add(-2, 0x101) = 0xff",
+        ];
+        assert_eq!(first, expected, "{arch}");
+        let today = trace(&b, events, &["add(-2, 0x101)"], "today");
+        let add = size(&b, prefix, "add");
+        let expected = [
+            format!("p_add_0: (add+0x0/{add}) arg1=-2 arg2=1"),
+            "r_add_0: (0x30000000 <- add) arg1=255 first=0xfffffffffffffffe".to_owned(),
+            "# add(-2, 0x101) = 0xff".to_owned(),
+        ];
+        assert_eq!(today, expected, "{arch}");
+    }
+}
+
+#[test]
+fn memory_and_arguments_on_the_stack_are_fetched() {
+    let events = "\
+p add text=@greeting:string c=@greeting:char all=@greeting:u8[3]
+f many $arg9:s8 $arg10:u16 \\-3:s8 \\\"note\"
+";
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let lines = trace(&b, events, &["add(1, 2)", "many(1,2,3,4,5,6,7,8,-9,10)"], "first");
+        assert_eq!(lines[0], "add: @add+0 \"hello\" 'h' {104,101,108}", "{arch}");
+        assert_eq!(lines[2], "many: @many+0 -9 10 -3 \"note\"", "{arch}");
+        let memory = "p add s=@record:s32 u=@record+4:u16 b=@record+4:b4@4/16 deref=+16(@record+8) x=+16($arg1):s64\n";
+        let lines = trace(&b, memory, &["add(8, 2)"], "today");
+        assert!(lines[0].ends_with(" s=-5 u=4660 b=3 deref=(fault) x=(fault)"), "{arch}: {}", lines[0]);
+    }
+}
+
+#[test]
+fn recursion_returns_from_the_inside_and_maxactive_bounds_it() {
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let deep = trace(&b, "f deep%return $arg1 $retval\n", &["deep(3)"], "first");
+        let expected = [
+            "deep: <-deep+0 0x0 0x0",
+            "deep: <-deep+0 0x1 0x1",
+            "deep: <-deep+0 0x2 0x3",
+            "0x30000000: <-deep+0 0x3 0x6",
+            "# deep(3) = 0x6",
+        ];
+        assert_eq!(deep, expected, "{arch}");
+        assert_eq!(trace(&b, "r2 deep $arg1\n", &["deep(3)"], "first").len(), 3, "{arch}");
+        // Deeper than the shadow stack: not traced, and the same result.
+        let lines = trace(&b, "f deep%return\nr deep\n", &["deep(500)"], "first");
+        assert_eq!(lines.last().unwrap(), "# deep(500) = 0x1e942", "{arch}");
+    }
+}
+
+/// Instructions as objdump has them are those at which a probe may be.
+#[test]
+fn probes_are_on_instruction_boundaries() {
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let out = b.tool(&format!("{prefix}objdump"), &["-d", "--disassemble=caller", "f.o"]);
+        let address = |line: &str| u64::from_str_radix(line.split_once(':')?.0.trim(), 16).ok();
+        let at: Vec<u64> = out.lines().filter(|line| line.starts_with(' ')).filter_map(address).collect();
+        assert!(at.len() > 4, "{arch}: {out}");
+        for offset in 0..=at[at.len() - 1] - at[0] {
+            fs::write(b.path("events"), format!("p caller+{offset}\n")).unwrap();
+            let out =
+                b.run(&["probe", "--object", "f.o", "--events", "events", "--call", "caller(1, 2)", "--form", "first"]);
+            let stdout = String::from_utf8(out.stdout).unwrap();
+            match at.contains(&(at[0] + offset)) {
+                // On the way through, it is met once.
+                true => assert_eq!(stdout, format!("caller: @caller+{offset}\n# caller(1, 2) = 0x6\n"), "{arch}"),
+                false => {
+                    let message = String::from_utf8(out.stderr).unwrap();
+                    assert!(message.contains("events:1: BAD_INSN_BNDRY: "), "{arch}: {offset}: {message}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let (arch, prefix) = arches()[0];
+    let other = arches()[1].0;
+    let b = compiled(prefix);
+    fs::write(b.path("events"), "p add\n").unwrap();
+    let probe = |more: &[&'static str]| [&["probe", "--object", "f.o", "--events", "events"][..], more].concat();
+    b.ok(&probe(&["--call", "add(1, 2)", "--arch", arch]));
+    b.refuses(&probe(&["--call", "add(1, 2)", "--arch", other]), &["f.o is for", arch]);
+    b.refuses(&probe(&["--call", "ad(1, 2)"]), &["function", "ad", "add"]);
+    for call in ["add", "add(1", "add(x)", "add(1,,2)", ""] {
+        b.refuses(&probe(&["--call", call]), &["cannot read the call", "f(1, 0x2, -3)"]);
+    }
+    fs::write(b.path("events"), b"p add \xff\n").unwrap();
+    b.refuses(&probe(&["--call", "add(1, 2)"]), &["events is no text"]);
+    let nine: String = (1..=9).map(|n| format!(" $arg{n}")).collect();
+    fs::write(b.path("events"), format!("r many{nine}\n")).unwrap();
+    b.refuses(&probe(&["--call", "add(1, 2)"]), &["9 arguments are kept", "up to 8"]);
+    let many: String = (0..65).map(|n| format!("p:e{n} add\n")).collect();
+    fs::write(b.path("events"), many).unwrap();
+    let out = b.run(&probe(&["--call", "add(1, 2)"]));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("events:65: TOO_MANY_PROBES"), "the table has an end");
+}
