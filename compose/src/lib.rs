@@ -24,15 +24,15 @@ use linux::{Linux, V6_12, V7_3};
 pub const OURS: Subject = Subject::new::<Ours>("runtime", Room { frame: 4, all: 496 });
 
 /// Linux 6.12's function graph.
-pub const LINUX_6_12: Subject = Subject::new::<Linux<V6_12, 0>>("linux-6.12", Room { frame: 5, all: 490 })
+pub const LINUX_6_12: Subject = Subject::new::<Linux<V6_12, 0>>("kernel-6.12", Room { frame: 5, all: 490 })
     .limited(linux::supports::<V6_12>, linux::promised);
 
 /// Linux 7.3's function graph and fprobe.
-pub const LINUX_7_3: Subject = linux_7_3::<0>("linux-7.3");
+pub const LINUX_7_3: Subject = linux_7_3::<0>("kernel-7.3");
 
 /// The same with all findings repaired: what is left would be a finding, too.
 pub const LINUX_7_3_REPAIRED: Subject =
-    linux_7_3::<{ repair::BIT_0 | repair::OVERRUN | repair::SLOT | repair::MEMORY }>("linux-7.3-repaired");
+    linux_7_3::<{ repair::BIT_0 | repair::OVERRUN | repair::SLOT | repair::MEMORY }>("kernel-7.3-repaired");
 
 /// All cores.
 pub const SUBJECTS: [Subject; 4] = [OURS, LINUX_6_12, LINUX_7_3, LINUX_7_3_REPAIRED];

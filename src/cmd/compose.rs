@@ -43,7 +43,7 @@ with a model that has no shadow stack. Exits with 1 if one differs, and prints t
 Examples:
   tramptool compose --all
   tramptool compose --users graph,graph2,fprobe --random 100000 --seed 7
-  tramptool compose --core linux-7.3 --all --minimise";
+  tramptool compose --core kernel-7.3 --all --minimise";
 
 /// Run the cases.
 ///
