@@ -96,7 +96,7 @@ pub fn configured(
         _ => decisions.push(format!("{} from {offsets_name}", numbers.join(" "))),
     }
     decisions.push("no .eh_frame, as in every kernel".to_owned());
-    let objtool = kernel.objtool && set.contains("OBJTOOL");
+    let objtool = kernel.objtool.is_some() && set.contains("OBJTOOL");
     if objtool {
         decisions.push("annotations for objtool for CONFIG_OBJTOOL=y".to_owned());
     }

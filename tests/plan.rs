@@ -95,7 +95,8 @@ fn what_is_done_once_stands_in_its_place() {
 fn landing_pads_come_first_where_branches_must_reach_one() {
     let mut seen = [0, 0];
     plans(|target, kind, plan, what| {
-        let wanted = target.harden.landing.is_some() && !kind.returned_to();
+        let unpadded = target.convention.no_landing_pad.contains(&kind);
+        let wanted = target.harden.landing.is_some() && !kind.returned_to() && !unpadded;
         let first = plan.steps.iter().find(|s| !matches!(s, Step::Block(..)));
         assert_eq!(first == Some(&Step::LandingPad), wanted, "{what}");
         assert_eq!(plan.steps.contains(&Step::LandingPad), wanted, "{what}");
@@ -135,7 +136,13 @@ fn entry_trampolines_leave_whole_on_every_way() {
             assert!(path < at(Step::Leave(ExitPath::Direct)), "{what}");
             // What is not restored before the ways part is restored on each.
             let restored_before = at(Step::Restore) < branch;
-            assert_eq!(all(Step::Restore).count(), if restored_before { 1 } else { 2 }, "{what}");
+            let jumps = target.convention.site.direct_jumps;
+            let ways = if jumps { 3 } else { 2 };
+            assert_eq!(all(Step::Restore).count(), if restored_before { 1 } else { ways }, "{what}");
+            // Which of the two is asked when it is known that there is one.
+            assert_eq!(all(Step::BranchIfJump).count(), usize::from(jumps), "{what}");
+            assert!(all(Step::BranchIfJump).all(|ask| ask == path + 1), "{what}");
+            assert_eq!(all(Step::Leave(ExitPath::DirectJump)).count(), usize::from(jumps), "{what}");
             let freed_before = free < branch;
             assert_eq!(all(Step::Free(ExitPath::Direct)).count(), usize::from(!freed_before), "{what}");
         }

@@ -313,18 +313,81 @@ fn linux_7_3_is_configured() {
 #[test]
 fn an_architecture_that_a_profile_does_not_offer_is_refused_by_name() {
     let bench = Bench::new();
-    for (arch, why) in [("x86_64", "a second way to a direct trampoline")] {
-        let refused = [&format!("profile linux-7.3 does not offer {arch}: "), why, "; valid: arm64, riscv64"];
-        for command in ["show", "check", "cost"] {
-            bench.refuses(&[command, "ftrace_caller", "--arch", arch, "--profile", "linux-7.3"], &refused);
-        }
-        bench.refuses(&["list", "--arch", arch, "--profile", "linux-7.3"], &refused);
+    let mine = "extends = \"linux-7.3\"\nname = \"mine\"\n[arch.riscv64]\nrefused = \"nobody has tried it\"\n";
+    std::fs::write(bench.path("mine.toml"), mine).unwrap();
+    let profile = ["--profile", "mine.toml"];
+    let refused = ["profile mine does not offer riscv64: nobody has tried it; valid: arm64, x86_64"];
+    for command in ["show", "check", "cost"] {
+        bench.refuses(&[&[command, "ftrace_caller", "--arch", "riscv64"][..], &profile].concat(), &refused);
     }
+    bench.refuses(&[&["list", "--arch", "riscv64"][..], &profile].concat(), &refused);
     // Where none is named, all that it offers are meant.
-    let listed = bench.ends(0, &["list", "--profile", "linux-7.3"]);
-    assert!(listed.contains("\narm64") && listed.contains("\nriscv64") && !listed.contains("x86_64"), "{listed}");
-    let checked = bench.ends(0, &["check", "ftrace_stub", "--profile", "linux-7.3"]);
-    assert!(checked.contains("arm64: ") && checked.contains("riscv64: ") && checked.contains(" 0 fail"), "{checked}");
+    let listed = bench.ends(0, &[&["list"][..], &profile].concat());
+    assert!(listed.contains("\narm64") && listed.contains("\nx86_64") && !listed.contains("riscv64"), "{listed}");
+    let checked = bench.ends(0, &[&["check", "ftrace_stub"][..], &profile].concat());
+    assert!(checked.contains("arm64: ") && checked.contains("x86_64: ") && checked.contains(" 0 fail"), "{checked}");
+    assert!(!checked.contains("riscv64"), "{checked}");
+}
+
+/// What is done against speculation, as a distribution chooses it. What ITS asks for is done by the return thunk, which is one of
+/// several when the kernel has booted.
+#[test]
+fn linux_7_3_is_hardened_as_configured() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("asm-offsets.h"), "").unwrap();
+    let config = |more: &[&str]| {
+        let needed = ["X86_64", "FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
+        let set: String = needed.iter().chain(more).map(|name| format!("CONFIG_{name}=y\n")).collect();
+        let text = format!("#\n#\n# Linux/x86 7.3.4 Kernel Configuration\n#\n{set}");
+        std::fs::write(bench.path("config"), text).unwrap();
+    };
+    let all =
+        ["gen", "--config", "config", "--asm-offsets", "asm-offsets.h", "--all", "-o", "out", "--profile", "linux-7.3"];
+    let hardened = ["X86_KERNEL_IBT", "MITIGATION_RETHUNK", "MITIGATION_ITS", "MITIGATION_SLS", "CALL_PADDING"];
+    for (set, chosen) in [
+        (&hardened[..], ["endbr=on", "return=thunk", "call-padding=on"]),
+        (&["MITIGATION_SLS"], ["endbr=off", "return=int3", "call-padding=off"]),
+        (&[], ["endbr=off", "return=ret", "call-padding=off"]),
+    ] {
+        config(set);
+        let run = bench.run(&all);
+        let decided = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.success() && chosen.iter().all(|c| decided.contains(c)), "{set:?}: {decided}");
+    }
+    // With FineIBT too: its hash is that of a type, which no trampoline has.
+    config(&[&hardened[..], &["CFI", "FINEIBT"]].concat());
+    bench.refuses(&all, &["CONFIG_CFI=y is not supported", "a type before each function"]);
+}
+
+/// Where 7.3 has ENDBR with CONFIG_X86_KERNEL_IBT (arch/x86/kernel/ftrace_64.S): SYM_TYPED_FUNC_START puts one, SYM_FUNC_START
+/// no longer does.
+#[test]
+fn linux_7_3_has_landing_pads_only_where_something_branches_indirectly() {
+    let bench = Bench::new();
+    let of_both = [("ftrace_stub", true), ("ftrace_stub_graph", true), ("return_to_handler", false)];
+    let direct = ["ftrace_caller", "ftrace_regs_caller", "ftrace_stub_direct_tramp"];
+    for (profile, directly) in [("linux-6.12", true), ("linux-7.3", false)] {
+        let all = of_both.into_iter().chain(direct.map(|name| (name, directly)));
+        for (name, padded) in all {
+            let shown = bench.ends(0, &["show", name, "--arch", "x86_64", "--profile", profile, "--set", "endbr=on"]);
+            assert_eq!(shown.contains("endbr64\n"), padded, "{profile} {name}");
+            let told = if padded { "entry         ENDBR64" } else { "entry         no landing pad" };
+            assert!(shown.contains(told), "{profile} {name}: {shown}");
+        }
+    }
+}
+
+/// Without a register for the address, and with a bit of it that says something: only a return is left.
+#[test]
+fn x86_64_has_one_way_to_direct_trampolines_where_sites_may_jump() {
+    let bench = Bench::new();
+    let jmp = ["--arch", "x86_64", "--set", "direct-way=jmp"];
+    let show = [&["show", "ftrace_regs_caller"][..], &jmp].concat();
+    bench
+        .refuses(&[&show[..], &["--profile", "linux-7.3"]].concat(), &["direct-way", "one value in profile linux-7.3"]);
+    let mine = "extends = \"linux-7.3\"\nname = \"mine\"\n[arch.x86_64.option.direct-way]\nfixed = false\n";
+    std::fs::write(bench.path("mine.toml"), mine).unwrap();
+    bench.refuses(&[&show[..], &["--profile", "mine.toml"]].concat(), &["direct-jumps", "valid: direct-way=ret"]);
 }
 
 /// The kernel's own trampolines keep what ours promise, under both configurations. Its exit trampoline leaves words of its

@@ -43,7 +43,7 @@ impl Lower for Arm64 {
                 cx.noted(Insn::LdrReg { dst: DIRECT, base: OP, at }, "op->direct_call");
                 cx.insn(Insn::Cbnz { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
-            Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign => {
+            Step::PushFlags | Step::PopFlags | Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => {
                 return Err(cx.unsupported(step));
             }
             Step::Alloc => {
@@ -331,7 +331,9 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
             cx.insn(Insn::Ret { reg: TEMP });
         }
         (ExitPath::Function, _) => cx.noted(Insn::Ret { reg: RESUME }, "into the traced function"),
-        (ExitPath::Direct | ExitPath::EarlyDirect, _) => cx.noted(Insn::Br { reg: DIRECT }, "to the direct trampoline"),
+        (ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect, _) => {
+            cx.noted(Insn::Br { reg: DIRECT }, "to the direct trampoline")
+        }
         (ExitPath::Parent, _) => cx.noted(Insn::Ret { reg: LINK }, "to the parent"),
         (ExitPath::Caller | ExitPath::Skipped, _) => cx.insn(Insn::Ret { reg: LINK }),
     }

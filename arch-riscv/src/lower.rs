@@ -37,7 +37,7 @@ impl Lower for Riscv64 {
                 cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
             Step::LandingPad | Step::PushFlags | Step::PopFlags => return Err(cx.unsupported(step)),
-            Step::MarkRegs | Step::Realign | Step::Unalign => return Err(cx.unsupported(step)),
+            Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
             Step::Record(n) => {
                 let (ret, note) = match cx.frame.records[n as usize].ret {
@@ -173,7 +173,9 @@ fn restore(cx: &mut Lowering<Insn>) {
 fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
     let (reg, note) = match way {
         ExitPath::Function => (PC, "into the traced function"),
-        ExitPath::Direct | ExitPath::EarlyDirect => (DIRECT, "to the direct trampoline; it returns through t0"),
+        ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect => {
+            (DIRECT, "to the direct trampoline; it returns through t0")
+        }
         ExitPath::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
         ExitPath::Parent => (PARENT_JUMP, "to the parent"),
         ExitPath::Caller | ExitPath::Skipped => (RA, ""),

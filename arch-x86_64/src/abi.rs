@@ -1,7 +1,7 @@
 //! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet};
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
@@ -133,6 +133,13 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
     let align16 = choices.option::<StackAlign>() == StackAlign::Sixteen;
     let restores_flags = choices.option::<RestoreFlags>() == RestoreFlags::On;
     let jump = choices.option::<DirectWay>() == DirectWay::Jmp;
+    if jump && convention.site.direct_jumps {
+        let profile = convention.profile;
+        return Err(Error::new(format!(
+            "direct-way=jmp on x86_64: profile {profile} has `direct-jumps`, and no register is left for the bit; valid: \
+             direct-way=ret"
+        )));
+    }
     let layouts =
         Layouts { direct: |live, _| direct_frame(live), around: Some(around_args), programs: Some(programs_frame) };
     let own = Own {

@@ -100,6 +100,10 @@ pub enum Insn {
         imm: i8,
     },
     TestAx,
+    /// Of rax, the lowest bit.
+    TestAl,
+    /// To where SP is then.
+    PopOver,
     Jnz {
         to: Local,
     },
@@ -179,6 +183,11 @@ codegen::rows! { Insn, w names out target;
         { sub(out, dst, imm)? }, sub_effects(dst, -i32::from(imm)).changing_flags();
     TestAx => w.write_str("test\t%rax, %rax"),
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::action(Action::Test { reg: RAX });
+    TestAl => w.write_str("test\t$1, %al"),
+        { dynasm!(out ; .arch x64 ; test al, 1) }, Effects::action(Action::TestLowBit { reg: RAX });
+    PopOver => w.write_str("popq\t(%rsp)"),
+        { dynasm!(out ; .arch x64 ; .bytes [0x8f, 0x04, 0x24]) },
+        Effects { sp: SpEffect::Move(8), loads: 1, stores: 1, ..Effects::action(Action::PopOver) };
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: false });

@@ -81,6 +81,10 @@ impl Lower for X86_64 {
                 cx.kernel_label(KernelLabel::Jmp);
                 cx.insn(Insn::Jnz { to: Local::Path(ExitPath::Direct) });
             }
+            Step::BranchIfJump => {
+                cx.insn(Insn::TestAl);
+                cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::DirectJump) });
+            }
             Step::Free(way) => free(way, cx),
             Step::FreeWithReturn => cx.insn(Insn::AddSp { imm: cx.frame_size(8) }),
             Step::AllocWithReturn => cx.insn(Insn::SubSp { imm: cx.frame_size(8) }),
@@ -108,7 +112,7 @@ fn free(way: ExitPath, cx: &mut Lowering<Insn>) {
     } else {
         // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by
         // RET they were moved down into the frame's last word.
-        let moved = way == ExitPath::Direct && cx.target.direct_jump.is_none();
+        let moved = way == ExitPath::DirectJump || way == ExitPath::Direct && cx.target.direct_jump.is_none();
         let flags = cx.frame.find(Content::Flags).is_some() && !cx.target.restores_flags;
         // Or what the site's call pushed, if nothing returns there.
         let pc = cx.spec.kind.calls_body() && !cx.spec.kind.jumped_to();
@@ -363,7 +367,10 @@ fn restore_site(way: ExitPath, cx: &mut Lowering<Insn>) {
         load(Content::Direct, dst, "direct trampoline", cx);
         return;
     }
-    if way == ExitPath::Direct {
+    if way == ExitPath::DirectJump {
+        cx.noted(Insn::Sub { dst: AFTER, imm: 1 }, "bit 0 says that the site jumps there");
+    }
+    if matches!(way, ExitPath::Direct | ExitPath::DirectJump) {
         // The target takes the place of the flags, to be reached by RET; the flags go one word down.
         cx.noted(Insn::Store { src: AFTER, at: cx.frame_size(0) }, "direct trampoline");
         if cx.target.restores_flags {
@@ -412,6 +419,12 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
             cx.insn(Insn::Lea { dst: RSP, at: Disp::number(8) });
+            ret("to the direct trampoline", cx);
+        }
+        (ExitPath::DirectJump, _) => {
+            // The site's call is the pair of RET. Only now does pc give way, so that unwinders know it until here.
+            cx.noted(Insn::PopOver, "the direct trampoline in place of pc");
+            cx.return_lost();
             ret("to the direct trampoline", cx);
         }
         (ExitPath::Parent, Kind::Around(_)) => {

@@ -179,12 +179,14 @@ const PATTERNS: PatternTable = PatternTable {
         InsnPattern::bytes("01001A0B 10001011 11aaabbb", mov),
         InsnPattern::bytes("01001A00 10001011 00aaa101 x{32}", read).wrong(AddrForValue, "01001A00 10001101 00aaa101 x{32}"),
         InsnPattern::bytes("01001B0A 10000101 11bbbaaa", plain),
-        // ADD, SUB and AND of an immediate: rsp; ADD and SUB, any other.
+        InsnPattern::bytes("10101000 xxxxxxxx", plain),
+        // ADD, SUB and AND of an immediate: rsp; ADD, SUB and AND, any other.
         InsnPattern::bytes("01001000 10000011 11000100 iiiiiiii", move_sp).signed(FrameSize),
         InsnPattern::bytes("01001000 10000011 11101100 iiiiiiii", |f| moving(-f.imm, Effects::PLAIN)).signed(FrameSize),
         InsnPattern::bytes("01001000 10000011 11100100 xxxxxxxx", |_| Effects::sp(SpEffect::Realign)),
         InsnPattern::bytes("0100100A 10000011 11000aaa iiiiiiii", plain).signed(IpOffset),
         InsnPattern::bytes("0100100A 10000011 11101aaa iiiiiiii", plain).signed(IpOffset),
+        InsnPattern::bytes("0100100A 10000011 11100aaa xxxxxxxx", plain),
         InsnPattern::bytes("01001000 10000001 11000100 i{32}", move_sp).signed(FrameSize),
         InsnPattern::bytes("01001000 10000001 11101100 i{32}", |f| moving(-f.imm, Effects::PLAIN)).signed(FrameSize),
         InsnPattern::bytes("01001000 10000001 11100100 x{32}", |_| Effects::sp(SpEffect::Realign)),

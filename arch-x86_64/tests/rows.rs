@@ -79,6 +79,8 @@ every_row! {
     AndSp { imm: power };
     Sub { dst: reg, imm: small };
     TestAx;
+    TestAl;
+    PopOver;
     Jnz { to: Rng::local };
     Nop5;
     JnzFar { to: Rng::local };
@@ -117,7 +119,8 @@ fn alias(text: &str) -> String {
         other => other,
     };
     // What a size is told by already: a register, or that there is one only.
-    let suffixed = ["movq", "movl", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq"];
+    let suffixed =
+        ["movq", "movl", "testb", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq"];
     let mnemonic = if suffixed.contains(&mnemonic) { &mnemonic[..mnemonic.len() - 1] } else { mnemonic };
     let operands = operands.strip_prefix("0(").map_or(operands.to_owned(), |rest| format!("({rest}"));
     format!("{mnemonic} {}", operands.replace(",0(", ",(")).trim().to_owned()
@@ -240,6 +243,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let full = |name: String| match name.as_str() {
         // The halves by which 32 bits are stored.
         "eax" | "ebx" | "ecx" | "edx" | "esi" | "edi" | "ebp" | "esp" => format!("r{}", &name[1..]),
+        "al" => "rax".to_owned(),
         half if half.ends_with('d') => half.trim_end_matches('d').to_owned(),
         _ => name,
     };
@@ -251,7 +255,8 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let words = if mnemonic == "movups" { 2 } else { 1 };
     let (loads, stores) = match mnemonic {
         "call" | "pushfq" => (0, 1),
-        "ret" | "popfq" | "pop" => (1, 0),
+        "ret" | "popfq" => (1, 0),
+        "pop" => (1, u8::from(memory(operands.first()))),
         "push" => (u8::from(memory(operands.first())), 1),
         "lea" | "nop" => (0, 0),
         _ => (words * u8::from(memory(operands.first())), words * u8::from(memory(operands.get(1)))),

@@ -145,8 +145,15 @@ pub enum Action {
     PushFlags,
     /// Pop the flags.
     PopFlags,
+    /// Pop a word to where SP is then.
+    PopOver,
     /// The flags say whether a register is zero.
     Test {
+        /// The register.
+        reg: Reg,
+    },
+    /// The flags say whether the lowest bit of a register is zero.
+    TestLowBit {
         /// The register.
         reg: Reg,
     },

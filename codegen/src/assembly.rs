@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::faults::Misstated;
 use crate::isa::{Architecture, Instruction, Labels};
 use crate::listing::{Line, Listing, unbound};
-use crate::objtool::{self, Note, Notes};
+use crate::objtool::{self, Notes, Told};
 use crate::reloc::{Reloc, RelocTarget};
 use crate::spec::{Kind, Spec};
 use crate::step::Local;
@@ -166,7 +166,7 @@ impl Assembly {
         let described = if misstated == Some(Misstated::Late) { start } else { described };
         self.eh_frame.open(described as u32, &entry, misstated, target);
         let mut opaque_from = 0;
-        let (mut notes, at_start) = Notes::new(target, &entry);
+        let (mut notes, at_start) = Notes::new(spec.kind, target, &entry);
         at_start.into_iter().for_each(|note| self.note(note, target));
         for line in &listing.lines {
             match *line {
@@ -238,16 +238,16 @@ impl Assembly {
     }
 
     /// Tell objtool something about the end of the code so far.
-    fn note(&mut self, note: Note, target: &Target) {
+    fn note(&mut self, (note, form): Told, target: &Target) {
         let (Some((address, distance)), Some((bytes, relocs))) =
-            (target.facts.objtool, self.notes.get_mut(note.section()))
+            (target.facts.objtool, self.notes.get_mut(note.section(form)))
         else {
             return;
         };
-        let r_type = if note.hint().is_some() { distance } else { address };
+        let r_type = if note.is_distance(form) { distance } else { address };
         let (at, addend) = (bytes.len() as u32, self.code.bytes.len() as i64);
         relocs.push(Reloc { at, r_type, to: RelocTarget::Text, addend });
-        bytes.extend(note.bytes());
+        bytes.extend(note.bytes(form));
     }
 
     fn resolve<I: Labels>(

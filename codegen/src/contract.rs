@@ -67,6 +67,8 @@ pub struct Contract {
     pub flags_kept: bool,
     /// A callback may choose a direct trampoline.
     pub direct: bool,
+    /// Bit 0 of the address says that the site would jump there.
+    pub direct_jumps: bool,
     /// Registers that have any value in a direct trampoline, though they are kept otherwise.
     pub direct_lost: RegSet,
     /// The `ftrace_ops` may name a direct trampoline.
@@ -75,8 +77,10 @@ pub struct Contract {
     pub stack_align: u32,
     /// That alignment holds whatever the site's stack was.
     pub realigned: bool,
-    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
+    /// Indirect branches must reach landing pads.
     pub landing_pad: bool,
+    /// The entry is one.
+    pub entry_pad: bool,
     /// How it returns, where it returns by the stack; `None` if nothing is promised.
     pub returns: Option<ReturnStyle>,
     /// Returns on the way out that have no call on the return-address stack.
@@ -172,10 +176,12 @@ impl Contract {
             control_lost: 0,
             flags_kept: target.pushes_flags && target.restores_flags && every_register,
             direct,
+            direct_jumps: direct && target.convention.site.direct_jumps,
             early_direct: target.op_from_site && spec.kind.calls_back() && !every_register,
             stack_align: target.stack_align,
             realigned: target.realign.is_some(),
             landing_pad: target.harden.landing.is_some(),
+            entry_pad: target.landing(spec.kind).is_some(),
             returns: Some(target.harden.returns),
             unpaired: if returned_to { target.convention.exit.unpaired } else { 0 },
             mispredicted: match returned_to {

@@ -119,12 +119,9 @@ impl Side<'_> {
             Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
             Step::Gap => out.push("gap for a jump".into()),
             Step::TakeResult => out.push("the result is where to go on".into()),
-            Step::RestoreSite(way) => out.push(match way {
-                ExitPath::Direct => "pc and parent_ip as the site left them".into(),
-                ExitPath::Parent => "frame pointer and parent_ip from the record".into(),
-                _ => "pc and parent_ip from the frame".to_owned(),
-            }),
+            Step::RestoreSite(way) => out.push(way_words(way).into()),
             Step::BranchIfDirect => out.push(format!("if {cell} is set: to that direct trampoline")),
+            Step::BranchIfJump => out.push(format!("if bit 0 of {cell} is set: as if the site jumped there")),
             Step::FreeWithReturn => out.push("frame and return address released".into()),
             Step::AllocWithReturn => out.push(format!("{} bytes of stack, and the return address", frame.size)),
             Step::Free(_) => {
@@ -235,10 +232,20 @@ fn call_words(callee: Callee, contract: &Contract) -> String {
     }
 }
 
+/// What leads on, on this way.
+fn way_words(way: ExitPath) -> &'static str {
+    match way {
+        ExitPath::Direct => "pc and parent_ip as the site left them",
+        ExitPath::DirectJump => "parent_ip as the site left it",
+        ExitPath::Parent => "frame pointer and parent_ip from the record",
+        _ => "pc and parent_ip from the frame",
+    }
+}
+
 fn exit_words(way: ExitPath) -> &'static str {
     match way {
         ExitPath::Function => "the traced function",
-        ExitPath::Direct => "the direct trampoline",
+        ExitPath::Direct | ExitPath::DirectJump => "the direct trampoline",
         ExitPath::EarlyDirect => "op's direct trampoline",
         ExitPath::Parent => "the traced function's parent",
         ExitPath::Skipped => "past the traced function",

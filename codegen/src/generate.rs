@@ -27,7 +27,7 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::FreeWithReturn => {
                 I::lower(step, &mut cx)?;
-                cx.listing.lines.push(Line::ReturnLost);
+                cx.return_lost();
                 cx.depth = 0;
             }
             _ => I::lower(step, &mut cx)?,

@@ -121,6 +121,11 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         self.listing.lines.push(Line::Local(local));
     }
 
+    /// From here on, nothing tells unwinders the return address.
+    pub fn return_lost(&mut self) {
+        self.listing.lines.push(Line::ReturnLost);
+    }
+
     /// Append a label that the kernel's C code knows, where this architecture's C code does.
     pub fn kernel_label(&mut self, label: KernelLabel) {
         if self.target.convention.labels.contains(&label) {

@@ -127,6 +127,8 @@ struct Contents<'d> {
     relocs: Cow<'d, [Reloc]>,
     align: u64,
     flags: elf::SectionFlags,
+    /// Bytes of an entry, where the section says so.
+    entry: u64,
     kind: elf::SectionType,
 }
 
@@ -143,7 +145,7 @@ const EXPORTS: (&str, &str) = (".export_symbol", ".rela.export_symbol");
 fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>> {
     let section = |name, data: &'d [u8], relocs: &'d [Reloc], align, flags| {
         let (data, relocs) = (Cow::Borrowed(data), Cow::Borrowed(relocs));
-        Contents { name, data, relocs, align, flags, kind: elf::SHT_PROGBITS }
+        Contents { name, data, relocs, align, flags, entry: 0, kind: elf::SHT_PROGBITS }
     };
     let (none, alloc) = (elf::SectionFlags(0), elf::SHF_ALLOC);
     let exec = elf::SectionFlags(alloc.0 | elf::SHF_EXECINSTR.0);
@@ -159,10 +161,11 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
             ..section(EXPORTS, &[], &[], 8, alloc)
         });
     }
-    for (&(name, rela, align), (bytes, relocs)) in SECTIONS.iter().zip(&assembly.notes) {
+    for (of, (bytes, relocs)) in SECTIONS.iter().zip(&assembly.notes) {
         if !bytes.is_empty() {
-            // Without flags: with them, the kernel's linker would keep what objtool does not see.
-            all.push(section((name, rela), bytes, relocs, align, none));
+            // In no memory: else the kernel's linker would keep what objtool does not see.
+            let flags = if of.entry == 0 { none } else { elf::SHF_MERGE };
+            all.push(Contents { entry: of.entry, ..section(of.name, bytes, relocs, of.align, flags) });
         }
     }
     if let Some(note) = target.landing_pads_note() {
@@ -194,6 +197,7 @@ fn write_contents(w: &mut Writer<'_, SinglePhase>, contents: &Contents, numbers:
         sh_offset: w.write_align(contents.align),
         sh_size: contents.data.len() as u64,
         sh_addralign: contents.align,
+        sh_entsize: contents.entry,
         ..PROGBITS
     };
     w.write(&contents.data);

@@ -39,8 +39,8 @@ impl Plan {
         }
         let frame = target.frame(spec.kind)?;
         match spec.kind {
-            Kind::Stub | Kind::StubGraph => self.stub(target, ExitPath::Caller),
-            Kind::StubDirect => self.stub(target, ExitPath::Function),
+            Kind::Stub | Kind::StubGraph => self.stub(spec.kind, target, ExitPath::Caller),
+            Kind::StubDirect => self.stub(spec.kind, target, ExitPath::Function),
             Kind::Entry(regs) => self.entry(regs, &frame, target),
             Kind::Return => self.exit(target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
@@ -53,7 +53,7 @@ impl Plan {
                          not get it; valid: a profile whose callback has `parent-ip`"
                     )));
                 }
-                self.shadow(target);
+                self.shadow(spec.kind, target);
             }
             Kind::Around(around) => self.around(around, target),
             Kind::Programs(programs) => self.programs(&programs, spec, target),
@@ -65,15 +65,15 @@ impl Plan {
         self.steps.extend_from_slice(steps);
     }
 
-    fn landing_pad(&mut self, target: &Target) {
+    fn landing_pad(&mut self, kind: Kind, target: &Target) {
         self.push(&[Step::Block(Role::Entry, "")]);
-        if target.harden.landing.is_some() {
+        if target.landing(kind).is_some() {
             self.push(&[Step::LandingPad]);
         }
     }
 
-    fn stub(&mut self, target: &Target, way: ExitPath) {
-        self.landing_pad(target);
+    fn stub(&mut self, kind: Kind, target: &Target, way: ExitPath) {
+        self.landing_pad(kind, target);
         self.push(&[Step::Leave(way)]);
     }
 
@@ -81,7 +81,7 @@ impl Plan {
         let early = target.op_from_site && regs == Regs::Args;
         let flags = target.pushes_flags && regs == Regs::All;
 
-        self.landing_pad(target);
+        self.landing_pad(Kind::Entry(regs), target);
         if early {
             self.push(&[Step::LoadOp, Step::BranchIfEarlyDirect]);
         }
@@ -160,6 +160,10 @@ impl Plan {
         self.pop_flags(flags, target);
         self.push(&end);
         self.push(&[direct, Step::Path(ExitPath::Direct)]);
+        let jumps = site.direct_jumps;
+        if jumps {
+            self.push(&[Step::BranchIfJump]);
+        }
         if !alike || restored {
             match (restored, target.direct_jump) {
                 (false, _) => self.push(&[Step::RestoreSite(ExitPath::Direct)]),
@@ -171,6 +175,14 @@ impl Plan {
             self.pop_flags(flags, target);
         }
         self.push(&[Step::Leave(ExitPath::Direct)]);
+        if jumps {
+            let way = ExitPath::DirectJump;
+            let heading = "to the direct trampoline, with everything as if the site had jumped there";
+            self.push(&[Step::Block(Role::Dispatch, heading), Step::Path(way)]);
+            self.push(&[Step::RestoreSite(way), Step::Restore, Step::Free(way)]);
+            self.pop_flags(flags, target);
+            self.push(&[Step::Leave(way)]);
+        }
     }
 
     /// The arguments of the profile's callback; `labelled`, if the tracer's C code patches the load of `op`.
@@ -201,7 +213,7 @@ impl Plan {
     }
 
     fn direct(&mut self, direct: Direct, frame: &FrameLayout, target: &Target) {
-        self.landing_pad(target);
+        self.landing_pad(Kind::Direct(direct), target);
         self.push(&[Step::Block(Role::Frame, "")]);
         self.push(&[Step::Alloc]);
         self.push(&[Step::Record(0), Step::Record(1)][..frame.records.len()]);
@@ -221,7 +233,7 @@ impl Plan {
 
     fn around(&mut self, around: Around, target: &Target) {
         let fregs = around.form == Form::Fregs;
-        self.landing_pad(target);
+        self.landing_pad(Kind::Around(around), target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's state at the site"), Step::Save, Step::LoadBody]);
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
@@ -248,8 +260,8 @@ impl Plan {
         self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
     }
 
-    fn shadow(&mut self, target: &Target) {
-        self.landing_pad(target);
+    fn shadow(&mut self, kind: Kind, target: &Target) {
+        self.landing_pad(kind, target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's state at the site -> fregs"), Step::Save]);
         self.push(&[Step::Block(Role::Arguments, target.convention.callback.entry_that_keeps)]);
@@ -271,7 +283,7 @@ impl Plan {
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
         let called = |attach| spec.programs_at(attach).map(|n| (n, spec.programs[usize::from(n)].cookie));
         let any = |attach| spec.programs_at(attach).next().is_some();
-        self.landing_pad(target);
+        self.landing_pad(spec.kind, target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
         if spec.kind.jumped_to() {

@@ -64,6 +64,8 @@ pub struct Convention {
     pub exit_handler: &'static str,
     /// The trampolines that exist under a name of their own, in the order in which `--all` emits them.
     pub trampolines: Vec<Offer>,
+    /// Those that sites reach by direct branches alone, and that begin with no landing pad.
+    pub no_landing_pad: Vec<Kind>,
     /// The labels inside trampolines that the tracer's C code knows.
     pub labels: Vec<KernelLabel>,
     /// The variable that points to the function which entry trampolines call; `None` where their call itself is patched.
@@ -147,12 +149,21 @@ pub struct Kernel {
     pub numbers: bool,
     /// What lets modules register direct-call trampolines.
     pub direct_calls: Option<&'static str>,
-    /// Objtool checks its objects.
-    pub objtool: bool,
+    /// How objtool wants to be told, if it checks its objects.
+    pub objtool: Option<Objtool>,
     /// What must not be set, and why.
     pub refuses: Vec<(&'static str, &'static str)>,
     /// What changes nothing here, and what that means.
     pub ignores: Vec<(&'static str, &'static str)>,
+}
+
+/// How a kernel's objtool wants to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Objtool {
+    /// SP, as it numbers registers.
+    pub sp: u8,
+    /// What it calls an address that needs no landing pad, and a call that only pushes, where one section has both; else each has its own.
+    pub types: Option<[u32; 2]>,
 }
 
 /// An option of the architecture, as this profile has it.

@@ -28,6 +28,8 @@ pub struct Site {
     pub lost: RegSet,
     /// The register that holds a direct trampoline's address on the way there.
     pub direct: Option<Reg>,
+    /// Bit 0 of a direct trampoline's address says that the site jumps there, and does not call.
+    pub direct_jumps: bool,
     /// How far a trampoline may be from the site, in bytes either way.
     pub reach: i64,
     /// Why no CPU may be between two instructions of a site while it is patched; `None` if one may.

@@ -99,6 +99,8 @@ pub enum ExitPath {
     Function,
     /// To the direct trampoline that a callback chose.
     Direct,
+    /// To one that a callback chose as if the site had jumped to it.
+    DirectJump,
     /// To the direct trampoline of the `ftrace_ops`, before anything is saved.
     EarlyDirect,
     /// To the traced function's parent.
@@ -207,6 +209,8 @@ pub enum Step {
     LoadDirect,
     /// Branch if it is set.
     BranchIfDirect,
+    /// Branch if what the cell holds says that the site jumps there.
+    BranchIfJump,
     /// Release the frame and what the parent's call pushed. From here on, only handlers know the parent.
     FreeWithReturn,
     /// Allocate the frame again, with room for the return address.
@@ -256,6 +260,7 @@ impl Local {
         match self {
             Local::Path(ExitPath::EarlyDirect) => "direct_early",
             Local::Path(ExitPath::Direct) => "direct",
+            Local::Path(ExitPath::DirectJump) => "direct_jump",
             Local::Path(ExitPath::Skipped) => "skipped",
             Local::Path(_) => "out",
             Local::Anchor => "op",
@@ -271,6 +276,7 @@ impl Local {
             Local::Path(ExitPath::EarlyDirect) => 0,
             Local::Path(ExitPath::Direct) => 1,
             Local::Path(ExitPath::Skipped) => 2,
+            Local::Path(ExitPath::DirectJump) => 7,
             Local::Path(_) => 3,
             Local::Anchor => 4,
             Local::Rebalance => 5,

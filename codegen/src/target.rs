@@ -141,6 +141,13 @@ impl Target {
         Some([4, 16, PROPERTIES, u32::from_le_bytes(*b"GNU\0"), property, 4, PADS, 0])
     }
 
+    /// The landing pad with which a trampoline of this kind begins. One that only returns come to has none, nor one that only
+    /// sites branch to, if the profile says so.
+    pub fn landing(&self, kind: Kind) -> Option<&'static str> {
+        let reached = !kind.returned_to() && !self.convention.no_landing_pad.contains(&kind);
+        self.harden.landing.filter(|_| reached)
+    }
+
     /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the
     /// address before its first instruction.
     pub fn lead(&self, kind: Kind) -> (&'static [u8], &'static [&'static str]) {

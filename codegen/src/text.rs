@@ -12,7 +12,7 @@ use crate::frame::{Content, FrameLayout};
 use crate::isa::{Architecture, Instruction};
 use crate::listing::{Line, Listing};
 use crate::names::Names;
-use crate::objtool::{Note, Notes};
+use crate::objtool::{Notes, Told};
 use crate::plan::Plan;
 use crate::spec::Spec;
 use crate::step::{Role, Step};
@@ -113,9 +113,9 @@ impl Lines<'_> {
     }
 
     /// What objtool is told about this place.
-    fn objtool(&mut self, note: Note) {
+    fn objtool(&mut self, (note, form): Told) {
         let offset = self.code.bytes.len();
-        for text in note.text() {
+        for text in note.text(form) {
             self.push(LineKind::Cfi, text, "", offset);
         }
         self.push(LineKind::Label, "911".to_owned(), "", offset);
@@ -141,7 +141,7 @@ pub(crate) fn render<I: Architecture>(
     let entry = I::cfi_entry(spec.kind);
     let mut tracker = Tracker::new(&entry, target)?;
     let mut out = Lines { target, lines: Vec::new(), role: Role::Entry, code: CodeBuf::default() };
-    let (mut notes, at_start) = Notes::new(target, &entry);
+    let (mut notes, at_start) = Notes::new(spec.kind, target, &entry);
     at_start.into_iter().for_each(|note| out.objtool(note));
     for line in &listing.lines {
         let offset = out.code.bytes.len();
@@ -172,7 +172,10 @@ pub(crate) fn render<I: Architecture>(
                 out.push(LineKind::Heading, heading.to_owned(), "", offset);
                 out.rules(&mut tracker);
             }
-            Line::ReturnLost => tracker.lose_return(),
+            Line::ReturnLost => {
+                tracker.lose_return();
+                out.rules(&mut tracker);
+            }
             Line::Misstate(_) => {}
         }
     }

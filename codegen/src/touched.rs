@@ -95,7 +95,12 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         }
     };
     match action {
-        Action::None | Action::StoreHalf | Action::LandingPad | Action::PushNext | Action::CallSymbol { .. } => {}
+        Action::None
+        | Action::StoreHalf
+        | Action::LandingPad
+        | Action::PopOver
+        | Action::PushNext
+        | Action::CallSymbol { .. } => {}
         Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
@@ -124,7 +129,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         }
         Action::PushFlags => reads.flags = true,
         Action::PopFlags => writes.flags = true,
-        Action::Test { reg } => {
+        Action::Test { reg } | Action::TestLowBit { reg } => {
             add(reads, reg);
             writes.flags = true;
         }

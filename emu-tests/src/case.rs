@@ -8,7 +8,7 @@ use codegen::contract::Contract;
 use codegen::error::Error;
 use codegen::frame::{Content, Stores};
 
-use crate::cpu::{SPARSE_DIRECT, SPARSE_LIVEPATCH, Snapshot};
+use crate::cpu::{SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot};
 use crate::rng::Rng;
 use crate::situation::Situation;
 
@@ -128,7 +128,7 @@ impl Case {
     /// A value for a register.
     pub fn canary(&self, rng: &mut Rng) -> u64 {
         let value = rng.canary();
-        if self.sparse() { value & !(SPARSE_DIRECT | SPARSE_LIVEPATCH) } else { value }
+        if self.sparse() { value & !(SPARSE_DIRECT | SPARSE_LIVEPATCH | SPARSE_JUMP) } else { value }
     }
 
     /// The registers that the callback rewrites, with their new values: all to which the contract lets it.

@@ -47,7 +47,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let mut contract = rig.suite.contracts[attach].clone();
     if rig.copied() {
         // Who has a copy to itself has no use for other handlers, so it has no way to a direct trampoline.
-        contract.direct = false;
+        (contract.direct, contract.direct_jumps) = (false, false);
     }
     // What handlers overwrite and how the stack is aligned has nothing to do with distance. A stack that is misaligned for
     // the psABI is for code that says it can live with it.

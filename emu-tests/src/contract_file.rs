@@ -219,6 +219,9 @@ pub(crate) struct TrampolineIn {
     /// A direct trampoline that is named by the site is entered before any callback (arm64 CALL_OPS).
     #[serde(default)]
     pub(crate) early_direct: bool,
+    /// `entry`, `regs`: bit 0 of a direct trampoline's address says that the site would jump there.
+    #[serde(default)]
+    pub(crate) direct_jumps: bool,
     /// `entry`, `regs`: registers that have any value in a direct trampoline, though they survive otherwise.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -229,6 +232,9 @@ pub(crate) struct TrampolineIn {
     /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
     #[serde(default)]
     pub(crate) landing_pad: bool,
+    /// The entry is none all the same: only direct branches of sites come here.
+    #[serde(default)]
+    pub(crate) no_entry_pad: bool,
     /// Returns on the way out that have no call on the return-address stack.
     #[serde(default)]
     pub(crate) unpaired: u32,
@@ -505,6 +511,8 @@ pub(crate) enum WayIn {
     Function,
     /// To a direct trampoline that a callback chose.
     Direct,
+    /// To one as if the site jumped there.
+    DirectJump,
     /// To the direct trampoline of the `ftrace_ops`.
     EarlyDirect,
     /// To the parent.
@@ -518,6 +526,7 @@ impl WayIn {
         match self {
             WayIn::Function => ExitPath::Function,
             WayIn::Direct => ExitPath::Direct,
+            WayIn::DirectJump => ExitPath::DirectJump,
             WayIn::EarlyDirect => ExitPath::EarlyDirect,
             WayIn::Parent => ExitPath::Parent,
             WayIn::Skipped => ExitPath::Skipped,

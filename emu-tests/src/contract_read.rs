@@ -92,12 +92,14 @@ impl Reader<'_> {
             control_lost,
             flags_kept: t.keeps_flags,
             direct,
+            direct_jumps: direct && t.direct_jumps,
             traced: self.traced(t, kind)?,
             direct_lost: self.registers(&t.direct_loses, facts)?,
             early_direct: t.early_direct,
             stack_align,
             realigned: false,
             landing_pad: t.landing_pad,
+            entry_pad: t.landing_pad && !t.no_entry_pad && !kind.returned_to(),
             returns: None,
             // A call of the site that nothing returns to.
             // Or one behind which something else stands than what is returned to.
@@ -116,7 +118,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 17] = [
+        let given: [(&str, Option<usize>, &[&str]); 18] = [
             ("args", start(t.args.as_ref()), &["direct", "around"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("live", start(t.live.as_ref()), &["direct", "programs"]),
@@ -127,6 +129,7 @@ impl Reader<'_> {
             ("programs", start(t.programs.as_ref()), &["programs"]),
             ("flags", start(t.flags.as_ref()), &["programs"]),
             ("exit", start(t.exit.as_ref()), &["around"]),
+            ("direct-jumps", t.direct_jumps.then_some(here), &["entry", "regs"]),
             ("direct-loses", start(t.direct_loses.first()), &["entry", "regs"]),
             ("slot", (!t.slots().is_empty()).then_some(here), &["entry", "regs"]),
             ("early-direct", t.early_direct.then_some(here), &["entry", "regs"]),

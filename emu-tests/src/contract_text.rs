@@ -128,10 +128,12 @@ impl File {
         self.list("loses", &names(kept.minus(contract.kept)));
         self.when("keeps-flags", contract.flags_kept);
         self.when("early-direct", contract.early_direct);
+        self.when("direct-jumps", contract.direct_jumps);
         if contract.direct {
             self.list("direct-loses", &names(contract.direct_lost));
         }
         self.when("landing-pad", contract.landing_pad);
+        self.when("no-entry-pad", contract.landing_pad && !contract.entry_pad && !contract.kind.returned_to());
         if contract.unpaired > 0 {
             self.key("unpaired", &contract.unpaired.to_string());
         }

@@ -22,6 +22,8 @@ pub(crate) const EXIT: u64 = 0x3000_0000;
 /// another register too, takes them for nothing; and nothing but a branch that goes there arrives.
 pub(crate) const SPARSE_DIRECT: u64 = 1 << 41;
 pub(crate) const SPARSE_LIVEPATCH: u64 = 1 << 42;
+/// What stands for a direct trampoline that sites jump to is here, and nowhere else: it goes straight on in the function.
+pub(crate) const SPARSE_JUMP: u64 = 1 << 43;
 
 /// The version of the engine that runs, as major and minor number.
 pub fn engine_version() -> (u32, u32) {

@@ -13,7 +13,8 @@ use unicorn_engine::{Context, HookType, Prot, uc_error};
 use crate::case::{Case, Distance, Handler, Initial, Outcome};
 use crate::copy::put_copies;
 use crate::cpu::{
-    EXIT, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, write_code,
+    EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word,
+    write_code,
 };
 use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
@@ -160,6 +161,9 @@ fn map_sparse(uc: &mut Uc<'static>, ret: &[u8]) -> Result<()> {
         uc.mem_write(at, ret).map_err(failed)?;
         uc.add_code_hook(at, at, |uc, pc, _| trace::go_through(uc, pc)).map_err(failed)?;
     }
+    // No instruction is ever executed there, so none that would count as a return may stand there.
+    uc.mem_map(SPARSE_JUMP, PAGE, Prot::ALL).map_err(failed)?;
+    uc.add_code_hook(SPARSE_JUMP, SPARSE_JUMP, |uc, pc, _| trace::jump_through(uc, pc)).map_err(failed)?;
     Ok(())
 }
 

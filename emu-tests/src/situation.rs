@@ -20,7 +20,7 @@ pub enum Situation {
         /// It lets the function go on elsewhere.
         ip: bool,
         /// It chooses a direct trampoline.
-        direct: bool,
+        direct: Chosen,
         /// It puts the trampoline of function graphs in place of the parent.
         parent: bool,
     },
@@ -51,14 +51,26 @@ pub enum Situation {
     Retired,
 }
 
+/// What a callback says of a direct trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Chosen {
+    /// There is none.
+    No,
+    /// One that the site calls.
+    Called,
+    /// One that the site jumps to.
+    Jumped,
+}
+
 /// A decision by its name, and whether it is taken.
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 14] = [
+const DECISIONS: [Decision; 15] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
+    ("direct-jump", Situation::direct_jump),
     ("early-direct", Situation::early),
     ("parent", |s| s.parent() && !s.rethook()),
     ("rethook", Situation::rethook),
@@ -93,20 +105,27 @@ impl FromStr for Situation {
 
 impl Situation {
     /// What is called does nothing besides overwriting.
-    pub const PLAIN: Situation = Situation::Calls { args: false, ip: false, direct: false, parent: false };
+    pub const PLAIN: Situation = Situation::Calls { args: false, ip: false, direct: Chosen::No, parent: false };
 
     /// The arguments are rewritten, and nothing else.
-    const ARGS: Situation = Situation::Calls { args: true, ip: false, direct: false, parent: false };
+    const ARGS: Situation = Situation::Calls { args: true, ip: false, direct: Chosen::No, parent: false };
 
     /// All there are, what an entry trampoline can be in first, in the order in which they are run.
     pub fn every() -> impl Iterator<Item = Situation> {
         let calls = (0..16).map(|bits| Situation::Calls {
             args: bits & 1 != 0,
             ip: bits & 2 != 0,
-            direct: bits & 4 != 0,
+            direct: if bits & 4 == 0 { Chosen::No } else { Chosen::Called },
             parent: bits & 8 != 0,
         });
-        calls.chain([
+        // What a callback makes of pc is not for a trampoline that the site jumps to.
+        let jumps = (0..4).map(|bits| Situation::Calls {
+            args: bits & 1 != 0,
+            ip: false,
+            direct: Chosen::Jumped,
+            parent: bits & 2 != 0,
+        });
+        calls.chain(jumps).chain([
             Situation::ParentResults,
             Situation::Rethook { results: false },
             Situation::Rethook { results: true },
@@ -136,7 +155,12 @@ impl Situation {
     }
 
     pub(crate) fn direct(self) -> bool {
-        matches!(self, Situation::Calls { direct: true, .. })
+        matches!(self, Situation::Calls { direct: Chosen::Called, .. })
+    }
+
+    /// It is one that the site jumps to.
+    pub(crate) fn direct_jump(self) -> bool {
+        matches!(self, Situation::Calls { direct: Chosen::Jumped, .. })
     }
 
     pub(crate) fn early(self) -> bool {
@@ -158,7 +182,7 @@ impl Situation {
         self.parent().then_some(if self.rethook() { Kind::Rethook } else { Kind::Return })
     }
 
-    /// A direct trampoline is chosen, by a callback or by `op`.
+    /// A direct trampoline that sites call is chosen, by a callback or by `op`.
     pub(crate) fn sends(self) -> bool {
         self.direct() || self.early()
     }
@@ -234,7 +258,12 @@ impl Situation {
         let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
         match self {
             Situation::Calls { ip, direct, parent, .. } => {
-                (!ip || stores(Content::Pc)) && (!direct || contract.direct) && (!parent || hooks)
+                let way = match direct {
+                    Chosen::No => true,
+                    Chosen::Called => contract.direct,
+                    Chosen::Jumped => contract.direct_jumps,
+                };
+                (!ip || stores(Content::Pc)) && way && (!parent || hooks)
             }
             Situation::ParentResults | Situation::Rethook { .. } => hooks,
             Situation::Stub | Situation::StubGraph => true,
@@ -256,7 +285,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 28] = [
+    const NAMES: [&str; 32] = [
         "plain",
         "args",
         "ip",
@@ -273,6 +302,10 @@ mod tests {
         "args+direct+parent",
         "ip+direct+parent",
         "args+ip+direct+parent",
+        "direct-jump",
+        "args+direct-jump",
+        "direct-jump+parent",
+        "args+direct-jump+parent",
         "parent+results",
         "rethook",
         "rethook+results",

@@ -226,6 +226,7 @@ fn ways(contract: &Contract) -> Vec<ExitPath> {
         (true, kind.traits().leaves),
         (kind.calls_body(), ExitPath::Function),
         (kind.calls_back() && contract.direct, ExitPath::Direct),
+        (kind.calls_back() && contract.direct_jumps, ExitPath::DirectJump),
         (kind.calls_back() && contract.early_direct, ExitPath::EarlyDirect),
         (skips, ExitPath::Skipped),
     ];
@@ -234,15 +235,15 @@ fn ways(contract: &Contract) -> Vec<ExitPath> {
 
 /// The first way out on which a clause must be decided and was not, `decided` being those on which it was, as bits.
 fn undecided(contract: &Contract, clause: Clause, decided: u8) -> Option<&'static str> {
-    use ExitPath::{Direct, EarlyDirect, Function, Parent, Skipped};
+    use ExitPath::{Direct, DirectJump, EarlyDirect, Function, Parent, Skipped};
     let below = contract.kind.traits().body == Body::BelowFrame;
     let concerned: &[ExitPath] = match clause {
-        Clause::P1 | Clause::P2 | Clause::P4 => &[Function, Direct, EarlyDirect],
+        Clause::P1 | Clause::P2 | Clause::P4 => &[Function, Direct, DirectJump, EarlyDirect],
         Clause::P3 => &[Parent, Skipped],
         // Where the function is called below a frame, its SP is nobody's else.
         Clause::P7 if below => &[Parent, Skipped],
         Clause::P5 | Clause::P6 | Clause::P7 | Clause::P9 | Clause::P14 => {
-            &[Function, Direct, EarlyDirect, Parent, Skipped]
+            &[Function, Direct, DirectJump, EarlyDirect, Parent, Skipped]
         }
         _ => &[],
     };
@@ -255,6 +256,7 @@ fn leads(way: ExitPath) -> &'static str {
     match way {
         ExitPath::Function => "back into the traced function",
         ExitPath::Direct => "to a direct trampoline",
+        ExitPath::DirectJump => "to a direct trampoline that the site jumps to",
         ExitPath::EarlyDirect => "to the direct trampoline of the ftrace_ops",
         ExitPath::Parent => "to the parent",
         ExitPath::Skipped => "past the traced function",

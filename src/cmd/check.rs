@@ -39,7 +39,7 @@ pub struct CheckArgs {
     /// Run only this traced function
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
-    /// Run only this situation: plain, args, ip, direct, parent ..., joined by +
+    /// Run only this situation: plain, args, ip, direct, direct-jump, parent ..., joined by +
     #[arg(long, value_name = "NAME")]
     pub situation: Option<String>,
     /// Run only with the functions compiled in this way

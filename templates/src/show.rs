@@ -4,6 +4,7 @@ use askama::Template;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::frame::{Content, Stores};
+use codegen::harden::Harden;
 use codegen::target::Target;
 use codegen::text::{LineKind, TextListing};
 
@@ -62,7 +63,8 @@ pub fn show(listing: &TextListing, target: &Target) -> Result<String> {
         vec![format!("cost   {} bytes, {} instructions, {} bytes of stack", cost.bytes, cost.instructions, cost.stack)];
     text.extend(paths);
     let mut harden = Vec::new();
-    for (part, what) in target.harden.parts() {
+    let parts = Harden { landing: target.landing(listing.contract.kind), ..target.harden };
+    for (part, what) in parts.parts() {
         let head = if harden.is_empty() { "harden" } else { "" };
         harden.push(format!("{head:<6} {part:<13} {what}"));
     }

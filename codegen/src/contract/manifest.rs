@@ -79,7 +79,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 23)?;
+        let mut s = serializer.serialize_struct("Contract", 25)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("programs", &programs)?;
         s.serialize_field("programs_flags", &flags)?;
@@ -89,10 +89,12 @@ impl Serialize for Contract {
         s.serialize_field("clobbered", &self.reg_names(self.clobbered))?;
         s.serialize_field("flags_kept", &self.flags_kept)?;
         s.serialize_field("direct", &self.direct)?;
+        s.serialize_field("direct_jumps", &self.direct_jumps)?;
         s.serialize_field("early_direct", &self.early_direct)?;
         s.serialize_field("stack_align", &self.stack_align)?;
         s.serialize_field("stack_realigned", &self.realigned)?;
         s.serialize_field("landing_pad", &self.landing_pad)?;
+        s.serialize_field("entry_pad", &self.entry_pad)?;
         s.serialize_field("unpaired_returns", &self.unpaired)?;
         s.serialize_field("mispredicted_returns", &self.mispredicted)?;
         s.serialize_field("direct_mispredicted_returns", &self.direct_mispredicted)?;

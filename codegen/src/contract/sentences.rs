@@ -71,6 +71,11 @@ impl Contract {
                 format!("A store to {} has no effect here.", cell.member)
             });
         }
+        if self.direct_jumps {
+            text.push(
+                "With bit 0 set it is one that the site would jump to: it finds parent_ip, and no pc.".to_owned(),
+            );
+        }
         if self.early_direct {
             text.push("If op->direct_call is set, we go there at once with everything as at the site.".to_owned());
         }

@@ -6,9 +6,12 @@ use serde::Deserialize;
 use toml::{Table, Value as Toml};
 
 use super::line::{self, Step};
-use super::schema::{ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, OfferIn, OptionIn, ProfileIn, RecordIn, StoresIn};
+use super::schema::{
+    ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, ObjtoolIn, OfferIn, OptionIn, ProfileIn, RecordIn, StoresIn,
+};
 use super::{
-    Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Offer, OptionRule, Profile,
+    Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Objtool, Offer,
+    OptionRule, Profile,
 };
 use crate::abi::{Abi, Loc, RegSet};
 use crate::error::{Error, Result};
@@ -178,6 +181,11 @@ impl<'a> Reader<'a> {
             .iter()
             .enumerate()
             .map(|(i, label)| self.word(label, &KernelLabel::WORDS, "label", &join(at, keys!["labels", i])));
+        let unpadded = of
+            .no_landing_pad
+            .iter()
+            .enumerate()
+            .map(|(i, kind)| self.word(kind, &KINDS, "trampoline", &join(at, keys!["no-landing-pad", i])));
         let exit = join(at, keys!["exit", "arrives"]);
         let mut numbers = Vec::new();
         for (key, (symbol, value)) in &of.numbers {
@@ -207,6 +215,7 @@ impl<'a> Reader<'a> {
             facts,
             exit_handler: self.symbol(exit_handler, keys!["exit-handler"])?,
             trampolines,
+            no_landing_pad: unpadded.collect::<Result<_>>()?,
             labels: labels.collect::<Result<_>>()?,
             calls_through: match &of.calls_through {
                 Some(name) => Some(self.symbol(name, &join(at, keys!["calls-through"]))?),
@@ -320,7 +329,7 @@ impl<'a> Reader<'a> {
             needs: pairs(&kernel.needs),
             numbers: kernel.numbers,
             direct_calls: kernel.direct_calls.as_deref().map(intern),
-            objtool: kernel.objtool,
+            objtool: kernel.objtool.map(|ObjtoolIn { sp, types }| Objtool { sp, types }),
             refuses: pairs(&kernel.refuses),
             ignores: pairs(&kernel.ignores),
         })

@@ -57,6 +57,9 @@ pub(super) struct ArchIn {
     /// Why the profile does not offer the architecture, though one that it extends does: nothing else here counts then. Offered
     /// if it is empty.
     pub refused: Option<String>,
+    /// Trampolines, as in `trampoline`, that begin with no landing pad where others do: sites reach them by direct branches, and
+    /// nothing else branches there.
+    pub no_landing_pad: Vec<String>,
     /// The labels that the tracer's C code knows: `op-ptr`, `call`, `jmp`, `end`, `after-call`, `epilogue`.
     pub labels: Vec<String>,
     /// The variable that points to the function which entry trampolines call, where nothing inside them is patched.
@@ -108,6 +111,8 @@ pub(super) struct SiteIn {
     pub lost: Vec<String>,
     /// The register that holds a direct trampoline's address on the way there.
     pub direct: Option<String>,
+    /// Bit 0 of a direct trampoline's address says that the site jumps there, and does not call.
+    pub direct_jumps: bool,
     /// How far a trampoline may be from the site, in bytes either way.
     pub reach: Option<i64>,
     /// Why no CPU may be between two instructions of a site while it is patched; without it, or if it is empty, one
@@ -199,14 +204,25 @@ pub(super) struct KernelIn {
     pub numbers: bool,
     /// The option, without `CONFIG_`, that lets modules register direct-call trampolines.
     pub direct_calls: Option<String>,
-    /// Objtool checks its objects.
-    pub objtool: bool,
+    /// How objtool wants to be told what it cannot see, if it checks objects.
+    pub objtool: Option<ObjtoolIn>,
     /// What must be set, and what it is for.
     pub needs: Vec<(String, String)>,
     /// What must not be set, and why.
     pub refuses: Vec<(String, String)>,
     /// What changes nothing here, and what that means.
     pub ignores: Vec<(String, String)>,
+}
+
+/// Numbers of objtool (include/linux/objtool_types.h, arch/x86/include/asm/orc_types.h).
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ObjtoolIn {
+    /// `ORC_REG_SP`.
+    pub sp: u8,
+    /// `ANNOTYPE_NOENDBR` and `ANNOTYPE_INTRA_FUNCTION_CALL` in `.discard.annotate_insn`; without them, each has a section of
+    /// its own.
+    pub types: Option<[u32; 2]>,
 }
 
 #[derive(Deserialize, JsonSchema, Default)]

@@ -44,6 +44,7 @@ impl Reader<'_> {
                 Some(name) => Some(self.register(name, abi, &join(at, keys!["direct"]))?),
                 None => None,
             },
+            direct_jumps: site.direct_jumps,
             reach: *self.need(&site.reach, &reach)?,
             between: match &site.between {
                 Some(text) if !text.is_empty() => Some(self.sentence(text, &between)?),

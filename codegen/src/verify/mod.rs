@@ -305,6 +305,7 @@ impl<'c> Checker<'c> {
             Root::High(sym, _) => format!("the high part of {}", symbol(sym)),
             Root::Next(line) => format!("the address behind line {line}"),
             Root::Left(at, call) => format!("what call {call} left at sp{at:+}"),
+            Root::LowBit(at, call) => format!("the lowest bit of what call {call} left at sp{at:+}"),
             Root::Returned(call) => format!("what call {call} returned"),
             Root::Body(reg) => format!("{} as the function left it", self.abi.name(reg)),
             Root::BodyVector(n, half) => format!("vector {n}, part {half}, as the function left it"),

@@ -17,6 +17,8 @@ enum Out {
     Function,
     /// To the direct trampoline that a callback chose.
     Direct,
+    /// To one that the site would jump to.
+    Jump,
     /// To that of the `ftrace_ops`.
     Early,
     /// Behind the call of the traced function.
@@ -40,6 +42,7 @@ impl Checker<'_> {
         match out {
             Out::Function => self.leaves_for_function(line, goes_to, sp, state),
             Out::Direct => self.leaves_for_direct(line, goes_to, sp, state),
+            Out::Jump => self.leaves_for_direct_jump(line, goes_to, sp, state),
             Out::Early => self.leaves_early(line, goes_to, sp, state),
             Out::Parent => self.leaves_for_parent(line, goes_to, sp, state),
             Out::Caller => self.leaves_for_caller(line, goes_to, sp, state),
@@ -50,12 +53,18 @@ impl Checker<'_> {
         let contract = self.contract;
         let early = if contract.early_direct { state.early } else { Some(false) };
         let direct = if contract.direct { state.direct } else { Some(false) };
-        match (contract.kind.traits().leaves, early, direct) {
+        let jump = if contract.direct_jumps { state.jump } else { Some(false) };
+        match (contract.kind.traits().leaves, early, direct, jump) {
             (ExitPath::Caller, ..) => Some(Out::Caller),
             (ExitPath::Parent, ..) => Some(Out::Parent),
-            (_, Some(true), _) => Some(Out::Early),
-            (_, Some(false), Some(true)) => Some(Out::Direct),
-            (_, Some(false), Some(false)) => Some(Out::Function),
+            (_, Some(true), ..) => Some(Out::Early),
+            (_, Some(false), Some(true), Some(false)) => Some(Out::Direct),
+            (_, Some(false), Some(true), Some(true)) => Some(Out::Jump),
+            (_, Some(false), Some(false), _) => Some(Out::Function),
+            (_, Some(false), Some(true), None) => {
+                self.fault(line, Property::Control, "nobody asked whether the site jumps to the direct trampoline");
+                None
+            }
             _ => {
                 self.fault(line, Property::Control, "nobody asked whether the way is to a direct trampoline");
                 None
@@ -151,6 +160,22 @@ impl Checker<'_> {
         let found = self.at(site.parent_ip, sp, state);
         self.same(line, Property::Way, "parent_ip for the direct trampoline", parent, found);
         self.keeps(line, contract.kept.minus(contract.direct_lost), state);
+        self.keeps_flags(line, state);
+        self.keeps_vectors(line, state);
+    }
+
+    /// As if the site had jumped to the direct trampoline, whose address is without the bit that says so.
+    fn leaves_for_direct_jump(&mut self, line: usize, goes_to: Value, sp: i32, state: &State) {
+        let Some(direct) = self.left(Content::Direct, state) else { return };
+        self.same(line, Property::Way, "the direct trampoline", direct.plus(-1), goes_to);
+        self.sp(line, self.site_sp, sp);
+        let parent = self.left(Content::ParentIp, state).unwrap_or(Value::of(Root::Parent));
+        let found = match self.abi.link {
+            Some(link) => state.get(link),
+            None => state.memory.load(sp),
+        };
+        self.same(line, Property::Way, "parent_ip for the direct trampoline", parent, found);
+        self.keeps(line, self.contract.kept.minus(self.contract.direct_lost), state);
         self.keeps_flags(line, state);
         self.keeps_vectors(line, state);
     }

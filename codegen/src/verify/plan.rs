@@ -40,6 +40,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             let target = match step {
                 Step::BranchIfEarlyDirect => Some(ExitPath::EarlyDirect),
                 Step::BranchIfDirect => Some(ExitPath::Direct),
+                Step::BranchIfJump => Some(ExitPath::DirectJump),
                 Step::BranchIfResult => Some(ExitPath::Skipped),
                 _ => None,
             };
@@ -56,7 +57,8 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
                 }
             }
-            if at != from && matches!(step, Step::Path(ExitPath::Direct | ExitPath::EarlyDirect)) {
+            if at != from && matches!(step, Step::Path(ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect))
+            {
                 faults.push(fault(at, Property::Control, "a way runs on into another"));
                 break;
             }
@@ -154,6 +156,7 @@ fn follow(
         | Step::BranchIfResult
         | Step::Gap
         | Step::BranchIfDirect
+        | Step::BranchIfJump
         | Step::Path(_) => {}
     }
     Ok(())
@@ -200,6 +203,7 @@ fn leave(way: ExitPath, state: &State, calls: &[Called], contract: &Contract) ->
     wrong(state.allocated, Property::Stack, "a way out with the frame still there")?;
     wrong(early && !contract.early_direct, Property::Way, "a way out that is not promised")?;
     wrong(way == ExitPath::Direct && !contract.direct, Property::Way, "a way out that is not promised")?;
+    wrong(way == ExitPath::DirectJump && !contract.direct_jumps, Property::Way, "a way out that is not promised")?;
     wrong(state.calls != if early { 0 } else { calls.len() }, Property::Calls, "not everything was called")?;
     let results = matches!(calls.last(), Some(Called::Body));
     wrong(state.saved && !early && !state.restored && !results, Property::Registers, "a way out without restores")

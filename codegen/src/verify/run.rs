@@ -12,6 +12,8 @@ use crate::step::{Local, Sym};
 enum Question {
     /// Did a callback choose a direct trampoline?
     Direct,
+    /// Is it one that the site jumps to?
+    Jump,
     /// Does the `ftrace_ops` name one?
     Early,
     /// Did this call return anything but 0?
@@ -69,9 +71,9 @@ impl Checker<'_> {
         }
     }
 
-    /// An indirect branch may come to the first instruction, unless only returns do.
+    /// An indirect branch may come to the first instruction, unless only returns and direct branches do.
     fn landing_pad(&mut self) {
-        let wanted = self.contract.landing_pad && !self.contract.kind.returned_to();
+        let wanted = self.contract.entry_pad;
         let first = self.code.iter().find_map(|c| if let Code::Insn(e) = c { Some(e.action) } else { None });
         if wanted && first != Some(Action::LandingPad) {
             self.fault(0, Property::Pad, "the first instruction is no landing pad for calls");
@@ -187,7 +189,7 @@ impl Checker<'_> {
                     *to = Some(self.load(at, sp.wrapping_add(offset + 8 * n as i32), sp, state));
                 }
             }
-            Action::PopFlags => loaded[0] = Some(self.load(at, sp, sp, state)),
+            Action::PopFlags | Action::PopOver => loaded[0] = Some(self.load(at, sp, sp, state)),
             Action::PushAt { base, at: offset } => {
                 loaded[0] = Some(match state.get(base).on_stack() {
                     Some(base) => self.load(at, base.wrapping_add(offset), sp, state),
@@ -227,7 +229,9 @@ impl Checker<'_> {
             }
             Action::PushFlags => self.store(at, sp, sp, state.flags, state),
             Action::PushNext => self.store(at, sp, sp, Value::of(Root::Next(at as u16)), state),
-            Action::PushAt { .. } => self.store(at, sp, sp, loaded[0].unwrap_or(Value::lost(Why::Computed)), state),
+            Action::PushAt { .. } | Action::PopOver => {
+                self.store(at, sp, sp, loaded[0].unwrap_or(Value::lost(Why::Computed)), state);
+            }
             _ => {}
         }
     }
@@ -263,6 +267,13 @@ impl Checker<'_> {
             }
             Action::PopFlags => (state.flags, state.tested) = (loaded[0].unwrap_or(computed), None),
             Action::Test { reg } => (state.flags, state.tested) = (computed, Some(self.read(reg, state))),
+            Action::TestLowBit { reg } => {
+                let bit = match self.read(reg, state) {
+                    Value { root: Root::Left(at, call), add: 0 } => Value::of(Root::LowBit(at, call)),
+                    _ => computed,
+                };
+                (state.flags, state.tested) = (computed, Some(bit));
+            }
             _ => {}
         }
         if let Some((dst, value)) = self.computed(at, effects.action, before, state) {
@@ -362,6 +373,7 @@ impl Checker<'_> {
                 state.decided = true;
                 match (question, answer) {
                     (Question::Direct, _) => state.direct = Some(answer),
+                    (Question::Jump, _) => state.jump = Some(answer),
                     (Question::Early, _) => state.early = Some(answer),
                     (Question::Skip(call), true) => {
                         state.skipped_by = Some(call);
@@ -383,6 +395,10 @@ impl Checker<'_> {
             }
             Root::Left(..) if self.contract.direct && state.direct.is_none() => {
                 value.is(self.left(crate::frame::Content::Direct, state)?).then_some(Question::Direct)
+            }
+            Root::LowBit(at, call) if self.contract.direct_jumps && state.jump.is_none() => {
+                let cell = self.left(crate::frame::Content::Direct, state)?;
+                Value::of(Root::Left(at, call)).is(cell).then_some(Question::Jump)
             }
             Root::Returned(call) if value.add == 0 => self.undecided(call, state).then_some(Question::Skip(call)),
             _ => None,

@@ -51,6 +51,8 @@ pub(super) enum Root {
     Next(u16),
     /// What call number n left in the slot so many bytes above SP at the start.
     Left(i32, u8),
+    /// The lowest bit of that.
+    LowBit(i32, u8),
     /// What call number n returned.
     Returned(u8),
     /// What the traced function left in the register when it returned.
@@ -167,8 +169,10 @@ pub(super) struct State {
     pub results: Option<u8>,
     /// A callback chose a direct trampoline, or did not; nobody asked yet.
     pub direct: Option<bool>,
-    /// The same for the `ftrace_ops`.
+    /// The `ftrace_ops` names one, or does not.
     pub early: Option<bool>,
+    /// The one that a callback chose is one that the site jumps to, or not.
+    pub jump: Option<bool>,
     /// The number of the call of the program whose result stands for that of the traced function.
     pub skipped_by: Option<u8>,
     /// What the last call returned was looked at.
@@ -190,6 +194,7 @@ impl State {
             shown: None,
             results: None,
             direct: None,
+            jump: None,
             early: None,
             skipped_by: None,
             decided: false,

@@ -334,7 +334,9 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::LoadLow { .. }
         | Action::PushFlags
         | Action::PopFlags
+        | Action::PopOver
         | Action::Test { .. }
+        | Action::TestLowBit { .. }
         | Action::BranchIf { .. }
         | Action::BranchIfFlags { .. }
         | Action::PushNext

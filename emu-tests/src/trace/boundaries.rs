@@ -10,7 +10,7 @@ use super::cells::{Mark, Region};
 use super::compare::Kept;
 use super::given::shown;
 use super::state::{Activation, Exiting, Pending};
-use super::{Here, Trace};
+use super::{Arrival, Here, Trace};
 use crate::cpu::{EXIT, Snapshot};
 use crate::place::Place;
 use crate::report::Clause;
@@ -170,6 +170,33 @@ impl Trace {
         self.checks.way = None;
     }
 
+    /// A trampoline handed over to a direct trampoline that the site would jump to: the state must be that of the site, and what
+    /// its call pushed is gone. Returns where the function goes on, if that is known.
+    pub(super) fn direct_jump(&mut self, here: &mut Here) -> Option<u64> {
+        let (by, from) = (self.state.taken.take(), self.state.region);
+        self.state.region = Region::Elsewhere;
+        if !self.enabled || !self.case.situation.direct_jump() || self.state.activations.is_empty() {
+            return None;
+        }
+        self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
+        let lost = self.contract().map_or(RegSet::EMPTY, |c| c.direct_lost);
+        self.checks.way = Some(ExitPath::DirectJump);
+        self.check_returns(here.pc, ExitPath::DirectJump);
+        let a = self.state.activations.last_mut()?;
+        a.kept = a.kept.minus(lost);
+        let (resume, parent, sp, calls) = (a.pc, a.returns_to, a.sp, a.calls);
+        let (sp_now, p9) = (here.sp(), self.at(Clause::P9, here.pc));
+        self.check(p9, Place::DirectParentIp, parent, here.parent(sp_now));
+        self.check(p9.of(Clause::P7), Place::Sp, sp, sp_now);
+        self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
+        self.check(p9.of(Clause::P11), Place::DirectEntered, true, true);
+        self.compare_registers(here);
+        self.state.activations.pop();
+        self.state.go_on();
+        self.checks.way = None;
+        Some(resume)
+    }
+
     /// T3.
     pub(super) fn resumed(&mut self, here: &mut Here) {
         if self.state.exiting().is_some() {
@@ -197,7 +224,7 @@ impl Trace {
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
         self.check_returns(here.pc, ExitPath::Function);
         let situation = self.case.situation;
-        if situation.sends() {
+        if situation.sends() || situation.direct_jump() {
             self.check(p9.of(Clause::P11), Place::DirectEntered, true, dispatched);
         }
         self.state.activations.pop();

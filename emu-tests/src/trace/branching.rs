@@ -56,7 +56,7 @@ impl Trace {
 
     /// Something may branch indirectly to the entry of trampoline `index`.
     pub(super) fn check_entry(&mut self, here: &Here, index: usize) {
-        if self.contracts.get(index).is_some_and(|c| c.landing_pad && !c.kind.returned_to()) {
+        if self.contracts.get(index).is_some_and(|c| c.entry_pad) {
             let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
             self.check_pad(here, at, (Place::PadAtEntry, Culprit::Unknown), IndirectBranch::Call);
         }
@@ -77,6 +77,8 @@ impl Trace {
         let (calls, predicted_wrong) = match way {
             // The call of the site is the direct trampoline's.
             ExitPath::Direct => (1, u64::from(contract.direct_mispredicted)),
+            // A return to where the site did not call from, or a jump, which leaves that call over.
+            ExitPath::DirectJump => (0, u64::from(contract.facts.abi.link.is_none())),
             ExitPath::EarlyDirect => (1, 0),
             // That of the function is its own return's.
             _ if contract.stated.next == Next::Result => (1, 0),

@@ -324,6 +324,23 @@ pub(crate) fn go_through(uc: &mut Uc, pc: u64) {
     }
 }
 
+/// The hook on what stands for a direct trampoline that sites jump to: the run goes on behind the site, from where that would.
+pub(crate) fn jump_through(uc: &mut Uc, pc: u64) {
+    let Some(mut t) = uc.get_data_mut().take() else { return };
+    let mut goes_on = None;
+    if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {
+        goes_on = t.direct_jump(&mut Here { uc, registers, site, pc, came_by: pc });
+    }
+    if goes_on.is_none() {
+        t.stopped(pc, Place::Stopped);
+    }
+    *uc.get_data_mut() = Some(t);
+    let _ = match goes_on {
+        Some(there) => uc.set_pc(there),
+        None => uc.emu_stop(),
+    };
+}
+
 impl Trace {
     fn event(&mut self, here: &mut Here, arrival: &Arrival) {
         let &Arrival { from, to, marks, .. } = arrival;

@@ -15,7 +15,7 @@ use super::given::{ProgramCall, frame, shown};
 use super::state::{Activation, Exiting, Hooked, Moment};
 use super::{Here, Mark, Trace};
 use crate::case::Handler;
-use crate::cpu::EXIT;
+use crate::cpu::{EXIT, SPARSE_JUMP};
 use crate::place::Place;
 use crate::report::Clause;
 use crate::rng::Rng;
@@ -90,6 +90,10 @@ impl Trace {
         if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
             stored.push((at, self.places.direct.named));
             a.direct = self.places.direct.named;
+        }
+        if let (true, Some(at)) = (case.situation.direct_jump(), written(Content::Direct)) {
+            stored.push((at, SPARSE_JUMP | 1));
+            a.direct = SPARSE_JUMP | 1;
         }
         if case.situation.parent() {
             let slot = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(a.sp));
