@@ -18,6 +18,8 @@ contracts!(
     "linux-6.12-samples-x86_64",
     "linux-6.12-samples-arm64",
     "linux-6.12-samples-riscv64",
+    "linux-7.3-x86_64-orc",
+    "linux-7.3-x86_64-fp",
     "linux-7.3-arm64",
     "linux-7.3-arm64-call-ops",
     "linux-7.3-riscv64-norvc",
