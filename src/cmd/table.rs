@@ -21,8 +21,6 @@ const TABLE: &str = include_str!("table.toml");
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    /// The kernel that the objects are of.
-    profile: String,
     group: Vec<Group>,
 }
 
@@ -30,6 +28,8 @@ struct Table {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
+    /// The kernel that the objects are of.
+    profile: String,
     arch: String,
     contracts: Vec<Theirs>,
     pairs: Vec<Pair>,
@@ -118,9 +118,9 @@ makes the returns of all callers above go wrong.
 /// A trampoline that cannot be generated, an object that cannot be run.
 pub fn table() -> Result<String> {
     let table: Table = toml::from_str(TABLE).map_err(|e| Error::new(format!("src/cmd/table.toml: {e}")))?;
-    let profile = tool::profile(&table.profile)?;
     let mut out = HEAD.to_owned();
     for group in &table.group {
+        let profile = tool::profile(&group.profile)?;
         for contract in &group.contracts {
             out += &section(backend(&group.arch)?, profile, contract, &group.pairs)?;
         }
