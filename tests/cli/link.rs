@@ -10,8 +10,8 @@ use crate::inputs::{fixture, fixtures};
 #[test]
 fn binutils_accept_every_object() {
     for (arch, prefix) in arches() {
-        let options = tool::backend(arch).unwrap().facts().options;
-        let settings = options.iter().flat_map(|o| o.values.iter().map(|value| format!("{}={value}", o.name)));
+        let options = tool::convention(tool::backend(arch).unwrap()).unwrap().offered();
+        let settings = options.flat_map(|(_, o)| o.values.iter().map(|value| format!("{}={value}", o.name)));
         for set in settings {
             let b = Bench::new();
             b.ok(&["gen", "--all", "--arch", arch, "--set", &set, "--emit", "obj,json"]);
