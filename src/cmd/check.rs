@@ -78,6 +78,11 @@ pub struct CheckArgs {
     /// List the places that contracts and expectations may name, and stop
     #[arg(long)]
     pub list_places: bool,
+    /// Judge how sites are written, by itself: at many distances between site, entry trampoline and what the site goes to,
+    /// does each sequence of instructions that can stand in memory lead there?
+    #[arg(long, conflicts_with_all = ["trampolines", "set", "function", "situation", "fixture", "attached", "handler",
+        "distance", "closely", "partition", "minimise", "expect", "object", "raw"])]
+    pub sites: bool,
     #[command(flatten)]
     pub report: ReportArgs,
 }
@@ -97,6 +102,7 @@ Examples:
   tramptool check ftrace_regs_caller --arch x86_64 --function args6 --situation args+direct --seed 7
   tramptool check 'ftrace_*' --arch x86_64 -v
   tramptool check --object my.o --contract my.toml --minimise
+  tramptool check --sites --arch riscv64 --profile linux-7.3
   tramptool check --partition 2/3 --format json -o 2.json
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
@@ -114,6 +120,9 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
     if args.list_places {
         let lines = emu_tests::places().into_iter().map(|(id, text)| format!("{id:<32} {text}\n"));
         return ui.out(lines.collect::<String>()).map(|()| DONE);
+    }
+    if args.sites {
+        return super::protocol::run(&args.arch, &args.profile, ui);
     }
     args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.

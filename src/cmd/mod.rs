@@ -27,6 +27,8 @@ mod output;
 #[cfg(feature = "judge")]
 mod probe;
 #[cfg(feature = "judge")]
+mod protocol;
+#[cfg(feature = "judge")]
 mod report;
 mod show;
 mod sites;

@@ -126,6 +126,7 @@ fn no_architecture_is_named_where_all_are_served() {
 const TESTS: &Excuses = &[
     ("emu-tests/tests/engine.rs", "code for the engine, by hand, in each instruction set"),
     ("emu-tests/tests/place.rs", "the gcc that tells where it puts arguments, with its options"),
+    ("emu-tests/tests/protocol.rs", "how a profile writes the sites of one architecture, and where it is wrong"),
     ("emu-tests/tests/site.rs", "faults in the bytes of sites, by hand"),
     ("profiles/tests/sites.rs", "the bytes that Linux writes, by hand"),
     ("tests/cli/link.rs", "objects that do not go together, and branches as they are disassembled"),
