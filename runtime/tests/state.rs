@@ -1,0 +1,112 @@
+//! What the oracle's machine does not ask for: data of callers, words of a thread, patterns, functions left by a jump.
+
+use std::cell::RefCell;
+
+use tramptool_runtime::{
+    Call, Data, Errno, Fprobe, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines, glob,
+};
+
+const SITES: [Site; 3] =
+    [Site { ip: 0x1000, name: "vfs_read" }, Site { ip: 0x2000, name: "vfs_write" }, Site { ip: 0x3000, name: "kfree" }];
+
+fn core() -> Runtime<'static, 1> {
+    Runtime::new(&SITES, Trampolines { return_to_handler: 0xf000, rethook: 0xf100 }).unwrap()
+}
+
+/// Users store the function they see, and look for what their callers' frames have.
+struct Look<'r>(&'r Runtime<'static, 1>, &'r Task, RefCell<Vec<(u64, Option<u64>)>>);
+
+impl Handlers for Look<'_> {
+    fn graph_entry(&self, _user: u64, call: &Call, _regs: &Regs, room: &Room) -> bool {
+        let data = room.reserve_data(9).unwrap();
+        assert_eq!((data.len(), data.get(1)), (2, 0), "rounded up to words, and clear");
+        assert!(room.reserve_data(8).is_none(), "once an entry");
+        data.set(0, call.ip);
+        true
+    }
+
+    fn graph_return(&self, user: u64, call: &Call, _regs: &mut Regs, data: Option<Data>) {
+        assert_eq!(data.unwrap().get(0), call.ip);
+        let caller = self.0.retrieve_parent_data(self.1, user, 1).map(|d| d.get(0));
+        self.2.borrow_mut().push((call.ip, caller));
+    }
+}
+
+fn enter(look: &Look, ip: u64, retp: u64) {
+    let mut regs = Regs { ip, parent: 0x9000 + retp, retp, ..Regs::default() };
+    look.0.enter(look.1, look, ip, &mut regs);
+    assert_eq!(regs.parent, 0xf000);
+}
+
+fn leave(look: &Look, retp: u64) {
+    let mut regs = Regs { retp, ..Regs::default() };
+    assert_eq!(look.0.return_to_handler(look.1, look, &mut regs), Some(0x9000 + retp));
+}
+
+#[test]
+fn a_return_finds_what_its_callers_stored() {
+    let (core, task) = (core(), Task::new());
+    core.register_ftrace_graph(&GraphOps { key: 8, ..GraphOps::default() }).unwrap();
+    let look = Look(&core, &task, RefCell::default());
+    enter(&look, 0x1000, 64);
+    enter(&look, 0x2000, 32);
+    leave(&look, 32);
+    leave(&look, 64);
+    assert_eq!(*look.2.borrow(), [(0x2000, Some(0x1000)), (0x1000, None)]);
+    assert!(core.is_balanced(&task));
+}
+
+#[test]
+fn frames_of_functions_that_were_left_by_a_jump_are_dropped() {
+    let (core, task) = (core(), Task::new());
+    core.register_ftrace_graph(&GraphOps { key: 8, ..GraphOps::default() }).unwrap();
+    let look = Look(&core, &task, RefCell::default());
+    enter(&look, 0x1000, 64);
+    enter(&look, 0x2000, 32);
+    enter(&look, 0x3000, 16);
+    leave(&look, 64);
+    assert_eq!((look.2.borrow().as_slice(), task.unwound()), (&[(0x1000, None)][..], 2));
+    assert!(core.is_balanced(&task));
+    let nothing = core.return_to_handler(&task, &look, &mut Regs::default());
+    assert_eq!(nothing, None, "nothing is pending");
+}
+
+#[test]
+fn a_user_has_a_word_of_each_thread_that_begins_with_0() {
+    let (core, task, other) = (core(), Task::new(), Task::new());
+    let register = |key| core.register_ftrace_graph(&GraphOps { key, ..GraphOps::default() });
+    register(8).unwrap();
+    core.task_var(&task, 8).unwrap().set(5);
+    assert_eq!(core.task_var(&task, 8).unwrap().get(), 5);
+    assert_eq!(core.task_var(&other, 8).unwrap().get(), 0);
+    // The slot comes around: its next owner has a word of its own.
+    core.unregister_ftrace_graph(8).unwrap();
+    assert!(core.task_var(&task, 8).is_none());
+    (0..16).for_each(|n| register(16 + n).unwrap());
+    assert_eq!(register(99), Err(Errno::Nospc));
+    assert!((0..16).all(|n| core.task_var(&task, 16 + n).unwrap().get() == 0));
+}
+
+#[test]
+fn probes_are_registered_by_patterns() {
+    struct Count(RefCell<Vec<u64>>);
+    impl Handlers for Count {
+        fn fprobe_entry(&self, _probe: u64, call: &Call, _regs: &Regs, _data: Option<Data>) -> bool {
+            self.0.borrow_mut().push(call.ip);
+            true
+        }
+    }
+    let (core, task, count) = (core(), Task::new(), Count(RefCell::default()));
+    let probe = Fprobe { key: 8, ..Fprobe::default() };
+    assert_eq!(core.register_fprobe(&probe, "nothing*", None), Err(Errno::Noent));
+    core.register_fprobe(&probe, "vfs_*", Some("*w?ite")).unwrap();
+    for site in SITES {
+        core.enter(&task, &count, site.ip, &mut Regs { ip: site.ip, ..Regs::default() });
+    }
+    assert_eq!(*count.0.borrow(), [0x1000]);
+    for (pattern, name, matches) in
+        [("*", "", true), ("", "", true), ("a*b*c", "abbc", true), ("a*b*c", "abcb", false), ("??", "a", false)]
+    {
+        assert_eq!(glob(pattern, name), matches, "{pattern} {name}");
+    }
+}
