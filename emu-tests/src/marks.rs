@@ -106,17 +106,13 @@ pub(crate) fn mark_cells(
             marks.each(fixture, &contract.callee, (at, 1), |c| c.marks.set(mark, true))?;
         }
     }
-    let theirs = |s: &link::Symbol| suite.stubs && s.input.is_some_and(|input| input < judged);
-    // Parts of the code in sections of their own have no name, and are no tail.
-    let mine = |s: &link::Symbol| theirs(s) && mark(&s.name).is_none();
     let thunk = |at: u64| thunk.is_some_and(|(start, size)| at.wrapping_sub(start) < size);
     for &(start, size) in &marks.ranges.clone() {
         // Wherever an object of theirs has code that is nobody else's.
         let theirs = |at: u64| {
             let cell = marks.cells.get(at).copied().unwrap_or_default();
             let free = matches!(cell.region, Region::Elsewhere | Region::Shared) && cell.marks == Mark::NONE;
-            free && !thunk(at)
-                && linked.symbols.iter().any(|s| mine(s) && at.wrapping_sub(s.address) < extent(linked, s))
+            free && !thunk(at) && suite.stubs && is_named(linked, judged, at)
         };
         let tail = tail(machine, image, (start, size), &theirs)?;
         for insn in &tail {
@@ -128,6 +124,12 @@ pub(crate) fn mark_cells(
         marks.tails.push(tail);
     }
     Ok(marks)
+}
+
+/// Is this inside a symbol of the first so many objects? Parts of the code in sections of their own have none.
+fn is_named(linked: &Image, judged: usize, at: u64) -> bool {
+    let named = |s: &&link::Symbol| s.input.is_some_and(|input| input < judged) && mark(&s.name).is_none();
+    linked.symbols.iter().filter(named).any(|s| at.wrapping_sub(s.address) < extent(linked, s))
 }
 
 /// A branch, and whether it accesses memory by SP where that must be aligned.

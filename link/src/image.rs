@@ -122,9 +122,9 @@ pub struct Image {
 
 /// Does a symbol with this name only say what follows it, as the psABIs of arm64 and RISC-V have it? Code, then, or data.
 pub fn mark(name: &str) -> Option<Mark> {
-    match name.get(..2)? {
-        "$x" => Some(Mark::Code),
-        "$d" if name.len() == 2 || name[2..].starts_with('.') => Some(Mark::Data),
+    match name.strip_prefix('$')?.split_at_checked(1)? {
+        ("x", _) => Some(Mark::Code),
+        ("d", more) if more.is_empty() || more.starts_with('.') => Some(Mark::Data),
         _ => None,
     }
 }
