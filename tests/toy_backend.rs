@@ -296,7 +296,7 @@ fn a_backend_needs_no_more_than_the_page_says() {
     // It lays out no frame for the other kinds: no trampoline without one is made in place of them.
     let around = Kind::Around(Around { form: Form::Frame, args: 1, general_handlers: false });
     for kind in [around, Kind::Programs(Programs::default())] {
-        let refused = Toy.assemble(&[Spec::of("t", kind)], &target).unwrap_err();
+        let refused = target.frame(kind).unwrap_err();
         assert!(matches!(refused.kind(), Error::Unsupported { .. }), "{kind:?}: {refused}");
     }
 }

@@ -33,6 +33,7 @@ pub const FILES: &Excuses = &[
     ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
     ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
     ("emu-tests/src/fixture.rs", "the list of fixtures: an architecture is a row of it"),
+    ("link/src/image.rs", "marks in symbol tables, which are common to two psABIs"),
     ("src/contracts.rs", "the list of contracts, which are of one architecture each"),
 ];
 
