@@ -6,6 +6,7 @@ use clap_mangen::Man;
 use codegen::error::{Error, Result};
 
 use super::exit::DONE;
+use super::known::with_known_values;
 use super::ui::Ui;
 
 /// Arguments of `completions`.
@@ -26,20 +27,23 @@ Examples:
 #[derive(Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub struct ManArgs {
-    /// The command whose page it is [default: that of tramptool itself]
-    command: Option<String>,
+    /// The command whose page it is, such as `gen` or `contract init` [default: that of tramptool itself]
+    #[arg(value_name = "COMMAND")]
+    command: Vec<String>,
 }
 
 const MAN_EXAMPLES: &str = "\
 Examples:
   tramptool man | man -l -
-  tramptool man gen > tramptool-gen.1";
+  tramptool man gen > tramptool-gen.1
+  tramptool man contract init > tramptool-contract-init.1";
 
 /// Print a completion script.
 ///
 /// # Errors
 /// Stdout cannot be written to.
-pub fn completions(args: &CompletionsArgs, mut definition: Command, ui: &Ui) -> Result<u8> {
+pub fn completions(args: &CompletionsArgs, definition: Command, ui: &Ui) -> Result<u8> {
+    let mut definition = with_known_values(definition)?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition, "tramptool", &mut script);
     ui.out(script)?;
@@ -53,16 +57,13 @@ pub fn completions(args: &CompletionsArgs, mut definition: Command, ui: &Ui) -> 
 pub fn man(args: &ManArgs, mut definition: Command, ui: &Ui) -> Result<u8> {
     // Gives the subcommands the names by which man pages are looked up: tramptool-gen.
     definition.build();
-    let page = match &args.command {
-        None => definition,
-        Some(name) => {
-            let valid = definition.get_subcommands().map(Command::get_name);
-            let found = definition.find_subcommand(name).cloned();
-            found.ok_or_else(|| Error::unknown("command", name, valid))?
-        }
-    };
+    let mut page = &definition;
+    for name in &args.command {
+        let valid = page.get_subcommands().map(Command::get_name);
+        page = page.find_subcommand(name).ok_or_else(|| Error::unknown("command", name, valid))?;
+    }
     let mut text = Vec::new();
-    Man::new(page).render(&mut text).map_err(|e| Error::new(format!("man page: {e}")))?;
+    Man::new(page.clone()).render(&mut text).map_err(|e| Error::new(format!("man page: {e}")))?;
     ui.out(text)?;
     Ok(DONE)
 }

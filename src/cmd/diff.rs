@@ -23,8 +23,10 @@ const DIFFERS: u8 = 1;
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
     /// ARCH:TRAMPOLINE[,OPTION=VALUE...]
+    #[arg(value_name = "LEFT")]
     left: String,
-    /// ARCH:TRAMPOLINE[,OPTION=VALUE...]
+    /// The same, for the other column
+    #[arg(value_name = "RIGHT")]
     right: String,
 }
 

@@ -17,6 +17,7 @@ use codegen::reloc::RelocTarget;
 use codegen::shell::shell;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
+use codegen::text::TextListing;
 use serde::Serialize;
 use templates::Kmod;
 use tool::kernel::Configured;
@@ -42,7 +43,7 @@ pub struct GenArgs {
     /// What to write: one file each, of a module several [default: asm]
     #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
-    /// Directory to write to, a file whose name ends in .S, .o, .bin, .json or .toml, or - for stdout [default: . with --emit, -
+    /// Directory to write to, a file whose name ends in .S, .o, .bin, .h, .json or .toml, or - for stdout [default: . with --emit, -
     /// without]
     #[arg(short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
@@ -60,7 +61,7 @@ pub struct GenArgs {
 }
 
 const EXAMPLES: &str = "\
-Files: DIR/<arch>.S, .o, .bin, .json, .toml with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c, \
+Files: DIR/<arch>.S, .o, .bin, .h, .json, .toml with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c, \
 NAME_tramp.S and, if the kernel is given, NAME_tramp.o_shipped, which is linked then, with the called function's name or \
 that of --stem, for `make -C KERNEL M=DIR modules`.
 
@@ -94,6 +95,9 @@ enum Emit {
     Bin,
     /// A manifest: symbols, relocations, frames, contracts, cost
     Json,
+    /// A C header: the trampolines, the functions that they call, labels, and offsets in frames
+    #[value(name = "h")]
+    Header,
     /// What the trampolines promise, as TOML: `tramptool check --object` takes it with the object
     Contract,
     /// The source of a kernel module that puts one direct-call trampoline to use, ready for make
@@ -103,8 +107,14 @@ enum Emit {
 impl Emit {
     /// The kind of the file that a name ending in this has.
     fn by_extension(extension: &str) -> Option<Emit> {
-        let known =
-            [("S", Emit::Asm), ("o", Emit::Obj), ("bin", Emit::Bin), ("json", Emit::Json), ("toml", Emit::Contract)];
+        let known = [
+            ("S", Emit::Asm),
+            ("o", Emit::Obj),
+            ("bin", Emit::Bin),
+            ("h", Emit::Header),
+            ("json", Emit::Json),
+            ("toml", Emit::Contract),
+        ];
         known.into_iter().find(|(name, _)| *name == extension).map(|(_, kind)| kind)
     }
 }
@@ -145,6 +155,10 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Bin => files.push((format!("{stem}.bin"), generated.artifact.assembly.text().to_vec())),
             Emit::Json => {
                 files.push((format!("{stem}.json"), tool::printed::json(&generated.manifest())?.into_bytes()));
+            }
+            Emit::Header => {
+                let sig = args.direct.sig.as_deref().map(Prototype::parse).transpose()?;
+                files.push((format!("{stem}.h"), generated.header(sig.as_ref(), stem)?));
             }
             Emit::Contract => {
                 files.push((format!("{stem}.toml"), generated.contract()?));
@@ -286,6 +300,15 @@ struct Generated<'r> {
 impl Generated<'_> {
     fn text(&self, stem: &str) -> Result<Vec<u8>> {
         templates::asm(&self.artifact.listings, self.target, stem).map(String::into_bytes)
+    }
+
+    /// The prototype is for what is made for one function.
+    fn header(&self, sig: Option<&Prototype>, stem: &str) -> Result<Vec<u8>> {
+        let listings = &self.artifact.listings;
+        let of = |listing: &TextListing| sig.filter(|_| listing.contract.kind.direct().is_some()).cloned();
+        let prototypes: Vec<_> = listings.iter().map(of).collect();
+        let stem = Path::new(stem).file_name().unwrap_or_default().to_string_lossy();
+        templates::header(listings, &prototypes, self.target, &stem).map(String::into_bytes)
     }
 
     #[cfg(feature = "judge")]

@@ -188,22 +188,21 @@ fn human(profile: &Profile, targets: &[Target], ui: &Ui) -> String {
     let Some(first) = targets.first() else { return out };
     let width = kinds(first.convention).map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, kind) in kinds(first.convention) {
-        line(format!("  {name:<width$}  {}", first.convention.about(kind)));
+        described(name, width, &first.convention.about(kind)).into_iter().for_each(&mut line);
     }
     for target in targets {
         let (facts, convention) = (target.facts, target.convention);
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
-        line(format!(
-            "  {DIRECT}, {AROUND}: --args 0 to {}; {DIRECT}, {AROUND}, {PROGRAMS}: --sig with a C prototype",
-            facts.abi.args.len()
-        ));
+        line(format!("  {DIRECT}, {AROUND}: --args 0 to {}", facts.abi.args.len()));
+        line(format!("  {DIRECT}, {AROUND}, {PROGRAMS}: --sig with a C prototype"));
         let width = convention.offered().map(|(rule, o)| option(rule, o).len()).max().unwrap_or(0);
         for (rule, o) in convention.offered() {
-            line(format!("  {:<width$}  {}", option(rule, o), o.about));
+            described(&option(rule, o), width, o.about).into_iter().for_each(&mut line);
             let (changed, all) = (changed(o, convention), kinds(convention).count());
             let changed = if changed.len() == all { "every trampoline".to_owned() } else { changed.join(", ") };
-            line(ui.paint(Style::Quiet, &format!("  {:<width$}  changes {changed}", "")));
+            let lines = described("", width, &format!("changes {changed}"));
+            lines.iter().for_each(|text| line(ui.paint(Style::Quiet, text)));
         }
         if !target.numbers.is_empty() {
             let numbers: Vec<String> = target.numbers.iter().map(|n| format!("{}={}", n.symbol, n.value)).collect();
@@ -211,10 +210,28 @@ fn human(profile: &Profile, targets: &[Target], ui: &Ui) -> String {
         }
     }
     line(String::new());
-    line(
-        "--set takes options (default first) and numbers; frame offsets are numbers too: see --format json.".to_owned(),
-    );
+    line("--set takes options (default first) and numbers; frame offsets are numbers too:".to_owned());
+    line("see --format json.".to_owned());
     out
+}
+
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
+/// A name in a column of `width`, and what it is, in as many lines as that needs.
+fn described(name: &str, width: usize, text: &str) -> Vec<String> {
+    let indent = width + 4;
+    let mut lines = vec![format!("  {name:<width$} ")];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() < indent || line.chars().count() + 1 + word.len() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{:indent$}{word}", "")),
+        }
+    }
+    lines
 }
 
 /// The profile whose things are listed has brackets, where there are several.

@@ -19,6 +19,7 @@ mod explain;
 #[cfg(feature = "judge")]
 mod foreign;
 mod generate;
+mod known;
 mod link;
 mod list;
 #[cfg(feature = "judge")]
@@ -185,6 +186,19 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// In help and man pages each value has a name that says what it is, or a list of what it can be.
+    #[test]
+    fn every_value_has_a_name() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
+                let named = arg.get_value_names().is_some() || !arg.get_possible_values().is_empty();
+                assert!(named, "{}: {}", command.get_name(), arg.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::ui::{Style, Ui};
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
     /// Trampoline, or `direct`, `around` or `programs`
+    #[arg(value_name = "TRAMPOLINE")]
     trampoline: String,
     #[command(flatten)]
     target: TargetArgs,

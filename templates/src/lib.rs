@@ -1,9 +1,11 @@
 //! The text around the instruction lines. No template here contains a mnemonic: lines arrive finished.
 
 mod asm;
+mod header;
 mod kmod;
 mod show;
 
 pub use asm::{asm, line_of, preprocessed};
+pub use header::header;
 pub use kmod::{Kmod, kmod};
 pub use show::show;

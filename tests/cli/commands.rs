@@ -34,9 +34,38 @@ fn help_version_completions_and_man() {
         assert!(page.contains(&format!(".TH tramptool-{command} 1")), "{command}: {page}");
     }
     assert!(b.ok(&["man"]).contains(".TH tramptool 1"));
+    assert!(b.ok(&["man", "contract", "init"]).contains(".TH tramptool-contract-init 1"));
+    b.refuses(&["man", "contract", "start"], &["valid: init"]);
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         assert!(b.ok(&["completions", shell]).contains("tramptool"), "{shell}");
     }
+}
+
+/// bash itself completes what is known: it is given the script and half a command.
+#[test]
+fn a_shell_completes_what_is_known() {
+    let b = Bench::new();
+    std::fs::write(b.path("tramptool.bash"), b.ok(&["completions", "bash"])).unwrap();
+    let offered = |words: &[&str]| -> Vec<String> {
+        let line: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
+        let (line, last) = (line.join(" "), words.len() - 1);
+        let script = format!(
+            "source ./tramptool.bash; COMP_WORDS=({line}); COMP_CWORD={last}; _tramptool tramptool '{}' '{}'; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words[last],
+            words[last - 1]
+        );
+        let bash = Command::new("bash").args(["--norc", "-c", &script]).current_dir(b.path("")).output().unwrap();
+        String::from_utf8(bash.stdout).unwrap().lines().map(str::to_owned).collect()
+    };
+    assert_eq!(offered(&["tramptool", "expl"]), ["explain"]);
+    assert_eq!(offered(&["tramptool", "show", "--arch", "ris"]), ["riscv64"]);
+    assert_eq!(offered(&["tramptool", "check", "--arch", "a"]), ["all", "arm64"]);
+    assert_eq!(offered(&["tramptool", "gen", "--profile", "b"]), ["bare"]);
+    assert_eq!(offered(&["tramptool", "gen", "ftrace_r"]), ["ftrace_regs_caller"]);
+    assert_eq!(offered(&["tramptool", "explain", "P19"]), ["P19"]);
+    assert!(offered(&["tramptool", "explain", "bug:F1"]).contains(&"bug:F1".to_owned()));
+    assert!(offered(&["tramptool", "gen", "--set", "rvc"]).contains(&"rvc=off".to_owned()));
 }
 
 #[test]

@@ -28,6 +28,14 @@ pub fn blessed(path: &str, text: &str) {
     assert_eq!(was, text, "{path}");
 }
 
+/// The same of a part of a file: what is between a line and the next `<!-- end -->`.
+pub fn blessed_block(path: &str, begin: &str, text: &str) {
+    let file = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let (before, rest) = file.split_once(begin).unwrap_or_else(|| panic!("{path}: no {begin}"));
+    let (_, after) = rest.split_once("<!-- end -->").unwrap_or_else(|| panic!("{path}: no end of {begin}"));
+    blessed(path, &format!("{before}{begin}\n{text}<!-- end -->{after}"));
+}
+
 /// An architecture under every set of options that each profile offers.
 pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::Target> {
     let profiles = profiles::names().into_iter().map(|name| tool::profile(name).unwrap());

@@ -134,6 +134,7 @@ const TESTS: &Excuses = &[
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/literals.rs", "words that are instructions, by hand"),
     ("tests/foreign/stated.rs", "a sled whose call has data behind it"),
+    ("tests/examples.rs", "what somebody types"),
     ("tests/kernel.rs", "bytes, relocations and configurations of one kernel, by hand"),
     ("tests/minimise.rs", "a trampoline by hand"),
     ("tests/mutate.rs", "faults in the text of unwind tables, by hand"),

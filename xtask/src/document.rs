@@ -29,6 +29,22 @@ pub fn record_time(command: &str, start: Instant) -> Result<(), Failure> {
     record("Times", &format!("| command | date | seconds |\n|---|---|---|\n{}\n", rows.join("\n")))
 }
 
+/// A line of a log, indented, in as many lines as a terminal of 80 columns needs.
+pub fn folded(line: &str) -> String {
+    let (mut out, mut column) = ("   ".to_owned(), 3);
+    for word in line.split(' ') {
+        let width = word.chars().count();
+        if column + 1 + width > 80 && column > 3 {
+            out.push_str("\n       ");
+            column = 7;
+        }
+        out.push(' ');
+        out.push_str(word);
+        column += 1 + width;
+    }
+    out
+}
+
 /// The date.
 pub fn today() -> String {
     let run = Command::new("date").arg("+%Y-%m-%d").output();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::boot::{Bench, Kernel, kernels, live_sites};
-use crate::document::{record, record_time, today};
+use crate::document::{folded, record, record_time, today};
 use crate::failure::Failure;
 use crate::modules;
 use crate::qemu::{Boot, SILENCE, initramfs};
@@ -135,9 +135,9 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
         "\nThe kernel allocates {sites} entries for ftrace, {agree} `tramptool sites` finds: {listed}.\n"
     ));
     rows.push("What `tramptool gen --kernel-build` takes from the configuration:\n".to_owned());
-    rows.extend(bench.options()?.iter().map(|line| format!("    {line}")));
+    rows.extend(bench.options()?.iter().map(|line| folded(line)));
     rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
-    rows.extend(baseline.tests.iter().map(|line| format!("    {line}")));
+    rows.extend(baseline.tests.iter().map(|line| folded(line)));
     Ok((rows.join("\n") + "\n", good))
 }
 

@@ -27,7 +27,7 @@ use verb::{Outcome, Verb};
 const VERBS: &[Verb] = &[
     Verb {
         name: "bless",
-        usage: "[golden] [matrix] [mutants]  write again what tests compare: emu-tests/golden, tests/matrix, tests/mutants.expected",
+        usage: "[golden] [matrix] [api] [book] [mutants]  write again what tests compare: emu-tests/golden, tests/matrix, tramptool/api.txt, what README.md and docs show, tests/mutants.expected with docs/mutants.md",
         run: bless::run,
     },
     Verb {

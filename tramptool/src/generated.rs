@@ -1,0 +1,196 @@
+//! Generated trampolines, and what is known of them.
+
+use codegen::assembly::Assembly;
+use codegen::backend::Artifact;
+use codegen::contract::Contract as Promise;
+use codegen::error::{Error, Result};
+use codegen::frame::Stores;
+use codegen::obj;
+use codegen::proto::Prototype;
+use codegen::text::TextListing;
+
+use crate::spec::Spec;
+use crate::target::Target;
+
+/// Generated trampolines.
+pub struct Trampolines {
+    target: Target,
+    assembly: Assembly,
+    listings: Vec<TextListing>,
+    prototypes: Vec<Option<Prototype>>,
+    #[cfg(feature = "judge")]
+    requests: Vec<crate::internal::request::Request>,
+}
+
+/// What a trampoline promises.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Contract {
+    /// The function that it calls; empty if none, or if these are programs.
+    pub calls: String,
+    /// Registers that have their value again when the traced function goes on.
+    pub kept: Vec<&'static str>,
+    /// Registers that may have any value then.
+    pub clobbered: Vec<&'static str>,
+    /// Whether the flags have their value again.
+    pub flags_kept: bool,
+    /// Bytes to which the stack pointer is aligned at its call.
+    pub stack_align: u32,
+    /// The structure that its callback gets a pointer to, and its slots.
+    pub frame: Vec<Slot>,
+    /// All of it in sentences, as they stand above the trampoline in the text.
+    pub sentences: Vec<String>,
+}
+
+/// A slot of the structure that a callback gets a pointer to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Slot {
+    /// The member.
+    pub member: &'static str,
+    /// Bytes from the start of the structure.
+    pub offset: i32,
+    /// Whether what the callback stores there takes effect.
+    pub stores_take_effect: bool,
+}
+
+/// What a trampoline costs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Cost {
+    /// Bytes of code.
+    pub bytes: u32,
+    /// Instructions in the code.
+    pub instructions: u32,
+    /// Most bytes of stack, without what the functions that it calls use.
+    pub stack: u32,
+    /// The ways through it.
+    pub paths: Vec<Path>,
+}
+
+/// A way through a trampoline. The instructions of what it calls are not counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Path {
+    /// `plain`, or what the branch is for that leads here.
+    pub name: &'static str,
+    /// Instructions executed.
+    pub executed: u32,
+    /// Words read.
+    pub loads: u32,
+    /// Words written.
+    pub stores: u32,
+}
+
+/// Generate trampolines for one target, into one object.
+///
+/// # Errors
+/// A spec that the target cannot have; a symbol that two of them define. The message names it.
+pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
+    let requests = specs.iter().map(|spec| spec.request(target)).collect::<Result<Vec<_>>>()?;
+    let prototypes = specs.iter().map(Spec::prototype).collect::<Result<Vec<_>>>()?;
+    let specs: Vec<_> = requests.iter().map(|request| request.spec()).collect();
+    let backend = crate::internal::backend(target.arch())?;
+    let Artifact { assembly, listings } = backend.generate(&specs, target.resolved())?;
+    Ok(Trampolines {
+        target: target.clone(),
+        assembly,
+        listings,
+        prototypes,
+        #[cfg(feature = "judge")]
+        requests,
+    })
+}
+
+impl Trampolines {
+    /// Their symbols.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.listings.iter().map(|listing| &*listing.name)
+    }
+
+    /// Text that GNU as assembles, with what each promises above it.
+    ///
+    /// # Errors
+    /// None that a spec causes.
+    pub fn text(&self) -> Result<String> {
+        templates::asm(&self.listings, self.target.resolved(), self.target.arch())
+    }
+
+    /// A C header: the trampolines, the functions that they call, labels, and offsets in the callbacks' structures.
+    ///
+    /// # Errors
+    /// None that a spec causes.
+    pub fn header(&self) -> Result<String> {
+        templates::header(&self.listings, &self.prototypes, self.target.resolved(), self.target.arch())
+    }
+
+    /// An ELF64 relocatable object, as GNU as makes it from the text.
+    ///
+    /// # Errors
+    /// Too much for the format's 32-bit counts.
+    pub fn object(&self) -> Result<Vec<u8>> {
+        obj::write(&self.assembly, self.target.resolved())
+    }
+
+    /// The bytes of `.text`, with relocated fields not filled in.
+    pub fn bytes(&self) -> &[u8] {
+        self.assembly.text()
+    }
+
+    /// What one of them promises.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn contract(&self, name: &str) -> Result<Contract> {
+        Ok(Contract::of(&self.listing(name)?.contract))
+    }
+
+    /// What one of them costs.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn cost(&self, name: &str) -> Result<Cost> {
+        let cost = &self.listing(name)?.cost;
+        let paths = cost.paths.iter().map(|p| {
+            let codegen::cost::PathCost { path, executed, loads, stores } = *p;
+            Path { name: path, executed, loads, stores }
+        });
+        Ok(Cost {
+            bytes: cost.bytes,
+            instructions: cost.instructions,
+            stack: cost.stack.unsigned_abs(),
+            paths: paths.collect(),
+        })
+    }
+
+    fn listing(&self, name: &str) -> Result<&TextListing> {
+        let found = self.listings.iter().find(|listing| listing.name == name);
+        found.ok_or_else(|| Error::unknown("generated trampoline", name, self.names()))
+    }
+
+    /// For what judges.
+    #[cfg(feature = "judge")]
+    pub(crate) fn parts(&self) -> (&Target, &[crate::internal::request::Request]) {
+        (&self.target, &self.requests)
+    }
+}
+
+impl Contract {
+    fn of(promise: &Promise) -> Contract {
+        let abi = &promise.facts.abi;
+        let slots = promise.frame.fields.iter().filter(|field| !field.member.is_empty()).map(|field| Slot {
+            member: field.member,
+            offset: field.offset,
+            stores_take_effect: field.stores == Stores::TakeEffect,
+        });
+        Contract {
+            calls: promise.callee.clone(),
+            kept: promise.kept.iter().map(|reg| abi.name(reg)).collect(),
+            clobbered: promise.clobbered.iter().map(|reg| abi.name(reg)).collect(),
+            flags_kept: promise.flags_kept,
+            stack_align: promise.stack_align,
+            frame: slots.collect(),
+            sentences: promise.sentences(),
+        }
+    }
+}

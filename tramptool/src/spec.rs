@@ -1,0 +1,142 @@
+//! A trampoline that is wanted.
+
+use codegen::error::Result;
+use codegen::proto::Prototype;
+use codegen::spec::Form as Inner;
+
+use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS};
+use crate::internal::request::{Request, trampoline};
+use crate::target::Target;
+
+/// What a trampoline around a function keeps while the function runs, and what its handlers get.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Form {
+    /// The entry handler gets the arguments, the exit handler the results.
+    Frame,
+    /// The handlers get what the profile's entry trampoline gives, then a structure with the results.
+    Fregs,
+    /// The same, but nothing stays on the stack while the function runs: the first handler keeps the return address, the
+    /// second returns it.
+    Shadow,
+}
+
+/// A trampoline that is wanted.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    what: String,
+    asked: Asked,
+}
+
+impl Spec {
+    fn of(what: &str, asked: Asked) -> Spec {
+        Spec { what: what.to_owned(), asked }
+    }
+
+    /// A trampoline of the profile: one of [`Target::trampolines`].
+    pub fn named(name: &str) -> Spec {
+        Spec::of(name, Asked::default())
+    }
+
+    /// Calls the C function `call` with the traced function's arguments, then goes on in the traced function. It needs
+    /// [`Spec::args`] or [`Spec::sig`].
+    pub fn direct(call: &str) -> Spec {
+        Spec::of(DIRECT, Asked { call: Some(call.to_owned()), ..Asked::default() })
+    }
+
+    /// Calls the traced function itself, between the handlers `entry` and `exit`. Of [`Form::Frame`], it needs
+    /// [`Spec::args`] or [`Spec::sig`]. `function` may be `SYMBOL+N`, where N is how many bytes are before the instruction
+    /// behind the site.
+    pub fn around(function: &str, entry: &str, exit: &str) -> Spec {
+        let [function, call, exit] = [function, entry, exit].map(|symbol| Some(symbol.to_owned()));
+        Spec::of(AROUND, Asked { function, call, exit, ..Asked::default() })
+    }
+
+    /// Calls programs, as BPF does: [`Spec::fentry`], [`Spec::fmod_ret`] and [`Spec::fexit`] name them. `sig` is the traced
+    /// function's prototype.
+    pub fn programs(sig: &str) -> Spec {
+        Spec::of(PROGRAMS, Asked { sig: Some(sig.to_owned()), ..Asked::default() })
+    }
+
+    /// How many argument registers are kept and passed on.
+    pub fn args(mut self, count: u8) -> Spec {
+        self.asked.args = Some(count);
+        self
+    }
+
+    /// The traced function's prototype in C: what is live at its entry is kept and passed on, and nothing else.
+    pub fn sig(mut self, prototype: &str) -> Spec {
+        self.asked.sig = Some(prototype.to_owned());
+        self
+    }
+
+    /// The symbol to define. Without it, that is the name of the first function that is called, and `_tramp`.
+    pub fn name(mut self, symbol: &str) -> Spec {
+        self.asked.name = Some(symbol.to_owned());
+        self
+    }
+
+    /// Of [`Spec::direct`]: pass the traced function's address before its arguments.
+    pub fn ip(mut self) -> Spec {
+        self.asked.ip = true;
+        self
+    }
+
+    /// Of [`Spec::direct`] with a prototype: what else is live at the function's entry, such as `static-chain`.
+    pub fn live(mut self, what: &str) -> Spec {
+        self.asked.live.push(what.to_owned());
+        self
+    }
+
+    /// Of [`Spec::around`]: what is kept, and what the handlers get.
+    pub fn form(mut self, form: Form) -> Spec {
+        self.asked.form = Some(match form {
+            Form::Frame => Inner::Frame,
+            Form::Fregs => Inner::Fregs,
+            Form::Shadow => Inner::Shadow,
+        });
+        self
+    }
+
+    /// Of [`Spec::programs`], if it calls the function: the traced function, as in [`Spec::around`].
+    pub fn function(mut self, symbol: &str) -> Spec {
+        self.asked.function = Some(symbol.to_owned());
+        self
+    }
+
+    /// Of [`Spec::programs`]: a program that is called before the function, and its cookie.
+    pub fn fentry(mut self, symbol: &str, cookie: u32) -> Spec {
+        self.asked.fentry.push(format!("{symbol}:{cookie}"));
+        self
+    }
+
+    /// A program that is called then: the first that does not return 0 decides the result in the function's place.
+    pub fn fmod_ret(mut self, symbol: &str, cookie: u32) -> Spec {
+        self.asked.fmod_ret.push(format!("{symbol}:{cookie}"));
+        self
+    }
+
+    /// A program that is called after the function.
+    pub fn fexit(mut self, symbol: &str, cookie: u32) -> Spec {
+        self.asked.fexit.push(format!("{symbol}:{cookie}"));
+        self
+    }
+
+    /// Of [`Spec::programs`]: a flag of the kernel, without `BPF_TRAMP_F_`.
+    pub fn flag(mut self, name: &str) -> Spec {
+        self.asked.flags.push(name.to_owned());
+        self
+    }
+
+    /// For what generates.
+    pub(crate) fn request(&self, target: &Target) -> Result<Request> {
+        self.asked.refuse_without(std::slice::from_ref(&self.what))?;
+        trampoline(&self.what, &self.asked, target.resolved())
+    }
+
+    /// The prototype, if the functions that are called have the same one.
+    pub(crate) fn prototype(&self) -> Result<Option<Prototype>> {
+        let sig = self.asked.sig.as_ref().filter(|_| self.what == DIRECT);
+        sig.map(|sig| Prototype::parse(sig)).transpose()
+    }
+}

@@ -1,0 +1,95 @@
+//! An architecture under a profile, with its options.
+
+use std::fmt;
+
+use codegen::error::Result;
+use codegen::profile::{Convention, Source};
+use codegen::target::Target as Resolved;
+
+use crate::internal::settings;
+
+/// An architecture under a profile, with its options: what trampolines are generated for.
+#[derive(Clone)]
+pub struct Target {
+    convention: &'static Convention,
+    set: Vec<(String, String)>,
+    resolved: Resolved,
+}
+
+impl Target {
+    /// The architecture called `arch` under Linux 6.12. It answers to the kernel's names, uname's and LLVM's: `x86_64`,
+    /// `amd64`, `arm64`, `aarch64`, `riscv64` ...
+    ///
+    /// # Errors
+    /// No architecture has that name.
+    pub fn new(arch: &str) -> Result<Target> {
+        Target::with_profile(arch, profiles::DEFAULT)
+    }
+
+    /// The same under another profile: `linux-7.3`, `bare`, or the path of a file that ends in `.toml`.
+    ///
+    /// # Errors
+    /// There is no such architecture or profile, or the profile has nothing for the architecture.
+    pub fn with_profile(arch: &str, profile: &str) -> Result<Target> {
+        Target::of(crate::internal::profile(profile)?.convention(arch_name(arch)?)?)
+    }
+
+    /// The same under the profile in `text`, which errors call `name`.
+    ///
+    /// # Errors
+    /// As [`Target::with_profile`].
+    pub fn with_profile_text(arch: &str, name: &str, text: &str) -> Result<Target> {
+        let facts: Vec<_> = crate::internal::BACKENDS.iter().map(|b| b.facts()).collect();
+        Target::of(profiles::load(Source { name, text }, &facts)?.convention(arch_name(arch)?)?)
+    }
+
+    fn of(convention: &'static Convention) -> Result<Target> {
+        let backend = crate::internal::backend(convention.facts.name)?;
+        let resolved = settings::target(backend, convention, &[])?;
+        Ok(Target { convention, set: Vec::new(), resolved })
+    }
+
+    /// Choose an option's value, or give a number or frame offset of the profile another one: what `tramptool list` has.
+    ///
+    /// # Errors
+    /// There is no such option, number or value, or two slots of a frame would overlap.
+    pub fn set(mut self, name: &str, value: &str) -> Result<Target> {
+        self.set.push((name.to_owned(), value.to_owned()));
+        let all: Vec<(&str, &str)> = self.set.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let backend = crate::internal::backend(self.convention.facts.name)?;
+        self.resolved = settings::target(backend, self.convention, &all)?;
+        Ok(self)
+    }
+
+    /// The architecture, as the kernel calls it.
+    pub fn arch(&self) -> &'static str {
+        self.convention.facts.name
+    }
+
+    /// The trampolines that the profile has under names of their own, for [`Spec::named`](crate::Spec::named).
+    pub fn trampolines(&self) -> Vec<&'static str> {
+        self.convention.specs().map(|spec| spec.name).collect()
+    }
+
+    /// For what generates.
+    pub(crate) fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+}
+
+fn arch_name(arch: &str) -> Result<&'static str> {
+    Ok(crate::internal::backend(arch)?.facts().name)
+}
+
+impl fmt::Display for Target {
+    /// Architecture, profile and options, in a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, profile {}, {}", self.arch(), self.convention.profile, self.resolved.describe())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({self})")
+    }
+}
