@@ -92,6 +92,10 @@ global_asm!(
     kernel = sym kernel,
 );
 
+/// Nothing is unwound; the core library refers to it all the same.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
     loop {}
