@@ -1,19 +1,28 @@
 //! The tool without the feature `judge`: what it does, and what it refuses with the remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Built beside the others, as `./x demo` builds it: in the same directory it would take the other one's place.
+/// Built as `./x demo` builds it: beside the tool with everything, whose place it does not take.
 fn tool(args: &[&str]) -> Output {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let tool = BUILT.get_or_init(|| {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("no-judge");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--locked", "--quiet", "--no-default-features", "--bin", "tramptool", "--target-dir"]);
-        let status = cargo.arg(&dir).current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
-        assert!(status.success());
-        dir.join("debug/tramptool")
+        cargo.args([
+            "build",
+            "--locked",
+            "--quiet",
+            "--no-default-features",
+            "--bin",
+            "tramptool",
+            "--profile",
+            "quick",
+        ]);
+        cargo.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(cargo.status().unwrap().success());
+        target.join("quick/tramptool")
     });
     Command::new(tool).args(args).output().unwrap()
 }
