@@ -48,10 +48,14 @@ pub fn run(revision: &str, json: bool) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this package is in no workspace")?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
     let place = target.join("against");
+    // One after the other in one place, so that the engine is compiled once; each is unpacked right before it is built,
+    // because cargo tells by the times of files whether what it has built last is of them.
     let source = place.join("source");
     unpack(root, revision, &source)?;
     let theirs = build(&source, &target, &place.join("theirs"))?;
-    let ours = build(root, &target, &place.join("ours"))?;
+    let here = here(root)?;
+    unpack(root, &here, &source)?;
+    let ours = build(&source, &target, &place.join("ours"))?;
     let pairs = all_work().iter().map(|work| compare(work, &theirs, &ours)).collect::<Result<Vec<_>, String>>()?;
     if json {
         println!("{}", serde_json::to_string_pretty(&pairs).map_err(|e| e.to_string())?);
@@ -89,18 +93,29 @@ fn all_work() -> Vec<Work> {
     all
 }
 
-/// The files of a revision; what was built of another one stays in the target directory, where cargo finds what is the same.
+/// What is here as git knows it, with changes that are not committed.
+fn here(root: &Path) -> Result<String, String> {
+    let out =
+        Command::new("git").current_dir(root).args(["stash", "create"]).output().map_err(|e| format!("git: {e}"))?;
+    let changed = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    match (out.status.success(), changed.is_empty()) {
+        (true, true) => Ok("HEAD".to_owned()),
+        (true, false) => Ok(changed),
+        (false, _) => Err(format!("git stash create: {}", String::from_utf8_lossy(&out.stderr).trim())),
+    }
+}
+
+/// The files of a revision, with the time of now.
 fn unpack(root: &Path, revision: &str, to: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(to);
     std::fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
-    let mut archive = Command::new("git");
-    archive.current_dir(root).args(["archive", "--format=tar", revision, "--"]).stdout(Stdio::piped());
-    let mut archive = archive.spawn().map_err(|e| format!("git: {e}"))?;
-    let files = archive.stdout.take().ok_or("git: no output")?;
-    // Their own times: cargo builds what has changed since.
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["archive", "--format=tar", revision, "--"]).stdout(Stdio::piped());
+    let mut git = git.spawn().map_err(|e| format!("git: {e}"))?;
+    let files = git.stdout.take().ok_or("git: no output")?;
     let tar = Command::new("tar").args(["-x", "-m", "-C"]).arg(to).stdin(files).status();
-    let archive = archive.wait().map_err(|e| format!("git: {e}"))?;
-    if !archive.success() {
+    let git = git.wait().map_err(|e| format!("git: {e}"))?;
+    if !git.success() {
         return Err(format!("git knows no revision '{revision}'; see `git log --oneline`"));
     }
     match tar {
