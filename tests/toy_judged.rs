@@ -142,6 +142,10 @@ impl Patch for Toy {
         Riscv64.is_padding(r_type)
     }
 
+    fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {
+        Riscv64.site_ip(entry, word)
+    }
+
     fn site_forms(&self) -> &'static [SiteForm] {
         Riscv64.site_forms()
     }
