@@ -62,7 +62,7 @@ impl Wanted {
             ["without", "--function"] => asked.function = None,
             ["--args", "0", "to", "--args", most, ..] => asked.args = Some(most.parse().unwrap()),
             ["with", "--sig"] | ["--sig", "with", "a", "prototype"] => asked.sig = Some(PLAIN.to_owned()),
-            ["with", "--flags", flag] => asked.flags.push(flag.to_owned()),
+            ["with", "--flags", flag] | ["the", "flag", flag] => asked.flags.push(flag.to_owned()),
             ["both", "", "with", "--function"] => {
                 asked.flags.push("CALL_ORIG".to_owned());
                 asked.function = Some("f".to_owned());
@@ -70,7 +70,7 @@ impl Wanted {
             ["arguments", "and", "a", "result", ..] | ["up", "to", "16", "bytes"] | ["an", "integer", ..] => {
                 asked.sig = Some(PLAIN.to_owned());
             }
-            ["a", "profile", "whose", ..] => return None,
+            ["a", "profile", ..] | ["an", "object", "for", "these", "options"] => return None,
             _ => panic!("{}: how is '{recommended}' followed?", self.told()),
         }
         Some(next)

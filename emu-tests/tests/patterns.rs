@@ -38,7 +38,7 @@ fn mnemonics(form: &InsnPattern, fields: &Fields) -> &'static [&'static str] {
         (.., SpEffect::Realign) => &["and"],
         _ if effects.loads > 0 => &["mov", "ldr", "ldur", "ld"],
         _ if effects.stores > 0 => &["mov", "str"],
-        _ => &["add", "sub", "addi", "lea", "test", "adrp", "auipc", "bti", "endbr64"],
+        _ => &["add", "sub", "and", "addi", "lea", "test", "adrp", "auipc", "bti", "endbr64"],
     }
 }
 
