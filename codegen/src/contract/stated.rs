@@ -76,6 +76,7 @@ impl Sum {
                     sum.number = sum.number.wrapping_add(n.wrapping_mul(sign));
                     after
                 }
+                (None, Some(_)) => return Err(wrong()),
                 (n, times) => {
                     let (found, after) = atom(times.unwrap_or(after), abi).ok_or_else(wrong)?;
                     sum.terms.push((n.unwrap_or(1).wrapping_mul(sign), found));
@@ -270,7 +271,7 @@ mod tests {
     fn value(text: &str) -> Option<u64> {
         let of = |atom| match atom {
             Atom::Reg(reg) => 1000 * (1 + u64::from(reg.0)),
-            Atom::Word(reg, offset) => 7_u64.wrapping_add_signed(offset) + u64::from(reg.0),
+            Atom::Word(reg, offset) => 7_u64.wrapping_add_signed(offset).wrapping_add(u64::from(reg.0)),
             Atom::Pc => 5,
             Atom::Told(_) => 3,
             Atom::Result => 4,
