@@ -19,9 +19,15 @@ const CONTRACT: &str = include_str!("direct.toml");
 
 /// A sound object for [`CONTRACT`].
 fn object() -> Vec<u8> {
+    objects(&["my_tramp".to_owned()])
+}
+
+/// The same with trampolines of these names.
+fn objects(names: &[String]) -> Vec<u8> {
     let target = target(backend());
-    let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
-    obj::write(&backend().assemble(&[spec], &target).unwrap(), &target).unwrap()
+    let direct = Direct { args: 2, ..Direct::default() };
+    let specs: Vec<Spec> = names.iter().map(|name| Spec::direct(name, direct, "direct_func")).collect();
+    obj::write(&backend().assemble(&specs, &target).unwrap(), &target).unwrap()
 }
 
 /// The same with the symbol in another section, at another offset, of another size.
@@ -86,6 +92,16 @@ fn a_run_that_fails_with_every_instruction_is_told_in_few() {
 fn a_contract_may_ask_for_anything() {
     let (head, one) = CONTRACT.split_once("[[").unwrap();
     refused(&format!("{head}{}", format!("[[{one}").repeat(2)), object(), "t.toml:16: my_tramp has a contract already");
+    let many = |count: usize| {
+        let names: Vec<String> = (0..count).map(|i| format!("my_tramp_{i}")).collect();
+        let each = names.iter().map(|name| format!("[[{}", one.replace("my_tramp", name)));
+        (format!("{head}{}", each.collect::<String>()), objects(&names))
+    };
+    let (contract, object_of_64) = many(64);
+    let summary = judged(&contract, object_of_64).unwrap().summary;
+    assert!(summary.fail == 0 && summary.pass > 64, "{summary:?}");
+    let (contract, object_of_65) = many(65);
+    refused(&contract, object_of_65, "65 trampolines; valid: at most 64");
     // ip takes one of the six registers.
     refused(&CONTRACT.replace("args = 2", "args = 6\nip = true"), object(), "t.toml:8: args = 6; valid: 0 to 5");
     let returning = CONTRACT.replace("kind = \"direct\"\nargs = 2", "kind = \"return\"");
