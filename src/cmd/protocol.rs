@@ -46,6 +46,10 @@ pub fn run(arch: &str, profile: &ProfileArg, ui: &Ui) -> Result<u8> {
                 may.join(" or ")
             );
         }
+        let shown = sites.astray.len() as u64;
+        if sites.failed > shown {
+            let _ = writeln!(out, "and {} more", sites.failed - shown);
+        }
     }
     ui.out(out)?;
     Ok(if failed { FAILED } else { DONE })
