@@ -7,7 +7,6 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use arch::backend;
 use codegen::abi::Reg;
 use codegen::backend::Backend;
 use codegen::place::{Piece, Place, Returned};
@@ -18,6 +17,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use unicorn_engine::{Arch, Mode, Prot, Unicorn};
+
+use common::expected::{self, expected, tools, words};
+
+mod common;
 
 /// Prototypes that are compiled together.
 const BATCH: usize = 150;
@@ -328,40 +331,33 @@ fn check(
     Ok(())
 }
 
-fn agrees(backend: &dyn Backend, settings: &[(&str, &str)], long_double: bool, gcc: &[&str]) {
+/// The same places under these settings as gcc has under these options.
+fn agrees(backend: &dyn Backend, under: &expected::Place) {
     let facts = backend.facts();
     let convention = profiles::default_convention(facts).unwrap();
     let mut choices = convention.defaults();
-    settings.iter().for_each(|(name, value)| choices.set(facts.name, facts.options, name, value).unwrap());
+    for (name, value) in under.set.iter().map(|s| s.split_once('=').unwrap()) {
+        choices.set(facts.name, facts.options, name, value).unwrap();
+    }
     let target = backend.target(convention, choices).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let batches = std::env::var("TRAMPTOOL_PLACE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let seed = if batches > 1 { RngSeed::Random } else { RngSeed::Fixed(1) };
     let config =
         Config { cases: batches, max_shrink_iters: 40, rng_seed: seed, failure_persistence: None, ..Config::default() };
+    let long_double = under.long_double;
     let batch =
         prop::collection::vec(case(long_double), 1..=BATCH).prop_filter("few", move |b| batches > 1 || b.len() > 9);
-    TestRunner::new(config).run(&batch, |cases| check(backend, &target, gcc, dir.path(), &cases)).unwrap();
+    let compiler = format!("{}gcc", tools(backend));
+    let gcc = [&[compiler.as_str()], &words(&under.gcc)[..]].concat();
+    TestRunner::new(config).run(&batch, |cases| check(backend, &target, &gcc, dir.path(), &cases)).unwrap();
 }
 
 #[test]
-fn x86_64_agrees_with_gcc() {
-    agrees(backend("x86_64").unwrap(), &[], false, &["x86_64-linux-gnu-gcc", "-fcf-protection=none"]);
-}
-
-#[test]
-fn arm64_agrees_with_gcc() {
-    agrees(backend("arm64").unwrap(), &[], true, &["aarch64-linux-gnu-gcc"]);
-}
-
-#[test]
-fn riscv64_agrees_with_gcc() {
-    let lp64 = ["riscv64-linux-gnu-gcc", "-mcmodel=medany", "-march=rv64imac", "-mabi=lp64"];
-    agrees(backend("riscv64").unwrap(), &[], false, &lp64);
-}
-
-#[test]
-fn riscv64_with_floating_point_registers_agrees_with_gcc() {
-    let lp64d = ["riscv64-linux-gnu-gcc", "-mcmodel=medany", "-march=rv64gc", "-mabi=lp64d"];
-    agrees(backend("riscv64").unwrap(), &[("abi", "lp64d")], false, &lp64d);
+fn every_architecture_agrees_with_gcc() {
+    std::thread::scope(|scope| {
+        for backend in arch::BACKENDS {
+            scope.spawn(|| expected(*backend).place.iter().for_each(|under| agrees(*backend, under)));
+        }
+    });
 }

@@ -14,17 +14,16 @@ fn upper(distance: i64) -> i64 {
     (distance + 0x800) >> 12
 }
 
+/// Where what is near the entry trampoline is gone to by half of a branch: see below.
+const NEAR: [(&str, &str); 1] = [("linux-7.3", "riscv64")];
+
 #[test]
 fn sites_lead_where_they_should() {
-    for (profile, arch) in [
-        ("linux-6.12", "x86_64"),
-        ("linux-6.12", "arm64"),
-        ("linux-6.12", "riscv64"),
-        ("bare", "x86_64"),
-        ("bare", "arm64"),
-        ("bare", "riscv64"),
-        ("linux-7.3", "arm64"),
-    ] {
+    for (profile, backend) in profiles::names().into_iter().flat_map(|p| arch::BACKENDS.iter().map(move |b| (p, b))) {
+        let arch = backend.facts().name;
+        if NEAR.contains(&(profile, arch)) {
+            continue;
+        }
         let sites = judged(&format!("name = \"x\"\nextends = \"{profile}\"\n"), arch);
         assert_eq!(sites.failed, 0, "{profile} {arch}: {:?}", sites.astray);
         assert!(sites.places > 50 && sites.refused < sites.places / 2, "{profile} {arch}: {sites:?}");

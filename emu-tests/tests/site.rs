@@ -9,6 +9,7 @@ use codegen::site::{Site, Spot};
 use codegen::spec::{Direct, Spec};
 use tramptool_emu_tests::{BY_THE_PROFILE, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 
+use common::expected::{contract, expected};
 use common::{profile, target, target_under};
 
 mod common;
@@ -23,7 +24,7 @@ fn judged_under(profile: &'static Profile, arch: &str, fixture: &str, poke: Poke
     let target = target_under(profile, backend);
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
-    let contract = include_str!("direct.toml").replace("x86_64", backend.facts().name);
+    let contract = contract(backend);
     let objects = vec![("t.o".to_owned(), object)];
     let foreign = Foreign { contract_name: "t.toml", contract: &contract, objects, arch: None, profile, dump: None };
     let mut suites = foreign_suites(&foreign, BACKENDS).unwrap();
@@ -54,17 +55,17 @@ fn fails(arch: &str, fixture: &str, poke: Poker, clause: Clause, part: &str) {
 
 #[test]
 fn sound_ones_pass() {
-    for (arch, fixture) in [("x86_64", "ibt"), ("arm64", "bti"), ("riscv64", "rvc")] {
-        let report = judged(arch, fixture, BY_THE_PROFILE);
+    for backend in BACKENDS {
+        let arch = backend.facts().name;
+        let report = judged(arch, &expected(*backend).patched.fixture, BY_THE_PROFILE);
         for clause in [Clause::P16, Clause::P17, Clause::P18] {
             let (verdict, reason) = reason(&report, clause);
-            let expected = if target(backend(arch).unwrap()).convention.site.between.is_none() || clause != Clause::P18
-            {
+            let expected = if target(*backend).convention.site.between.is_none() || clause != Clause::P18 {
                 Verdict::Pass
             } else {
                 Verdict::Deviates
             };
-            assert_eq!(verdict, expected, "{} {clause}: {reason}", backend(arch).unwrap().facts().name);
+            assert_eq!(verdict, expected, "{arch} {clause}: {reason}");
         }
     }
 }
@@ -178,15 +179,15 @@ fn halves_in_the_wrong_order() {
 /// The last places that a site reaches: one that is refused though it is reached, and one that is not and goes elsewhere.
 #[test]
 fn a_reach_that_is_shorter_or_longer_than_the_sites() {
-    const WIDE: [(&str, &str); 3] = [("x86_64", "ibt"), ("arm64", "bti"), ("riscv64", "rvc")];
-    for (arch, fixture) in WIDE {
+    for backend in BACKENDS {
         let refuses: Poker = |site, b, spot, state| match state {
             SiteState::Enabled { target, .. } if target.abs_diff(spot.ip) > site.reach as u64 - 0x2000 => {
                 Err(codegen::error::Error::new("too far"))
             }
             _ => BY_THE_PROFILE(site, b, spot, state),
         };
-        fails(arch, fixture, refuses, Clause::P16, "how far a site reaches up");
+        let fixture = expected(*backend).patched.fixture;
+        fails(backend.facts().name, &fixture, refuses, Clause::P16, "how far a site reaches up");
     }
     let wraps: Poker = |site, b, spot, state| match state {
         SiteState::Enabled { target, op, jump } => {

@@ -20,6 +20,10 @@ pub struct Expected {
     pub direct_test: Vec<DirectTest>,
     pub sites: Sites,
     pub handler: Handler,
+    pub process: Process,
+    pub linked: Linked,
+    pub patched: Patched,
+    pub place: Vec<Place>,
     #[serde(default)]
     pub survivor: Vec<Survivor>,
 }
@@ -95,6 +99,8 @@ pub struct ByHand {
     pub call: String,
     /// The same as it is written.
     pub calls: String,
+    /// What a compiler would put between its instructions, where compilers do.
+    pub literal: Option<Literal>,
     /// Instructions that never come back.
     pub stops: Vec<String>,
     pub behind: Vec<Behind>,
@@ -259,6 +265,107 @@ pub struct RefusedHandler {
     pub says: Vec<String>,
 }
 
+/// A word between instructions.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Literal {
+    /// What jumps over it.
+    pub jump: String,
+    /// It is a call when it is taken for an instruction.
+    pub word: String,
+    /// The directive by which it is one.
+    pub insn: String,
+}
+
+/// How its linked images differ.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linked {
+    /// Settings that its trampolines need there.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// objdump names where a site goes.
+    pub resolved: bool,
+    /// In a site that jumps, as it is disassembled.
+    pub jump: String,
+}
+
+/// Of tests that patch sites.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patched {
+    /// The fixture whose sites have the most before them.
+    pub fixture: String,
+}
+
+/// Where gcc places arguments.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Place {
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// A long double is placed as a type of its own.
+    #[serde(default)]
+    pub long_double: bool,
+    pub gcc: Vec<String>,
+}
+
+/// How real processes are compiled, linked and run.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Process {
+    /// Whose places of arguments and results they have.
+    pub isa: String,
+    /// clang's options for it.
+    pub clang: Vec<String>,
+    /// Both compilers' options.
+    pub flags: Vec<String>,
+    /// What runs a program of it.
+    pub runner: Vec<String>,
+    /// Microseconds for the calls of a case, and between signals.
+    pub time: [String; 2],
+    /// Linkers for shared objects: GNU's by gcc, the others by clang.
+    pub linkers: Vec<String>,
+    /// Settings with which its trampolines run in user space.
+    pub set: Vec<String>,
+    /// Bytes of the site, at the function's start.
+    pub site: u64,
+    /// The setting that gives frame records, and the object whose trampolines need it.
+    pub records: String,
+    pub records_of: String,
+    /// The trampolines without records of the function and of its caller.
+    pub recordless: Vec<String>,
+    /// The register that a nested function finds its caller's variables by.
+    pub static_chain: String,
+    /// How a direct trampoline is gone to, in the harness's names.
+    pub ways: Vec<String>,
+    pub landing_pads: Option<LandingPads>,
+    /// What is otherwise in gdb's traces.
+    #[serde(default)]
+    pub gdb: Vec<Gdb>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LandingPads {
+    /// The compilers' option for them.
+    pub flag: String,
+    /// What readelf calls the note.
+    pub property: String,
+    /// The setting without them.
+    pub without: Option<String>,
+}
+
+/// In the trace of a handler that is called from a function's entry.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gdb {
+    /// The trampoline is a signal handler's.
+    SignalFrame,
+    /// The function is missing.
+    NoFunction,
+}
+
 /// An instruction that may be missing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -269,9 +376,12 @@ pub struct Survivor {
 
 /// What is expected of this one.
 pub fn expected(backend: &dyn Backend) -> Expected {
-    let path = format!("{}/tests/arch/{}.toml", env!("CARGO_MANIFEST_DIR"), backend.facts().name);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    toml::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
+    let name = format!("tests/arch/{}.toml", backend.facts().name);
+    // From the root, whichever package's test this is.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let path = root.map(|dir| dir.join(&name)).find(|path| path.exists()).unwrap_or_else(|| panic!("no {name}"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+    toml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// The contract of a direct-call trampoline of two arguments, `my_tramp`, of this one.

@@ -8,8 +8,10 @@ use std::process::Command;
 
 use crate::case::Case;
 use crate::chance::Chance;
-use crate::common::{Bench, tools_of};
+use crate::common::Bench;
+use crate::common::expected::words;
 use crate::flags::Flags;
+use crate::machine::{ARCHES, Arch, for_each, native};
 use crate::place::Isa;
 
 /// Cases of one program, whose functions are compiled alike.
@@ -19,36 +21,6 @@ const USUAL: usize = 144;
 const C_FILES: [&str; 6] = ["harness", "events", "run", "handled", "layouts", "proven"];
 /// What handlers run. They are one object, as is wanted where something is proven of them.
 const HANDLERS: [&str; 3] = ["handled", "layouts", "proven"];
-
-struct Arch {
-    name: &'static str,
-    isa: Isa,
-    gcc: &'static str,
-    clang: &'static [&'static str],
-    runner: &'static [&'static str],
-    /// Microseconds for the calls of a case, and between signals.
-    time: [&'static str; 2],
-}
-
-const ARCHES: [Arch; 3] = [
-    Arch { name: "x86_64", isa: Isa::X86, gcc: "gcc", clang: &[], runner: &[], time: ["4000", "50"] },
-    Arch {
-        name: "arm64",
-        isa: Isa::Arm,
-        gcc: "aarch64-linux-gnu-gcc",
-        clang: &["--target=aarch64-linux-gnu"],
-        runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
-        time: ["8000", "50"],
-    },
-    Arch {
-        name: "riscv64",
-        isa: Isa::Riscv,
-        gcc: "riscv64-linux-gnu-gcc",
-        clang: &["--target=riscv64-linux-gnu"],
-        runner: &["qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"],
-        time: ["8000", "50"],
-    },
-];
 
 /// Which batch, and of it one case or all.
 struct Chosen {
@@ -84,7 +56,7 @@ impl Chosen {
 
 /// Build and run a batch. Returns how many cases there were, and what failed.
 fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
-    let b = Bench::new();
+    let (b, gcc) = (Bench::new(), arch.tool("gcc"));
     let mut chance = Chance::of(chosen.seed, &[arch.isa as u64, chosen.batch]);
     let mut flags = Flags::random(arch.isa, chosen.batch, &mut chance);
     if let Some(under) = chosen.under {
@@ -112,7 +84,7 @@ fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
             let all = renamed.iter().flat_map(|(from, to)| ["--redefine-sym".to_owned(), format!("{from}={to}")]);
             let kept = ["_tramp", "_back"].map(|s| format!("--keep-global-symbol={}{s}", args[6]));
             let all: Vec<String> = all.chain(kept).chain([object.clone()]).collect();
-            b.tool(&format!("{}objcopy", tools_of(arch.name)), &all.iter().map(String::as_str).collect::<Vec<_>>());
+            b.tool(&arch.tool("objcopy"), &all.iter().map(String::as_str).collect::<Vec<_>>());
         }
         objects.push(object);
         if let Some(args) = case.generate_next(arch.name) {
@@ -123,12 +95,13 @@ fn run_batch(arch: &Arch, chosen: &Chosen) -> (usize, Vec<String>) {
     for (name, tool) in [("ld.lld", "ld.lld-14"), ("ld.mold", "mold")] {
         symlink(Path::new("/usr/bin").join(tool), b.path(name)).unwrap();
     }
-    let (watched, runner, tick) =
-        chosen.under.map_or((&[][..], arch.runner, arch.time[1]), |u| (u.options, u.runner, u.tick));
+    let (watched, runner, tick) = chosen
+        .under
+        .map_or((&[][..], words(&arch.with.runner), &*arch.with.time[1]), |u| (u.options, u.runner.to_vec(), u.tick));
     objects.extend(flags.linking().into_iter().chain(["-o".into(), "batch".into()]));
-    b.tool(arch.gcc, &objects.iter().map(String::as_str).chain(watched.iter().copied()).collect::<Vec<_>>());
+    b.tool(&gcc, &objects.iter().map(String::as_str).chain(watched.iter().copied()).collect::<Vec<_>>());
     let mut command = Command::new("timeout");
-    command.arg("120").args(runner).arg(b.path("batch")).args([arch.time[0], tick]);
+    command.arg("120").args(runner).arg(b.path("batch")).args([&*arch.with.time[0], tick]);
     let out = command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"));
     let text = String::from_utf8_lossy(&out.stdout);
     let mut failed: Vec<String> = text.lines().filter(|l| l.starts_with("FAIL ")).map(String::from).collect();
@@ -199,16 +172,17 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case], more: &s
         &format!("{table}const struct test tests[] = {{\n{rows}}};\nconst int test_count = {};\n", cases.len()),
     );
     tidy("functions.c", &(functions + more));
-    let mut compiler = vec![arch.gcc];
+    let gcc = arch.tool("gcc");
+    let mut compiler = vec![&*gcc];
     if flags.clang {
-        compiler = [&["clang-14"], arch.clang].concat();
+        compiler = [&["clang-14"], &words(&arch.with.clang)[..]].concat();
     }
     let options: Vec<&str> = flags.options.iter().map(String::as_str).collect();
     let compile = [&compiler[1..], &["-c", "-w", "functions.c", "-o", "functions.o"], &options].concat();
     b.tool(compiler[0], &compile);
     let mut objects = vec!["functions.o".to_owned(), "measure.o".to_owned(), "table.o".to_owned()];
     let pie = if flags.linker.is_some() { "-fPIE" } else { "-fno-pie" };
-    b.tool(arch.gcc, &["-c", pie, "measure.S", "table.c"]);
+    b.tool(&gcc, &["-c", pie, "measure.S", "table.c"]);
     // In what handlers run is no vector register, and nothing that calls the library's memcpy.
     let general = match arch.isa {
         Isa::X86 => &["-mgeneral-regs-only", "-fvisibility=hidden"][..],
@@ -220,12 +194,12 @@ fn write_sources(b: &Bench, arch: &Arch, flags: &Flags, cases: &[Case], more: &s
             true => (general, format!("{file}.part.o")),
             false => (&[][..], format!("{file}.o")),
         };
-        b.tool(arch.gcc, &[&["-c", "-O1", pie, "-fno-builtin", &format!("{file}.c"), "-o", &object], more].concat());
+        b.tool(&gcc, &[&["-c", "-O1", pie, "-fno-builtin", &format!("{file}.c"), "-o", &object], more].concat());
         objects.extend((!HANDLERS.contains(&file)).then_some(object));
     }
     let parts = HANDLERS.map(|file| format!("{file}.part.o"));
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    b.tool(&format!("{}ld", tools_of(arch.name)), &[&["-r", "-o", "proven.o"], &parts[..]].concat());
+    b.tool(&arch.tool("ld"), &[&["-r", "-o", "proven.o"], &parts[..]].concat());
     objects.push("proven.o".to_owned());
     objects
 }
@@ -272,18 +246,8 @@ fn random(arch: &Arch) {
 }
 
 #[test]
-fn random_cases_x86_64() {
-    random(&ARCHES[0]);
-}
-
-#[test]
-fn random_cases_arm64() {
-    random(&ARCHES[1]);
-}
-
-#[test]
-fn random_cases_riscv64() {
-    random(&ARCHES[2]);
+fn random_cases() {
+    for_each(random);
 }
 
 static UNDER: [(&str, Under); 4] = [
@@ -336,19 +300,19 @@ fn watched(n: usize) {
     let (name, under) = &UNDER[n];
     // Those of programs at any address.
     for batch in 1..4 {
-        let (ran, told) = run_batch(&ARCHES[0], &Chosen { under: Some(under), ..Chosen::batch(1, batch, CASES) });
+        let (ran, told) = run_batch(native(), &Chosen { under: Some(under), ..Chosen::batch(1, batch, CASES) });
         assert!(ran == CASES && told.is_empty(), "under {name}:\n{}", told.join("\n"));
     }
     // That nothing is found says something only where a fault is.
     let seeded = Chosen { under: Some(under), seeded: true, ..Chosen::batch(1, 1, 2) };
-    let told = run_batch(&ARCHES[0], &seeded).1.join("\n");
+    let told = run_batch(native(), &seeded).1.join("\n");
     assert!(told.contains("FAIL ") && told.contains(under.finds), "{name} is silent: {told}");
 }
 
 /// Every way to a direct trampoline is among the usual cases.
 #[test]
 fn direct_trampolines_are_gone_to_in_every_way() {
-    for (arch, ways) in ARCHES.iter().zip([&["NEXT"][..], &["NEXT", "EARLY"], &["NEXT"]]) {
+    for arch in ARCHES.iter() {
         let mut met = Vec::new();
         for batch in 0..USUAL.div_ceil(CASES) as u64 {
             let mut chance = Chance::of(1, &[arch.isa as u64, batch]);
@@ -358,7 +322,7 @@ fn direct_trampolines_are_gone_to_in_every_way() {
                 met.push(Case::random(arch.isa, &flags, String::new(), "f".to_owned(), &mut chance).act());
             }
         }
-        assert!(ways.iter().all(|way| met.contains(way)), "{}: {met:?}", arch.name);
+        assert!(arch.with.ways.iter().all(|way| met.contains(&&**way)), "{}: {met:?}", arch.name);
     }
 }
 
@@ -387,7 +351,7 @@ fn cases_run_under_valgrind() {
 /// The checks can fail: in each case a register that is not restored, or a frame that is eight bytes off, is seen.
 #[test]
 fn faults_of_random_trampolines_are_noticed() {
-    for arch in &ARCHES {
+    for arch in ARCHES.iter() {
         let (ran, told) = run_batch(arch, &Chosen { faulty: true, ..Chosen::batch(1, 0, CASES) });
         let noticed = told.iter().filter(|line| line.starts_with("./x")).count();
         assert!(ran > 4 && noticed == ran, "{}: {noticed} of {ran}: {told:?}", arch.name);

@@ -7,6 +7,7 @@ mod batch;
 mod case;
 mod chance;
 mod flags;
+mod machine;
 mod place;
 mod types;
 mod unwind;

@@ -10,6 +10,13 @@ pub enum Isa {
     Riscv,
 }
 
+impl Isa {
+    pub fn named(name: &str) -> Isa {
+        let all = [("x86", Isa::X86), ("arm", Isa::Arm), ("riscv", Isa::Riscv)];
+        all.into_iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name}: places unknown")).1
+    }
+}
+
 /// Bytes of a value in one place, as `struct piece` of harness.h has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {

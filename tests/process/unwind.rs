@@ -8,62 +8,11 @@ use std::time::Duration;
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use crate::common::Bench;
+use crate::common::expected::{Gdb, words};
+use crate::machine::{ARCHES, Arch, for_each, native};
 
 const SOURCE: &str = include_str!("process.cc");
 const CHAIN: &str = include_str!("chain.c");
-
-struct Arch {
-    name: &'static str,
-    /// Options with which trampolines link with user code, and what frame records take.
-    set: &'static [&'static str],
-    records: &'static str,
-    /// Bytes of the site, at the function's start.
-    site: &'static str,
-    compilers: [&'static [&'static str]; 2],
-    runner: &'static [&'static str],
-    /// The prefix of its binutils, and linkers for shared objects: GNU's by gcc, the others by clang.
-    prefix: &'static str,
-    linkers: &'static [&'static str],
-    /// The trampolines without records of the function and of its caller.
-    recordless: &'static [&'static str],
-}
-
-const ARCHES: [Arch; 3] = [
-    Arch {
-        name: "x86_64",
-        set: &["stack-align=16"],
-        records: "unwinder=fp",
-        site: "5",
-        compilers: [&["g++", "-fcf-protection=none"], &["clang++-14", "-fcf-protection=none"]],
-        runner: &[],
-        prefix: "x86_64-linux-gnu-",
-        linkers: &["bfd", "gold", "lld", "mold"],
-        // The frame pointer of the one is marked as that of pt_regs, the other has a record of the function alone.
-        recordless: &["ftrace_regs_caller", "direct_tramp"],
-    },
-    Arch {
-        name: "arm64",
-        set: &["call-ops=off"],
-        records: "frame-records=on",
-        site: "8",
-        compilers: [&["aarch64-linux-gnu-g++"], &["clang++-14", "--target=aarch64-linux-gnu"]],
-        runner: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
-        prefix: "aarch64-linux-gnu-",
-        linkers: &["bfd", "gold", "lld", "mold"],
-        recordless: &[],
-    },
-    Arch {
-        name: "riscv64",
-        set: &["abi=lp64d"],
-        records: "frame-records=on",
-        site: "8",
-        compilers: [&["riscv64-linux-gnu-g++"], &["clang++-14", "--target=riscv64-linux-gnu"]],
-        runner: &["qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"],
-        prefix: "riscv64-linux-gnu-",
-        linkers: &["bfd", "lld", "mold"],
-        recordless: &["ftrace_caller", "ftrace_regs_caller"],
-    },
-];
 
 /// A trampoline, and what of it is in a trace.
 struct Traced {
@@ -105,24 +54,26 @@ const OBJECTS: [&str; 8] =
 /// Generate all of them, each into an object of its own but for those with a name.
 fn generate(b: &Bench, arch: &Arch) {
     let sig = ["--sig", "long traced(long a)"];
-    let function = format!("traced+{}", arch.site);
+    let function = format!("traced+{}", arch.with.site);
     let function = ["--function", &function];
     let both = ["--fentry", "program", "--fexit", "silent", "--flags", "CALL_ORIG"];
     let generate = |stem: &str, more: &[&[&str]]| {
         // Its handlers are given no variable of the kernel's.
         let bare = &["--profile", "bare"][..2 * usize::from(stem == "shadow" || stem == "fregs")];
         // The form that keeps nothing on the stack takes no realigned one.
-        let known = arch.set.iter().filter(|s| !(bare.len() == 2 && s.starts_with("call-ops")));
-        let set = known.map(|s| if stem == "shadow" { s.replace("=16", "=8") } else { (*s).to_owned() });
+        let known = arch.with.set.iter().filter(|s| !(bare.len() == 2 && s.starts_with("call-ops")));
+        let set = known.map(|s| if stem == "shadow" { s.replace("=16", "=8") } else { s.clone() });
         let set: Vec<String> = set.flat_map(|s| ["--set".to_owned(), s]).collect();
         let all = ["gen", "--arch", arch.name, "--emit", "obj", "--stem", stem];
         b.ok(&[&all[..], bare, &set.iter().map(String::as_str).collect::<Vec<_>>(), &more.concat()].concat());
     };
-    let records = ["--set", arch.records];
-    let on_entry = if arch.name == "x86_64" { &records[..] } else { &[] };
-    generate("entry", &[&["ftrace_caller", "ftrace_regs_caller", "return_to_handler"], on_entry]);
-    let on_direct = if arch.name == "x86_64" { &[] } else { &records[..] };
-    generate("direct", &[&["direct", "--args", "2", "--call", "handler", "--name", "direct_tramp"], on_direct]);
+    let records = ["--set", &arch.with.records];
+    let recorded = |object: &str| &records[..2 * usize::from(arch.with.records_of == object)];
+    generate("entry", &[&["ftrace_caller", "ftrace_regs_caller", "return_to_handler"], recorded("entry")]);
+    generate(
+        "direct",
+        &[&["direct", "--args", "2", "--call", "handler", "--name", "direct_tramp"], recorded("direct")],
+    );
     generate("entered", &[&["programs", "--fentry", "program", "--name", "entered_tramp"], &sig]);
     let named = ["programs", "--flags", "SKIP_FRAME", "--name", "called_tramp"];
     generate("called", &[&named, &both, &sig, &function]);
@@ -144,14 +95,14 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn new<'a>(arch: &'a Arch, compiler: &[&str], more: &[&str]) -> Program<'a> {
+    fn new<'a>(arch: &'a Arch, compiler: &[String], more: &[&str]) -> Program<'a> {
         let b = Bench::new();
         generate(&b, arch);
         let (tool, flags) = compiler.split_first().unwrap();
         // clang gives a function that throws nothing no unwind table on riscv64.
         let tables = ["-fno-omit-frame-pointer", "-fasynchronous-unwind-tables"];
         let options = ["-O2", "-pthread", "-w", "process.cc", "-o", "program"];
-        b.tool(tool, &[flags, &tables, &options, &OBJECTS, more].concat());
+        b.tool(tool, &[&words(flags)[..], &tables, &options, &OBJECTS, more].concat());
         let bytes = std::fs::read(b.path("program")).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let named = file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.size() > 0);
@@ -184,7 +135,7 @@ impl Program<'_> {
 fn output(arch: &Arch, b: &Bench, args: &[&str]) -> Output {
     // Whatever becomes of it, it ends.
     let mut command = Command::new("timeout");
-    command.arg("20").args(arch.runner).arg(b.path("program")).args(args).current_dir(b.path(""));
+    command.arg("20").args(&arch.with.runner).arg(b.path("program")).args(args).current_dir(b.path(""));
     command.output().unwrap_or_else(|e| panic!("{e}: install coreutils and qemu-user"))
 }
 
@@ -215,7 +166,7 @@ fn traces(t: &Traced) -> Vec<(&'static str, Vec<&'static str>)> {
     all
 }
 
-fn everything_unwinds(arch: &Arch, compiler: &[&str]) {
+fn everything_unwinds(arch: &Arch, compiler: &[String]) {
     let program = Program::new(arch, compiler, &["-static"]);
     for t in &TRAMPOLINES {
         program.shows(t.name, ["nothing", "entry"], &["result 42"]);
@@ -230,7 +181,7 @@ fn everything_unwinds(arch: &Arch, compiler: &[&str]) {
             }
         }
         let records = [t.handler, t.name, "traced", "caller", "thread"];
-        if t.keeps_frame && !arch.recordless.contains(&t.name) {
+        if t.keeps_frame && !arch.with.recordless.iter().any(|name| name == t.name) {
             program.shows(t.name, ["records", "entry"], &records);
         }
     }
@@ -248,9 +199,9 @@ fn everything_unwinds(arch: &Arch, compiler: &[&str]) {
 /// that is called from there cannot throw through the function. One that is called in its place can, and so can its body.
 #[test]
 fn cleanups_of_a_traced_function_run() {
-    for arch in &ARCHES {
-        for compiler in arch.compilers {
-            let program = Program::new(arch, compiler, &["-static", "-DCLEANUP"]);
+    for_each(|arch| {
+        for compiler in arch.compilers() {
+            let program = Program::new(arch, &compiler, &["-static", "-DCLEANUP"]);
             for t in TRAMPOLINES.iter().filter(|t| t.keeps_frame) {
                 program.shows(t.name, ["throw", "body"], &["cleaned", "caught 42", "result 1"]);
                 if t.in_function {
@@ -262,12 +213,12 @@ fn cleanups_of_a_traced_function_run() {
                 }
             }
         }
-    }
+    });
 }
 
 /// gdb's frames where the program stops for it.
 fn debugger_unwinds(arch: &Arch) {
-    let program = Program::new(arch, arch.compilers[0], &["-static"]);
+    let program = Program::new(arch, &arch.compilers()[0], &["-static"]);
     for t in &TRAMPOLINES {
         for (place, mut frames) in traces(t) {
             let text = debugged(&program, t.name, place);
@@ -279,13 +230,11 @@ fn debugger_unwinds(arch: &Arch) {
             };
             let lines: Vec<String> = text.lines().filter_map(named).collect();
             frames.retain(|f| *f != "start_thread");
-            // So gdb names what is marked in the table as one that is called between a function's instructions.
-            if t.in_function && place == "entry" && arch.name != "x86_64" {
-                frames[1] = "<signal";
-            }
-            // On arm64 it takes x30 for the return address, whatever column the table names.
-            if t.in_function && place == "entry" && arch.name == "arm64" {
-                frames.remove(2);
+            for otherwise in arch.with.gdb.iter().filter(|_| t.in_function && place == "entry") {
+                match otherwise {
+                    Gdb::SignalFrame => frames[1] = "<signal",
+                    Gdb::NoFunction => drop(frames.remove(2)),
+                }
             }
             let found = lines.windows(frames.len()).any(|w| w == frames);
             assert!(found, "{} {} {place}: {frames:?} not in {lines:?}: {text}", arch.name, t.name);
@@ -298,12 +247,12 @@ fn debugged(program: &Program, trampoline: &str, place: &str) -> String {
     let mut command = Command::new("timeout");
     command.args(["60", "gdb-multiarch", "-nx", "-batch", "-ex", "set debuginfod enabled off"]).current_dir(b.path(""));
     let mut emulated = None;
-    if arch.runner.is_empty() {
+    if arch.with.runner.is_empty() {
         command.args(["-ex", "set startup-with-shell off", "-ex", "break stop_here"]);
         command.args(["-ex", &format!("run {trampoline} stop {place}")]);
     } else {
         let mut qemu = Command::new("timeout");
-        qemu.arg("60").args(arch.runner).args(["-g", "socket", "program", trampoline, "stop", place]);
+        qemu.arg("60").args(&arch.with.runner).args(["-g", "socket", "program", trampoline, "stop", place]);
         emulated = Some(
             qemu.current_dir(b.path(""))
                 .stdout(Stdio::null())
@@ -325,54 +274,25 @@ fn debugged(program: &Program, trampoline: &str, place: &str) -> String {
 }
 
 #[test]
-fn everything_unwinds_x86_64_gcc() {
-    everything_unwinds(&ARCHES[0], ARCHES[0].compilers[0]);
+fn everything_of_gcc_unwinds() {
+    for_each(|arch| everything_unwinds(arch, &arch.compilers()[0]));
 }
 
 #[test]
-fn everything_unwinds_x86_64_clang() {
-    everything_unwinds(&ARCHES[0], ARCHES[0].compilers[1]);
+fn everything_of_clang_unwinds() {
+    for_each(|arch| everything_unwinds(arch, &arch.compilers()[1]));
 }
 
 #[test]
-fn everything_unwinds_arm64_gcc() {
-    everything_unwinds(&ARCHES[1], ARCHES[1].compilers[0]);
-}
-
-#[test]
-fn everything_unwinds_arm64_clang() {
-    everything_unwinds(&ARCHES[1], ARCHES[1].compilers[1]);
-}
-
-#[test]
-fn everything_unwinds_riscv64_gcc() {
-    everything_unwinds(&ARCHES[2], ARCHES[2].compilers[0]);
-}
-
-#[test]
-fn everything_unwinds_riscv64_clang() {
-    everything_unwinds(&ARCHES[2], ARCHES[2].compilers[1]);
-}
-
-#[test]
-fn gdb_unwinds_x86_64() {
-    debugger_unwinds(&ARCHES[0]);
-}
-
-#[test]
-fn gdb_unwinds_arm64() {
-    debugger_unwinds(&ARCHES[1]);
-}
-
-#[test]
-fn gdb_unwinds_riscv64() {
-    debugger_unwinds(&ARCHES[2]);
+fn gdb_unwinds() {
+    for_each(debugger_unwinds);
 }
 
 /// libunwind reads the same tables with code of its own.
 #[test]
 fn libunwind_unwinds() {
-    let program = Program::new(&ARCHES[0], ARCHES[0].compilers[0], &["-DLIBUNWIND", "-no-pie", "-lunwind"]);
+    let arch = native();
+    let program = Program::new(arch, &arch.compilers()[0], &["-DLIBUNWIND", "-no-pie", "-lunwind"]);
     for t in &TRAMPOLINES {
         for (place, mut frames) in traces(t) {
             // It is in the library.
@@ -386,53 +306,52 @@ fn libunwind_unwinds() {
 /// called behind its site must be the function of the same object, and is exported all the same.
 #[test]
 fn shared_objects_call_their_own_functions() {
-    for arch in &ARCHES {
-        for linker in arch.linkers {
+    for_each(|arch| {
+        let [gcc, clang] = arch.compilers();
+        for linker in &arch.with.linkers {
             let b = Bench::new();
             generate(&b, arch);
-            let (tool, flags) = arch.compilers[usize::from(["lld", "mold"].contains(linker))].split_first().unwrap();
+            let (tool, flags) = if ["lld", "mold"].contains(&&**linker) { &clang } else { &gcc }.split_first().unwrap();
             let library = ["-shared", "-fPIC", "-DLIBRARY", "-Dmain=library_main", "process.cc", "-o", "libprocess.so"];
-            let linked = match *linker {
+            let linked = match &**linker {
                 "lld" => "--ld-path=/usr/bin/ld.lld-14".to_owned(),
                 "mold" => "--ld-path=/usr/bin/mold".to_owned(),
                 gnu => format!("-fuse-ld={gnu}"),
             };
             let options = ["-O1", "-pthread", "-w", &linked];
-            b.tool(tool, &[flags, &options, &library, &OBJECTS[1..]].concat());
+            b.tool(tool, &[&words(flags)[..], &options, &library, &OBJECTS[1..]].concat());
             let main = "int library_main(int, char **);\nint main(int n, char **v) { return library_main(n, v); }\n";
             std::fs::write(b.path("main.cc"), main).unwrap();
-            let (tool, flags) = arch.compilers[0].split_first().unwrap();
+            let (tool, flags) = gcc.split_first().unwrap();
             let program = ["main.cc", "-L.", "-lprocess", "-Wl,-rpath,$ORIGIN", "-o", "program"];
-            b.tool(tool, &[flags, &program].concat());
+            b.tool(tool, &[&words(flags)[..], &program].concat());
             for t in &TRAMPOLINES[2..] {
                 let text = run(arch, &b, &[t.name, "nothing", "entry"]);
                 assert_eq!(text, "result 42\ndone\n", "{} {linker} {}", arch.name, t.name);
             }
-            let exported = b.tool(&format!("{}nm", arch.prefix), &["-D", "--defined-only", "libprocess.so"]);
+            let exported = b.tool(&arch.tool("nm"), &["-D", "--defined-only", "libprocess.so"]);
             assert!(exported.lines().any(|line| line.ends_with(" T traced")), "{} {linker}: {exported}", arch.name);
         }
-    }
+    });
 }
 
 /// Code without a note of its landing pads takes the protection from all that it is linked with.
 #[test]
 fn landing_pads_are_noted() {
-    for (arch, flag, property) in
-        [(&ARCHES[0], "-fcf-protection=branch", "IBT"), (&ARCHES[1], "-mbranch-protection=bti", "BTI")]
-    {
+    for (arch, pads) in ARCHES.iter().filter_map(|arch| Some((arch, arch.with.landing_pads.as_ref()?))) {
         let b = Bench::new();
         generate(&b, arch);
         std::fs::write(b.path("f.c"), "long traced(long a) { return a + 1; }\n").unwrap();
-        let gcc = format!("{}gcc", arch.prefix);
-        b.tool(&gcc, &["-fPIC", flag, "-c", "f.c"]);
+        let gcc = arch.tool("gcc");
+        b.tool(&gcc, &["-fPIC", &pads.flag, "-c", "f.c"]);
         let note = |objects: &[&str]| {
             b.tool(&gcc, &[&["-shared", "-nostdlib", "-o", "all.so"], objects].concat());
-            b.tool(&format!("{}readelf", arch.prefix), &["--notes", "all.so"]).contains(property)
+            b.tool(&arch.tool("readelf"), &["--notes", "all.so"]).contains(&pads.property)
         };
         let all = [&["f.o"], &OBJECTS[1..]].concat();
         assert!(note(&all[..1]) && note(&all), "{}", arch.name);
-        if arch.name == "x86_64" {
-            let without = ["--set", "endbr=off", "--emit", "obj", "--stem", "bare"];
+        if let Some(without) = &pads.without {
+            let without = ["--set", without, "--emit", "obj", "--stem", "bare"];
             b.ok(&[&["gen", "ftrace_stub_direct_tramp", "--arch", arch.name], &without[..]].concat());
             assert!(!note(&["f.o", "bare.o"]), "code without landing pads says that it has some");
         }
@@ -442,10 +361,10 @@ fn landing_pads_are_noted() {
 /// A nested function of gcc finds its caller's variables by the static chain, which a handler overwrites.
 #[test]
 fn the_static_chain_is_kept() {
-    for (arch, chain) in ARCHES.iter().zip(["r10", "x18", "t2"]) {
+    for arch in ARCHES.iter() {
         let b = Bench::new();
-        std::fs::write(b.path("chain.c"), CHAIN.replace("CHAIN", chain)).unwrap();
-        let set = arch.set.iter().flat_map(|s| ["--set", s]);
+        std::fs::write(b.path("chain.c"), CHAIN.replace("CHAIN", &arch.with.static_chain)).unwrap();
+        let set = arch.with.set.iter().flat_map(|s| ["--set", s.as_str()]);
         let gen_: Vec<&str> = ["gen", "direct", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
         let sig = ["--sig", "long inner(long a)", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
         let bare = ["gen", "direct", "--arch", arch.name, "--emit", "obj", "--profile", "bare"];
@@ -456,12 +375,11 @@ fn the_static_chain_is_kept() {
         let kept = [[&gen_[..], &sig, live], [&programs, &before, live], [&bare, &sig, &[]], [&bare, &counted, &[]]];
         for (what, result) in kept.map(|what| (what, "42\n")).into_iter().chain([([&gen_[..], &sig, &[]], "")]) {
             b.ok(&what.concat());
-            let flags = if arch.name == "x86_64" { &["-fcf-protection=none"][..] } else { &[] };
             let options = ["-O1", "-static", "-w", "chain.c", "tramp.o", "-o", "program"];
-            b.tool(&format!("{}gcc", arch.prefix), &[flags, &options].concat());
+            b.tool(&arch.tool("gcc"), &[&words(&arch.with.flags)[..], &options].concat());
             if result.is_empty() {
                 let mut command = Command::new("timeout");
-                let out = command.arg("20").args(arch.runner).arg(b.path("program")).output().unwrap();
+                let out = command.arg("20").args(&arch.with.runner).arg(b.path("program")).output().unwrap();
                 assert_ne!(String::from_utf8_lossy(&out.stdout), "42\n", "{}: the handler loses nothing", arch.name);
             } else {
                 assert_eq!(run(arch, &b, &[]), result, "{}", arch.name);

@@ -1,4 +1,8 @@
 //! The profile and the targets that the tests of this folder generate for.
+#![allow(dead_code, reason = "each test file has its own copy, and not every one needs all of it")]
+
+#[path = "../../../tests/common/expected.rs"]
+pub mod expected;
 
 use arch::BACKENDS;
 use codegen::backend::Backend;
@@ -21,3 +25,6 @@ pub fn target_under(profile: &'static Profile, backend: &dyn Backend) -> Target 
     let convention = profile.convention(backend.facts().name).unwrap();
     backend.target(convention, convention.defaults()).unwrap()
 }
+
+/// The contract of a direct-call trampoline, `my_tramp`.
+pub const CONTRACT: &str = include_str!("../direct.toml");
