@@ -144,6 +144,17 @@ impl Assembly {
         target: &Target,
         listing: &Listing<impl Instruction>,
     ) -> Result<()> {
+        self.add_misstated::<I>(spec, target, listing, None)
+    }
+
+    /// The same, of a mutant: before this line, the unwind table goes wrong.
+    pub(crate) fn add_misstated<I: Architecture + Labels>(
+        &mut self,
+        spec: &Spec,
+        target: &Target,
+        listing: &Listing<impl Instruction>,
+        misstated: Option<(usize, Misstated)>,
+    ) -> Result<()> {
         self.align(target);
         self.code.bytes.extend_from_slice(target.harden.padding);
         let described = self.code.bytes.len();
@@ -158,17 +169,18 @@ impl Assembly {
             _ => Box::new(Tracker::new(&entry, target)?),
         };
         self.code.fixups.clear();
-        let misstated = match listing.lines.first() {
-            Some(Line::Misstate(misstated)) => Some(*misstated),
-            _ => None,
-        };
-        entry.signal &= misstated != Some(Misstated::Called);
-        let described = if misstated == Some(Misstated::Late) { start } else { described };
-        self.eh_frame.open(described as u32, &entry, misstated, target);
+        let whole = misstated.filter(|(before, _)| *before == 0).map(|(_, wrong)| wrong);
+        entry.signal &= whole != Some(Misstated::Called);
+        let described = if whole == Some(Misstated::Late) { start } else { described };
+        self.eh_frame.open(described as u32, &entry, whole, target);
         let mut opaque_from = 0;
         let (mut notes, at_start) = Notes::new(spec.kind, target, &entry);
         at_start.into_iter().for_each(|note| self.note(note, target));
-        for line in &listing.lines {
+        for (at, line) in listing.lines.iter().enumerate() {
+            if let Some((_, wrong)) = misstated.filter(|(before, _)| *before == at) {
+                tracker.misstate(wrong);
+                self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
+            }
             match *line {
                 Line::Insn(insn, _) => {
                     let effects = insn.effects();
@@ -191,7 +203,6 @@ impl Assembly {
                     self.kernel_label(target.convention.label(label, spec.name, spec.kind))?;
                 }
                 Line::Block(..) => {}
-                Line::Misstate(misstated) => tracker.misstate(misstated),
                 Line::ReturnLost => tracker.lose_return(),
             }
             if !tracker.ops.is_empty() {

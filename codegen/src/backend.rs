@@ -169,7 +169,7 @@ impl<I: Mutable> Backend for I {
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
         assemble::<I>(specs, target, |i, spec, _, listing, assembly| {
             if i == which {
-                return assembly.add::<I>(spec, target, &mutate::faulty::<I>(mutant, spec, target, listing)?);
+                return mutate::add::<I>(mutant, spec, target, listing, assembly);
             }
             assembly.add::<I>(spec, target, listing)
         })

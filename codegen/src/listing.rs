@@ -3,7 +3,6 @@
 use crate::abi::Reg;
 use crate::error::{Error, Result};
 use crate::facts::NumberOf;
-use crate::faults::Misstated;
 use crate::frame::{Content, FrameLayout};
 use crate::spec::Spec;
 use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
@@ -38,8 +37,6 @@ pub enum Line<I> {
     Block(Role, &'static str),
     /// From here on, the unwind table does not know the return address.
     ReturnLost,
-    /// Only in mutants: what is wrong in the unwind table from here on.
-    Misstate(Misstated),
 }
 
 impl<I> Line<I> {
@@ -51,7 +48,6 @@ impl<I> Line<I> {
             Line::KernelLabel(label) => Line::KernelLabel(label),
             Line::Block(role, heading) => Line::Block(role, heading),
             Line::ReturnLost => Line::ReturnLost,
-            Line::Misstate(by) => Line::Misstate(by),
         }
     }
 }

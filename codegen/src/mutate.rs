@@ -14,7 +14,7 @@ use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::error::{Error, Result};
 use crate::faults::{Either, Faults, Misstated, Operand, Operator};
 use crate::generate::generate;
-use crate::isa::{Architecture, Instruction, Isa, Labels, Lower};
+use crate::isa::{Instruction, Isa, Lower};
 use crate::listing::{Line, Listing};
 use crate::names::Names;
 use crate::pattern::PatternTable;
@@ -119,6 +119,22 @@ pub struct Edit<I> {
     pub misstate: Option<(usize, Misstated)>,
 }
 
+impl<I: Instruction + Copy> Edit<I> {
+    /// Assemble what it makes of a trampoline.
+    fn add<A: Mutable>(
+        &self,
+        spec: &Spec,
+        target: &Target,
+        listing: &Listing<A::Insn>,
+        assembly: &mut Assembly,
+    ) -> Result<()>
+    where
+        A::Insn: Into<I>,
+    {
+        assembly.add_misstated::<A>(spec, target, &self.apply(listing), self.misstate)
+    }
+}
+
 impl<I: Copy> Edit<I> {
     fn new(operator: Operator, operand: Operand, out: Vec<usize>, put: Vec<(usize, I)>) -> Edit<I> {
         Edit { operator, operand, out, put, misstate: None }
@@ -128,7 +144,6 @@ impl<I: Copy> Edit<I> {
         let mut lines = Vec::with_capacity(listing.lines.len() + self.put.len());
         for at in 0..=listing.lines.len() {
             lines.extend(self.put.iter().filter(|(before, _)| *before == at).map(|&(_, insn)| Line::Insn(insn, "")));
-            lines.extend(self.misstate.filter(|(before, _)| *before == at).map(|(_, it)| Line::Misstate(it)));
             lines.extend(listing.lines.get(at).filter(|_| !self.out.contains(&at)).map(|line| line.map(J::into)));
         }
         Listing { lines, symbols: listing.symbols.clone() }
@@ -412,17 +427,6 @@ fn renamed<I: Copy>(code: &[&At<I>], from: Reg, to: Reg, ways: &Ways<I>) -> Edit
     Edit::new(Operator::ScratchIs, Operand::Regs(to, from), out, put)
 }
 
-/// The code and relocations of one trampoline, to be compared with another's.
-fn code<I: Architecture + Labels>(
-    spec: &Spec,
-    target: &Target,
-    listing: &Listing<impl Instruction>,
-) -> Result<Assembly> {
-    let mut assembly = Assembly::default();
-    assembly.add::<I>(spec, target, listing)?;
-    Ok(assembly)
-}
-
 /// All mutants of a trampoline: edits that can be encoded, each with code that none before it has.
 pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mutant>> {
     let frame = target.frame(spec.kind)?;
@@ -437,13 +441,15 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
         let _ = insn.text(&names, &mut text);
         text.replace('\t', " ")
     };
-    let original = code::<I>(spec, target, &listing)?;
+    let mut original = Assembly::default();
+    original.add::<I>(spec, target, &listing)?;
     let mut seen = vec![(original.text().to_vec(), original.relocs, original.eh_frame.bytes)];
     let mut mutants = Vec::new();
     for (number, edit) in listed::<I>(&listing, &contract).into_iter().enumerate() {
         // What the encoder refuses is no mutant: nobody could have assembled it.
-        let assembly = match code::<I>(spec, target, &edit.apply(&listing)) {
-            Ok(assembly) => assembly,
+        let mut assembly = Assembly::default();
+        match edit.add::<I>(spec, target, &listing, &mut assembly) {
+            Ok(()) => {}
             Err(e) if matches!(e.kind(), Error::Unencodable { .. } | Error::OutOfReach { .. }) => continue,
             Err(e) => return Err(e.at(format_args!("{}: {}", spec.name, edit.operator.name()))),
         };
@@ -490,16 +496,37 @@ fn offsets(listing: &Listing<impl Instruction>, target: &Target) -> Result<Vec<u
     Ok(offsets)
 }
 
-/// The listing with a mutant's fault.
+/// What a mutant changes in the listing of its trampoline.
+fn edit<I: Mutable>(
+    mutant: &Mutant,
+    spec: &Spec,
+    target: &Target,
+    listing: &Listing<I::Insn>,
+) -> Result<Edit<MutantInsn<I>>> {
+    let mut all = listed::<I>(listing, &Contract::of(spec, target)?);
+    if mutant.number >= all.len() {
+        return Err(Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name)));
+    }
+    Ok(all.swap_remove(mutant.number))
+}
+
+/// The listing with a mutant's fault, unless that is in the unwind table alone.
 pub(crate) fn faulty<'a, I: Mutable>(
     mutant: &Mutant,
     spec: &Spec<'a>,
     target: &Target,
     listing: &Listing<'a, I::Insn>,
 ) -> Result<Listing<'a, MutantInsn<I>>> {
-    let all = listed::<I>(listing, &Contract::of(spec, target)?);
-    let edit = all
-        .get(mutant.number)
-        .ok_or_else(|| Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name)))?;
-    Ok(edit.apply(listing))
+    Ok(edit::<I>(mutant, spec, target, listing)?.apply(listing))
+}
+
+/// Assemble the trampoline with a mutant's fault.
+pub(crate) fn add<I: Mutable>(
+    mutant: &Mutant,
+    spec: &Spec,
+    target: &Target,
+    listing: &Listing<I::Insn>,
+    assembly: &mut Assembly,
+) -> Result<()> {
+    edit::<I>(mutant, spec, target, listing)?.add::<I>(spec, target, listing, assembly)
 }

@@ -176,7 +176,6 @@ pub(crate) fn render<I: Architecture>(
                 tracker.lose_return();
                 out.rules(&mut tracker);
             }
-            Line::Misstate(_) => {}
         }
     }
     let Lines { lines, code, .. } = out;
