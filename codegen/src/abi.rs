@@ -29,6 +29,11 @@ impl RegSet {
         self.0 >> reg.0 & 1 == 1
     }
 
+    /// Add `reg`.
+    pub fn insert(&mut self, reg: Reg) {
+        self.0 |= 1 << reg.0;
+    }
+
     /// The registers of either set.
     pub const fn union(self, other: RegSet) -> RegSet {
         RegSet(self.0 | other.0)

@@ -111,6 +111,19 @@ pub enum ExitPath {
     Caller,
 }
 
+impl ExitPath {
+    /// All of them, in their order.
+    pub const ALL: [ExitPath; 7] = [
+        ExitPath::Function,
+        ExitPath::Direct,
+        ExitPath::DirectJump,
+        ExitPath::EarlyDirect,
+        ExitPath::Parent,
+        ExitPath::Skipped,
+        ExitPath::Caller,
+    ];
+}
+
 /// A label that the kernel's C code knows by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelLabel {

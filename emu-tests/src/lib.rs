@@ -60,7 +60,7 @@ pub use probe::{Form as ProbeForm, probe};
 pub use protocol::{Astray, Sites, judge_sites};
 pub use raw::Dump;
 pub use replay::{Chosen, Replay, Source};
-pub use report::{Clause, Failure, Of, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
+pub use report::{Clause, Failure, Of, Promise, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use situation::Situation;
 pub use spent::{Spent, spent};
 pub use suite::{BY_THE_PROFILE, Deviation, Poker, Suite};

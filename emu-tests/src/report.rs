@@ -187,9 +187,9 @@ pub struct RegisterFate {
     pub kept: u64,
     /// It had another one.
     pub changed: u64,
-    /// The contract promises it, under some options or all.
+    /// The contract promises it, under some options or all, on some way out or all.
     pub promised: bool,
-    /// It had another one under options for which the contract promises it.
+    /// It had another one where the contract promises it.
     #[serde(default)]
     pub lost: u64,
 }
@@ -203,6 +203,31 @@ pub struct Survival {
     pub trampoline: String,
     /// By register.
     pub registers: BTreeMap<String, RegisterFate>,
+    /// What is promised where, as that depends on the options and on the way out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub promises: Vec<Promise>,
+}
+
+/// The registers that a trampoline promises on a way out, under some sets of options.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Promise {
+    /// Where the way out leads.
+    pub way: String,
+    /// The registers, with a space between two.
+    pub registers: String,
+    /// The sets of options for which it is exactly these.
+    pub options: Vec<String>,
+}
+
+impl Survival {
+    /// Note a promise, which may be known under other options. They are in the order of their words, whoever came first.
+    pub fn promise(&mut self, new: Promise) {
+        let key = |p: &Promise| (p.way.clone(), p.registers.clone());
+        match self.promises.binary_search_by_key(&key(&new), key) {
+            Ok(known) => self.promises[known].options.extend(new.options),
+            Err(place) => self.promises.insert(place, new),
+        }
+    }
 }
 
 /// A property that is not decided here.

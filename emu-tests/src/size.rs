@@ -22,6 +22,7 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
     }
     tally.decided.clone_from(&trace.checks.decided);
     tally.fates.clone_from(&trace.checks.fates);
+    tally.promised.clone_from(&trace.checks.promised);
     tally.vectors_lost.clone_from(&trace.checks.vectors_lost);
     let table = trace.table.clone().unwrap_or_default();
     tally.unwinding = rig.ranges.iter().map(|range| table.says(*range)).collect();

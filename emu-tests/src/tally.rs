@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use codegen::abi::RegSet;
+
 use crate::case::Case;
 use crate::report::{Clause, Failure};
 use crate::suite::Suite;
-use crate::trace::Finding;
+use crate::trace::{Fate, Finding, WAYS};
 use crate::unwind::Said;
 
 /// What was found and counted, per trampoline.
@@ -20,7 +22,9 @@ pub(crate) struct Tally {
     pub(crate) places: Vec<BTreeSet<(Clause, String)>>,
     /// So many runs did not come back that the others were left out.
     pub(crate) cut_off: bool,
-    pub(crate) fates: Vec<[(u64, u64); 32]>,
+    pub(crate) fates: Vec<[Fate; 32]>,
+    /// The registers that are promised on each way out.
+    pub(crate) promised: Vec<[RegSet; WAYS]>,
     pub(crate) vectors_lost: Vec<u64>,
     /// Offsets of instructions never executed, by trampoline; `None` until something ran.
     pub(crate) missed: Vec<Option<Vec<u64>>>,
@@ -56,7 +60,8 @@ impl Tally {
             decided: vec![[0; Clause::ALL.len()]; n],
             places: vec![BTreeSet::new(); n],
             cut_off: false,
-            fates: vec![[(0, 0); 32]; n],
+            fates: vec![[Fate::default(); 32]; n],
+            promised: vec![[RegSet::EMPTY; WAYS]; n],
             vectors_lost: vec![0; n],
             missed: vec![None; n],
             instructions: vec![0; n],
@@ -104,8 +109,10 @@ impl Tally {
                 self.decided[i][c] |= other.decided[i][c];
             }
             for r in 0..32 {
-                self.fates[i][r].0 += other.fates[i][r].0;
-                self.fates[i][r].1 += other.fates[i][r].1;
+                self.fates[i][r] += other.fates[i][r];
+            }
+            for (all, more) in self.promised[i].iter_mut().zip(other.promised[i]) {
+                *all = all.union(more);
             }
             self.places[i].extend(other.places[i].iter().cloned());
             self.vectors_lost[i] += other.vectors_lost[i];

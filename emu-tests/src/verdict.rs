@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use codegen::abi::RegSet;
 use codegen::contract::Contract;
 use codegen::kind::{Body, Calls, Entered};
 use codegen::spec::Attach;
@@ -10,9 +11,10 @@ use codegen::step::ExitPath;
 use crate::case::Distance;
 use crate::filter::Filter;
 use crate::place::Place;
-use crate::report::{Clause, RegisterFate, Report, Row, Survival, Verdict};
+use crate::report::{Clause, Promise, RegisterFate, Report, Row, Survival, Verdict};
 use crate::suite::{Deviation, Suite};
 use crate::tally::Tally;
+use crate::trace::Fate;
 use crate::unwind::Said;
 
 pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u64) -> Report {
@@ -28,23 +30,7 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             for clause in Clause::ALL {
                 results.push(row(suite, tally, i, clause, filter));
             }
-            let abi = &suite.backend.facts().abi;
-            let arch = suite.backend.facts().name;
-            let known = registers.iter().position(|s| s.arch == arch && s.trampoline == contract.name);
-            if known.is_none() {
-                let (arch, trampoline) = (arch.to_owned(), contract.name.clone());
-                registers.push(Survival { arch, trampoline, registers: BTreeMap::new() });
-            }
-            let last = registers.len() - 1;
-            let survival = &mut registers[known.unwrap_or(last)];
-            for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
-                let (kept, changed) = tally.fates[i][reg.0 as usize];
-                let fate: &mut RegisterFate = survival.registers.entry(abi.name(reg).to_owned()).or_default();
-                fate.kept += kept;
-                fate.changed += changed;
-                fate.promised |= contract.kept.contains(reg);
-                fate.lost += if contract.kept.contains(reg) { changed } else { 0 };
-            }
+            survive(&mut registers, suite, tally, i);
         }
     }
     let mut report = Report {
@@ -61,6 +47,31 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
     };
     report.recount();
     report
+}
+
+/// Add what became of a trampoline's registers under the options of a suite.
+fn survive(registers: &mut Vec<Survival>, suite: &Suite, tally: &Tally, i: usize) {
+    let (facts, trampoline) = (suite.backend.facts(), &suite.contracts[i].name);
+    let known = registers.iter().position(|s| s.arch == facts.name && s.trampoline == *trampoline);
+    let at = known.unwrap_or_else(|| {
+        let (arch, trampoline) = (facts.name.to_owned(), trampoline.clone());
+        registers.push(Survival { arch, trampoline, registers: BTreeMap::new(), promises: Vec::new() });
+        registers.len() - 1
+    });
+    let survival = &mut registers[at];
+    let abi = &facts.abi;
+    for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
+        let Fate { kept, changed, lost } = tally.fates[i][usize::from(reg.0)];
+        let fate: &mut RegisterFate = survival.registers.entry(abi.name(reg).to_owned()).or_default();
+        fate.kept += kept;
+        fate.changed += changed;
+        fate.lost += lost;
+        fate.promised |= tally.promised[i].iter().any(|way| way.contains(reg));
+    }
+    for (way, promised) in ExitPath::ALL.into_iter().zip(tally.promised[i]).filter(|(_, set)| *set != RegSet::EMPTY) {
+        let registers = promised.iter().map(|reg| abi.name(reg)).collect::<Vec<_>>().join(" ");
+        survival.promise(Promise { way: leads(way).to_owned(), registers, options: vec![suite.options.clone()] });
+    }
 }
 
 /// Deviations that name a place by its sentence, which the next release does not understand.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use codegen::error::{Error, Result};
 use tool::mutate::report::Report as Mutants;
-use tool::report::{Document, Format, Palette, Part, Style, refuse_skips, render};
+use tool::report::{COLUMNS, Document, Format, Palette, Part, Style, refuse_skips, render};
 
 use super::exit::DONE;
 use super::output;
@@ -27,7 +27,7 @@ pub struct ReportArgs {
     /// Write the report to a file instead of stdout
     #[arg(short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Show also, one by one, what passes
+    /// Show everything: each clause one by one, all matrices, registers, what clauses demand
     #[arg(short, long)]
     verbose: bool,
     /// Count what was not checked as failed
@@ -66,7 +66,8 @@ impl ReportArgs {
             super::exit::note(&format!("warning: {warning}"));
         }
         let palette = Palette { colour: self.output.is_none() && ui.colour() };
-        let text = render(&document, self.format, Style { palette, verbose: self.verbose })?;
+        let width = if self.output.is_none() { ui.columns() } else { COLUMNS };
+        let text = render(&document, self.format, Style { palette, width, verbose: self.verbose })?;
         output::report(text, self.output.as_deref(), ui)?;
         let summary = document.report.summary;
         Ok(match () {

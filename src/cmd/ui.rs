@@ -58,6 +58,13 @@ impl Ui {
         self.colour
     }
 
+    /// How many columns a line has: 80 where stdout is no terminal.
+    #[cfg(feature = "judge")]
+    pub fn columns(&self) -> usize {
+        let terminal = if io::stdout().is_terminal() { terminal_size::terminal_size_of(io::stdout()) } else { None };
+        tool::report::columns(terminal.map(|(width, _)| width.0))
+    }
+
     /// `text`, in its colour if there are colours.
     pub fn paint(&self, style: Style, text: &str) -> String {
         if !self.colour || text.is_empty() {

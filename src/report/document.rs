@@ -203,11 +203,16 @@ impl Document {
                         sum.promised |= fate.promised;
                         sum.lost = sum.lost.saturating_add(fate.lost);
                     }
+                    survival.promises.into_iter().for_each(|promise| together.promise(promise));
                 }
             }
         }
         let rows = &self.report.results;
         known.sort_by_cached_key(|s| rows.iter().position(|r| r.arch == s.arch && r.trampoline == s.trampoline));
+        for Survival { arch, promises, .. } in &mut known {
+            let position = |options: &String| suites.iter().position(|s| s.arch == *arch && s.options == *options);
+            promises.iter_mut().for_each(|promise| promise.options.sort_by_cached_key(position));
+        }
         self.report.registers = known;
     }
 }

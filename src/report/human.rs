@@ -1,10 +1,14 @@
-//! For reading: the matrix of clauses, the matrix of registers, deviations, failures.
+//! For reading: the verdict, failures, and what else fails or deviates; on request, everything.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{Result, Write};
 
 use emu_tests::{Clause, Report, Row, Verdict};
 
-use super::rows::{details, unique};
+use super::grid::{self, Cell, Column};
+use super::lines::{command, cut, paragraph};
+use super::promises;
+use super::rows::{unique, what, worst, writer};
 
 /// Terminal colours, or none.
 #[derive(Clone, Copy)]
@@ -13,143 +17,316 @@ pub struct Palette {
     pub colour: bool,
 }
 
+/// A good result, a bad one, one to know of, what need not be read, a title.
+const GOOD: &str = "32";
+const BAD: &str = "1;31";
+const NOTABLE: &str = "33";
+const QUIET: &str = "2";
+const TITLE: &str = "1";
+
 impl Palette {
     fn paint(self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
-
-    fn verdict(self, verdict: Option<Verdict>, width: usize) -> String {
-        let (word, code) = match verdict {
-            Some(Verdict::Pass) => ("ok", "32"),
-            Some(Verdict::Fail) => ("FAIL", "1;31"),
-            Some(Verdict::Deviates) => ("dev", "33"),
-            Some(Verdict::Skip) | None => ("-", "2"),
-        };
-        self.paint(code, &format!("{word:>width$}"))
-    }
 }
 
-/// The worst verdict of several option sets: a failure anywhere is a failure.
-fn worst<'r>(rows: impl Iterator<Item = &'r Row>) -> Option<Verdict> {
-    let rank = |v: &Verdict| match v {
-        Verdict::Fail => 3,
-        Verdict::Deviates => 2,
-        Verdict::Pass => 1,
-        Verdict::Skip => 0,
-    };
-    rows.map(|r| r.verdict).max_by_key(rank)
+/// Where and how the report is written.
+struct Writer<'r, 'o> {
+    report: &'r Report,
+    palette: Palette,
+    width: usize,
+    out: &'o mut String,
 }
 
-/// Write the whole report; `verbose` shows every row too.
-pub fn write(report: &Report, palette: Palette, verbose: bool, out: &mut String) -> std::fmt::Result {
+/// Write the report in lines of so many columns; all of it if it is `verbose`.
+pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out: &mut String) -> Result {
+    let mut to = Writer { report, palette, width, out };
     if verbose {
-        rows(report, palette, out)?;
+        to.rows()?;
     }
-    if report.results.is_empty() {
-        writeln!(out, "nothing was checked: no suite is in this share\n")?;
+    to.verdict()?;
+    to.failures(verbose)?;
+    let arches = unique(report.results.iter().map(|r| r.arch.as_str()));
+    for arch in &arches {
+        to.clauses(arch, verbose)?;
+        if verbose {
+            to.registers(arch)?;
+        }
     }
-    for arch in unique(report.results.iter().map(|r| r.arch.as_str())) {
-        clauses(report, arch, palette, out)?;
-        registers(report, arch, palette, out)?;
+    if verbose && !arches.is_empty() {
+        to.legend()?;
     }
-    legend(report, out)?;
     if !report.alternatives.is_empty() {
         let places = report.alternatives.join(", ");
-        writeln!(out, "alternatives: not run, but may be patched in when the kernel boots, at {places}\n")?;
+        to.text(&format!("alternatives: not run, but may be patched in when the kernel boots, at {places}"))?;
     }
     if !report.stubs.is_empty() {
-        writeln!(out, "undefined: a function that returns at once stands in for {}\n", report.stubs.join(", "))?;
+        to.text(&format!("undefined: a function that returns at once stands in for {}", report.stubs.join(", ")))?;
     }
-    deviations(report, out)?;
-    failures(report, palette, out)?;
+    to.deviations()?;
     let s = report.summary;
-    writeln!(
-        out,
+    let counts = format!(
         "{} pass, {} fail, {} deviate, {} not applicable; {} scenarios, each function run unpatched, enabled and \
          disabled; seed {}, {}",
         s.pass, s.fail, s.deviates, s.skip, report.scenarios, report.seed, report.engine
-    )
+    );
+    to.out.write_str(&paragraph(&counts, width, "", ""))
 }
 
-fn rows(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Result {
-    for row in &report.results {
-        let verdict = palette.verdict(Some(row.verdict), 4);
-        write!(out, "{verdict} {:<8} {} {} [{}]", row.clause, row.arch, row.trampoline, row.options)?;
-        if row.checks > 0 {
-            write!(out, ", {} checks", row.checks)?;
-        }
-        if !row.reason.is_empty() {
-            write!(out, ": {}", row.reason)?;
-        }
-        writeln!(out)?;
-    }
-    writeln!(out)
+/// How the trampolines of an architecture fare: how many there are, and of these, how many have this for the worst.
+#[derive(Clone, Copy, Default)]
+struct Fares {
+    trampolines: usize,
+    hold: usize,
+    deviate: usize,
+    fail: usize,
 }
 
-fn clauses(report: &Report, arch: &str, palette: Palette, out: &mut String) -> std::fmt::Result {
-    let rows: Vec<&Row> = report.results.iter().filter(|r| r.arch == arch).collect();
-    let sets = unique(rows.iter().map(|r| r.options.as_str())).len();
-    let title = format!("{arch}: clauses, over {sets} sets of options");
-    writeln!(out, "{}", palette.paint("1", &title))?;
-    write!(out, "  {:<26}", "")?;
-    for clause in Clause::ALL {
-        write!(out, "{:>1$}", heading(clause), width(clause))?;
+fn fares(report: &Report, arch: &str) -> Fares {
+    let rows = || report.results.iter().filter(|r| r.arch == arch);
+    let mut fares = Fares::default();
+    for trampoline in unique(rows().map(|r| r.trampoline.as_str())) {
+        fares.trampolines += 1;
+        match worst(rows().filter(|r| r.trampoline == trampoline)) {
+            Some(Verdict::Fail) => fares.fail += 1,
+            Some(Verdict::Deviates) => fares.deviate += 1,
+            Some(Verdict::Pass) => fares.hold += 1,
+            // Nothing was decided.
+            Some(Verdict::Skip) | None => {}
+        }
     }
-    writeln!(out)?;
-    for trampoline in unique(rows.iter().map(|r| r.trampoline.as_str())) {
-        write!(out, "  {trampoline:<26}")?;
-        for clause in Clause::ALL {
+    fares
+}
+
+impl Writer<'_, '_> {
+    fn text(&mut self, text: &str) -> Result {
+        writeln!(self.out, "{}", paragraph(text, self.width, "", "  "))
+    }
+
+    fn title(&mut self, text: &str) -> Result {
+        writeln!(self.out, "{}", self.palette.paint(TITLE, text))
+    }
+
+    fn verdict(&mut self) -> Result {
+        let report = self.report;
+        let arches = unique(report.results.iter().map(|r| r.arch.as_str()));
+        if arches.is_empty() {
+            return writeln!(self.out, "nothing was checked: no suite is in this share\n");
+        }
+        let all: Vec<(&str, Fares)> = arches.into_iter().map(|arch| (arch, fares(report, arch))).collect();
+        let sum = |of: fn(&Fares) -> usize| all.iter().map(|(_, f)| of(f)).sum::<usize>();
+        let (trampolines, fail, deviate) = (sum(|f| f.trampolines), sum(|f| f.fail), sum(|f| f.deviate));
+        let (word, code) = match (fail, sum(|f| f.hold) + deviate) {
+            (0, 0) => ("nothing was decided", NOTABLE),
+            (0, _) => ("holds", GOOD),
+            _ => ("fails", BAD),
+        };
+        let how = match (fail, deviate) {
+            (0, 0) => String::new(),
+            (0, _) => format!(", {deviate} with deviations that the contracts name"),
+            _ => format!(", {fail} with clauses that fail"),
+        };
+        let s = if trampolines == 1 { "" } else { "s" };
+        writeln!(self.out, "{}: {trampolines} trampoline{s}{how}", self.palette.paint(code, word))?;
+        let title = format!("{:<10}{:>12}{:>9}{:>9}{:>9}", "", "trampolines", "hold", "deviate", "fail");
+        self.title(&title)?;
+        for (arch, Fares { trampolines, hold, deviate, fail }) in all {
+            let fail_code = if fail > 0 { BAD } else { QUIET };
+            let fail = self.palette.paint(fail_code, &format!("{fail:>9}"));
+            writeln!(self.out, "{arch:<10}{trampolines:>12}{hold:>9}{deviate:>9}{fail}")?;
+        }
+        writeln!(self.out)
+    }
+
+    fn rows(&mut self) -> Result {
+        for row in &self.report.results {
+            let (word, code) = worded(Some(row.verdict));
+            let verdict = self.palette.paint(code, &format!("{word:>4}"));
+            let mut text = format!("{:<8} {} {} [{}]", row.clause, row.arch, row.trampoline, row.options);
+            if row.checks > 0 {
+                text += &format!(", {} checks", row.checks);
+            }
+            if !row.reason.is_empty() {
+                text += &format!(": {}", row.reason);
+            }
+            let text = paragraph(&text, self.width - 5, "", "         ");
+            for (i, line) in text.lines().enumerate() {
+                writeln!(self.out, "{} {line}", if i == 0 { &verdict } else { "    " })?;
+            }
+        }
+        writeln!(self.out)
+    }
+
+    /// The clauses of an architecture's trampolines: if not all, those that fail or deviate anywhere, of those that do.
+    fn clauses(&mut self, arch: &str, all: bool) -> Result {
+        let rows: Vec<&Row> = self.report.results.iter().filter(|r| r.arch == arch).collect();
+        let remarkable = |r: &&&Row| all || matches!(r.verdict, Verdict::Fail | Verdict::Deviates);
+        let shown: Vec<&&Row> = rows.iter().filter(remarkable).collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        let clauses: Vec<Clause> = Clause::ALL.into_iter().filter(|c| shown.iter().any(|r| r.clause == *c)).collect();
+        let sets = unique(rows.iter().map(|r| r.options.as_str())).len();
+        let s = if sets == 1 { "" } else { "s" };
+        let which = if all { "clauses" } else { "clauses that fail or deviate" };
+        self.title(&format!("{arch}: {which}, over {sets} set{s} of options"))?;
+        let columns: Vec<Column> = clauses.iter().map(|c| Column { name: heading(*c), short: short(*c) }).collect();
+        let cell = |trampoline: &str, clause: Clause| {
             let of = rows.iter().filter(|r| r.trampoline == trampoline && r.clause == clause).copied();
-            write!(out, "{}", palette.verdict(worst(of), width(clause)))?;
+            let verdict = worst(of);
+            let (word, code) = worded(verdict);
+            Cell { word: word.to_owned(), short: glyph(verdict), code }
+        };
+        let lines: Vec<(&str, Vec<Cell>)> = unique(shown.iter().map(|r| r.trampoline.as_str()))
+            .into_iter()
+            .map(|name| (name, clauses.iter().map(|c| cell(name, *c)).collect()))
+            .collect();
+        let palette = self.palette;
+        let short = grid::write(&columns, &lines, self.width, &|code, text| palette.paint(code, text), self.out)?;
+        writeln!(self.out)?;
+        if short {
+            writeln!(self.out, "  + holds   d deviates   F fails   - not applicable or not decided\n")?;
         }
-        writeln!(out)?;
+        Ok(())
     }
-    writeln!(out)
+
+    /// One row a trampoline, one letter a register.
+    fn registers(&mut self, arch: &str) -> Result {
+        let report = self.report;
+        let ran = |s: &&emu_tests::Survival| s.arch == arch && s.registers.values().any(|f| f.kept + f.changed > 0);
+        let all: Vec<_> = report.registers.iter().filter(ran).filter(|s| !s.trampoline.ends_with("_ip")).collect();
+        let Some(first) = all.first() else { return Ok(()) };
+        self.title(&format!("{arch}: registers, from the site until the function goes on"))?;
+        let names = sorted(first.registers.keys().collect());
+        let columns: Vec<Column> =
+            names.iter().map(|name| Column { name: (*name).clone(), short: (*name).clone() }).collect();
+        let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut lines = Vec::new();
+        for survival in &all {
+            let mut cells = Vec::new();
+            for name in &names {
+                let fate = survival.registers.get(*name).copied().unwrap_or_default();
+                let letter = promises::letter(report, survival, name, fate);
+                if letter == promises::SOMETIMES {
+                    let note = format!("{}: {}", survival.trampoline, promises::when(survival, name));
+                    notes.entry(note).or_default().push((*name).clone());
+                }
+                let code = match letter {
+                    promises::LOST => BAD,
+                    promises::DEVIATES => NOTABLE,
+                    promises::KEPT | promises::SOMETIMES => GOOD,
+                    _ => QUIET,
+                };
+                cells.push(Cell { word: letter.to_string(), short: letter, code });
+            }
+            lines.push((survival.trampoline.as_str(), cells));
+        }
+        let palette = self.palette;
+        grid::letters(&columns, &lines, self.width, &|code, text| palette.paint(code, text), self.out)?;
+        writeln!(self.out)?;
+        for (note, names) in notes {
+            let (trampoline, when) = note.split_once(": ").unwrap_or((&note, ""));
+            let text = format!("{trampoline}: {} promised {when}", names.join(" "));
+            self.out.write_str(&paragraph(&text, self.width, "  o ", "    "))?;
+        }
+        writeln!(self.out)
+    }
+
+    fn legend(&mut self) -> Result {
+        if !self.report.registers.is_empty() {
+            for (letter, what) in promises::LEGEND {
+                writeln!(self.out, "  {letter} {what}")?;
+            }
+            writeln!(self.out)?;
+        }
+        for clause in Clause::ALL {
+            writeln!(self.out, "{:<9} {}", clause.name(), clause.about())?;
+        }
+        writeln!(self.out, "not decided here")?;
+        for undecided in &self.report.undecided {
+            let first = format!("{:<9} ", undecided.clause);
+            self.out.write_str(&paragraph(&undecided.reason, self.width, &first, "          "))?;
+        }
+        writeln!(self.out)
+    }
+
+    fn deviations(&mut self) -> Result {
+        let report = self.report;
+        let deviating: Vec<&Row> = report.results.iter().filter(|r| r.verdict == Verdict::Deviates).collect();
+        if deviating.is_empty() {
+            return Ok(());
+        }
+        self.title("deviations, as the contracts say")?;
+        for clause in Clause::ALL {
+            let rows = || deviating.iter().filter(|r| r.clause == clause);
+            for reason in unique(rows().flat_map(|r| r.reason.lines())) {
+                let has = |r: &&&Row| r.reason.lines().any(|l| l == reason);
+                let whose = unique(rows().filter(has).map(|r| r.trampoline.as_str()));
+                // What holds of most is a rule, not a peculiarity of those that happen to be in the report.
+                let whose = if whose.len() > 3 { String::new() } else { format!("{}: ", whose.join(", ")) };
+                let first = format!("  {clause:<4} ");
+                let text = paragraph(&format!("{whose}{reason}"), self.width, &first, "       ");
+                self.out.write_str(&text)?;
+            }
+        }
+        writeln!(self.out)
+    }
+
+    /// The code around an instruction may be cut where the line ends, if not all is asked for.
+    fn failures(&mut self, verbose: bool) -> Result {
+        for row in self.report.results.iter().filter(|r| r.verdict == Verdict::Fail) {
+            let title = format!("FAIL {} of {} {}", row.clause, row.arch, row.trampoline);
+            let text = paragraph(&format!("{title} ({}): {}", row.options, row.reason), self.width, "", "  ");
+            self.out.write_str(&text.replacen(&title, &self.palette.paint(BAD, &title), 1))?;
+            for f in &row.failures {
+                self.out.write_str(&paragraph(&what(f), self.width, "  ", "    "))?;
+                if let Some(writer) = writer(f) {
+                    self.out.write_str(&paragraph(&writer, self.width, "  ", "    "))?;
+                }
+                for line in &f.context {
+                    let line = format!("    {line}");
+                    writeln!(self.out, "{}", if verbose { line } else { cut(&line, self.width) })?;
+                }
+                self.out.write_str(&command(&f.replay, self.width, "  again: ", "      "))?;
+            }
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+}
+
+/// A verdict as a word, and its colour.
+fn worded(verdict: Option<Verdict>) -> (&'static str, &'static str) {
+    match verdict {
+        Some(Verdict::Pass) => ("ok", GOOD),
+        Some(Verdict::Fail) => ("FAIL", BAD),
+        Some(Verdict::Deviates) => ("dev", NOTABLE),
+        Some(Verdict::Skip) | None => ("-", QUIET),
+    }
+}
+
+/// A verdict as a letter.
+fn glyph(verdict: Option<Verdict>) -> char {
+    match verdict {
+        Some(Verdict::Pass) => '+',
+        Some(Verdict::Fail) => 'F',
+        Some(Verdict::Deviates) => 'd',
+        Some(Verdict::Skip) | None => '-',
+    }
 }
 
 /// What stands above the column of a clause.
-fn heading(clause: Clause) -> &'static str {
-    if clause == Clause::Coverage { "cover" } else { clause.name() }
+fn heading(clause: Clause) -> String {
+    if clause == Clause::Coverage { "cover".to_owned() } else { clause.name().to_owned() }
 }
 
-/// Columns of a clause.
-fn width(clause: Clause) -> usize {
-    (heading(clause).len() + 1).max(5)
-}
-
-fn registers(report: &Report, arch: &str, palette: Palette, out: &mut String) -> std::fmt::Result {
-    let ran = |s: &&emu_tests::Survival| s.arch == arch && s.registers.values().any(|f| f.kept + f.changed > 0);
-    let columns: Vec<_> = report.registers.iter().filter(ran).filter(|s| !s.trampoline.ends_with("_ip")).collect();
-    if columns.is_empty() {
-        return Ok(());
+/// The same, where a letter has to do.
+fn short(clause: Clause) -> String {
+    match clause {
+        Clause::Coverage => "c".to_owned(),
+        Clause::Wide => "2w".to_owned(),
+        _ => clause.name().trim_start_matches('P').to_owned(),
     }
-    writeln!(out, "{}", palette.paint("1", &format!("{arch}: registers, from the site until the function goes on")))?;
-    for (i, column) in columns.iter().enumerate() {
-        writeln!(out, "  {:>6} {}", format!("({})", i + 1), column.trampoline)?;
-    }
-    write!(out, "  {:<6}", "")?;
-    for i in 0..columns.len() {
-        write!(out, "{:>6}", format!("({})", i + 1))?;
-    }
-    writeln!(out)?;
-    let order: Vec<&String> = columns[0].registers.keys().collect();
-    for name in sorted(order) {
-        write!(out, "  {name:<6}")?;
-        for column in &columns {
-            let fate = column.registers.get(name).copied().unwrap_or_default();
-            let (word, code) = match (fate.promised, fate.changed > 0, fate.kept > 0) {
-                (_, false, false) => ("", "2"),
-                (true, true, _) if fate.lost > 0 => ("LOST", "1;31"),
-                (true, true, _) => ("opt", "32"),
-                (true, false, _) => ("kept", "32"),
-                (false, true, _) => (".", "2"),
-                (false, false, _) => ("same", "0"),
-            };
-            write!(out, "{}", palette.paint(code, &format!("{word:>6}")))?;
-        }
-        writeln!(out)?;
-    }
-    writeln!(out)
 }
 
 /// `x2` before `x10`.
@@ -159,60 +336,4 @@ fn sorted(mut names: Vec<&String>) -> Vec<&String> {
         (n[..digits].to_owned(), n[digits..].parse::<u32>().unwrap_or(0))
     });
     names
-}
-
-fn legend(report: &Report, out: &mut String) -> std::fmt::Result {
-    if report.registers.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "kept: promised, and had its value every time    LOST: promised and lost")?;
-    writeln!(out, ".: the contract lets it go, and it changed       same: not promised, and not changed")?;
-    if report.registers.iter().flat_map(|s| s.registers.values()).any(|f| f.promised && f.changed > 0 && f.lost == 0) {
-        writeln!(out, "opt: kept under those options for which it is promised")?;
-    }
-    writeln!(out)?;
-    for clause in Clause::ALL {
-        writeln!(out, "{:<9} {}", clause.name(), clause.about())?;
-    }
-    writeln!(out, "not decided here")?;
-    for undecided in &report.undecided {
-        writeln!(out, "{:<9} {}", undecided.clause, undecided.reason)?;
-    }
-    writeln!(out)
-}
-
-fn deviations(report: &Report, out: &mut String) -> std::fmt::Result {
-    let deviating: Vec<&Row> = report.results.iter().filter(|r| r.verdict == Verdict::Deviates).collect();
-    if deviating.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "deviations, as the contracts say")?;
-    for clause in Clause::ALL {
-        let rows = || deviating.iter().filter(|r| r.clause == clause);
-        for reason in unique(rows().flat_map(|r| r.reason.lines())) {
-            let whose = unique(rows().filter(|r| r.reason.lines().any(|l| l == reason)).map(|r| r.trampoline.as_str()));
-            // What holds of most is a rule, not a peculiarity of those that happen to be in the report.
-            let whose = if whose.len() > 3 { String::new() } else { format!("{}: ", whose.join(", ")) };
-            writeln!(out, "  {clause:<4} {whose}{reason}")?;
-        }
-    }
-    writeln!(out)
-}
-
-fn failures(report: &Report, palette: Palette, out: &mut String) -> std::fmt::Result {
-    for row in report.results.iter().filter(|r| r.verdict == Verdict::Fail) {
-        let title = format!(
-            "{} {} of {} {}",
-            Palette { colour: false }.verdict(Some(row.verdict), 0),
-            row.clause,
-            row.arch,
-            row.trampoline
-        );
-        writeln!(out, "{} ({}): {}", palette.paint("1;31", &title), row.options, row.reason)?;
-        for line in details(row) {
-            writeln!(out, "  {line}")?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
 }

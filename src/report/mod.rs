@@ -3,9 +3,12 @@
 
 mod document;
 mod expect;
+mod grid;
 mod human;
 mod junit;
 mod ktap;
+mod lines;
+mod promises;
 mod rows;
 mod sarif;
 
@@ -16,6 +19,7 @@ pub use crate::printed::{cleaned, json, printable};
 pub use document::{ContractFile, Document, Part, Scope, SuiteName, lines_of};
 pub use expect::Expectations;
 pub use human::Palette;
+pub use lines::{COLUMNS, columns};
 
 /// How a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +52,8 @@ impl Format {
 pub struct Style {
     /// Colours, which only [`Format::Human`] has.
     pub palette: Palette,
+    /// Columns of a line, which only [`Format::Human`] obeys.
+    pub width: usize,
     /// Show what passes one by one; JSON, JUnit and KTAP always do.
     pub verbose: bool,
 }
@@ -65,7 +71,9 @@ pub fn render(document: &Document, format: Format, style: Style) -> Result<Strin
     };
     let report = cleaned.as_ref().unwrap_or(&document.report);
     match format {
-        Format::Human => human::write(report, style.palette, style.verbose, &mut out).map_err(|e| refused(&e))?,
+        Format::Human => {
+            human::write(report, style.palette, style.width, style.verbose, &mut out).map_err(|e| refused(&e))?
+        }
         Format::Ktap => ktap::write(report, &mut out).map_err(|e| refused(&e))?,
         Format::Junit => out = junit::document(report).to_string().map_err(|e| refused(&e))?,
         Format::Json => out = json(document)?,

@@ -1,6 +1,6 @@
 //! Rows as all formats need them: in groups, and in lines of text.
 
-use emu_tests::{Failure, Row};
+use emu_tests::{Failure, Row, Verdict};
 
 /// Rows that go together, in order of first appearance.
 pub struct Group<'r> {
@@ -42,8 +42,27 @@ pub fn details(row: &Row) -> impl Iterator<Item = String> {
 
 /// A failure in lines: what, who wrote it, the code around it, and how to see it again.
 pub fn explain(f: &Failure) -> impl Iterator<Item = String> {
-    let what = format!("{}: expected {}, found {}, at {}", f.place, f.expected, f.found, f.at);
-    let writer = (!f.last_writer.is_empty()).then(|| format!("last written by {}", f.last_writer));
     let context = f.context.iter().map(|line| format!("  {line}"));
-    std::iter::once(what).chain(writer).chain(context).chain([format!("again: {}", f.replay)])
+    std::iter::once(what(f)).chain(writer(f)).chain(context).chain([format!("again: {}", f.replay)])
+}
+
+/// What failed.
+pub fn what(f: &Failure) -> String {
+    format!("{}: expected {}, found {}, at {}", f.place, f.expected, f.found, f.at)
+}
+
+/// Who wrote it last, if anybody did.
+pub fn writer(f: &Failure) -> Option<String> {
+    (!f.last_writer.is_empty()).then(|| format!("last written by {}", f.last_writer))
+}
+
+/// The worst verdict of several option sets: a failure anywhere is a failure.
+pub fn worst<'r>(rows: impl Iterator<Item = &'r Row>) -> Option<Verdict> {
+    let rank = |v: &Verdict| match v {
+        Verdict::Fail => 3,
+        Verdict::Deviates => 2,
+        Verdict::Pass => 1,
+        Verdict::Skip => 0,
+    };
+    rows.map(|r| r.verdict).max_by_key(rank)
 }

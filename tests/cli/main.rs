@@ -8,3 +8,4 @@ mod handler;
 mod inputs;
 mod link;
 mod output;
+mod terminal;

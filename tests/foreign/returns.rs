@@ -84,7 +84,8 @@ fn a_kretprobes_trampoline_keeps_every_register_and_gives_every_change_back() {
         let (code, out, _) = case.check();
         assert_eq!(code, Some(1), "{change:?}: {out}");
         // The command names the trampoline that fails, besides the one at the site.
-        let again = out.lines().find_map(|l| l.trim().strip_prefix("again: tramptool ")).unwrap();
+        let joined = out.replace(" \\\n      ", " ");
+        let again = joined.lines().find_map(|l| l.trim().strip_prefix("again: tramptool ")).unwrap();
         let (_, again, _) = case.tool(&again.split(' ').collect::<Vec<_>>());
         assert!(again.contains(parts[0]), "{change:?}: no {} in {again}", parts[0]);
         for part in parts {

@@ -336,7 +336,7 @@ impl Trace {
             let (want, have) = (e.expect[reg], now[reg]);
             // What a paired trampoline keeps besides, it keeps until the function begins.
             if kept.contains(reg) || !calls_body {
-                self.checks.fate(t, reg, want == have);
+                self.checks.fate(t, reg, kept.contains(reg), want == have);
             }
             if kept.contains(reg) {
                 let clause = if rets.contains(reg) { Clause::P3 } else { Clause::P5 };

@@ -32,7 +32,7 @@ impl Trace {
         let c_keeps = abi.callee_saved.union(abi.platform);
         for reg in c_keeps.union(abi.caller_saved).iter() {
             let (want, have) = (expect[reg], now[reg]);
-            self.checks.fate(t, reg, want == have);
+            self.checks.fate(t, reg, kept.contains(reg), want == have);
             if kept.contains(reg) {
                 let clause = match (args.contains(reg), c_keeps.contains(reg)) {
                     (true, _) => Clause::P1,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use codegen::abi::Reg;
+use codegen::abi::{Reg, RegSet};
 use codegen::step::ExitPath;
 
 use crate::place::Place;
@@ -124,13 +124,34 @@ impl Finding {
     }
 }
 
+/// Ways out of a trampoline.
+pub(crate) const WAYS: usize = ExitPath::ALL.len();
+
+/// How often a register had its value again, and another one; and another one where it is promised.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Fate {
+    pub kept: u64,
+    pub changed: u64,
+    pub lost: u64,
+}
+
+impl std::ops::AddAssign for Fate {
+    fn add_assign(&mut self, other: Fate) {
+        self.kept += other.kept;
+        self.changed += other.changed;
+        self.lost += other.lost;
+    }
+}
+
 /// What was checked, by trampoline.
 #[derive(Default, Debug)]
 pub(crate) struct Checks {
     /// How often, by clause.
     pub made: Vec<[u64; Clause::ALL.len()]>,
-    /// How often each register had its value again, and another one.
-    pub fates: Vec<[(u64, u64); 32]>,
+    /// What became of each register.
+    pub fates: Vec<[Fate; 32]>,
+    /// The registers that are promised, on each way out on which they were looked at.
+    pub promised: Vec<[RegSet; WAYS]>,
     /// How often vector registers were lost to a handler that may use them.
     pub vectors_lost: Vec<u64>,
     /// On which ways out each clause was decided, as bits.
@@ -148,7 +169,8 @@ impl Checks {
     pub fn of(trampolines: usize) -> Checks {
         Checks {
             made: vec![[0; Clause::ALL.len()]; trampolines],
-            fates: vec![[(0, 0); 32]; trampolines],
+            fates: vec![[Fate::default(); 32]; trampolines],
+            promised: vec![[RegSet::EMPTY; WAYS]; trampolines],
             vectors_lost: vec![0; trampolines],
             decided: vec![[0; Clause::ALL.len()]; trampolines],
             way: None,
@@ -214,10 +236,18 @@ impl Checks {
         }
     }
 
-    /// A register had its value again, or had not.
-    pub fn fate(&mut self, trampoline: usize, reg: Reg, kept: bool) {
+    /// A register, promised here or not, had its value again, or had not.
+    pub fn fate(&mut self, trampoline: usize, reg: Reg, promised: bool, kept: bool) {
         if let Some(fate) = self.fates.get_mut(trampoline).and_then(|of| of.get_mut(usize::from(reg.0))) {
-            if kept { fate.0 += 1 } else { fate.1 += 1 }
+            if kept {
+                fate.kept += 1
+            } else {
+                fate.changed += 1
+            }
+            fate.lost += u64::from(promised && !kept);
+        }
+        if let (true, Some(way), Some(ways)) = (promised, self.way, self.promised.get_mut(trampoline)) {
+            ways[way as usize].insert(reg);
         }
     }
 
@@ -259,7 +289,7 @@ mod tests {
     fn a_trampoline_that_is_none_is_not_counted_but_its_failure_is_kept() {
         let mut checks = Checks::of(1);
         checks.check(AT, Place::Pc, 7, 8);
-        checks.fate(1, Reg(0), true);
+        checks.fate(1, Reg(0), true, true);
         checks.lost_vectors(1);
         assert_eq!((made(&checks), checks.findings.len()), (0, 1));
     }
@@ -290,9 +320,10 @@ mod tests {
     fn fates_are_told_register_by_register() {
         let mut checks = Checks::of(1);
         for (reg, kept) in [(0, true), (0, false), (31, true), (40, true)] {
-            checks.fate(0, Reg(reg), kept);
+            checks.fate(0, Reg(reg), reg == 0, kept);
         }
-        assert_eq!((checks.fates[0][0], checks.fates[0][31]), ((1, 1), (1, 0)));
+        let fate = |kept, changed, lost| Fate { kept, changed, lost };
+        assert_eq!((checks.fates[0][0], checks.fates[0][31]), (fate(1, 1, 1), fate(1, 0, 0)));
     }
 
     #[test]

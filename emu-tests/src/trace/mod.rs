@@ -27,7 +27,7 @@ use codegen::spec::Kind;
 
 pub(crate) use cells::{Cell, Cells, Mark, Region};
 use finding::Checks;
-pub(crate) use finding::{At, Culprit, Finding, Value};
+pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
 pub(crate) use memory::accessed;
 use state::State;
 
