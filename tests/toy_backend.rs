@@ -15,7 +15,7 @@ use codegen::facts::{Cie, EFlags, Facts, NumberOf};
 use codegen::harden::Harden;
 use codegen::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::Lowering;
-use codegen::machine::{Goes, Machine};
+use codegen::machine::{Goes, Lent, Machine};
 use codegen::mutate::Mutable;
 use codegen::names::Names;
 use codegen::option::Choices;
@@ -120,6 +120,7 @@ static MACHINE: Machine = Machine {
     vectors: &[],
     wide: ("none", |_, _| false),
     is_vector: |_, _| false,
+    lent: Lent::NONE,
     reserved: RegSet::EMPTY,
     trap: &[],
     ret: &[],

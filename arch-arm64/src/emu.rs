@@ -1,7 +1,7 @@
 //! What an emulator must know of arm64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Lent, Machine, Pad};
 
 use crate::regs::VECTORS;
 
@@ -27,12 +27,13 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     wide: ("SVE and SME registers", changes_wide),
     is_vector: changes_wide,
+    lent: Lent::NONE,
     reserved: RegSet::EMPTY,
     trap: &[0x00, 0x00, 0x20, 0xd4],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
     return_thunk: "",
     disassembler: ("arm64", "arm", &[]),
-    calls: &[(283, 0, 0), (282, 0, 0)],
+    calls: &[(283, 0, 0), (282, 0, 0), (280, 0, 0)],
     // Arm ARM D1.8.2: SCTLR_EL1.SA, which kernels set for themselves and for processes. The engine has it off.
     sp_access_align: 16,
     accesses_by_sp: |operands| operands.contains("[sp"),

@@ -10,6 +10,7 @@ pub mod option;
 pub mod regs;
 pub mod reloc;
 pub mod site;
+mod xsave;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;

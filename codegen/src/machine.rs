@@ -102,6 +102,43 @@ pub enum OrcFp {
     Elsewhere,
 }
 
+/// Instructions that an engine lacks, and how they are done in its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    /// How many bytes such an instruction has; `None` if the code begins with none.
+    pub size: fn(&[u8]) -> Option<usize>,
+    /// Run one: its bytes, the address behind it. An error is the fault that a CPU would raise.
+    pub run: fn(&[u8], u64, &mut dyn LentCpu) -> Result<LentTo, &'static str>,
+}
+
+impl Lent {
+    /// The engine has all.
+    pub const NONE: Lent = Lent { size: |_| None, run: |_, _, _| Ok(LentTo::Engine) };
+}
+
+/// Who does what such an instruction is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LentTo {
+    /// It is done, and the next instruction follows.
+    Us,
+    /// The engine has this case of it.
+    Engine,
+}
+
+/// The CPU, as such an instruction sees it.
+pub trait LentCpu {
+    /// A general register.
+    fn general(&self, reg: Reg) -> u64;
+    /// Another register by the emulator's number, in so many bytes.
+    fn get(&self, id: i32, value: &mut [u8]);
+    /// Set it.
+    fn set(&mut self, id: i32, value: &[u8]);
+    /// Load from memory. Is there any?
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> bool;
+    /// Store to memory. Is there any?
+    fn write(&mut self, at: u64, bytes: &[u8]) -> bool;
+}
+
 /// An architecture as an emulator sees it.
 #[derive(Debug)]
 pub struct Machine {
@@ -130,6 +167,8 @@ pub struct Machine {
     pub wide: (&'static str, fn(&str, &str) -> bool),
     /// Whether an instruction may read or change vector or floating-point registers, by its mnemonic and operands.
     pub is_vector: fn(&str, &str) -> bool,
+    /// Instructions that the engine lacks, or lacks in part.
+    pub lent: Lent,
     /// General registers that a test may not fill with random values, besides SP.
     pub reserved: RegSet,
     /// An instruction that stops speculation and is never executed.

@@ -22,6 +22,7 @@ mod filter;
 mod fixture;
 mod flow;
 mod foreign;
+mod lent;
 mod marks;
 mod measure;
 mod place;

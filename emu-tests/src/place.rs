@@ -43,6 +43,8 @@ places! {
     UnmappedBranch => "unmapped-branch",
         "the jump or call before this place goes where no code is";
     Engine { error: String } => "emulator", "emulator: {error}";
+    /// What a CPU raises, by an instruction that is done in the engine's place.
+    Fault { fault: &'static str } => "fault", "{fault}";
     SitesEntered => "sites-entered", "sites entered and not left";
     ReturnsUntold => "returns-untold", "returns of which no trampoline was told";
     SiteUnreached => "site-unreached", "the site was never reached";

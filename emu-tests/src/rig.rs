@@ -18,6 +18,7 @@ use crate::cpu::{
 };
 use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
+use crate::lent;
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
 use crate::replay::Replay;
@@ -72,6 +73,8 @@ pub(crate) struct Rig<'s> {
     pub(crate) tails: Vec<Vec<Decoded>>,
     /// The entry trampoline, for sites that are laid out towards it.
     pub(crate) toward: Option<u64>,
+    /// The one function whose site reaches the trampolines; `None` if all do.
+    pub(crate) alone: Option<usize>,
 }
 
 /// The same image once more, with the functions that are traced.
@@ -206,7 +209,8 @@ impl<'s> Rig<'s> {
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
         // Where functions return to a trampoline, unwinders look up the address before it.
         let before = marks.ranges.iter().map(|(start, _)| start.wrapping_sub(1));
-        let table = Table::read(&image, registers, suite.convention.orc, before.chain(marks.instructions))?;
+        let table =
+            Table::read(&image, registers, suite.convention.orc, before.chain(marks.instructions.iter().copied()))?;
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);
@@ -225,6 +229,7 @@ impl<'s> Rig<'s> {
         if hooks {
             attach_hooks(&mut uc, &marks.extents)?;
         }
+        lent::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;
         for i in 0..registers.machine.vectors.len() {
             registers.set_vector(&mut uc, i, &rng.vector());
         }
@@ -236,6 +241,7 @@ impl<'s> Rig<'s> {
             functions,
             seed,
             toward: suite.convention.site.entry.and_then(|name| image.symbol(name)).map(|s| s.address),
+            alone: None,
             callback: address(CALLBACK)?,
             scratch: address("scratch")?,
             variables: Variables::of(suite, &image)?,
@@ -319,7 +325,7 @@ impl<'s> Rig<'s> {
     }
 
     /// What sites are laid out towards, for this trampoline.
-    fn laid_out(&self, attach: usize) -> Option<u64> {
+    pub(crate) fn laid_out(&self, attach: usize) -> Option<u64> {
         let through = self.entry().filter(|entry| *entry == attach || self.suite.contracts[*entry].early_direct);
         self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
     }
@@ -512,6 +518,9 @@ impl<'s> Rig<'s> {
     /// Patch the site of one function, or all.
     pub(crate) fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
         let Site { protocol, .. } = &self.suite.convention.site;
+        // Switched off, a site need reach what it is laid out towards only.
+        let reaches = state != SiteState::Disabled || !protocol.initial.is_empty();
+        let only = only.or(self.alone.filter(|_| reaches));
         if let (SiteState::Enabled { target, .. }, false) = (state, protocol.initial.is_empty()) {
             let attach = self.ranges.iter().position(|(at, _)| *at == target);
             self.toward = attach.map_or(Some(target), |attach| self.laid_out(attach));

@@ -7,6 +7,7 @@ mod dumps;
 mod files;
 mod judged;
 mod kernels;
+mod lent;
 mod literals;
 mod places;
 mod returns;
