@@ -33,13 +33,13 @@ pub(crate) struct Edge {
     filter: Filter,
 }
 
-/// What is put at the edge: the first trampoline at a site, in a plain case of the first function that fits.
+/// What is put at the edge: the first trampoline at a site, in a plain case of the first function that fits; where sites are laid
+/// out before anything is attached, the first that they are laid out towards.
 pub(crate) fn edge(rig: &Rig, filter: &Filter) -> Option<Edge> {
-    // Sites that are laid out before anything is attached are all of them laid out towards one place.
-    if !rig.suite.convention.site.protocol.initial.is_empty() {
-        return None;
-    }
-    let attach = rig.suite.contracts.iter().position(|c| c.kind.attaches() && filter.attaches(c))?;
+    let laid_out = !rig.suite.convention.site.protocol.initial.is_empty();
+    let aimed = |i: usize| !laid_out || rig.laid_out(i) == rig.ranges.get(i).map(|(at, _)| *at);
+    let mut contracts = rig.suite.contracts.iter().enumerate();
+    let (attach, _) = contracts.find(|(i, c)| c.kind.attaches() && filter.attaches(c) && aimed(*i))?;
     let filter = Filter {
         situation: Some(Situation::PLAIN),
         handler: Some(Handler::General),
@@ -65,8 +65,8 @@ pub(crate) fn judge_edges(setup: Setup, edge: &Edge, image: &Image, tally: &mut 
 fn judge_edge(setup: Setup, edge: &Edge, image: &Image, direction: Direction, beside: &Tally) -> Result<Option<Tally>> {
     let nops = setup.suite.backend.patterns().nops;
     let unit = nops.iter().map(|nop| nop.len() as u64).min();
-    if let Some(there) = unit.map(|unit| judge_at(setup, edge, image, (direction, Some(unit)), beside))
-        && let Ok(Some(there)) = there
+    if let Some(unit) = unit
+        && let Some(there) = judge_at(setup, edge, image, (direction, Some(unit)), beside)?
     {
         return Ok(Some(there));
     }
@@ -91,7 +91,7 @@ fn judge_at(
     };
     let reached = |steps: u64| {
         let state = |target| SiteState::Enabled { target, op: Some(0), jump: contract.kind.jumped_to() };
-        at(steps).is_some_and(|target| suite.writes(site.spot(None), state(target)).is_ok())
+        at(steps).is_some_and(|target| suite.writes(site.spot(Some(target)), state(target)).is_ok())
     };
     let reach = suite.convention.site.reach as u64;
     // What is reached lies below what is not: beside the site, and at twice its reach.
@@ -103,14 +103,16 @@ fn judge_at(
     let Some(target) = at(last) else { return Ok(None) };
     let Some(mut rig) = put_at(setup, edge, image, target, unit, beside)? else { return Ok(None) };
     let mut there = Tally::new(suite);
-    rig.patch_all(SiteState::Disabled, None)?;
     let Some(case) = cases(&rig, edge.attach, &edge.filter).into_iter().next() else { return Ok(None) };
+    rig.alone = Some(case.function);
+    rig.lay_out(edge.attach)?;
+    rig.patch_all(SiteState::Disabled, None)?;
     let ends = target.abs_diff(site.ip);
     let at = At { clause: Clause::P16, trampoline: edge.attach, pc: site.ip };
     let found = if ends.abs_diff(reach) <= SLACK + unit.map_or(step, |_| 0) { reach } else { ends };
     let expected = reference(&mut rig, &case)?;
     rig.aim(edge.attach, case.function)?;
-    rig.patch_all(rig.on(edge.attach), Some(case.function))?;
+    rig.patch_all(rig.on(edge.attach), None)?;
     enabled(&mut rig, &case, &expected, &mut there)?;
     count(&mut rig, &mut there)?;
     there.judged(&case, Finding::new(at, Place::Reach { direction }, reach, found));
@@ -133,7 +135,12 @@ fn put_at<'s>(
     // What is aligned to less lies closer together: the first time tells how much.
     for _ in 0..2 {
         let away = Away { functions: image.clone(), bytes, copied: false, code_align, beside };
-        let Some(rig) = Rig::moved(setup, away)? else { return Ok(None) };
+        let rig = match Rig::moved(setup, away) {
+            // What says itself how it is aligned may not be put at any instruction.
+            Err(_) if code_align.is_some() => None,
+            rig => rig?,
+        };
+        let Some(rig) = rig else { return Ok(None) };
         let found = rig.ranges[edge.attach].0;
         if found == target {
             return Ok(Some(rig));

@@ -64,9 +64,10 @@ pub(crate) fn wrap(
     for line in lines.values() {
         let from = place(line.at) as usize;
         let insn = code.get(from..).unwrap_or_default();
-        if let Some(target) = line.target.filter(|target| !inside(*target))
-            && let Some((r_type, at, addend)) = call(backend, line.at, insn, target)
-        {
+        if let Some(target) = line.target.filter(|target| !inside(*target)) {
+            let Some((r_type, at, addend)) = call(backend, line.at, insn, target) else {
+                return Err(out_of_dump(line, target, (base, end)));
+            };
             calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
         }
         if line.at < done {
@@ -105,6 +106,17 @@ pub(crate) fn wrap(
     symbols.sort();
     symbols.dedup();
     object(&Raw { machine: backend.facts().machine, e_flags: 0, code: &code, align: PAGE, symbols, calls })
+}
+
+/// What is so near that an instruction reaches it without a long distance is part of the same code, and nothing can stand in for it.
+fn out_of_dump(line: &Decoded, target: u64, (base, end): (u64, u64)) -> Error {
+    let valid = (base.min(target), end.max(target.saturating_add(1)));
+    let insn = line.text.split_whitespace().next().unwrap_or_default();
+    Error::new(format!(
+        "{insn} at {:#x} goes to {target:#x}, out of the dump, from {base:#x} to {end:#x}, and nothing can stand in so near; valid: \
+         a dump from {:#x} to {:#x} at least",
+        line.at, valid.0, valid.1
+    ))
 }
 
 /// All instructions that control comes to from `entries`: by branches, and by constants that are branched to.

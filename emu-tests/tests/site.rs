@@ -200,24 +200,36 @@ fn a_reach_that_is_shorter_or_longer_than_the_sites() {
     fails("x86_64", "ibt", wraps, Clause::P16, "how far a site reaches up");
 }
 
-/// Only the last four bytes of what a site reaches, where no aligned trampoline begins.
+/// Of all that a site reaches, the last place alone, on either side: one instruction further there is none, and where trampolines
+/// are aligned to more, none begins there.
 #[test]
-fn the_last_bytes_of_a_reach_that_go_elsewhere() {
-    let near = |site: &Site, b: &dyn Patch, spot: Spot, state| match state {
-        SiteState::Enabled { target, op, jump } if target.wrapping_sub(spot.ip + 5) > (1 << 31) - 5 => {
-            let short = if target > spot.ip && target - spot.ip < 1 << 32 { target - 16 } else { target };
-            BY_THE_PROFILE(site, b, spot, SiteState::Enabled { target: short, op, jump })
+fn the_last_place_of_a_reach_that_goes_elsewhere() {
+    const UP: [Poker; 3] = [beside::<1, true>, beside::<4, true>, beside::<2, true>];
+    const DOWN: [Poker; 3] = [beside::<1, false>, beside::<4, false>, beside::<2, false>];
+    let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
+    let newer = profiles::find("linux-7.3", &facts).unwrap();
+    for (i, (arch, fixture)) in [("x86_64", "ibt"), ("arm64", "bti"), ("riscv64", "rvc")].into_iter().enumerate() {
+        for (profile, poke) in [profile(), newer].into_iter().flat_map(|p| [(p, UP[i]), (p, DOWN[i])]) {
+            let (verdict, reason) = reason(&judged_under(profile, arch, fixture, poke), Clause::P16);
+            assert_eq!(verdict, Verdict::Fail, "{arch}, {:?}: {reason}", profile.name);
         }
-        _ => BY_THE_PROFILE(site, b, spot, state),
+    }
+}
+
+/// A site goes 64 bytes beside a target that has no reachable one `UNIT` bytes behind it, or before.
+fn beside<const UNIT: i64, const UP: bool>(
+    site: &Site,
+    b: &dyn Patch,
+    spot: Spot,
+    state: SiteState,
+) -> Result<Vec<Poke>> {
+    let moved = |bytes: i64| {
+        let to = |at: u64| at.wrapping_add_signed(if UP { bytes } else { -bytes });
+        let SiteState::Enabled { target, op, jump } = state else { return BY_THE_PROFILE(site, b, spot, state) };
+        let spot = Spot { toward: spot.toward.map(to), ..spot };
+        BY_THE_PROFILE(site, b, spot, SiteState::Enabled { target: to(target), op, jump })
     };
-    fails("x86_64", "ibt", near, Clause::P16, "");
-    let near = |site: &Site, b: &dyn Patch, spot: Spot, state| match state {
-        SiteState::Enabled { target, op, jump } if (target.wrapping_sub(spot.ip) as i64) >= (1 << 27) - 4 => {
-            BY_THE_PROFILE(site, b, spot, SiteState::Enabled { target: target - 64, op, jump })
-        }
-        _ => BY_THE_PROFILE(site, b, spot, state),
-    };
-    fails("arm64", "bti", near, Clause::P16, "");
+    if moved(0).is_ok() && moved(UNIT).is_err() { moved(-64) } else { moved(0) }
 }
 
 /// Near the site, 24 bits of a distance are as good as 32.
