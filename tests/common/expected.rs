@@ -180,6 +180,8 @@ pub struct Written {
     /// A call, what stands in its place below 4 GiB, and where that goes.
     #[serde(default)]
     pub near: Vec<(String, String, String)>,
+    /// Branches that reach no further than the neighbourhood, and where they go from 0xffffffffa0000000.
+    pub cut: Vec<(String, String)>,
 }
 
 /// How GNU as writes a constant.

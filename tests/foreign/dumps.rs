@@ -133,6 +133,14 @@ fn dumps_that_call_and_point_by_constants_are_followed() {
         for target in outside {
             assert!(out.contains(target), "{arch}: nothing stands in for {target}: {out}");
         }
+        // What is so near that nothing can stand in for it is named, with the dump that would do.
+        for (insn, target) in &written.cut {
+            let (code, _, err) = check_at(&format!("{insn}\n{body}"), "0xffffffffa0000000");
+            let mnemonic = insn.rsplit("; ").next().and_then(|insn| insn.split(' ').next()).unwrap();
+            let named =
+                format!(" at 0xffffffffa0000000 goes to {target}, out of the dump, from 0xffffffffa0000000 to 0x");
+            assert!(code == Some(2) && err.contains(mnemonic) && err.contains(&named), "{arch}, {insn}: {err}");
+        }
         // What the function behind the constant destroys, the trampoline must bring back.
         assert!(body.contains(reload));
         let (code, out, _) = check(&body.replace(reload, "nop"));
