@@ -25,24 +25,108 @@ pub struct Configured {
     pub decisions: Vec<String>,
 }
 
-/// What a configuration decides. Each file is a name for messages and a text.
+/// A version of Linux: its two first numbers.
+type Version = (u32, u32);
+
+fn version(text: &str) -> Option<Version> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// The version in the heading of a configuration, `# Linux/x86 7.3.4 Kernel Configuration`.
+fn in_heading(config: &str) -> Option<&str> {
+    config.lines().take(4).find_map(|l| l.strip_prefix("# Linux/")?.split_whitespace().nth(1))
+}
+
+/// The version of a build tree: in `include/config/kernel.release`, else in its `Makefile`.
+pub fn of_tree(release: Option<&str>, makefile: Option<&str>) -> Option<String> {
+    let given = release.map(|text| text.trim().to_owned()).filter(|text| version(text).is_some());
+    given.or_else(|| {
+        let number = |name: &str| {
+            let line = makefile?.lines().find_map(|l| l.strip_prefix(name)?.trim_start().strip_prefix('='))?;
+            Some(line.trim().to_owned())
+        };
+        Some(format!("{}.{}.{}", number("VERSION")?, number("PATCHLEVEL")?, number("SUBLEVEL")?))
+    })
+}
+
+/// What a build tree is.
+pub struct Tree<'t> {
+    /// The configuration: a name for messages, and the text.
+    pub config: (&'t str, &'t str),
+    /// Its numbers.
+    pub offsets: (&'t str, &'t str),
+    /// The version of the tree, if there is one around the configuration.
+    pub version: Option<String>,
+}
+
+impl Tree<'_> {
+    /// The version, as it is written.
+    fn version(&self) -> Result<&str> {
+        let (name, config) = self.config;
+        let fail = |what: String| Error::new(format!("{name}: {what}"));
+        let heading = in_heading(config).filter(|text| version(text).is_some());
+        let heading = heading.ok_or_else(|| {
+            fail("no kernel version in its heading; valid: a configuration as `make config` writes it".to_owned())
+        })?;
+        match self.version.as_deref() {
+            Some(tree) if version(tree) != version(heading) => {
+                Err(fail(format!("written by {heading}, and the tree is {tree}; valid: after `make olddefconfig`")))
+            }
+            tree => Ok(tree.unwrap_or(heading)),
+        }
+    }
+
+    /// The profile that comes with the tool for this kernel: that of its version, or of the last one before.
+    ///
+    /// # Errors
+    /// The kernel is older than all of them, or its version is nowhere.
+    pub fn profile(&self) -> Result<&'static Profile> {
+        let found = self.version()?;
+        let mut known = Vec::new();
+        for name in profiles::names() {
+            let profile = crate::profile(name)?;
+            known.extend(profile.kernels.iter().filter_map(|of| Some((version(of)?, *of, profile))));
+        }
+        known.sort_by_key(|(of, ..)| *of);
+        let best = known.iter().rfind(|(of, ..)| version(found).is_some_and(|found| *of <= found));
+        best.map(|(.., profile)| *profile).ok_or_else(|| {
+            let valid: Vec<&str> = known.iter().map(|(_, of, _)| *of).collect();
+            Error::new(format!("{}: Linux {found}; valid: {}, or a later one", self.config.0, valid.join(", ")))
+        })
+    }
+}
+
+/// What a profile says of a kernel of this version, if it was not written for it.
+fn for_another(profile: &Profile, convention: &Convention, found: &str) -> Option<String> {
+    if profile.kernels.iter().any(|of| version(of) == version(found)) {
+        return None;
+    }
+    let last = profile.kernels.iter().rfind(|of| version(of) < version(found))?;
+    let sources = &convention.kernel.as_ref()?.sources;
+    let compare = match sources.as_slice() {
+        [] => String::new(),
+        sources => format!("; compare in both kernels: {}", sources.join(", ")),
+    };
+    Some(format!(
+        "warning: Linux {found} is later than {last}, for which profile {} was written{compare}",
+        profile.name
+    ))
+}
+
+/// What a configuration decides.
 ///
 /// # Errors
-/// Another kernel version, another architecture, an option that is missing or cannot be obeyed; the message has its name.
-pub fn configured(
-    profile: &'static Profile,
-    (config_name, config): (&str, &str),
-    (offsets_name, offsets): (&str, &str),
-) -> Result<Configured> {
+/// An older kernel than the profile is for, another architecture, an option that is missing or cannot be obeyed; the message
+/// has its name.
+pub fn configured(profile: &'static Profile, tree: &Tree) -> Result<Configured> {
+    let ((config_name, config), (offsets_name, offsets)) = (tree.config, tree.offsets);
     let fail = |what: String| Error::new(format!("{config_name}: {what}"));
-    let version = config.lines().take(4).find_map(|l| l.strip_prefix("# Linux/")?.split_whitespace().nth(1));
-    let is = |v: &str, of: &str| v.strip_prefix(of).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
-    let known = |v: &&str| profile.kernels.iter().any(|of| is(v, of));
-    if version.filter(known).is_none() {
-        let version = version.unwrap_or("no kernel version in its heading");
+    let found = tree.version()?;
+    if !profile.kernels.iter().any(|of| version(of) <= version(found)) {
         return Err(fail(match profile.kernels.as_slice() {
-            [] => format!("{version}; profile {} is for no kernel", profile.name),
-            kernels => format!("{version}; valid: the configuration of a kernel {}", kernels.join(" or ")),
+            [] => format!("{found}; profile {} is for no kernel", profile.name),
+            kernels => format!("{found}; valid: the configuration of a kernel {} or later", kernels.join(" or ")),
         }));
     }
     let set: HashSet<&str> = config.lines().filter_map(|l| l.strip_prefix("CONFIG_")?.strip_suffix("=y")).collect();
@@ -61,7 +145,9 @@ pub fn configured(
     }
 
     let mut settings: Vec<(String, String)> = Vec::new();
-    let mut decisions = vec![format!("{} for CONFIG_{}=y", facts.name, kernel.arch)];
+    let mut decisions = vec![format!("profile {} for Linux {found}", profile.name)];
+    decisions.extend(for_another(profile, convention, found));
+    decisions.push(format!("{} for CONFIG_{}=y", facts.name, kernel.arch));
     decisions.extend(kernel.needs.iter().map(|(name, what)| format!("{what} for CONFIG_{name}=y")));
     for (option, value, why) in chosen(convention, &set) {
         decisions.push(format!("{option}={value} {why}"));

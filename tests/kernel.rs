@@ -59,7 +59,7 @@ fn a_configuration_decides_as_the_same_options_would() {
             let files = [".bin", ".json"].map(|end| fs::read(b.path(&format!("{stem}{end}"))).unwrap());
             (files, told)
         };
-        let by_hand = [&["--arch", arch], &set[..]].concat();
+        let by_hand = [&["--arch", arch, "--profile", "linux-6.12"], &set[..]].concat();
         let (wanted, _) = generate(&others, "set", &by_hand);
         let ([wanted_exit, _], _) = generate(&exit, "set-exit", &by_hand);
         let files = format!("include/generated/{OFFSETS}");
@@ -96,8 +96,8 @@ fn what_is_not_supported_is_refused_by_name() {
     };
     let with = |more: &[&'static str]| [&["RISCV_ISA_C"][..], &NEEDED[..], more].concat();
     let (riscv, number) = (with(&["ARCH_RV64I"]), []);
-    refused("6.1.170", &riscv, &number, &["6.1.170", "kernel 6.12"]);
-    refused("6.120.1", &riscv, &number, &["6.120.1", "kernel 6.12"]);
+    refused("6.1.170", &riscv, &number, &["6.1.170", "6.12, 7.3, or a later one"]);
+    refused("seven", &riscv, &number, &["no kernel version in its heading"]);
     refused("6.12.1", &with(&["S390"]), &number, &["CONFIG_X86_64", "CONFIG_ARM64", "CONFIG_ARCH_RV64I"]);
     refused("6.12.1", &["ARCH_RV64I", "FUNCTION_TRACER"], &number, &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS is not set"]);
     let without = [&["X86_64"][..], &NEEDED[..2]].concat();
@@ -121,6 +121,61 @@ fn what_is_not_supported_is_refused_by_name() {
     b.refuses(&["gen", "--all", "--kernel-build", ".", "--arch", "arm64"], &["--arch"]);
     b.refuses(&["gen", "--all", "--config", ".config"], &["--asm-offsets"]);
     b.refuses(&["gen", "--all"], &["--arch"]);
+}
+
+/// The profile is that of the tree, whoever wrote the configuration; of a kernel that no profile was written for, it is that of
+/// the last one before, and a warning says what to compare.
+#[test]
+fn the_profile_follows_from_the_tree() {
+    let b = Bench::new();
+    let options = [&["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"][..], &NEEDED].concat();
+    let numbers = &offsets(&options, &[]);
+    let gen_known = ["gen", "ftrace_stub", "--kernel-build", ".", "--emit", "json", "--stem", "k"];
+    let told = |version: &str, more: &[&str]| {
+        write(&b, &config(version, &options), numbers);
+        let out = b.run(&[&gen_known[..], more].concat());
+        let told = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.success(), "{version}: {told}");
+        let manifest: serde_json::Value = serde_json::from_slice(&fs::read(b.path("k.json")).unwrap()).unwrap();
+        (manifest["profile"].as_str().unwrap().to_owned(), told)
+    };
+    for (version, profile, known) in [
+        ("6.12.117", "linux-6.12", true),
+        ("7.3.4", "linux-7.3", true),
+        ("6.13.1", "linux-6.12", false),
+        ("6.120.1", "linux-6.12", false),
+        ("7.2.13", "linux-6.12", false),
+        ("7.30.1", "linux-7.3", false),
+        ("8.0.0-rc1", "linux-7.3", false),
+    ] {
+        let (found, told) = told(version, &[]);
+        assert_eq!(found, profile, "{version}");
+        assert_eq!(!told.contains("warning"), known, "{version}: {told}");
+        if !known {
+            let compare = ["compare", "arch/arm64/kernel/entry-ftrace.S", "kernel/trace/ftrace.c", version, profile];
+            assert!(compare.iter().all(|part| told.contains(part)), "{told}");
+        }
+    }
+    // What is said by name holds, for later kernels with the same warning.
+    let (found, told) = told("7.3.4", &["--profile", "linux-6.12"]);
+    assert!(found == "linux-6.12" && told.contains("warning: Linux 7.3.4 is later than 6.12"), "{told}");
+    write(&b, &config("6.12.1", &options), numbers);
+    b.refuses(&[&gen_known[..], &["--profile", "linux-7.3"]].concat(), &["6.12.1", "a kernel 7.3 or later"]);
+    b.refuses(&[&gen_known[..], &["--profile", "bare"]].concat(), &["profile bare is for no kernel"]);
+    // The tree knows better than the heading, and both must mean one kernel.
+    fs::create_dir_all(b.path("include/config")).unwrap();
+    for (file, text) in [
+        ("Makefile", "# SPDX\nVERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"),
+        ("include/config/kernel.release", "7.3.4-mine\n"),
+    ] {
+        fs::write(b.path(file), text).unwrap();
+        b.refuses(&gen_known, &["written by 6.12.1", "the tree is 7.3.4", "make olddefconfig"]);
+        write(&b, &config("7.3.1", &options), numbers);
+        let run = b.run(&gen_known);
+        let told = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.success() && told.contains("profile linux-7.3 for Linux 7.3.4"), "{told}");
+        write(&b, &config("6.12.1", &options), numbers);
+    }
 }
 
 #[test]
@@ -218,7 +273,8 @@ fn the_source_of_a_module() {
 #[test]
 fn an_object_with_a_fault() {
     let b = Bench::new();
-    let args = ["gen", "ftrace_stub", "ftrace_caller", "--arch", "riscv64", "--emit", "bin", "--stem"];
+    let of = ["--arch", "riscv64", "--profile", "linux-6.12"];
+    let args = [&["gen", "ftrace_stub", "ftrace_caller"], &of[..], &["--emit", "bin", "--stem"]].concat();
     b.ok(&[&args[..], &["good"]].concat());
     b.ok(&[&args[..], &["bad", "--fault", "ftrace_caller:DROP_RESTORE(a1)"]].concat());
     let (good, bad) = (fs::read(b.path("good.bin")).unwrap(), fs::read(b.path("bad.bin")).unwrap());
@@ -229,7 +285,7 @@ fn an_object_with_a_fault() {
     // What fills the end up to a multiple of 4 is needed no more.
     assert_eq!(without, [&bad[..], &[0x01, 0x00]].concat());
     let refused = |fault: &str, emit: &str, parts: &[&str]| {
-        b.refuses(&["gen", "ftrace_caller", "--arch", "riscv64", "--emit", emit, "--fault", fault], parts);
+        b.refuses(&[&["gen", "ftrace_caller", "--emit", emit, "--fault", fault], &of[..]].concat(), parts);
     };
     refused("ftrace_caller:DROP_RESTORE(a1)", "asm", &["--emit obj"]);
     refused("DROP_RESTORE(a1)", "obj", &["TRAMPOLINE:MUTANT"]);

@@ -301,13 +301,12 @@ fn linux_7_3_is_configured() {
     let gen_config = ["gen", "--config", "config", "--asm-offsets", "asm-offsets.h", "--all", "-o", "out"];
     for (more, chosen) in [(&["DYNAMIC_FTRACE_WITH_CALL_OPS"][..], "on"), (&[], "off")] {
         config(more);
-        let run = bench.run(&[&gen_config[..], &["--profile", "linux-7.3"]].concat());
+        let run = bench.run(&gen_config);
         let decided = String::from_utf8(run.stderr).unwrap();
         assert!(run.status.success() && decided.contains(&format!("call-ops={chosen}")), "{decided}");
     }
-    bench.refuses(&gen_config, &["7.3.4; valid: the configuration of a kernel 6.12"]);
     config(&["CFI"]);
-    bench.refuses(&[&gen_config[..], &["--profile", "linux-7.3"]].concat(), &["CONFIG_CFI=y is not supported"]);
+    bench.refuses(&gen_config, &["CONFIG_CFI=y is not supported"]);
 }
 
 #[test]

@@ -117,6 +117,11 @@ pub enum Insn {
         dst: Reg,
         imm: u16,
     },
+    /// Bits 48 to 63.
+    MovkTop {
+        dst: Reg,
+        imm: u16,
+    },
     Nop,
     Cbnz {
         reg: Reg,
@@ -196,6 +201,8 @@ codegen::rows! { Insn, w names out target;
         { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movz X(d), i) }, Effects::action(Action::Set { dst, number: i32::from(imm) });
     MovkHigh { dst, imm } => write!(w, "movk\t{}, #{imm}, lsl #16", name(dst)),
         { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 16) }, Effects::action(Action::SetHigh { dst, bits: imm });
+    MovkTop { dst, imm } => write!(w, "movk\t{}, #{imm}, lsl #48", name(dst)),
+        { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 48) }, Effects::action(Action::SetTop { dst, bits: imm });
     Nop => w.write_str("nop"),
         { dynasm!(out ; .arch aarch64 ; nop) }, Effects::PLAIN;
     Cbnz { reg, to } => write!(w, "cbnz\t{}, {}", name(reg), names.local(to)),

@@ -75,7 +75,17 @@ impl Lower for Arm64 {
                 pairs(vector_result, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
                 pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
             }
-            Step::ClearResult => cx.insn(Insn::Str { src: XZR, at: cx.slot(Content::Result(X0))? }),
+            Step::SaveDecision => cx.insn(Insn::Str { src: X0, at: cx.slot(Content::Result(X0))? }),
+            Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::Str { src: XZR, at })),
+            Step::Meta(word) => {
+                let at = cx.count()?;
+                number(word as i32, cx);
+                if word < 0 {
+                    cx.insn(Insn::MovkTop { dst: TEMP, imm: (word >> 48) as u16 });
+                }
+                cx.insn(Insn::Str { src: TEMP, at });
+            }
+            Step::Detach => cx.noted(Insn::Nop, "a branch past the program when it is detached"),
             Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie)?, "cookie", cx),
             Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
@@ -138,12 +148,17 @@ fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
     let mut src = XZR;
     if value != 0 {
         src = TEMP;
-        cx.insn(Insn::Movz { dst: TEMP, imm: value as u16 });
-        if value >> 16 != 0 {
-            cx.insn(Insn::MovkHigh { dst: TEMP, imm: (value >> 16) as u16 });
-        }
+        number(value, cx);
     }
     cx.noted(Insn::Str { src, at }, note);
+}
+
+/// Have a constant of 31 bits at hand.
+fn number(value: i32, cx: &mut Lowering<Insn>) {
+    cx.insn(Insn::Movz { dst: TEMP, imm: value as u16 });
+    if value >> 16 != 0 {
+        cx.insn(Insn::MovkHigh { dst: TEMP, imm: (value >> 16) as u16 });
+    }
 }
 
 /// They lie above the frame, and are wanted at its bottom.
@@ -188,7 +203,7 @@ fn save(cx: &mut Lowering<Insn>) {
             Content::Pc => Some(pc),
             Content::ParentIp => Some(parent),
             Content::SiteSp | Content::ExitSp => temp_is_free.then_some(TEMP),
-            Content::Direct => Some(XZR),
+            Content::Direct | Content::Session(_) => Some(XZR),
             Content::Result(_)
             | Content::Vector(_)
             | Content::VectorResult(_)

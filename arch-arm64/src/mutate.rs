@@ -93,6 +93,9 @@ impl Mutable for Arm64 {
             Insn::Movz { dst, imm } => {
                 out.off_by(Operator::WrongConst, 1, |by| Insn::Movz { dst, imm: imm.wrapping_add(by as u16) });
             }
+            Insn::MovkTop { dst, imm } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::MovkTop { dst, imm: imm.wrapping_add(by as u16) });
+            }
             Insn::Mov { dst: X30, .. } => out.drop(Operator::DropLrFix),
             Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
             Insn::MovFromSp { dst } => {

@@ -64,7 +64,7 @@ impl Patch for Arm64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
-        let opcode = if how == Branch::SiteJump { B } else { BL };
+        let opcode = if matches!(how, Branch::SiteJump | Branch::Past) { B } else { BL };
         let distance = reach("BL", target.wrapping_sub(at), 28, 4)?;
         Ok((opcode | (distance >> 2) as u32 & 0x03ff_ffff).to_le_bytes().to_vec())
     }

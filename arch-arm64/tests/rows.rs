@@ -106,6 +106,7 @@ every_row! {
     LdrLo12 { dst: x, base: x, sym: Rng::sym };
     Movz { dst: x, imm: bits };
     MovkHigh { dst: x, imm: bits };
+    MovkTop { dst: x, imm: bits };
     Nop;
     Cbnz { reg: x, to: Rng::local };
     Bl { sym: Rng::sym };
@@ -142,6 +143,7 @@ fn alias(text: &str) -> String {
         ("add", ["sp", from, "0"]) => format!("mov sp,{from}"),
         ("movz", [to, number]) => format!("mov {to},{number}"),
         ("movk", [to, number, "lsl16"]) => format!("movk {to},{number},lsl 16"),
+        ("movk", [to, number, "lsl48"]) => format!("movk {to},{number},lsl 48"),
         ("hint", ["34"]) => "bti c".to_owned(),
         ("hint", ["36"]) => "bti j".to_owned(),
         // A logical immediate is printed without a sign.

@@ -31,23 +31,76 @@ use crate::reloc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Insn {
-    Sd { src: Reg, at: Disp },
-    Ld { dst: Reg, at: Disp },
-    Fsd { src: u8, at: Disp },
-    Fld { dst: u8, at: Disp },
-    Mv { dst: Reg, src: Reg },
-    Addi { dst: Reg, src: Reg, imm: Disp },
-    AuipcHi { dst: Reg, sym: Sym },
-    LdLo { dst: Reg, anchor: Local },
-    LdReg { dst: Reg, base: Reg, at: Disp },
-    AddiLo { dst: Reg, anchor: Local },
-    Bnez { reg: Reg, to: Local },
-    Call { sym: Sym },
-    Jr { reg: Reg },
-    Jalr { reg: Reg },
-    Lui { dst: Reg, imm: i32 },
-    Addiw { dst: Reg, imm: i32 },
+    Sd {
+        src: Reg,
+        at: Disp,
+    },
+    Ld {
+        dst: Reg,
+        at: Disp,
+    },
+    Fsd {
+        src: u8,
+        at: Disp,
+    },
+    Fld {
+        dst: u8,
+        at: Disp,
+    },
+    Mv {
+        dst: Reg,
+        src: Reg,
+    },
+    Addi {
+        dst: Reg,
+        src: Reg,
+        imm: Disp,
+    },
+    AuipcHi {
+        dst: Reg,
+        sym: Sym,
+    },
+    LdLo {
+        dst: Reg,
+        anchor: Local,
+    },
+    LdReg {
+        dst: Reg,
+        base: Reg,
+        at: Disp,
+    },
+    AddiLo {
+        dst: Reg,
+        anchor: Local,
+    },
+    Bnez {
+        reg: Reg,
+        to: Local,
+    },
+    Call {
+        sym: Sym,
+    },
+    Jr {
+        reg: Reg,
+    },
+    Jalr {
+        reg: Reg,
+    },
+    Lui {
+        dst: Reg,
+        imm: i32,
+    },
+    Addiw {
+        dst: Reg,
+        imm: i32,
+    },
+    Slli {
+        dst: Reg,
+        by: u8,
+    },
     Nop,
+    /// In four bytes, whatever others are encoded in.
+    Nop4,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -113,6 +166,12 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
         { let (r, i) = (x(dst)?, simm12(imm)?);
           if rvc && dst != ZERO && (-32..32).contains(&i) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addiw X(r), i) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addiw X(r), X(r), i) } }, written(dst, Effects::action(Action::AddWord { dst, add: imm }));
+    Slli { dst, by } => write!(w, "slli\t{}, {}, {by}", name(dst), name(dst)),
+        { let (r, n) = (x(dst)?, shift(by)?);
+          if rvc && dst != ZERO && by != 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.slli X(r), n) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; slli X(r), X(r), n) } }, written(dst, Effects::action(Action::ShiftLeft { dst, by }));
+    Nop4 => w.write_str(".insn\ti 0x13, 0, zero, zero, 0"),
+        { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) }, Effects::PLAIN;
     Nop => w.write_str("nop"),
         { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.nop) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) } }, Effects::PLAIN;
@@ -166,6 +225,10 @@ fn upper(imm: i32) -> Result<i32> {
         return Ok(imm << 12);
     }
     Err(Error::unencodable(format_args!("{imm} does not fit LUI; valid: -524288 to 1048575")))
+}
+
+fn shift(by: u8) -> Result<u32> {
+    if by < 64 { Ok(by.into()) } else { Err(Error::unencodable(format_args!("a shift by {by}; valid: 0 to 63"))) }
 }
 
 /// C.LDSP and C.SDSP hold multiples of 8 below 512.

@@ -72,18 +72,8 @@ impl Lower for Riscv64 {
             }
             Step::SaveResults => cx.results(|src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
             Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
-            Step::ClearResult => cx.insn(Insn::Sd { src: ZERO, at: cx.slot(Content::Result(A0))? }),
-            Step::Cookie(cookie) => {
-                let src = constant(cookie, cx);
-                cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie)? }, "cookie");
-            }
-            Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(ExitPath::Skipped) }),
-            Step::Gap => {
-                // Eight bytes, as AUIPC and JALR have.
-                cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
-                let more = if cx.target.option::<Rvc>() == Rvc::On { 3 } else { 1 };
-                (0..more).for_each(|_| cx.insn(Insn::Nop));
-            }
+            Step::SaveDecision | Step::ClearResult | Step::Meta(_) | Step::Cookie(_) => of_program(step, cx)?,
+            Step::Detach | Step::BranchIfResult | Step::Gap => of_program(step, cx)?,
             Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
                 if way == ExitPath::Function {
                     cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
@@ -213,6 +203,49 @@ fn constant(value: i32, cx: &mut Lowering<Insn>) -> Reg {
     TEMP
 }
 
+/// What is done around the calls of programs.
+fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    match step {
+        Step::SaveDecision => cx.insn(Insn::Sd { src: A0, at: cx.slot(Content::Result(A0))? }),
+        Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::Sd { src: ZERO, at })),
+        Step::Meta(word) => {
+            let at = cx.count()?;
+            let src = meta(word, cx);
+            cx.insn(Insn::Sd { src, at });
+        }
+        Step::Detach => cx.noted(Insn::Nop4, "nop, or a jump past the program when it is detached"),
+        Step::Cookie(cookie) => {
+            let src = constant(cookie, cx);
+            cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie)? }, "cookie");
+        }
+        Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(ExitPath::Skipped) }),
+        Step::Gap => {
+            // Eight bytes, as AUIPC and JALR have.
+            cx.noted(Insn::Nop, "a jump to the epilogue when this is retired");
+            let more = if cx.target.option::<Rvc>() == Rvc::On { 3 } else { 1 };
+            (0..more).for_each(|_| cx.insn(Insn::Nop));
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
+}
+
+/// Have in a register what a context says of itself: 16 bits, and bit 63.
+fn meta(word: i64, cx: &mut Lowering<Insn>) -> Reg {
+    if word >= 0 {
+        return constant(word as i32, cx);
+    }
+    cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Disp::number(-1) });
+    cx.insn(Insn::Slli { dst: TEMP, by: 63 });
+    let mut rest = word as i32;
+    while rest > 0 {
+        let step = rest.min(2047);
+        cx.insn(Insn::Addi { dst: TEMP, src: TEMP, imm: Disp::number(step) });
+        rest -= step;
+    }
+    TEMP
+}
+
 fn save(cx: &mut Lowering<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
@@ -230,6 +263,7 @@ fn save(cx: &mut Lowering<Insn>) {
             }
             Content::ParentIp => (PARENT, "parent_ip"),
             Content::Direct => (ZERO, "no direct trampoline yet"),
+            Content::Session(_) => (ZERO, ""),
             content @ (Content::SiteSp | Content::ExitSp) => {
                 cx.insn(Insn::Addi { dst: TEMP, src: SP, imm: cx.frame_size(0) });
                 (TEMP, if content == Content::SiteSp { "sp at the site" } else { "sp when the return arrived" })

@@ -80,6 +80,9 @@ impl Mutable for Riscv64 {
                 out.off_by(Operator::WrongConst, 1, |by| Insn::Lui { dst, imm: (imm + by) & 0xf_ffff })
             }
             Insn::Addiw { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Addiw { dst, imm: imm + by }),
+            Insn::Slli { dst, by } => {
+                out.off_by(Operator::WrongConst, 1, |n| Insn::Slli { dst, by: by.wrapping_add_signed(n as i8) })
+            }
             Insn::Addi { dst, src, imm } => {
                 out.drop(Operator::DropArg);
                 out.off_by(Operator::IpOffset, 4, |by| Insn::Addi { dst, src, imm: imm.moved(by) });

@@ -11,6 +11,8 @@ use crate::{FACTS, Riscv64};
 const AUIPC: u32 = 0x0000_0017;
 /// `jalr x0, 0(x0)`.
 const JALR: u32 = 0x0000_0067;
+/// `jal x0, 0`.
+const JAL: u32 = 0x0000_006f;
 /// The register that links to a trampoline.
 const T0: u32 = 5;
 /// The register that jumps to a trampoline: a jump through x1 or x5 is a return, and takes an entry off the return-address
@@ -58,6 +60,11 @@ impl Patch for Riscv64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        if how == Branch::Past {
+            let mut jump = JAL.to_le_bytes();
+            reloc::relocate(&Relocation { r_type: reloc::JAL, place: at, value: target, high: 0 }, &mut jump)?;
+            return Ok(jump.to_vec());
+        }
         let distance = pair("AUIPC+JALR", target.wrapping_sub(at))?;
         let pair = [auipc(how, distance), jalr(how, distance)];
         Ok(pair.iter().flat_map(|i| i.to_le_bytes()).collect())
@@ -82,7 +89,7 @@ impl Patch for Riscv64 {
 fn registers(how: Branch) -> (u32, u32) {
     match how {
         Branch::SiteCall => (T0, T0),
-        Branch::SiteJump => (T1, ZERO),
+        Branch::SiteJump | Branch::Past => (T1, ZERO),
         Branch::Slot => (RA, RA),
     }
 }

@@ -48,6 +48,10 @@ fn upper(rng: &mut Rng) -> i32 {
     if !rng.illegal && rng.below(2) == 0 { rng.number(-33, 33, 1) } else { rng.number(-0x8_0000, 0xf_ffff, 1) }
 }
 
+fn shift(rng: &mut Rng) -> u8 {
+    rng.index(64)
+}
+
 fn anchor(_: &mut Rng) -> Local {
     Local::Anchor
 }
@@ -70,7 +74,9 @@ every_row! {
     Jalr { reg: reg };
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };
+    Slli { dst: reg, by: shift };
     Nop;
+    Nop4;
 }
 
 every_row! {
@@ -116,6 +122,8 @@ fn plain(text: &str) -> String {
         ("addi", [d, n]) => format!("addi {d},{d},{n}"),
         ("li", [d, n]) => format!("addi {d},zero,{n}"),
         ("nop", []) => "addi zero,zero,0".to_owned(),
+        (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
+        ("slli", [d, n]) => format!("slli {d},{d},{n}"),
         ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),
         ("sext.w", [d, s]) => format!("addiw {d},{s},0"),
         ("lui", [d, n]) => format!("lui {d},{}", upper(n)),
@@ -142,7 +150,7 @@ fn registers(text: &str) -> (Touched, Touched) {
     };
     let (read, written): (&[usize], &[usize]) = match mnemonic {
         "sd" | "sw" | "fsd" => (&[0, 1], &[]),
-        "ld" | "fld" | "addi" | "addiw" | "jalr" => (&[1], &[0]),
+        "ld" | "fld" | "addi" | "addiw" | "slli" | "jalr" => (&[1], &[0]),
         "auipc" | "lui" => (&[], &[0]),
         "beq" | "bne" => (&[0, 1], &[]),
         "call" => (&[], &[]),

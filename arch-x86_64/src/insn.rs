@@ -71,6 +71,10 @@ pub enum Insn {
         imm: i32,
         at: Disp,
     },
+    MovAbs {
+        dst: Reg,
+        imm: i64,
+    },
     Load {
         dst: Reg,
         at: Disp,
@@ -164,6 +168,9 @@ codegen::rows! { Insn, w names out target;
         { at_rsp(out, WIDE, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value);
     StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.disp(at)),
         { store_imm(out, at.value, imm) }, Effects { stores: 1, ..Effects::action(Action::StoreNumber { number: imm, at: at.value }) };
+    MovAbs { dst, imm } => write!(w, "movabs\t${imm}, %{}", name(dst)),
+        { let r = general(dst)?; out.bytes.extend_from_slice(&[WIDE | r >> 3, 0xb8 | r & 7]); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
+        written(dst, Effects::action(Action::SetWide { dst, number: imm }));
     Load { dst, at } => write!(w, "mov\t{}(%rsp), %{}", names.disp(at), name(dst)),
         { at_rsp(out, WIDE, &[0x8b], general(dst)?, at.value) }, written(dst, Effects::load(dst, at.value));
     LoadSym { dst, sym } => write!(w, "mov\t{}(%rip), %{}", names.sym(sym), name(dst)),

@@ -68,7 +68,10 @@ impl Lower for X86_64 {
             Step::RestoreResults => {
                 cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
             }
-            Step::ClearResult => cx.insn(Insn::StoreImm { imm: 0, at: cx.slot(Content::Result(RAX))? }),
+            Step::SaveDecision => cx.insn(Insn::Store { src: RAX, at: cx.slot(Content::Result(RAX))? }),
+            Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::StoreImm { imm: 0, at })),
+            Step::Meta(word) => meta(word, cx)?,
+            Step::Detach => cx.noted(Insn::Nop5, "a jump past the program when it is detached"),
             Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie)? }, "cookie"),
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
@@ -253,6 +256,7 @@ fn save(cx: &mut Lowering<Insn>) {
             | Content::ParentIp
             | Content::Unfilled => {}
             Content::Direct => cx.noted(Insn::StoreImm { imm: 0, at }, "no direct trampoline yet"),
+            Content::Session(_) => cx.insn(Insn::StoreImm { imm: 0, at }),
             Content::Const(imm) => cx.insn(Insn::StoreImm { imm, at }),
             Content::Pc => {
                 load_pc(cx);
@@ -272,6 +276,19 @@ fn save(cx: &mut Lowering<Insn>) {
             }
         }
     }
+}
+
+/// Store what a context says of itself.
+fn meta(word: i64, cx: &mut Lowering<Insn>) -> Result<()> {
+    let at = cx.count()?;
+    match i32::try_from(word) {
+        Ok(imm) => cx.insn(Insn::StoreImm { imm, at }),
+        Err(_) => {
+            cx.insn(Insn::MovAbs { dst: AFTER, imm: word });
+            cx.insn(Insn::Store { src: AFTER, at });
+        }
+    }
+    Ok(())
 }
 
 /// Bytes of a pushed frame that no pop gives back.

@@ -68,6 +68,9 @@ impl Mutable for X86_64 {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreImm { imm, at: at.moved(by) });
                 out.off_by(Operator::WrongConst, 1, |by| Insn::StoreImm { imm: imm.wrapping_add(by), at });
             }
+            Insn::MovAbs { dst, imm } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::MovAbs { dst, imm: imm.wrapping_add(by.into()) });
+            }
             Insn::Load { dst, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Load { dst, at: at.moved(by) });
             }

@@ -39,7 +39,7 @@ impl Patch for X86_64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
-        let opcode = if how == Branch::SiteJump { JMP } else { CALL };
+        let opcode = if matches!(how, Branch::SiteJump | Branch::Past) { JMP } else { CALL };
         let next = at.wrapping_add(5);
         let distance = reach("call", target.wrapping_sub(next), 32, 1)? as i32;
         Ok([opcode].into_iter().chain(distance.to_le_bytes()).collect())

@@ -37,6 +37,10 @@ fn displacement(rng: &mut Rng) -> i32 {
     rng.number(i32::MIN.into(), i32::MAX.into(), 1)
 }
 
+fn wide(rng: &mut Rng) -> i64 {
+    rng.next().cast_signed()
+}
+
 fn small(rng: &mut Rng) -> i8 {
     if rng.illegal { 0 } else { rng.number(-128, 127, 1) as i8 }
 }
@@ -70,6 +74,7 @@ every_row! {
     Mov { dst: reg, src: reg };
     Store { src: reg, at: disp };
     StoreImm { imm: displacement, at: disp };
+    MovAbs { dst: reg, imm: wide };
     Load { dst: reg, at: disp };
     LoadSym { dst: reg, sym: Rng::sym };
     Lea { dst: reg, at: disp };
@@ -116,6 +121,7 @@ fn alias(text: &str) -> String {
         "nopl" => "nop",
         "pushf" => "pushfq",
         "popf" => "popfq",
+        "movabsq" => "movabs",
         other => other,
     };
     // What a size is told by already: a register, or that there is one only.

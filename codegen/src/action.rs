@@ -47,6 +47,27 @@ pub enum Action {
         /// The number.
         number: i32,
     },
+    /// `dst` = a number of 64 bits.
+    SetWide {
+        /// What is written.
+        dst: Reg,
+        /// The number.
+        number: i64,
+    },
+    /// Bits 48 to 63 of `dst`; the others stay.
+    SetTop {
+        /// What is written.
+        dst: Reg,
+        /// The bits.
+        bits: u16,
+    },
+    /// `dst` is shifted left by so many bits.
+    ShiftLeft {
+        /// What is written.
+        dst: Reg,
+        /// How far: 0 to 63.
+        by: u8,
+    },
     /// Bits 16 to 31 of `dst`; the others stay.
     SetHigh {
         /// What is written.

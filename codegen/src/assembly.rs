@@ -226,7 +226,7 @@ impl Assembly {
     }
 
     /// Define a label at the end of the code so far, whose name comes in two parts.
-    fn kernel_label(&mut self, [name, suffix]: [&str; 2]) -> Result<()> {
+    fn kernel_label(&mut self, [name, suffix, number]: [&str; 3]) -> Result<()> {
         let at = self.code.bytes.len();
         if suffix.is_empty() {
             return self.define(name, at, 0, false);
@@ -235,6 +235,7 @@ impl Assembly {
         label.clear();
         label.push_str(name);
         label.push_str(suffix);
+        label.push_str(number);
         self.define(&label, at, 0, false)?;
         self.label = label;
         Ok(())

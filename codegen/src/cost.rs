@@ -99,10 +99,11 @@ impl Bound {
     /// program was called before, and its stack arguments, which must lie below its return address, are written again.
     fn programs(programs: &Programs, contract: &Contract, target: &Target) -> Bound {
         let pushes = u32::from(target.facts.abi.link.is_none());
-        let called = contract.programs.len() as u32;
+        let sessions = u32::from(programs.sessions);
+        let called = contract.programs.len() as u32 + sessions;
         let at = |attach| contract.programs.iter().filter(|p| p.attach == attach).count() as u32;
-        let (deciding, after) = (at(Attach::FmodRet), at(Attach::Fexit) > 0);
-        let before = u32::from(!programs.call_orig || at(Attach::Fentry) + deciding > 0);
+        let (deciding, after) = (at(Attach::FmodRet), at(Attach::Fexit) + sessions > 0);
+        let before = u32::from(!programs.call_orig || at(Attach::Fentry) + sessions + deciding > 0);
         let words =
             |live: &Live| count(live.regs) + u32::from(live.saved_vectors()) * target.facts.abi.vector_bytes as u32 / 8;
         let (live, result, stack) = (words(&programs.live), words(&programs.result), u32::from(programs.live.stack));

@@ -105,7 +105,7 @@ impl Side<'_> {
             Step::Realign => out.push(format!("sp aligned to {} bytes", contract.stack_align)),
             Step::Unalign => out.push("sp as it was".into()),
             Step::KernelLabel(label) => {
-                if self.target.convention.labels.contains(&label) {
+                if self.target.convention.has_label(label) {
                     out.push(format!(
                         "label {}",
                         contract.convention.label(label, &contract.name, contract.kind).concat()
@@ -118,6 +118,9 @@ impl Side<'_> {
             Step::Cookie(cookie) => out.push(format!("cookie = {cookie}")),
             Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
             Step::Gap => out.push("gap for a jump".into()),
+            Step::SaveDecision => out.push("the result is what it returned".into()),
+            Step::Meta(word) => out.push(format!("what the context says of itself = {word:#x}")),
+            Step::Detach => out.push("room for a jump past the program".into()),
             Step::TakeResult => out.push("the result is where to go on".into()),
             Step::RestoreSite(way) => out.push(way_words(way).into()),
             Step::BranchIfDirect => out.push(format!("if {cell} is set: to that direct trampoline")),
@@ -166,6 +169,7 @@ impl Side<'_> {
             Content::VectorResult(_) => "vector result register".into(),
             Content::StackWord(_) => "stack argument".into(),
             Content::Cookie => "cookie".into(),
+            Content::Session(_) => "0 as the word of a session".into(),
             Content::Ip => "ip".into(),
             Content::SiteSp => "sp at the site".into(),
             Content::ExitSp => "sp at the return".into(),

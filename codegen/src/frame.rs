@@ -6,7 +6,7 @@
 use crate::abi::{Abi, Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::live::{Live, MOST_WORDS, Word};
-use crate::spec::Programs;
+use crate::spec::{Program, Programs, TailCall};
 
 /// What a slot holds when the callback is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub enum Content {
     StackWord(u8),
     /// The cookie of the program that is called.
     Cookie,
+    /// The word of the session with this number: zero when the trampoline is entered.
+    Session(u8),
     /// First byte of the site.
     Ip,
     /// The address at which the traced function goes on.
@@ -201,17 +203,42 @@ pub const fn field(symbol: &'static str, member: &'static str, offset: i32, cont
     Field { symbol, member, offset, content, stores, in_record: false }
 }
 
+/// Of the words of a context.
+const WORDS: [&str; MOST_WORDS] = [
+    "CTX_0", "CTX_1", "CTX_2", "CTX_3", "CTX_4", "CTX_5", "CTX_6", "CTX_7", "CTX_8", "CTX_9", "CTX_10", "CTX_11",
+    "CTX_12", "CTX_13", "CTX_14", "CTX_15", "CTX_16", "CTX_17", "CTX_18", "CTX_19", "CTX_20", "CTX_21", "CTX_22",
+    "CTX_23",
+];
+/// Of vector result registers.
+const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
+/// Of the words of sessions.
+const SESSIONS: [&str; Program::MOST / 2] = [
+    "SESSION0",
+    "SESSION1",
+    "SESSION2",
+    "SESSION3",
+    "SESSION4",
+    "SESSION5",
+    "SESSION6",
+    "SESSION7",
+    "SESSION8",
+    "SESSION9",
+    "SESSION10",
+    "SESSION11",
+    "SESSION12",
+    "SESSION13",
+    "SESSION14",
+    "SESSION15",
+    "SESSION16",
+    "SESSION17",
+    "SESSION18",
+];
+
 /// The slots of a trampoline that calls programs, from SP up, and the bytes that they take: stack arguments of the
 /// function's call, vector registers, `struct bpf_tramp_run_ctx` with the cookie in its first word, and what the context
-/// points into: ip, number of words, the words, and behind them the result (kernel arch/x86/net/bpf_jit_comp.c,
-/// arch_prepare_bpf_trampoline). Above that is what is live but no argument.
+/// points into: words of sessions, ip, number of words, the words, and behind them the result (kernel
+/// arch/x86/net/bpf_jit_comp.c, arch_prepare_bpf_trampoline). Above that is what is live but no argument.
 pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
-    const WORDS: [&str; MOST_WORDS] = [
-        "CTX_0", "CTX_1", "CTX_2", "CTX_3", "CTX_4", "CTX_5", "CTX_6", "CTX_7", "CTX_8", "CTX_9", "CTX_10", "CTX_11",
-        "CTX_12", "CTX_13", "CTX_14", "CTX_15", "CTX_16", "CTX_17", "CTX_18", "CTX_19", "CTX_20", "CTX_21", "CTX_22",
-        "CTX_23",
-    ];
-    const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
     let slot = |symbol, at, content| {
         let takes_effect =
             !matches!(content, Content::Cookie | Content::Ip | Content::Const(_) | Content::StackWord(_));
@@ -236,6 +263,10 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     let run_ctx = slot("RUN_CTX", at, Content::Cookie);
     fields.push(run_ctx);
     at += run_ctx.bytes(vector);
+    for (n, symbol) in (0..programs.sessions).zip(SESSIONS) {
+        fields.push(slot(symbol, at, Content::Session(n)));
+        at += 8;
+    }
     if programs.ip_arg {
         fields.push(slot("CTX_IP", at, Content::Ip));
         at += 8;
@@ -263,6 +294,9 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     let others = live.regs.minus(RegSet::of(&shown.collect::<Vec<_>>()));
     for (symbol, reg) in LIVE_SLOTS.iter().zip(others.iter()) {
         fields.push(field(symbol, "", at, Content::Reg(reg), Stores::Hidden));
+        if call_orig && programs.tail_call == Some(TailCall { reg, returned: true }) {
+            fields.push(field(symbol, "", at, Content::Result(reg), Stores::Hidden));
+        }
         at += 8;
     }
     (fields, at)

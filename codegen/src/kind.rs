@@ -1,8 +1,9 @@
 //! The kinds of trampoline, and what each does: one row a kind.
 
-use crate::abi::{Abi, RegSet};
+use crate::abi::{Abi, Reg, RegSet};
 use crate::error::Error;
 use crate::live::{Live, MOST_WORDS, Word};
+use crate::program::{Attach, Program, called};
 use crate::step::ExitPath;
 
 /// The kinds of trampoline. What each does stands in its row: [`Kind::traits`].
@@ -69,6 +70,19 @@ pub struct Programs {
     pub skip_frame: bool,
     /// `IP_ARG`: the function's ip is in the context.
     pub ip_arg: bool,
+    /// How many of the programs are sessions.
+    pub sessions: u8,
+    /// `TAIL_CALL_CTX`: the function is a BPF program, whose tail calls are counted.
+    pub tail_call: Option<TailCall>,
+}
+
+/// How a BPF program that is called knows how many tail calls were made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TailCall {
+    /// The register that says it, or where it stands.
+    pub reg: Reg,
+    /// The program gives it back with its own calls counted.
+    pub returned: bool,
 }
 
 impl Programs {
@@ -80,19 +94,38 @@ impl Programs {
         call_orig: false,
         skip_frame: false,
         ip_arg: false,
+        sessions: 0,
+        tail_call: None,
     };
     /// The function is called from the trampoline.
     pub const CALL_ORIG: Programs = Programs { call_orig: true, ..Programs::RESTORE_REGS };
 
     /// The flags that are set, under the kernel's names.
     pub fn flags(&self) -> Vec<&'static str> {
-        let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig];
+        let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig, self.tail_call.is_some()];
         FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
+    }
+
+    /// What the word before the first of a context says: how many words there are; of a session, which of them counted
+    /// down from the first is its own; and whether the function is over (kernel include/linux/bpf.h,
+    /// `BPF_TRAMP_COOKIE_INDEX_SHIFT`, `BPF_TRAMP_IS_RETURN_SHIFT`).
+    pub fn meta(&self, session: Option<u8>, over: bool) -> i64 {
+        let words = self.words.iter().flatten().count() as i64;
+        let index = session.map_or(0, |n| 1 + i64::from(self.ip_arg) + i64::from(self.sessions) - i64::from(n));
+        words | index << 8 | i64::from(over) << 63
+    }
+
+    /// The same when the program is called that is number `call` of those at `at`. For who is no session, it is as the
+    /// last one before was told.
+    pub fn meta_of(&self, programs: &[Program], at: &[Attach], call: usize) -> i64 {
+        let is_session = |n: &usize| programs.get(*n).is_some_and(|p| p.attach == Attach::Fsession);
+        let before = called(programs, at).take(call + 1).filter(is_session).count() as u8;
+        self.meta(before.checked_sub(1), at == Attach::AFTER && self.sessions > 0)
     }
 }
 
 /// The names of the flags of [`Programs`].
-pub const FLAGS: [&str; 4] = ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS"];
+pub const FLAGS: [&str; 5] = ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX"];
 
 /// How a paired trampoline goes about it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

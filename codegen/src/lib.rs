@@ -8,7 +8,8 @@
 //!
 //! The modules from below: each uses only those of its own line and of the lines before, and no two use each other.
 //!
-//! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`proto`], [`step`], [`shell`].
+//! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`program`], [`proto`], [`step`],
+//!    [`shell`].
 //! 2. What is asked for: [`live`], [`kind`], [`spec`], [`option`], [`frame`], [`place`].
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
 //! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`].
@@ -53,6 +54,7 @@ pub mod pattern;
 pub mod place;
 pub mod plan;
 pub mod profile;
+pub mod program;
 pub mod proto;
 pub mod reloc;
 pub mod shell;

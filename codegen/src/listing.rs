@@ -124,7 +124,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
 
     /// Append a label that the kernel's C code knows, where this architecture's C code does.
     pub fn kernel_label(&mut self, label: KernelLabel) {
-        if self.target.convention.labels.contains(&label) {
+        if self.target.convention.has_label(label) {
             self.listing.lines.push(Line::KernelLabel(label));
         }
     }
@@ -191,8 +191,16 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// # Errors
     /// The frame has no context.
     pub fn context(&self) -> Result<Disp> {
+        self.count().map(|at| at.moved(8))
+    }
+
+    /// The offset of the word before that, where a context says what it has.
+    ///
+    /// # Errors
+    /// The frame has no context.
+    pub fn count(&self) -> Result<Disp> {
         let count = self.frame.fields.iter().position(|f| matches!(f.content, Content::Const(_)));
-        let found = count.map(|i| Disp { value: self.frame.fields[i].offset + 8, ..self.field(i) });
+        let found = count.map(|i| self.field(i));
         found.ok_or_else(|| Error::new("the frame has no context; valid: that of a trampoline with programs"))
     }
 
@@ -220,6 +228,16 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
                 _ => {}
             }
         }
+    }
+
+    /// The slots of results that programs are shown, and of one that a program decides.
+    pub fn shown_results(&self) -> impl Iterator<Item = (Reg, Disp)> + use<I> {
+        let rets = self.target.facts.abi.rets;
+        let slots = self.frame.fields.iter().enumerate().filter_map(|(i, f)| match f.content {
+            Content::Result(reg) if rets.contains(&reg) => Some((reg, self.field(i))),
+            _ => None,
+        });
+        slots.collect::<Vec<_>>().into_iter()
     }
 
     /// The size of the frame, plus `add`.

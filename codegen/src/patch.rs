@@ -120,6 +120,8 @@ pub enum Branch {
     SiteJump,
     /// In a call slot, as a C function is called.
     Slot,
+    /// Inside a trampoline, past some of its instructions.
+    Past,
 }
 
 /// An architecture as a linker sees it, and whoever patches running code.

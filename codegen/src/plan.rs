@@ -5,7 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout, Stores};
-use crate::spec::{Around, Attach, Direct, Form, Kind, Program, Programs, Regs, Spec};
+use crate::program::{Attach, Program, called};
+use crate::spec::{Around, Direct, Form, Kind, Programs, Regs, Spec};
 use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
 use crate::target::Target;
 
@@ -23,9 +24,12 @@ impl Plan {
     /// More arguments than the architecture has registers.
     pub fn make(&mut self, spec: &Spec, target: &Target) -> Result<()> {
         self.steps.clear();
-        if spec.programs.len() > Program::MOST {
-            let (n, most) = (spec.programs.len(), Program::MOST);
-            return Err(Error::new(format!("there are {n} programs; valid: up to {most}, as for BPF")));
+        let most = target.convention.programs.most;
+        let sessions = spec.programs.iter().filter(|p| p.attach == Attach::Fsession).count();
+        if spec.programs.len() + sessions > most {
+            let (n, twice) =
+                (spec.programs.len() + sessions, if sessions > 0 { ", a session counted as two" } else { "" });
+            return Err(Error::new(format!("there are {n} programs{twice}; valid: up to {most}, as for BPF")));
         }
         let site = &target.convention.site;
         if spec.kind.jumped_to() && site.protocol.jump.is_empty() {
@@ -281,37 +285,33 @@ impl Plan {
     }
 
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
-        let called = |attach| spec.programs_at(attach).map(|n| (n, spec.programs[usize::from(n)].cookie));
-        let any = |attach| spec.programs_at(attach).next().is_some();
+        let (after, instead) = (Attach::AFTER.iter().any(|at| spec.has(*at)), spec.has(Attach::FmodRet));
+        // What a function gives back besides its result is lost with the first program that is called.
+        let counted = programs.tail_call.is_some_and(|counted| counted.returned);
+        let stored = after || (counted && instead);
         self.landing_pad(spec.kind, target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
+        if programs.sessions > 0 {
+            self.push(&[Step::ClearResult]);
+        }
         if spec.kind.jumped_to() {
             self.push(&[Step::LoadBody]);
         }
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
         self.push(&[Step::Record(0), Step::Record(1)]);
-        for program in called(Attach::Fentry) {
-            self.program(target, "fentry(context, cookie)", program);
-        }
-        if any(Attach::FmodRet) {
+        let first = self.programs_at(&[Attach::Fentry, Attach::Fsession], 0, stored, spec, target);
+        if instead {
             self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
         }
-        for program in called(Attach::FmodRet) {
-            self.program(target, "fmod_ret(context, cookie)", program);
-            self.push(&[Step::Block(Role::Dispatch, "anything but 0 is the function's result, and it is not called")]);
-            if any(Attach::Fexit) {
-                self.push(&[Step::SaveResults]);
-            }
-            self.push(&[Step::BranchIfResult]);
-        }
+        let first = self.programs_at(&[Attach::FmodRet], first, stored, spec, target);
         let back = Step::Block(Role::Restores, "context -> the function's arguments");
         if !programs.call_orig {
             self.push(&[back, Step::Restore, Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Function)]);
             self.push(&[Step::Free(ExitPath::Function), Step::Leave(ExitPath::Function)]);
             return;
         }
-        if any(Attach::Fentry) || any(Attach::FmodRet) {
+        if first > 0 {
             self.push(&[back, Step::Restore]);
         }
         self.push(&[Step::Block(Role::Call, "the traced function, which returns here")]);
@@ -319,28 +319,67 @@ impl Plan {
             self.push(&[Step::StackArgs]);
         }
         self.push(&[Step::Call(Callee::Body)]);
-        if any(Attach::Fexit) {
+        if stored {
             self.push(&[Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
         }
-        self.push(&[Step::KernelLabel(KernelLabel::AfterCall), Step::Gap]);
-        if any(Attach::FmodRet) {
+        if target.convention.has_label(KernelLabel::AfterCall) {
+            self.push(&[Step::KernelLabel(KernelLabel::AfterCall), Step::Gap]);
+        }
+        if instead {
             self.push(&[Step::Path(ExitPath::Skipped)]);
         }
-        for program in called(Attach::Fexit) {
-            self.program(target, "fexit(context, cookie)", program);
-        }
+        self.programs_at(Attach::AFTER, first, stored, spec, target);
         self.push(&[Step::KernelLabel(KernelLabel::Epilogue)]);
-        if any(Attach::Fexit) {
+        if stored {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
         }
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
         self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
     }
 
-    fn program(&mut self, target: &Target, heading: &'static str, (n, cookie): (u8, i32)) {
-        self.push(&[Step::Block(Role::Arguments, heading), Step::Cookie(cookie)]);
-        self.push(&[Step::Arg(0, Value::Context), Step::Arg(1, Value::Cookie)]);
-        self.call(target, Callee::Program(n));
+    /// Call the programs that are called at these points. `first` is how many calls come before; what a program decides is
+    /// `stored`. Returns how many come before the next.
+    fn programs_at(&mut self, at: &[Attach], first: u8, stored: bool, spec: &Spec, target: &Target) -> u8 {
+        let (mut place, mut session) = (first, 0);
+        for n in called(spec.programs, at) {
+            let Program { attach, cookie, .. } = spec.programs[n];
+            if let (Attach::Fsession, Some(programs)) = (attach, spec.kind.programs()) {
+                let over = at.contains(&Attach::Fexit);
+                let heading = if over { "which session, after the function" } else { "which session" };
+                self.push(&[Step::Block(Role::Saves, heading), Step::Meta(programs.meta(Some(session), over))]);
+                session += 1;
+            }
+            let detached = target.convention.has_label(KernelLabel::Skip(place));
+            if detached {
+                self.push(&[
+                    Step::Block(Role::Dispatch, ""),
+                    Step::KernelLabel(KernelLabel::Skip(place)),
+                    Step::Detach,
+                ]);
+            }
+            let heading = match attach {
+                Attach::Fentry => "fentry(context, cookie)",
+                Attach::FmodRet => "fmod_ret(context, cookie)",
+                Attach::Fexit => "fexit(context, cookie)",
+                Attach::Fsession => "fsession(context, cookie)",
+            };
+            self.push(&[Step::Block(Role::Arguments, heading), Step::Cookie(cookie)]);
+            self.push(&[Step::Arg(0, Value::Context), Step::Arg(1, Value::Cookie)]);
+            self.call(target, Callee::Program(n as u8));
+            if attach == Attach::FmodRet {
+                let heading = "anything but 0 is the function's result, and it is not called";
+                self.push(&[Step::Block(Role::Dispatch, heading)]);
+                if stored {
+                    self.push(&[Step::SaveDecision]);
+                }
+                self.push(&[Step::BranchIfResult]);
+            }
+            if detached {
+                self.push(&[Step::KernelLabel(KernelLabel::Skipped(place))]);
+            }
+            place += 1;
+        }
+        place
     }
 
     fn call(&mut self, target: &Target, callee: Callee) {

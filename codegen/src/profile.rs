@@ -15,7 +15,7 @@ use crate::facts::{Facts, Number};
 use crate::frame::{Content, Field, FrameLayout, Record};
 use crate::option::{Choices, OptionInfo};
 use crate::site::{Copies, Site};
-use crate::spec::{Kind, Regs, Spec};
+use crate::spec::{Kind, Program, Regs, Spec, TailCall};
 use crate::step::{KernelLabel, Value};
 
 /// A profile: what is the same on every architecture, and a [`Convention`] for each.
@@ -74,6 +74,8 @@ pub struct Convention {
     pub site: Site,
     /// How returns are hooked.
     pub exit: ExitConvention,
+    /// What programs that are attached to functions can be.
+    pub programs: ProgramsConvention,
     /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`, if it does.
     pub copies: Option<Copies>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set, by which Linux's
@@ -115,6 +117,23 @@ impl Callback {
     }
 }
 
+/// What programs that are attached to functions can be.
+#[derive(Debug)]
+pub struct ProgramsConvention {
+    /// The most for one function; a session counts as two.
+    pub most: usize,
+    /// One can be a session, and the word before a context's first says more than how many there are.
+    pub sessions: bool,
+    /// How BPF programs count tail calls, if one can be the traced function.
+    pub tail_call: Option<TailCall>,
+}
+
+impl Default for ProgramsConvention {
+    fn default() -> ProgramsConvention {
+        ProgramsConvention { most: Program::MOST, sessions: false, tail_call: None }
+    }
+}
+
 /// A trampoline that exists under a name of its own.
 #[derive(Debug)]
 pub struct Offer {
@@ -151,6 +170,8 @@ pub struct Kernel {
     pub direct_calls: Option<&'static str>,
     /// How objtool wants to be told, if it checks its objects.
     pub objtool: Option<Objtool>,
+    /// The files that the profile was written from.
+    pub sources: Vec<&'static str>,
     /// What must not be set, and why.
     pub refuses: Vec<(&'static str, &'static str)>,
     /// What changes nothing here, and what that means.
@@ -297,6 +318,11 @@ impl Convention {
         self.trampolines.iter().find(|t| t.symbol == symbol).map(|t| t.kind)
     }
 
+    /// Does the tracer's C code know this label?
+    pub fn has_label(&self, label: KernelLabel) -> bool {
+        self.labels.contains(&label.first())
+    }
+
     /// The trampolines under names of their own, as they are generated, in the order in which `--all` emits them.
     pub fn specs(&self) -> impl Iterator<Item = Spec<'static>> {
         self.trampolines.iter().map(|offer| Spec::of(offer.symbol, offer.kind))
@@ -384,13 +410,13 @@ impl Convention {
     }
 
     /// The name of a label inside the trampoline called `name`: that of the profile, for a trampoline under the profile's
-    /// name; else the trampoline's and a suffix. The name comes in two parts, so that none must be allocated.
-    pub fn label<'n>(&self, label: KernelLabel, name: &'n str, kind: Kind) -> [&'n str; 2] {
+    /// name; else the trampoline's and a suffix. The name comes in parts, so that none must be allocated.
+    pub fn label<'n>(&self, label: KernelLabel, name: &'n str, kind: Kind) -> [&'n str; 3] {
         let offer = self.trampolines.iter().find(|t| t.kind == kind && t.symbol == name);
         let named = offer.and_then(|t| t.labels.iter().find(|(l, _)| *l == label));
         match named {
-            Some((_, symbol)) => [symbol, ""],
-            None => [name, label.suffix()],
+            Some((_, symbol)) => [symbol, "", ""],
+            None => [name, label.suffix(), label.number()],
         }
     }
 }

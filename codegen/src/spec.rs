@@ -1,54 +1,7 @@
 //! What is asked for: a trampoline.
 
-use std::borrow::Cow;
-
-pub use crate::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
-
-/// When a program is called.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Attach {
-    /// Before the function.
-    Fentry,
-    /// Before the function, and instead of it if the program returns anything but 0: that becomes the result.
-    FmodRet,
-    /// After the function.
-    Fexit,
-}
-
-impl Attach {
-    /// The option of the command line that names such a program.
-    pub fn option(self) -> &'static str {
-        match self {
-            Attach::Fentry => "--fentry",
-            Attach::FmodRet => "--fmod-ret",
-            Attach::Fexit => "--fexit",
-        }
-    }
-}
-
-impl std::fmt::Display for Program {
-    /// As on the command line.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.attach.option(), self.symbol)?;
-        if self.cookie == 0 { Ok(()) } else { write!(f, ":{:#x}", self.cookie) }
-    }
-}
-
-/// A C function that is called with a context: `u64 program(u64 *context, u64 *cookie)`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Program {
-    /// When.
-    pub attach: Attach,
-    /// The symbol.
-    pub symbol: Cow<'static, str>,
-    /// What is at `cookie` while it runs: 31 bits, which every architecture can store in two instructions.
-    pub cookie: i32,
-}
-
-impl Program {
-    /// The most for one function, as the kernel's `BPF_MAX_TRAMP_LINKS` (include/linux/bpf.h).
-    pub const MOST: usize = 38;
-}
+pub use crate::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, TailCall};
+pub use crate::program::{Attach, Program, called};
 
 /// The traced function that a paired trampoline is for, and who learns of its return.
 #[derive(Clone, Copy, Default, Debug)]
@@ -84,10 +37,9 @@ impl<'a> Spec<'a> {
         Spec { name, kind, callee: "", body: Body::default(), programs: &[], export: "" }
     }
 
-    /// The numbers of the programs that are called at this point, in the order in which they were given.
-    pub fn programs_at(&self, attach: Attach) -> impl Iterator<Item = u8> + use<'a> {
-        let programs = self.programs.iter().enumerate();
-        programs.filter(move |(_, p)| p.attach == attach).map(|(i, _)| i as u8)
+    /// Is a program called at this point?
+    pub fn has(&self, attach: Attach) -> bool {
+        self.programs.iter().any(|p| p.attach == attach)
     }
 
     /// The symbols that must be those of the program or shared object that this is linked into, whatever their visibility:

@@ -1,6 +1,8 @@
 //! The vocabulary of plans: steps, what they act on, and the labels, symbols and numbers that the instructions for them
 //! refer to.
 
+use crate::program::Program;
+
 /// What a step is for. `diff` compares plans role by role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
@@ -139,17 +141,24 @@ pub enum KernelLabel {
     AfterCall,
     /// Behind the last program.
     Epilogue,
+    /// Before the call of a program, the first with number 0: an instruction that a jump to [`KernelLabel::Skipped`] takes
+    /// the place of when the program is detached.
+    Skip(u8),
+    /// Behind that call, and what it decides.
+    Skipped(u8),
 }
 
 impl KernelLabel {
     /// All of them, with their names in a profile.
-    pub const WORDS: [(&str, KernelLabel); 6] = [
+    pub const WORDS: [(&str, KernelLabel); 8] = [
         ("op-ptr", KernelLabel::OpPtr),
         ("call", KernelLabel::Call),
         ("jmp", KernelLabel::Jmp),
         ("end", KernelLabel::End),
         ("after-call", KernelLabel::AfterCall),
         ("epilogue", KernelLabel::Epilogue),
+        ("skip", KernelLabel::Skip(0)),
+        ("skipped", KernelLabel::Skipped(0)),
     ];
 
     /// What stands behind the trampoline's name, where a label has no name of its own.
@@ -161,6 +170,30 @@ impl KernelLabel {
             KernelLabel::End => "_end",
             KernelLabel::AfterCall => "_after_call",
             KernelLabel::Epilogue => "_epilogue",
+            KernelLabel::Skip(_) => "_skip_",
+            KernelLabel::Skipped(_) => "_skipped_",
+        }
+    }
+
+    /// What stands behind that: the number, where there is one.
+    pub fn number(self) -> &'static str {
+        const NUMBERS: [&str; Program::MOST] = [
+            "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
+            "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31", "32", "33", "34", "35", "36",
+            "37",
+        ];
+        match self {
+            KernelLabel::Skip(n) | KernelLabel::Skipped(n) => NUMBERS.get(usize::from(n)).copied().unwrap_or_default(),
+            _ => "",
+        }
+    }
+
+    /// The label under which a profile has all of those with numbers.
+    pub(crate) fn first(self) -> KernelLabel {
+        match self {
+            KernelLabel::Skip(_) => KernelLabel::Skip(0),
+            KernelLabel::Skipped(_) => KernelLabel::Skipped(0),
+            other => other,
         }
     }
 }
@@ -188,6 +221,8 @@ pub enum Step {
     Save,
     /// Store the result registers.
     SaveResults,
+    /// Store what a program returned as the result.
+    SaveDecision,
     /// Point the frame pointer at pt_regs, marked as such.
     MarkRegs,
     /// Put a value into argument register `n`.
@@ -214,6 +249,10 @@ pub enum Step {
     ClearResult,
     /// Store a program's cookie.
     Cookie(i32),
+    /// Store what a context says of itself: [`crate::kind::Programs::meta`].
+    Meta(i64),
+    /// An instruction that does nothing, where a jump fits in.
+    Detach,
     /// If a program returned anything but 0, branch past the traced function.
     BranchIfResult,
     /// Instructions that do nothing, where a jump fits in.

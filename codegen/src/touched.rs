@@ -106,10 +106,14 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(writes, dst);
         }
         Action::Set { dst, .. }
+        | Action::SetWide { dst, .. }
         | Action::Address { dst, .. }
         | Action::High { dst, .. }
         | Action::LoadSymbol { dst, .. } => add(writes, dst),
-        Action::SetHigh { dst, .. } | Action::AddWord { dst, .. } => {
+        Action::SetHigh { dst, .. }
+        | Action::SetTop { dst, .. }
+        | Action::ShiftLeft { dst, .. }
+        | Action::AddWord { dst, .. } => {
             add(reads, dst);
             add(writes, dst);
         }

@@ -453,6 +453,8 @@ pub(crate) enum AttachIn {
     FmodRet,
     /// After it.
     Fexit,
+    /// Before it and after it.
+    Fsession,
 }
 
 impl AttachIn {
@@ -461,6 +463,7 @@ impl AttachIn {
             AttachIn::Fentry => Attach::Fentry,
             AttachIn::FmodRet => Attach::FmodRet,
             AttachIn::Fexit => Attach::Fexit,
+            AttachIn::Fsession => Attach::Fsession,
         }
     }
 }

@@ -14,7 +14,7 @@ use codegen::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
 use codegen::live::{Live, MOST_WORDS, Word};
 use codegen::machine::Machine;
 use codegen::profile::Convention;
-use codegen::spec::Program;
+use codegen::program::{Attach, Program};
 use toml::Spanned;
 
 use crate::contract_file::{
@@ -62,7 +62,7 @@ impl Reader<'_> {
         (facts, machine): (&'static Facts, &Machine),
         convention: &'static Convention,
     ) -> Result<Contract> {
-        let (kind, stack_align) = (self.kind(t, facts)?, self.stack_align(t)?);
+        let (kind, stack_align) = (self.kind(t, facts, convention)?, self.stack_align(t)?);
         self.in_place(t, kind)?;
         let frame = match kind.programs() {
             Some(programs) => FrameLayout { fields: context(&programs, &facts.abi), ..self.layout(t, frames, facts)? },
@@ -167,7 +167,7 @@ impl Reader<'_> {
     }
 
     /// How it is entered and left, and with how many arguments.
-    fn kind(&self, t: &TrampolineIn, facts: &Facts) -> Result<Kind> {
+    fn kind(&self, t: &TrampolineIn, facts: &Facts, convention: &Convention) -> Result<Kind> {
         Ok(match t.kind {
             KindIn::Entry => Kind::Entry(Regs::Args),
             KindIn::Regs => Kind::Entry(Regs::All),
@@ -186,7 +186,7 @@ impl Reader<'_> {
                 };
                 Kind::Around(Around { form, args, general_handlers: false })
             }
-            KindIn::Programs => Kind::Programs(self.programs(t, facts)?),
+            KindIn::Programs => Kind::Programs(self.programs(t, facts, convention)?),
             KindIn::Sled => Kind::Sled,
             KindIn::Return => Kind::Return,
             KindIn::Rethook => Kind::Rethook,
@@ -228,14 +228,23 @@ impl Reader<'_> {
     }
 
     /// What a trampoline that calls programs does with the function, and shows.
-    fn programs(&self, t: &TrampolineIn, facts: &Facts) -> Result<Programs> {
+    fn programs(&self, t: &TrampolineIn, facts: &Facts, convention: &Convention) -> Result<Programs> {
         let named = self.wanted(t, "programs", "flags, a list", t.flags.as_ref())?.get_ref();
         for flag in named {
             if !FLAGS.contains(&flag.get_ref().as_str()) {
                 return Err(self.at(flag.span().start, Error::unknown("flag", flag.get_ref(), FLAGS)));
             }
         }
-        let [call_orig, skip_frame, ip_arg, restore] = FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
+        let [call_orig, skip_frame, ip_arg, restore, counted] =
+            FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
+        let (offered, attached) = (&convention.programs, programs(t));
+        let sessions = attached.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+        let missing = if sessions > 0 && !offered.sessions { "sessions" } else { "tail-call" };
+        if (sessions > 0 && !offered.sessions) || (counted && offered.tail_call.is_none()) {
+            let (at, profile) = (t.stack_align.span().start, convention.profile);
+            let valid = format!("valid: one with `{missing}` in [arch.{}.programs]", facts.name);
+            return Err(self.at(at, format!("{}: not in profile {profile}; {valid}", t.symbol)));
+        }
         if restore == call_orig {
             let at = t.stack_align.span().start;
             return Err(self.at(at, format!("flags of {}; valid: one of CALL_ORIG and RESTORE_REGS", t.symbol)));
@@ -257,6 +266,8 @@ impl Reader<'_> {
             call_orig,
             skip_frame,
             ip_arg,
+            sessions,
+            tail_call: offered.tail_call.filter(|_| counted),
         })
     }
 
@@ -427,5 +438,6 @@ fn context(programs: &Programs, abi: &Abi) -> Vec<Field> {
         .filter(|reg| programs.result.regs.contains(**reg))
         .map(|reg| Content::Result(*reg));
     let slot = |content| frame::field("", "", 0, content, frame::Stores::TakeEffect);
-    words.chain(results).map(slot).collect()
+    let sessions = (0..programs.sessions).map(Content::Session);
+    words.chain(results).chain(sessions).map(slot).collect()
 }

@@ -79,6 +79,8 @@ places! {
     RetiredLabels => "retired:labels",
         "labels for code that is retired: the gap behind the traced function, and the epilogue";
     RetiredGap => "retired:gap", "end of the gap behind the traced function";
+    DetachLabels => "detached:labels", "labels for programs that are detached: before each and behind it";
+    DetachSlot => "detached:slot", "bytes of the instruction before a program that gives way to a jump";
 
     // What is called, how often, and with what.
     Calls => "calls", "calls of the callback";
@@ -104,6 +106,7 @@ places! {
     ContextIp => "context:ip", "context[-2]: ip";
     ContextWord => "context:word", "word of the context";
     ContextResult => "context:result", "result in the context";
+    ContextSession => "context:session", "word of a session";
 
     // Unwinding.
     Cfa => "unwind:cfa", "CFA by the unwind table";

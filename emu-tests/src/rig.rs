@@ -22,7 +22,7 @@ use crate::lent;
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
 use crate::replay::Replay;
-use crate::retire::gap;
+use crate::retire::jumps;
 use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::suite::Suite;
@@ -480,8 +480,8 @@ impl<'s> Rig<'s> {
             Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
             None => self.callback,
         };
-        let gap = gap(self.suite, &self.image, case)?;
-        write_code(&mut self.uc, &gap)?;
+        let jumps = jumps(self.suite, &self.image, case)?;
+        write_code(&mut self.uc, &jumps)?;
         self.variables.set(self.suite, &mut self.uc, case, func)?;
         let early = match (case.situation.early(), self.through(case.attach)) {
             (true, _) => self.places.direct.named,

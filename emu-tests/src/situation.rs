@@ -8,7 +8,8 @@ use codegen::contract::Contract;
 use codegen::error::Error;
 use codegen::frame::{Content, Stores};
 use codegen::kind::{Calls, Gives, Kind};
-use codegen::spec::Attach;
+use codegen::program::{Attach, called};
+use codegen::step::KernelLabel;
 
 /// One of them; its name is what `check --situation` takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,6 +50,11 @@ pub enum Situation {
     SkipLast,
     /// Behind the traced function stands a jump past the programs that come after it.
     Retired,
+    /// Every other program is detached: a jump past its call stands before it.
+    Detached {
+        /// The second is the first of them.
+        others: bool,
+    },
 }
 
 /// What a callback says of a direct trampoline.
@@ -66,7 +72,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 15] = [
+const DECISIONS: [Decision; 17] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -78,6 +84,8 @@ const DECISIONS: [Decision; 15] = [
     ("skip", |s| s == Situation::Skip),
     ("skip-last", |s| s == Situation::SkipLast),
     ("retired", Situation::retired),
+    ("detached", |s| s == Situation::Detached { others: false }),
+    ("detached-others", |s| s == Situation::Detached { others: true }),
     ("stub", |s| s == Situation::Stub),
     ("stub-graph", |s| s == Situation::StubGraph),
     ("second", |s| s == Situation::Second),
@@ -135,6 +143,8 @@ impl Situation {
             Situation::Skip,
             Situation::SkipLast,
             Situation::Retired,
+            Situation::Detached { others: false },
+            Situation::Detached { others: true },
             Situation::Results,
             Situation::Second,
             Situation::Null,
@@ -200,6 +210,11 @@ impl Situation {
         self == Situation::Retired
     }
 
+    /// A jump stands before the call of a program with this number.
+    pub(crate) fn detached(self, call: u8) -> bool {
+        matches!(self, Situation::Detached { others } if others != call.is_multiple_of(2))
+    }
+
     /// The stub that the slot calls in place of a callback.
     pub(crate) fn stub(self) -> Option<Kind> {
         match self {
@@ -234,15 +249,20 @@ impl Situation {
             (Calls::Handlers, Gives::Frame, _) => vec![Situation::PLAIN, Situation::ARGS, Situation::Results],
             (.., Some(programs)) => {
                 let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
-                let before = attached(Attach::Fentry) + attached(Attach::FmodRet) > 0;
-                let after = attached(Attach::Fexit) > 0 && programs.result.regs != RegSet::EMPTY;
+                let calls = |at| called(&contract.programs, at).count();
+                let (before, after) = (calls(Attach::BEFORE), calls(Attach::AFTER));
+                let result = after > 0 && programs.result.regs != RegSet::EMPTY;
+                let labels = &contract.convention;
+                let detaches = labels.has_label(KernelLabel::Skip(0));
                 let can = [
                     (true, Situation::PLAIN),
-                    (before, Situation::ARGS),
+                    (before > 0, Situation::ARGS),
                     (attached(Attach::FmodRet) > 0, Situation::Skip),
                     (attached(Attach::FmodRet) > 1, Situation::SkipLast),
-                    (programs.call_orig, Situation::Retired),
-                    (after, Situation::Results),
+                    (programs.call_orig && labels.has_label(KernelLabel::AfterCall), Situation::Retired),
+                    (detaches, Situation::Detached { others: false }),
+                    (detaches && before + after > 1, Situation::Detached { others: true }),
+                    (result, Situation::Results),
                 ];
                 can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()
             }
@@ -269,6 +289,7 @@ impl Situation {
             Situation::Stub | Situation::StubGraph => true,
             Situation::EarlyDirect => contract.early_direct,
             Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
+            Situation::Detached { .. } => false,
             Situation::Second | Situation::Null => false,
         }
     }
@@ -285,7 +306,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 32] = [
+    const NAMES: [&str; 34] = [
         "plain",
         "args",
         "ip",
@@ -315,6 +336,8 @@ mod tests {
         "skip",
         "skip-last",
         "retired",
+        "detached",
+        "detached-others",
         "results",
         "second",
         "null",

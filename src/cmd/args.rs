@@ -9,7 +9,7 @@ use codegen::profile::Profile;
 use codegen::spec::Form;
 use codegen::target::Target;
 use tool::asked::Asked;
-use tool::kernel::{Configured, configured};
+use tool::kernel::{Configured, Tree, configured, of_tree};
 use tool::settings::{setting, target};
 
 /// For which architecture and kernel, with which options.
@@ -38,9 +38,9 @@ impl TargetArgs {
     /// # Errors
     /// An unknown architecture, profile, option or value; a kernel for which nothing can be generated.
     pub fn resolve(&self) -> Result<(&'static dyn Backend, Target, Option<Configured>)> {
-        let profile = self.profile.find()?;
         let given = self.set.iter().map(|s| setting(s)).collect::<Result<Vec<_>>>()?;
-        let Some(kernel) = self.kernel.read(profile)? else {
+        let Some(kernel) = self.kernel.read(&self.profile)? else {
+            let profile = self.profile.find()?;
             let backend = tool::backend(self.arch.as_deref().unwrap_or_default())?;
             let convention = profile.convention(backend.facts().name)?;
             return Ok((backend, target(backend, convention, &given)?, None));
@@ -68,6 +68,11 @@ impl ProfileArg {
         self.profile.as_deref()
     }
 
+    /// One was given.
+    fn is_given(&self) -> bool {
+        self.profile.is_some()
+    }
+
     /// The profile.
     ///
     /// # Errors
@@ -92,7 +97,7 @@ impl ProfileArg {
 /// Where a configured kernel is.
 #[derive(Args)]
 pub struct KernelArgs {
-    /// Take architecture, options and numbers from a configured kernel's build tree; --set goes before
+    /// Take profile, architecture, options and numbers from a configured kernel's build tree; --profile and --set go before
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "config"])]
     kernel_build: Option<PathBuf>,
     /// The same without the tree: its .config
@@ -109,11 +114,11 @@ impl KernelArgs {
         self.kernel_build.as_deref()
     }
 
-    /// What the configuration decides, if one is given.
+    /// What the configuration decides, if one is given; the profile too, if none is.
     ///
     /// # Errors
     /// A file that cannot be read, a kernel for which nothing can be generated.
-    pub fn read(&self, profile: &'static Profile) -> Result<Option<Configured>> {
+    pub fn read(&self, profile: &ProfileArg) -> Result<Option<Configured>> {
         let (config, offsets) = match (&self.kernel_build, &self.config, &self.asm_offsets) {
             (Some(dir), ..) => (dir.join(".config"), dir.join("include/generated/asm-offsets.h")),
             (None, Some(config), Some(offsets)) => (config.clone(), offsets.clone()),
@@ -125,12 +130,19 @@ impl KernelArgs {
                 Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
             })
         };
-        configured(
-            profile,
-            (&config.display().to_string(), &read(&config)?),
-            (&offsets.display().to_string(), &read(&offsets)?),
-        )
-        .map(Some)
+        let text = |name: &str| std::fs::read_to_string(self.kernel_build.as_ref()?.join(name)).ok();
+        let (release, makefile) = (text("include/config/kernel.release"), text("Makefile"));
+        let (config_name, offsets_name) = (config.display().to_string(), offsets.display().to_string());
+        let tree = Tree {
+            config: (&config_name, &read(&config)?),
+            offsets: (&offsets_name, &read(&offsets)?),
+            version: of_tree(release.as_deref(), makefile.as_deref()),
+        };
+        let profile = match profile.is_given() {
+            true => profile.find()?,
+            false => tree.profile()?,
+        };
+        configured(profile, &tree).map(Some)
     }
 }
 
@@ -184,8 +196,11 @@ pub struct DirectArgs {
     /// programs: called after the function
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fexit: Vec<String>,
-    /// programs: BPF_TRAMP_F_* of the kernel without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret
-    /// or --fexit]
+    /// programs: called before the function and after it, with a word of its own that lasts, where the profile has sessions
+    #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
+    pub fsession: Vec<String>,
+    /// programs: BPF_TRAMP_F_* of the kernel without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret,
+    /// --fexit or --fsession]
     #[arg(long, value_name = "FLAG", help_heading = "Programs", value_delimiter = ',', long_help = FLAGS_HELP)]
     pub flags: Vec<String>,
 }
@@ -193,7 +208,9 @@ pub struct DirectArgs {
 const FLAGS_HELP: &str = "\
 programs: BPF_TRAMP_F_* of the kernel without that prefix; CALL_ORIG: the function is called from the trampoline, to which \
 the site jumps; SKIP_FRAME: the site calls, and what it pushed is dropped; IP_ARG: the function's ip is in the context; \
-RESTORE_REGS: the function goes on behind its site. [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret or --fexit]";
+RESTORE_REGS: the function goes on behind its site; TAIL_CALL_CTX: the function is a BPF program, and what counts its tail \
+calls is passed through, where the profile says how. [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret, --fexit or \
+--fsession]";
 
 fn form(name: &str) -> std::result::Result<Form, String> {
     let found = Form::ALL.into_iter().find(|f| f.name() == name);
@@ -204,7 +221,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         let DirectArgs { args, sig, live, handler, call, name, ip, form, function, exit, .. } = self;
-        let DirectArgs { fentry, fmod_ret, fexit, flags, .. } = self;
+        let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
             sig: sig.clone(),
@@ -219,6 +236,7 @@ impl DirectArgs {
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),
+            fsession: fsession.clone(),
             flags: flags.clone(),
         }
     }

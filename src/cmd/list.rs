@@ -167,7 +167,7 @@ fn labels(name: &str, kind: Kind, target: &Target) -> Result<Vec<String>> {
         Err(e) => return Err(e),
     }
     let label = plan.steps.iter().filter_map(|s| match s {
-        codegen::step::Step::KernelLabel(label) if target.convention.labels.contains(label) => Some(*label),
+        codegen::step::Step::KernelLabel(label) if target.convention.has_label(*label) => Some(*label),
         _ => None,
     });
     let mut names: Vec<String> = label.map(|i| target.convention.label(i, name, kind).concat()).collect();

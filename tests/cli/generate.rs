@@ -210,7 +210,7 @@ fn programs_are_attached_to_one_function() {
         int f(long a, void *p) { return a != 0; }\n";
     fs::write(b.path("programs.c"), source).unwrap();
     for (arch, prefix) in arches() {
-        let what = ["gen", "programs", "--arch", arch, "--sig", "int f(long a, void *p)"];
+        let what = ["gen", "programs", "--arch", arch, "--profile", "linux-6.12", "--sig", "int f(long a, void *p)"];
         let list = ["--fentry", "before:7", "--fmod-ret", "before", "--fexit", "after,before:0x7fffffff"];
         b.ok(&[&what[..], &list, &["--function", "f", "--emit", "obj", "--stem", "programs"]].concat());
         let flags = expected(tool::backend(arch).unwrap()).kernel.gcc;
@@ -236,12 +236,13 @@ fn programs_are_attached_to_one_function() {
         bad(&["--fentry", "before", "--flags", "SKIP_FRAME"], &["SKIP_FRAME", "CALL_ORIG"]);
         bad(&["--fexit", "after", "--function", "f", "--flags", "RESTORE_REGS"], &["RESTORE_REGS", "CALL_ORIG"]);
         bad(&["--fentry", "before", "--flags", "TAIL_CALL_CTX"], &["TAIL_CALL_CTX", "BPF programs", "IP_ARG"]);
+        bad(&["--fsession", "before", "--function", "f"], &["--fsession", "linux-6.12", "sessions"]);
         bad(&["--fentry", "before", "--flags", "NONSENSE"], &["NONSENSE", "IP_ARG"]);
         bad(&["--fentry", "9", "--name", "n"], &["--fentry", "9"]);
         let many = ["a"; 39].join(",");
         bad(&["--fentry", &many], &["39", "38"]);
         let typed = |sig, more: &[&str], parts: &[&str]| {
-            let out = b.run(&[&["gen", "programs", "--arch", arch, "--sig", sig][..], more].concat());
+            let out = b.run(&[&what[..6], &["--sig", sig], more].concat());
             let stderr = String::from_utf8(out.stderr).unwrap();
             assert_eq!(out.status.code(), Some(2), "{stderr}");
             assert!(parts.iter().all(|part| stderr.contains(part)), "{stderr}");
@@ -250,4 +251,36 @@ fn programs_are_attached_to_one_function() {
         typed("struct big { 40, 8 } f(int a)", &["--fentry", "e"], &["in memory", "valid"]);
     }
     b.refuses(&["gen", "ftrace_caller", "--fentry", "f", "--arch", any()], &["--fentry", "programs"]);
+}
+
+/// What 7.3 has besides, and how much of it.
+#[test]
+fn programs_of_7_3_have_sessions_and_are_detached() {
+    let b = Bench::new();
+    for (arch, prefix) in arches() {
+        let what = ["gen", "programs", "--arch", arch, "--profile", "linux-7.3", "--sig", "int f(long a)"];
+        let call = ["--function", "f", "--flags", "SKIP_FRAME,CALL_ORIG"];
+        let list = ["--fsession", "s:7", "--fentry", "e", "--fexit", "x", "--emit", "obj", "--stem", "programs"];
+        b.ok(&[&what[..], &list, &call].concat());
+        let symbols = b.tool(&format!("{prefix}nm"), &["programs.o"]);
+        // Two before the function, two after it.
+        for n in 0..4 {
+            assert!(symbols.contains(&format!("e_tramp_skip_{n}\n")), "{symbols}");
+            assert!(symbols.contains(&format!("e_tramp_skipped_{n}\n")), "{symbols}");
+        }
+        assert!(!symbols.contains("skip_4") && !symbols.contains("after_call"), "{symbols}");
+        let bad = |more: &[&str], parts: &[&str]| b.refuses(&[&what[..], more].concat(), parts);
+        let many = ["s"; 20].join(",");
+        bad(&[&["--fsession", &many][..], &call].concat(), &["40 programs", "counted as two", "valid: up to 3"]);
+        bad(&["--fsession", "s"], &["--function"]);
+        bad(&["--fentry", "e", "--flags", "ORIG_STACK"], &["ORIG_STACK", "livepatch"]);
+        let counts = tool::profile("linux-7.3").unwrap().convention(arch).unwrap().programs.tail_call.is_some();
+        let counted = ["--fentry", "e", "--flags", "TAIL_CALL_CTX"];
+        match counts {
+            true => {
+                b.ok(&[&what[..], &counted].concat());
+            }
+            false => bad(&counted, &["TAIL_CALL_CTX", "tail-call"]),
+        }
+    }
 }

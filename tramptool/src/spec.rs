@@ -52,8 +52,8 @@ impl Spec {
         Spec::of(AROUND, Asked { function, call, exit, ..Asked::default() })
     }
 
-    /// Calls programs, as BPF does: [`Spec::fentry`], [`Spec::fmod_ret`] and [`Spec::fexit`] name them. `sig` is the traced
-    /// function's prototype.
+    /// Calls programs, as BPF does: [`Spec::fentry`], [`Spec::fmod_ret`], [`Spec::fexit`] and [`Spec::fsession`] name them.
+    /// `sig` is the traced function's prototype.
     pub fn programs(sig: &str) -> Spec {
         Spec::of(PROGRAMS, Asked { sig: Some(sig.to_owned()), ..Asked::default() })
     }
@@ -119,6 +119,13 @@ impl Spec {
     /// A program that is called after the function.
     pub fn fexit(mut self, symbol: &str, cookie: u32) -> Spec {
         self.asked.fexit.push(format!("{symbol}:{cookie}"));
+        self
+    }
+
+    /// A program that is called before the function and after it, and has a word of its own from one to the other. Not every
+    /// profile has them.
+    pub fn fsession(mut self, symbol: &str, cookie: u32) -> Spec {
+        self.asked.fsession.push(format!("{symbol}:{cookie}"));
         self
     }
 

@@ -25,6 +25,7 @@ fn words(content: Content, abi: &Abi) -> String {
         Content::VectorResult(_) => "vector result register, once the function has returned".into(),
         Content::StackWord(n) => format!("word {n} of the function's stack arguments"),
         Content::Cookie => "cookie of the program that is called".into(),
+        Content::Session(n) => format!("word of session {n}, 0 before it runs"),
         Content::Ip => "first byte of the site".into(),
         Content::Pc => "address where the traced function goes on".into(),
         Content::ParentIp => "return address of the traced function".into(),

@@ -155,7 +155,8 @@ impl Contract {
             names.collect::<Vec<_>>().join(", ")
         };
         let function = self.traced.as_ref().map_or("", |t| &t.function);
-        let [before, instead, after] = [Attach::Fentry, Attach::FmodRet, Attach::Fexit].map(called);
+        let [before, around, instead, after] =
+            [Attach::Fentry, Attach::Fsession, Attach::FmodRet, Attach::Fexit].map(called);
         let mut text = vec![
             match (programs.call_orig, programs.skip_frame) {
                 (true, false) => SITE_JUMPS,
@@ -170,6 +171,9 @@ impl Contract {
         if !before.is_empty() {
             order.push(format!("Calls {before}."));
         }
+        if !around.is_empty() {
+            order.push(format!("Calls {around}."));
+        }
         if !instead.is_empty() {
             order.push(format!(
                 "Calls {instead}: the first that does not return 0 decides the result, in {function}'s place."
@@ -177,6 +181,9 @@ impl Contract {
         }
         if programs.call_orig {
             order.push(format!("Calls {function} behind its site."));
+        }
+        if !around.is_empty() {
+            order.push(format!("Calls {around}."));
         }
         if !after.is_empty() {
             order.push(format!("Calls {after}."));
@@ -190,6 +197,17 @@ impl Contract {
         };
         text.push(format!("Each gets (context, cookie): {words} of arguments, {behind}their number before{ip}."));
         text.push(format!("What they store to words that came in registers{and} takes effect."));
+        if !around.is_empty() {
+            text.push(format!(
+                "For {around}, bits 8 to 15 of that number say how many words before the context its own is, which is 0 at \
+                 first; bit 63 says that the function is over."
+            ));
+        }
+        if let Some(counted) = programs.tail_call {
+            let name = self.facts.abi.name(counted.reg);
+            let back = if counted.returned { ", and its caller as it leaves it" } else { "" };
+            text.push(format!("What counts tail calls, in {name}, the function gets as it was passed{back}."));
+        }
         if programs.call_orig && programs.live.stack > 0 {
             let words = count(programs.live.stack.into(), "word");
             text.push(format!("The function gets a copy of its {words} of stack arguments."));

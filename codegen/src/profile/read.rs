@@ -7,18 +7,20 @@ use toml::{Table, Value as Toml};
 
 use super::line::{self, Step};
 use super::schema::{
-    ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, ObjtoolIn, OfferIn, OptionIn, ProfileIn, RecordIn, StoresIn,
+    ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, ObjtoolIn, OfferIn, OptionIn, ProfileIn, ProgramsIn, RecordIn,
+    StoresIn,
 };
 use super::{
     Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Objtool, Offer,
-    OptionRule, Profile,
+    OptionRule, Profile, ProgramsConvention,
 };
 use crate::abi::{Abi, Loc, RegSet};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
 use crate::intern::intern;
-use crate::kind::{Kind, Regs};
+use crate::kind::{Kind, Regs, TailCall};
+use crate::program::Program;
 use crate::site::Site;
 use crate::step::{KernelLabel, Value};
 
@@ -227,6 +229,7 @@ impl<'a> Reader<'a> {
                 unpaired: of.exit.unpaired,
                 mispredicted: of.exit.mispredicted,
             },
+            programs: self.programs(&of.programs, &facts.abi, &join(at, keys!["programs"]))?,
             copies: of.copies.as_ref().map(|c| self.copies(c, facts, &join(at, keys!["copies"]))).transpose()?,
             marks_regs: of.marks_regs,
             orc: of.orc.as_deref().map(intern),
@@ -321,6 +324,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn programs(&self, programs: &ProgramsIn, abi: &Abi, at: Path) -> Result<ProgramsConvention> {
+        let (tail_call, most) = (join(at, keys!["tail-call"]), programs.most.unwrap_or(Program::MOST));
+        if !(1..=Program::MOST).contains(&most) {
+            return Err(self.at(&join(at, keys!["most"]), format!("most = {most}; valid: 1 to {}", Program::MOST)));
+        }
+        let counted = programs.tail_call.as_ref().map(|counted| -> Result<TailCall> {
+            let reg = self.register(&counted.register, abi, &join(&tail_call, keys!["register"]))?;
+            Ok(TailCall { reg, returned: counted.returned })
+        });
+        let tail_call = counted.transpose()?;
+        Ok(ProgramsConvention { most, sessions: programs.sessions, tail_call })
+    }
+
     fn kernel(&self, kernel: &KernelIn, at: Path) -> Result<Kernel> {
         let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| (intern(a), intern(b))).collect();
         let symbol = join(at, keys!["symbol"]);
@@ -329,6 +345,7 @@ impl<'a> Reader<'a> {
             needs: pairs(&kernel.needs),
             numbers: kernel.numbers,
             direct_calls: kernel.direct_calls.as_deref().map(intern),
+            sources: kernel.sources.iter().map(|file| intern(file)).collect(),
             objtool: kernel.objtool.map(|ObjtoolIn { sp, types }| Objtool { sp, types }),
             refuses: pairs(&kernel.refuses),
             ignores: pairs(&kernel.ignores),

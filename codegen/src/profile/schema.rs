@@ -60,7 +60,8 @@ pub(super) struct ArchIn {
     /// Trampolines, as in `trampoline`, that begin with no landing pad where others do: sites reach them by direct branches, and
     /// nothing else branches there.
     pub no_landing_pad: Vec<String>,
-    /// The labels that the tracer's C code knows: `op-ptr`, `call`, `jmp`, `end`, `after-call`, `epilogue`.
+    /// The labels that the tracer's C code knows: `op-ptr`, `call`, `jmp`, `end`; of trampolines that call programs,
+    /// `after-call` and `epilogue`, between which they can be cut short, or `skip` and `skipped` around each program.
     pub labels: Vec<String>,
     /// The variable that points to the function which entry trampolines call, where nothing inside them is patched.
     pub calls_through: Option<String>,
@@ -68,6 +69,8 @@ pub(super) struct ArchIn {
     pub site: SiteIn,
     /// How returns are hooked.
     pub exit: ExitIn,
+    /// What programs that are attached to functions can be.
+    pub programs: ProgramsIn,
     /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`; without it, it makes none.
     pub copies: Option<CopiesIn>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set.
@@ -197,6 +200,28 @@ pub(super) struct ExitIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct ProgramsIn {
+    /// The most for one function, where a session counts as two; without it, 38.
+    pub most: Option<usize>,
+    /// One can be a session. The word before a context's first then says more than how many there are.
+    pub sessions: bool,
+    /// How a BPF program that is the traced function knows how many tail calls were made.
+    pub tail_call: Option<TailCallIn>,
+}
+
+/// How a BPF program knows how many tail calls were made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TailCallIn {
+    /// The register that says it, or where it stands.
+    pub register: String,
+    /// The program gives it back with its own calls counted.
+    #[serde(default)]
+    pub returned: bool,
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct KernelIn {
     /// The option, without `CONFIG_`, that is set for this architecture and no other.
     pub symbol: Option<String>,
@@ -206,6 +231,8 @@ pub(super) struct KernelIn {
     pub direct_calls: Option<String>,
     /// How objtool wants to be told what it cannot see, if it checks objects.
     pub objtool: Option<ObjtoolIn>,
+    /// The files of the kernel that this table and those beside it were written from: what to compare with another kernel's.
+    pub sources: Vec<String>,
     /// What must be set, and what it is for.
     pub needs: Vec<(String, String)>,
     /// What must not be set, and why.

@@ -7,7 +7,7 @@ use crate::action::Action;
 use crate::frame::{Content, Field, Stores};
 use crate::kind::Gives;
 use crate::live::Live;
-use crate::spec::Attach;
+use crate::program::Attach;
 use crate::step::{Sym, Value as Argument};
 
 impl Checker<'_> {
@@ -287,6 +287,11 @@ impl Checker<'_> {
                 self.result_told(line, reg, base + field.offset, state);
                 continue;
             }
+            let counted = contract.kind.programs().and_then(|programs| programs.tail_call);
+            if state.returned && counted.is_some_and(|counted| field.content == Content::Reg(counted.reg)) {
+                // What the function gave back has its place.
+                continue;
+            }
             if state.returned && contract.kind.around().is_some() {
                 // What was there before the function is there still, but for a frame that went with it.
                 let kept = !contract.kind.is_shadow() && self.wanted(field, state).is_some();
@@ -315,8 +320,8 @@ impl Checker<'_> {
             Content::SiteSp => Value::stack(self.site_sp),
             Content::ExitSp => Value::stack(0),
             Content::Flags => Value::of(Root::Flags),
-            Content::Const(n) => Value::number(n.into()),
-            Content::Direct => Value::number(0),
+            Content::Const(n) => Value::number(self.meta(state).unwrap_or(n.into())),
+            Content::Direct | Content::Session(_) => Value::number(0),
             Content::Result(_)
             | Content::Vector(_)
             | Content::VectorResult(_)
@@ -325,10 +330,32 @@ impl Checker<'_> {
         })
     }
 
+    /// What a context says of itself when the next program is called.
+    fn meta(&self, state: &State) -> Option<i64> {
+        let (programs, body) = (self.contract.kind.programs()?, self.calls.iter().position(|c| *c == Called::Body));
+        let (at, call) = match body {
+            Some(body) if state.calls > body => (Attach::AFTER, state.calls - body - 1),
+            _ => (Attach::BEFORE, state.calls),
+        };
+        Some(programs.meta_of(&self.contract.programs, at, call))
+    }
+
     fn result_told(&mut self, line: usize, reg: Reg, place: i32, state: &State) {
         let found = state.memory.load(place);
         let first = self.abi.rets.first() == Some(&reg);
+        if !self.abi.rets.contains(&reg) {
+            // What no program is shown.
+            return;
+        }
         if !state.returned && state.skipped_by.is_none() {
+            let session = |n: &usize| self.contract.programs.get(*n).is_some_and(|p| p.attach == Attach::Fsession);
+            if self.calls.get(state.calls).is_some_and(|c| matches!(c, Called::Program(n) if session(n))) {
+                // There is none yet: 0, or what a program before stored there.
+                if !matches!(found.root, Root::Left(at, _) if at == place) {
+                    self.same(line, Property::Frame, "the result", Value::number(0), found);
+                }
+                return;
+            }
             let decides = self.may_decide(state.calls);
             // There is none yet; a program that may decide it finds 0, or what one of its kind stored.
             let stored = match found.root {
@@ -407,6 +434,9 @@ impl Checker<'_> {
         self.clobber(Some(copied), state);
         for reg in self.abi.rets.iter().chain(self.abi.exit_rets) {
             state.set(*reg, Value::of(Root::Body(*reg)));
+        }
+        if let Some(counted) = self.contract.kind.programs().and_then(|programs| programs.tail_call) {
+            state.set(counted.reg, Value::of(Root::Body(counted.reg)));
         }
         for (n, vector) in state.vectors.iter_mut().enumerate() {
             *vector = [0, 1].map(|half| Value::of(Root::BodyVector(n as u8, half)));

@@ -25,8 +25,8 @@ use crate::isa::Instruction;
 use crate::kind::{Calls, Entered, Gives, Kind};
 use crate::listing::{Line, Listing, SymRef};
 use crate::machine::Machine;
+use crate::program::{Attach, called};
 use crate::site::Site;
-use crate::spec::Attach;
 use crate::step::{Local, Sym};
 use crate::target::Target;
 use value::{Root, State, Value};
@@ -106,12 +106,9 @@ pub(crate) fn demanded(contract: &Contract) -> Vec<Called> {
         Calls::Named => vec![Called::Named],
         Calls::Handlers => vec![Called::Named, Called::Body, Called::Exit],
         Calls::Programs => {
-            let of = |attach| {
-                let all = contract.programs.iter().enumerate();
-                all.filter(move |(_, p)| p.attach == attach).map(|(n, _)| Called::Program(n))
-            };
+            let of = |at| called(&contract.programs, at).map(Called::Program);
             let body = contract.kind.calls_body().then_some(Called::Body);
-            of(Attach::Fentry).chain(of(Attach::FmodRet)).chain(body).chain(of(Attach::Fexit)).collect()
+            of(Attach::BEFORE).chain(body).chain(of(Attach::AFTER)).collect()
         }
     }
 }

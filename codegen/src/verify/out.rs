@@ -239,6 +239,13 @@ impl Checker<'_> {
                 self.same(line, Property::Registers, abi.name(reg), wanted, state.get(reg));
             }
         }
+        if let Some(counted) =
+            kind.programs().and_then(|programs| programs.tail_call).filter(|counted| counted.returned)
+        {
+            // The function counted on, if it ran.
+            let root = if state.skipped_by.is_some() { Root::Register(counted.reg) } else { Root::Body(counted.reg) };
+            self.same(line, Property::Registers, abi.name(counted.reg), Value::of(root), state.get(counted.reg));
+        }
         if state.skipped_by.is_some() {
             return;
         }

@@ -113,7 +113,14 @@ fn follow(
             wrong(state.allocated, Property::Flags, "flags are popped from inside the frame")?;
             state.flags = false;
         }
-        Step::Save | Step::SaveResults | Step::Record(_) | Step::MarkRegs | Step::Cookie(_) | Step::ClearResult => {
+        Step::Save
+        | Step::SaveResults
+        | Step::SaveDecision
+        | Step::Record(_)
+        | Step::MarkRegs
+        | Step::Cookie(_)
+        | Step::Meta(_)
+        | Step::ClearResult => {
             wrong(!state.allocated, Property::Memory, "something is stored before there is a frame")?;
             if step == Step::Save {
                 wrong(state.calls > 0, Property::Registers, "state is saved after a call")?;
@@ -155,6 +162,7 @@ fn follow(
         | Step::RestoreSite(_)
         | Step::BranchIfResult
         | Step::Gap
+        | Step::Detach
         | Step::BranchIfDirect
         | Step::BranchIfJump
         | Step::Path(_) => {}

@@ -295,6 +295,11 @@ impl Checker<'_> {
                 (dst, if pc { Value::of(Root::Rounded) } else { lost })
             }
             Action::Set { dst, number } => (dst, Value::number(number.into())),
+            Action::SetWide { dst, number } => (dst, Value::number(number)),
+            Action::SetTop { dst, bits } => {
+                (dst, number(state.get(dst), |n| n & !(0xffff << 48) | i64::from(bits) << 48))
+            }
+            Action::ShiftLeft { dst, by } => (dst, number(state.get(dst), |n| n.wrapping_shl(by.into()))),
             Action::SetHigh { dst, bits } => {
                 (dst, number(state.get(dst), |n| n & !0xffff_0000 | i64::from(bits) << 16))
             }

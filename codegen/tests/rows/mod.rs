@@ -319,7 +319,9 @@ fn told(effects: &Effects) -> Vec<i64> {
     match effects.action {
         Action::Add { add, .. } | Action::AddWord { add, .. } => all.push(i64::from(add)),
         Action::Set { number, .. } => all.push(i64::from(number)),
-        Action::SetHigh { bits, .. } => all.push(i64::from(bits)),
+        Action::SetWide { number, .. } => all.push(number),
+        Action::SetHigh { bits, .. } | Action::SetTop { bits, .. } => all.push(i64::from(bits)),
+        Action::ShiftLeft { by, .. } => all.push(i64::from(by)),
         Action::LoadAt { at, .. } | Action::PushAt { at, .. } => all.push(i64::from(at)),
         Action::StoreNumber { number, at } => all.extend([i64::from(number), i64::from(at)]),
         Action::StoreVectors { at, .. } | Action::LoadVectors { at, .. } => all.push(i64::from(at)),

@@ -3,7 +3,7 @@
 
 use codegen::abi::{Loc, RegSet};
 use codegen::contract::stated::Next;
-use codegen::spec::{Attach, Kind};
+use codegen::spec::Kind;
 use codegen::step::ExitPath;
 
 use super::cells::{Mark, Region};
@@ -80,6 +80,7 @@ impl Trace {
             result: 0,
             dispatched: false,
             calls: 0,
+            sessions: Vec::new(),
         });
         state.work(index);
         state.entered |= 1 << index;
@@ -134,7 +135,7 @@ impl Trace {
         let hooked = self.state.hooked.pop();
         let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
         let popped = if here.registers.abi.link.is_none() { 8 } else { 0 };
-        let exiting = Exiting { expect, parent, resume: 0, sp, calls: 0, words: Vec::new() };
+        let exiting = Exiting { expect, parent, resume: 0, sp, calls: 0, words: Vec::new(), sessions: Vec::new() };
         self.state.end(index, exiting);
         self.check(self.at(Clause::P9, here.pc), Place::SpOfHooked, hooked_sp.wrapping_add(popped), sp);
         self.state.returns.begin(None);
@@ -240,6 +241,9 @@ impl Trace {
         let entry = self.kind(self.case.attach).is_some_and(Kind::calls_back);
         let called_back = entry && situation.stub().is_none() && !situation.early() && !null;
         let called_back = if called_back { stated(self.case.attach).map_or(0, |s| s.calls) } else { 0 };
+        if let Some(contract) = self.contract().filter(|c| c.kind.programs().is_some()) {
+            return called_back + self.due(&contract, false).count() as u64;
+        }
         // A contract need not say what a direct trampoline calls. Of several variables, one counts.
         let one = stated(t).is_some_and(|s| !s.through.is_empty());
         let named = self.callees.get(t).map_or(&[][..], |all| all).iter().filter(|callee| **callee != 0);
@@ -269,20 +273,21 @@ impl Trace {
         if contract.kind.is_shadow() {
             self.check(p9.of(Clause::P7), Place::SpOfBody, sp, sp_now);
         }
-        let before = contract.programs.iter().filter(|p| p.attach != Attach::Fexit).count() as u64;
-        let wanted = contract.kind.programs().map_or(1, |_| before);
+        let wanted = contract.kind.programs().map_or(1, |_| self.due(&contract, false).count() as u64);
         self.check(p9.of(Clause::P10), Place::CallsBefore, wanted, calls);
         self.compare_registers(here);
-        let mut words = Vec::new();
+        let (mut words, mut sessions) = (Vec::new(), Vec::new());
         if let (Some(programs), Some(a)) = (contract.kind.programs(), self.state.activations.last()) {
             words = shown(here, &programs, &a.expect, sp);
+            sessions = a.sessions.clone();
             let expect = a.expect.clone();
             self.check_passed(here, programs.live, &expect, sp);
         }
         let back_sp = sp_now.wrapping_add(abi.return_bytes());
         let state = &mut self.state;
         let (epoch, returns) = (state.stack.epoch, std::mem::take(&mut state.returns));
-        state.pending.push(Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words });
+        let pending = Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words, sessions };
+        state.pending.push(pending);
         state.activations.pop();
         state.go_on();
         self.checks.way = None;
@@ -291,7 +296,7 @@ impl Trace {
     /// T4 of a paired trampoline.
     fn body_returned(&mut self, here: &mut Here) {
         let Some(pending) = self.state.pending.pop() else { return };
-        let Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words } = pending;
+        let Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words, sessions } = pending;
         let abi = here.registers.abi;
         let parent_sp = sp.wrapping_add(abi.return_bytes());
         let is_shadow = self.kind(index).is_some_and(Kind::is_shadow);
@@ -305,7 +310,7 @@ impl Trace {
         self.finish_body(here);
         let mut expect = here.snapshot();
         expect[abi.fp] = fp;
-        self.state.end(index, Exiting { expect, parent, resume, sp: parent_sp, calls: 0, words });
+        self.state.end(index, Exiting { expect, parent, resume, sp: parent_sp, calls: 0, words, sessions });
     }
 
     /// T6 after a hooked return, or of a paired trampoline.
@@ -319,8 +324,8 @@ impl Trace {
         let (abi, p9) = (here.registers.abi, self.at(Clause::P9, here.pc));
         self.check(p9, Place::ParentPc, e.parent, here.pc);
         let programs = contract.kind.programs();
-        let after = contract.programs.iter().filter(|p| p.attach == Attach::Fexit && !self.case.situation.retired());
-        let wanted = if programs.is_some() { after.count() as u64 } else { 1 };
+        let after = if self.case.situation.retired() { 0 } else { self.due(&contract, true).count() as u64 };
+        let wanted = if programs.is_some() { after } else { 1 };
         self.check(p9.of(Clause::P10), Place::CallsAfter, wanted, e.calls);
         self.check(p9.of(Clause::P7), Place::Sp, e.sp, here.sp());
         if let Some(link) = abi.link {
@@ -331,6 +336,9 @@ impl Trace {
         let c_keeps = contract.convention.site.c_keeps(abi);
         let calls_body = self.calls_body();
         let results = programs.map_or(RegSet::of(abi.rets), |p| p.result.regs);
+        // A BPF program gives back how many tail calls were made.
+        let counted = programs.and_then(|p| p.tail_call).filter(|counted| counted.returned);
+        let results = results.union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
         let kept = if calls_body { c_keeps.union(results) } else { contract.kept };
         for reg in c_keeps.union(contract.convention.site.c_loses(abi)).iter() {
             let (want, have) = (e.expect[reg], now[reg]);

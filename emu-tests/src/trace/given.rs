@@ -4,7 +4,8 @@ use codegen::contract::Contract;
 use codegen::contract::stated::Atom;
 use codegen::frame::Content;
 use codegen::live::Word;
-use codegen::spec::{Attach, Programs};
+use codegen::program::{Attach, called};
+use codegen::spec::Programs;
 use codegen::step::Value;
 
 use super::{Culprit, Here, Trace};
@@ -24,6 +25,16 @@ pub(super) struct ProgramCall<'c> {
     pub resume: u64,
     /// The results so far.
     pub results: &'c [u64],
+    /// What sessions stored to their words before the function.
+    pub sessions: &'c [u64],
+}
+
+/// A program that was called, as its contract has it.
+pub(super) struct Known {
+    /// Its number.
+    pub n: usize,
+    /// Where its word is, if it is a session.
+    pub session: Option<u64>,
 }
 
 impl Trace {
@@ -81,6 +92,7 @@ impl Trace {
                 | Content::VectorResult(_)
                 | Content::StackWord(_)
                 | Content::Cookie
+                | Content::Session(_)
                 | Content::Ip => continue,
             };
             let slot = fregs.wrapping_add(field.offset as u64);
@@ -165,20 +177,29 @@ impl Trace {
         }
     }
 
-    /// A program: the cookie, and the words of its context. Returns its number in the contract, unless it is one too many.
-    pub(super) fn check_program(&mut self, here: &Here, programs: &Programs, call: &ProgramCall) -> Option<usize> {
+    /// The programs that are called before the function, or `after` it, but for those that are detached: the number of the call
+    /// among these, and that of the program.
+    pub(super) fn due<'c>(
+        &self,
+        contract: &'c Contract,
+        after: bool,
+    ) -> impl Iterator<Item = (usize, usize)> + use<'c> {
+        let (at, situation) = (if after { Attach::AFTER } else { Attach::BEFORE }, self.case.situation);
+        let before = if after { called(&contract.programs, Attach::BEFORE).count() } else { 0 };
+        let all = called(&contract.programs, at).enumerate();
+        all.filter(move |(i, _)| !situation.detached((before + i) as u8))
+    }
+
+    /// A program: the cookie, and the words of its context. Nothing, if it is one too many.
+    pub(super) fn check_program(&mut self, here: &Here, programs: &Programs, call: &ProgramCall) -> Option<Known> {
         let &ProgramCall { contract, calls, words, .. } = call;
         let p10 = self.at(Clause::P10, here.pc);
-        // Those before the function in the order of their kinds, then those after it.
-        let of = |attach| contract.programs.iter().enumerate().filter(move |(_, p)| p.attach == attach);
-        let mut due: Box<dyn Iterator<Item = _>> = match self.state.exiting() {
-            Some(_) => Box::new(of(Attach::Fexit)),
-            None => Box::new(of(Attach::Fentry).chain(of(Attach::FmodRet))),
-        };
-        let Some((n, program)) = due.nth(calls as usize - 1) else {
+        let over = self.state.exiting().is_some();
+        let Some((i, n)) = self.due(contract, over).nth(calls as usize - 1) else {
             self.check(p10, Place::Programs, calls - 1, calls);
             return None;
         };
+        let program = &contract.programs[n];
         let expected = self.callees.get(self.trampoline()).and_then(|all| all.get(n)).copied().unwrap_or(0);
         self.check(p10, Place::Program, expected, here.pc);
         let (context, cookie) = (here.arg(0), here.arg(1));
@@ -187,20 +208,26 @@ impl Trace {
         self.check_written(cookie, "cookie", here.pc);
         let at = |n: i64| context.wrapping_add_signed(8 * n);
         let word = |n: i64| here.word(at(n));
-        self.checks.check_by(p10, Place::ContextCount, by(at(-1)), words.len() as u64, word(-1));
+        let meta = programs.meta_of(&contract.programs, if over { Attach::AFTER } else { Attach::BEFORE }, i);
+        self.checks.check_by(p10, Place::ContextCount, by(at(-1)), meta.cast_unsigned(), word(-1));
         if programs.ip_arg {
             self.checks.check_by(p10, Place::ContextIp, by(at(-2)), here.ip(call.resume), word(-2));
         }
         for (n, want) in (0..).zip(words) {
             self.checks.check_by(p10, Place::ContextWord, by(at(n)), *want, word(n));
         }
-        // Before the function there is a result only for those who may decide it.
+        // Before the function there is a result only for those who may decide it, and for sessions, which find none.
         if program.attach != Attach::Fentry {
             for (n, want) in (words.len() as i64..).zip(call.results) {
                 self.checks.check_by(p10, Place::ContextResult, by(at(n)), *want, word(n));
             }
         }
-        Some(n)
+        let session = (program.attach == Attach::Fsession).then(|| at(-(meta >> 8 & 0xff)));
+        if let Some(session) = session {
+            let wanted = if over { call.sessions.get(n).copied().unwrap_or(0) } else { 0 };
+            self.checks.check_by(p10, Place::ContextSession, by(session), wanted, here.word(session));
+        }
+        Some(Known { n, session })
     }
 
     /// An exit handler: the results, and what else its frame says.
@@ -235,6 +262,7 @@ impl Trace {
                 | Content::VectorResult(_)
                 | Content::StackWord(_)
                 | Content::Cookie
+                | Content::Session(_)
                 | Content::Ip => continue,
                 // No two kernels agree on what these are after the function's end; that something is there is asked.
                 Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,

@@ -41,6 +41,8 @@ pub(crate) struct Activation {
     pub dispatched: bool,
     /// Callbacks and functions of direct trampolines that were called.
     pub calls: u64,
+    /// What sessions stored to their words, by the number of the program.
+    pub sessions: Vec<u64>,
 }
 
 /// A return address that a callback replaced.
@@ -66,6 +68,8 @@ pub(crate) struct Pending {
     pub returns: ReturnStack,
     /// The arguments, as programs are shown them.
     pub words: Vec<u64>,
+    /// What sessions stored to their words.
+    pub sessions: Vec<u64>,
 }
 
 /// Between the end of the traced function, where a trampoline is told of it, and the parent.
@@ -80,6 +84,8 @@ pub(crate) struct Exiting {
     pub calls: u64,
     /// The arguments, as programs are shown them.
     pub words: Vec<u64>,
+    /// What sessions stored to their words.
+    pub sessions: Vec<u64>,
 }
 
 /// One run, so far.
@@ -172,7 +178,8 @@ mod tests {
     use super::*;
 
     fn exiting() -> Exiting {
-        Exiting { expect: Snapshot::default(), parent: 7, resume: 0, sp: 0, calls: 0, words: Vec::new() }
+        let expect = Snapshot::default();
+        Exiting { expect, parent: 7, resume: 0, sp: 0, calls: 0, words: Vec::new(), sessions: Vec::new() }
     }
 
     #[test]

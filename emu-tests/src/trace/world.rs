@@ -11,7 +11,7 @@ use codegen::live::Word;
 use codegen::spec::{Attach, Kind, Programs};
 use codegen::step::Value;
 
-use super::given::{ProgramCall, frame, shown};
+use super::given::{Known, ProgramCall, frame, shown};
 use super::state::{Activation, Exiting, Hooked, Moment};
 use super::{Here, Mark, Trace};
 use crate::case::Handler;
@@ -144,25 +144,34 @@ impl Trace {
         let Some(contract) = self.contract() else { return };
         self.check_records(here, &contract);
         let abi = here.registers.abi;
-        let (calls, words, resume, results) = match (&mut self.state.moment, self.state.activations.last_mut()) {
-            (Moment::Exit(_, e), _) => {
-                e.calls += 1;
-                let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r));
-                (e.calls, e.words.clone(), e.resume, results.map(|r| e.expect[*r]).collect())
-            }
-            (_, Some(a)) => {
-                a.calls += 1;
-                (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, vec![0])
-            }
-            (_, None) => return,
-        };
-        let call = ProgramCall { contract: &contract, calls, words: &words, resume, results: &results };
-        let Some(n) = self.check_program(here, programs, &call) else { return };
+        let (calls, words, resume, results, sessions): (_, _, _, Vec<u64>, _) =
+            match (&mut self.state.moment, self.state.activations.last_mut()) {
+                (Moment::Exit(_, e), _) => {
+                    e.calls += 1;
+                    let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r));
+                    (e.calls, e.words.clone(), e.resume, results.map(|r| e.expect[*r]).collect(), e.sessions.clone())
+                }
+                (_, Some(a)) => {
+                    a.calls += 1;
+                    let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r)).map(|_| 0);
+                    (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, results.collect(), Vec::new())
+                }
+                (_, None) => return,
+            };
+        let call =
+            ProgramCall { contract: &contract, calls, words: &words, resume, results: &results, sessions: &sessions };
+        let Some(Known { n, session }) = self.check_program(here, programs, &call) else { return };
         let (context, cookie) = (here.arg(0), here.arg(1));
         let exiting = self.state.exiting().is_some();
         self.poison(here, 20 * u64::from(exiting) + calls);
         // Its own to use while it runs.
         let mut stored = vec![(cookie, u64::MAX)];
+        if let (Some(at), Some(a)) = (session.filter(|_| !exiting), self.state.activations.last_mut()) {
+            let word = self.case.canary(&mut Rng::new(self.case.seed, 0x300 + n as u64));
+            a.sessions.resize(contract.programs.len(), 0);
+            a.sessions[n] = word;
+            stored.push((at, word));
+        }
         let outermost = self.state.pending.is_empty() && self.state.activations.len() <= 1;
         if outermost && calls == 1 {
             stored.extend(self.rewrite(here, programs, &contract, context));
@@ -204,9 +213,9 @@ impl Trace {
         if skips && let Some(mut a) = self.state.activations.pop() {
             a.expect[abi.rets[0]] = value;
             let sp = a.sp.wrapping_add(abi.return_bytes());
-            let Activation { expect, parent, resume, .. } = a;
+            let Activation { expect, parent, resume, sessions, .. } = a;
             let index = self.trampoline();
-            self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words });
+            self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions });
         }
     }
 

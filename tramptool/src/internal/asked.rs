@@ -37,6 +37,8 @@ pub struct Asked {
     pub fmod_ret: Vec<String>,
     /// Programs after it.
     pub fexit: Vec<String>,
+    /// Programs before and after it.
+    pub fsession: Vec<String>,
     /// Flags of the trampoline, by their names without `BPF_TRAMP_F_`.
     pub flags: Vec<String>,
 }
@@ -62,7 +64,7 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 14] = [
+        let given: [(&str, bool, &[&str]); 15] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), CALLING),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -76,6 +78,7 @@ impl Asked {
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
             ("--fexit", !self.fexit.is_empty(), &[PROGRAMS]),
+            ("--fsession", !self.fsession.is_empty(), &[PROGRAMS]),
             ("--flags", !self.flags.is_empty(), &[PROGRAMS]),
         ];
         match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use codegen::abi::RegSet;
 use codegen::error::{Error, Result};
 use codegen::proto::Prototype;
 use codegen::spec::{Attach, FLAGS, Program, Programs};
@@ -12,17 +13,21 @@ use super::handler::Proof;
 use super::settings::parse_u64;
 
 /// Flags of the kernel that have no meaning here, and why.
-const FLAGS_REFUSED: [(&str, &str); 5] = [
+const FLAGS_REFUSED: [(&str, &str); 4] = [
     ("RET_FENTRY_RET", "is for struct_ops, whose trampolines have no traced function"),
     ("INDIRECT", "is for struct_ops, whose trampolines have no traced function"),
     ("ORIG_STACK", "is for functions that a livepatch redirects"),
     ("SHARE_IPMODIFY", "is for functions that a livepatch redirects"),
-    ("TAIL_CALL_CTX", "is for BPF programs as the traced function"),
 ];
 
 /// The programs of the command line, those before the function first.
 pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
-    let lists = [(Attach::Fentry, &args.fentry), (Attach::FmodRet, &args.fmod_ret), (Attach::Fexit, &args.fexit)];
+    let lists = [
+        (Attach::Fentry, &args.fentry),
+        (Attach::Fsession, &args.fsession),
+        (Attach::FmodRet, &args.fmod_ret),
+        (Attach::Fexit, &args.fexit),
+    ];
     let mut all = Vec::new();
     for (attach, text) in lists.into_iter().flat_map(|(attach, list)| list.iter().map(move |text| (attach, text))) {
         let (symbol, cookie) = text.split_once(':').unwrap_or((text, "0"));
@@ -33,7 +38,9 @@ pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
         all.push(Program { attach, symbol: Cow::Owned(symbol.to_owned()), cookie });
     }
     if all.is_empty() {
-        return Err(Error::new("programs: there is none; valid: --fentry, --fmod-ret or --fexit with SYMBOL[:COOKIE]"));
+        return Err(Error::new(
+            "programs: there is none; valid: --fentry, --fmod-ret, --fexit or --fsession with SYMBOL[:COOKIE]",
+        ));
     }
     Ok(all)
 }
@@ -54,6 +61,11 @@ pub(crate) fn what_is_shown(
     let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, live, Proof::holds(proof)));
     let mut programs = shown.map_err(|e| e.at("--sig"))?;
     let late = attached.iter().any(|p| p.attach != Attach::Fentry);
+    let offered = &target.convention.programs;
+    programs.sessions = attached.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+    if programs.sessions > 0 && !offered.sessions {
+        return Err(not_there("--fsession", "sessions = true", target));
+    }
     let mut restores = false;
     programs.call_orig = late;
     for flag in &args.flags {
@@ -62,6 +74,7 @@ pub(crate) fn what_is_shown(
             "SKIP_FRAME" => programs.skip_frame = true,
             "IP_ARG" => programs.ip_arg = true,
             "RESTORE_REGS" => restores = true,
+            "TAIL_CALL_CTX" => counted(&mut programs, target)?,
             _ => {
                 return Err(match FLAGS_REFUSED.iter().find(|(name, _)| name == flag) {
                     Some((name, why)) => {
@@ -75,7 +88,7 @@ pub(crate) fn what_is_shown(
     if restores && programs.call_orig {
         return Err(Error::new(
             "programs: RESTORE_REGS is for a function that goes on behind its site, CALL_ORIG for one that is called; \
-             valid: one of them, and CALL_ORIG with --fmod-ret or --fexit",
+             valid: one of them, and CALL_ORIG with --fmod-ret, --fexit or --fsession",
         ));
     }
     if programs.skip_frame && !programs.call_orig {
@@ -90,4 +103,33 @@ pub(crate) fn what_is_shown(
             .at("--sig"));
     }
     Ok(programs)
+}
+
+/// `TAIL_CALL_CTX`: what counts tail calls is live at the function's entry.
+fn counted(programs: &mut Programs, target: &Target) -> Result<()> {
+    let Some(tail_call) = target.convention.programs.tail_call else {
+        let what = "--flags TAIL_CALL_CTX, for BPF programs as the traced function,";
+        return Err(not_there(what, "tail-call", target));
+    };
+    let (abi, reg) = (&target.facts.abi, tail_call.reg);
+    if programs.live.regs.contains(reg) || programs.result.regs.contains(reg) && tail_call.returned {
+        let name = abi.name(reg);
+        return Err(Error::new(format!(
+            "programs: --flags TAIL_CALL_CTX is for BPF programs, whose tail calls are counted in {name}, and the function has \
+             an argument there; valid: with --sig 'int f(void *context)'"
+        )));
+    }
+    programs.live.regs = programs.live.regs.union(RegSet::of(&[reg]));
+    programs.tail_call = Some(tail_call);
+    Ok(())
+}
+
+/// What only later kernels have.
+fn not_there(option: &str, key: &str, target: &Target) -> Error {
+    let (arch, profile) = (target.facts.name, target.convention.profile);
+    Error::new(format!(
+        "programs: {option} is not in profile {profile} on {arch}; valid: without it, or a profile with `{key}` in \
+         [arch.{arch}.programs]; flags: {}",
+        FLAGS.join(", ")
+    ))
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::settings::PROFILE;
+use codegen::abi::{Reg, RegSet};
 use codegen::assembly::Assembly;
 use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
@@ -12,7 +13,7 @@ use codegen::facts::NumberOf;
 use codegen::kind::{Calls, Gives};
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Spec};
+use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Spec, TailCall};
 use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
@@ -91,10 +92,53 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         Programs { skip_frame: true, ..CALL_ORIG },
         &[program(Attach::Fexit, "direct_func", 4)],
     ),
+    (
+        "fsession",
+        "u64 three(u64 a, u64 b, u64 c)",
+        CALL_ORIG,
+        &[
+            program(Attach::Fsession, "callback2", 0x800),
+            program(Attach::Fentry, "direct_func", 6),
+            program(Attach::Fsession, "direct_func", 5),
+            program(Attach::Fexit, "callback2", 7),
+        ],
+    ),
+    (
+        "fsession_stack",
+        SIGNATURES[1],
+        Programs { ip_arg: true, ..CALL_ORIG },
+        &[program(Attach::FmodRet, "callback2", 1), program(Attach::Fsession, "direct_func", 0x7000)],
+    ),
+    ("fsession_void", SIGNATURES[0], CALL_ORIG, &[program(Attach::Fsession, "callback2", 0)]),
+    (
+        "tail_call",
+        "u64 one(u64 a)",
+        COUNTED,
+        &[
+            program(Attach::FmodRet, "direct_func", 0x11),
+            program(Attach::Fentry, "callback2", 2),
+            program(Attach::FmodRet, "callback2", 3),
+        ],
+    ),
+    (
+        "tail_call_after",
+        "u64 one(u64 a)",
+        COUNTED,
+        &[program(Attach::FmodRet, "direct_func", 4), program(Attach::Fexit, "callback2", 5)],
+    ),
+    (
+        "tail_call_on",
+        SIGNATURES[0],
+        Programs { call_orig: false, ..COUNTED },
+        &[program(Attach::Fentry, "direct_func", 1)],
+    ),
 ];
 
 const RESTORE_REGS: Programs = Programs::RESTORE_REGS;
 const CALL_ORIG: Programs = Programs::CALL_ORIG;
+/// Tail calls are counted as the profile says.
+const COUNTED: Programs =
+    Programs { tail_call: Some(TailCall { reg: Reg(0), returned: false }), ..Programs::CALL_ORIG };
 
 const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
     Program { attach, symbol: Cow::Borrowed(symbol), cookie }
@@ -142,13 +186,23 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         live.regs = live.regs.union(*regs);
         all.push(("direct_chained".to_owned(), Kind::Direct(chained)));
     }
-    for (name, signature, flags, _) in PROGRAMS {
+    for (name, signature, flags, attached) in PROGRAMS {
         let proto = Prototype::parse(signature)?;
         let Programs { call_orig, ip_arg, .. } = *flags;
         let skip_frame = flags.skip_frame || (call_orig && !jumps);
-        let (abi, live) = (&target.facts.abi, target.convention.site.live);
+        let (abi, mut live) = (&target.facts.abi, target.convention.site.live);
+        let offered = &target.convention.programs;
+        let sessions = attached.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+        let tail_call = offered.tail_call.filter(|_| flags.tail_call.is_some());
+        if sessions > 0 && !offered.sessions || flags.tail_call.is_some() && tail_call.is_none() {
+            continue;
+        }
+        if let Some(counted) = tail_call {
+            live = live.union(RegSet::of(&[counted.reg]));
+        }
         let programs = backend.place(target, &proto)?.programs(&proto, abi, live, false)?;
-        all.push((format!("programs_{name}"), Kind::Programs(Programs { call_orig, skip_frame, ip_arg, ..programs })));
+        let programs = Programs { call_orig, skip_frame, ip_arg, sessions, tail_call, ..programs };
+        all.push((format!("programs_{name}"), Kind::Programs(programs)));
     }
     Ok(all)
 }
