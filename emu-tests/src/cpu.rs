@@ -37,7 +37,7 @@ pub fn engine_version() -> (u32, u32) {
 }
 
 /// What a [`Snapshot`] has room for: general registers, control words, vector registers, bytes of one.
-const GENERAL: usize = 32;
+pub(crate) const GENERAL: usize = 32;
 const CONTROL: usize = 2;
 const VECTORS: usize = 32;
 const VECTOR: usize = 16;

@@ -25,6 +25,7 @@ mod foreign;
 mod lent;
 mod marks;
 mod measure;
+mod observe;
 mod place;
 mod probe;
 mod protocol;
@@ -56,6 +57,10 @@ pub use filter::Filter;
 pub use fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use foreign::{Foreign, contract_profile, suites as foreign_suites};
 pub use measure::{ScenarioCost, measure};
+pub use observe::{
+    Call, Difference, Leave, Line as ObservedLine, Observed, Severity, Store, Unwound, Way, differences, observable,
+    observe,
+};
 pub use place::places;
 pub use probe::{Form as ProbeForm, probe};
 pub use protocol::{Astray, Sites, judge_sites};

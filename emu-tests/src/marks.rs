@@ -140,7 +140,7 @@ fn what(machine: &Machine, insn: &Decoded) -> (Option<(Branch, u8)>, bool) {
 }
 
 /// The code that a function jumps to outside of itself, where `theirs` holds. What it calls is none of it.
-fn tail(
+pub(crate) fn tail(
     machine: &Machine,
     image: &Image,
     (start, size): (u64, u64),

@@ -44,3 +44,16 @@ macro_rules! absent {
 }
 
 absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand);
+
+/// A part of `diff`.
+pub mod compare {
+    use codegen::error::Result;
+
+    /// Refuse.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn run<Format, Ui>(_: [&str; 2], _: bool, _: Format, _: &Ui) -> Result<u8> {
+        Err(super::refusal("diff FILE"))
+    }
+}

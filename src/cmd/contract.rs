@@ -8,6 +8,7 @@ use codegen::profile::Profile;
 use emu_tests::{Clause, Draft, Filter, Foreign};
 use link::Input;
 
+use super::compare;
 use super::exit::DONE;
 use super::output;
 use super::ui::Ui;
@@ -25,7 +26,29 @@ enum Action {
     /// Write a first contract for a trampoline, from what its object shows
     #[command(after_help = EXAMPLES)]
     Init(InitArgs),
+    /// Run code without any contract, and tell what it does
+    #[command(after_help = OBSERVE)]
+    Observe(ObserveArgs),
 }
+
+/// Arguments of `contract observe`.
+#[derive(Args)]
+struct ObserveArgs {
+    /// FILE[:SYMBOL] of an object, module or shared library, or ARCH:TRAMPOLINE[,OPTION=VALUE...]
+    code: String,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const OBSERVE: &str = "\
+It is run with a value of its own in each register and each word of memory, and once more for each thing that may matter: \
+a word that it reads is 0, a function that it calls stores a word of its frame. TOML tells each way through it: what it \
+calls with which arguments, what the frame holds, where it goes, what is kept and changed.
+
+Examples:
+  tramptool contract observe ftrace_64.o:ftrace_caller
+  tramptool contract observe arm64:ftrace_caller";
 
 /// Arguments of `contract init`.
 #[derive(Args)]
@@ -54,7 +77,15 @@ Examples:
 /// # Errors
 /// The object cannot be read or linked, has no such symbol, or the contract cannot be written.
 pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
-    let Action::Init(args) = &command.action;
+    let args = match &command.action {
+        Action::Init(args) => args,
+        Action::Observe(args) => {
+            let observed = compare::observed(&args.code)?;
+            let text = toml::to_string(&observed).map_err(|e| Error::new(format!("what was observed: {e}")))?;
+            output::report(text, args.output.as_deref(), ui)?;
+            return Ok(DONE);
+        }
+    };
     let profile = tool::profile(profiles::DEFAULT)?;
     let name = args.object.display().to_string();
     let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;

@@ -5,53 +5,55 @@ use std::fmt::Write;
 use clap::Args;
 use codegen::cost::Cost;
 use codegen::diff::{Row, Side, lines, roles};
-use codegen::error::{Error, Result};
-use codegen::target::Target;
-use codegen::text::{LineKind, TextLine, TextListing};
-use tool::asked::{Asked, DIRECT};
-use tool::request;
-use tool::settings::{self, parse_u64};
+use codegen::error::Result;
+use codegen::text::{LineKind, TextLine};
 
-use super::exit::DONE;
-use super::ui::{Style, Ui};
-
-/// Exit code: the two differ.
-const DIFFERS: u8 = 1;
+use super::compare;
+use super::exit::{DIFFERS, DONE};
+use super::side::{Subject, file, subject};
+use super::ui::{Format, Style, Ui};
 
 /// Arguments of `diff`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
-    /// ARCH:TRAMPOLINE[,OPTION=VALUE...]
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE...], or FILE[:SYMBOL]
     #[arg(value_name = "LEFT")]
     left: String,
     /// The same, for the other column
     #[arg(value_name = "RIGHT")]
     right: String,
+    /// Files: ask for the same cost and layout too, not only the same behaviour
+    #[arg(long)]
+    exact: bool,
+    /// Files: write for people or for programs
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
 }
 
 const EXAMPLES: &str = "\
 A direct-call trampoline is written ARCH:direct,args=N,call=SYMBOL[,name=SYMBOL][,ip].
 On one architecture instructions and registers are compared, across architectures the plans.
-Exit code: 0 the same, 1 different, 2 trouble.
+Where a side is an object, module or shared library, both are run, without a contract, and what they do is compared: what \
+they call and with what, what a handler finds and may change, what is lost.
+Exit code: 0 the same (files: in behaviour), 1 different, 2 trouble.
 
 Examples:
   tramptool diff x86_64:ftrace_caller x86_64:ftrace_caller,unwinder=fp
   tramptool diff riscv64:ftrace_caller arm64:ftrace_caller,call-ops=off
-  tramptool diff arm64:direct,args=2,call=f arm64:direct,args=2,call=f,ip";
-
-/// One side of the comparison.
-struct Subject {
-    title: String,
-    target: Target,
-    listing: TextListing,
-}
+  tramptool diff arm64:direct,args=2,call=f arm64:direct,args=2,call=f,ip
+  tramptool diff old.o:ftrace_caller new.o:ftrace_caller
+  tramptool diff ftrace_64.o:ftrace_caller x86_64:ftrace_caller";
 
 /// Compare.
 ///
 /// # Errors
 /// One side does not exist or cannot be generated.
 pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
+    let texts = [args.left.as_str(), args.right.as_str()];
+    if texts.iter().any(|text| file(text).is_some()) {
+        return compare::run(texts, args.exact, args.format, ui);
+    }
     let (left, right) = (subject(&args.left)?, subject(&args.right)?);
     let (l, r) = (left.side(), right.side());
     let one_arch = left.target.facts.name == right.target.facts.name;
@@ -81,51 +83,6 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
     }
     ui.out(out)?;
     Ok(if same { DONE } else { DIFFERS })
-}
-
-impl Subject {
-    fn side(&self) -> Side<'_> {
-        Side { target: &self.target, listing: &self.listing }
-    }
-}
-
-/// Read `ARCH:TRAMPOLINE,...`.
-fn subject(text: &str) -> Result<Subject> {
-    let form = "ARCH:TRAMPOLINE[,OPTION=VALUE...], such as x86_64:ftrace_caller,unwinder=fp";
-    let Some((arch, rest)) = text.split_once(':') else {
-        return Err(Error::new(format!("'{text}' names no architecture; valid: {form}")));
-    };
-    let backend = tool::backend(arch)?;
-    let mut parts = rest.split(',');
-    let name = parts.next().unwrap_or_default();
-    let mut direct = Asked::default();
-    let mut settings = Vec::new();
-    let mut profile = tool::profile(profiles::DEFAULT)?;
-    for part in parts {
-        match part.split_once('=') {
-            None if part == "ip" => direct.ip = true,
-            None => return Err(Error::new(format!("'{part}' in '{text}' has no value; valid: {form}"))),
-            Some(("args", n)) => {
-                let n = parse_u64(n).ok().and_then(|n| u8::try_from(n).ok());
-                direct.args = Some(n.ok_or_else(|| Error::new(format!("'{part}' in '{text}'; valid: args=N")))?);
-            }
-            Some(("call", symbol)) => direct.call = Some(symbol.to_owned()),
-            Some(("profile", name)) => profile = tool::profile(name)?,
-            Some(("name", symbol)) => direct.name = Some(symbol.to_owned()),
-            Some(setting) => settings.push(setting),
-        }
-    }
-    direct.refuse_without(&[name.to_owned()]).map_err(|_| {
-        Error::new(format!(
-            "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},..."
-        ))
-    })?;
-    let target = settings::target(backend, profile.convention(backend.facts().name)?, &settings)?;
-    let request = request::trampoline(name, &direct, &target)?;
-    let spec = request.spec();
-    let listing = backend.text(&spec, &target)?;
-    let options = target.describe();
-    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing })
 }
 
 /// A role's heading and what differs in it.

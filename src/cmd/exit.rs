@@ -18,3 +18,6 @@ pub fn complain(message: &str) -> u8 {
     note(message);
     TROUBLE
 }
+
+/// Two sides of a comparison differ.
+pub const DIFFERS: u8 = 1;

@@ -5,6 +5,8 @@ mod absent;
 mod args;
 #[cfg(feature = "judge")]
 mod check;
+#[cfg(feature = "judge")]
+mod compare;
 mod completions;
 mod compose;
 mod compressed;
@@ -32,6 +34,7 @@ mod protocol;
 #[cfg(feature = "judge")]
 mod report;
 mod show;
+mod side;
 mod sites;
 #[cfg(feature = "judge")]
 mod table;
@@ -47,7 +50,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use codegen::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
-use absent::{check, contract, cost, explain, mutate, probe, report};
+use absent::{check, compare, contract, cost, explain, mutate, probe, report};
 use exit::{DONE, complain};
 use ui::Ui;
 

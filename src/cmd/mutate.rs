@@ -73,7 +73,8 @@ fn after_help() -> String {
          \nWith --object or --raw, the faults are put into what others wrote: every instruction keeps its place, and what \
          is missing becomes NOPs. Instructions that the checks never execute have no mutants, and are named.\n\
          \nWith --by verify, the symbolic checker judges the listings of generated trampolines, without running them, and \
-         survivors are listed by operator. With --by both, a column of its own says how many it notices.\n\
+         survivors are listed by operator. With --by both, a column of its own says how many it notices. With --by observe, the \
+         mutant and the original are run without a contract, as `tramptool diff` does, and must differ in behaviour.\n\
          \nOperators:\n",
     );
     for operator in Operator::ALL {
@@ -87,6 +88,7 @@ fn after_help() -> String {
             tramptool mutate ftrace_caller --arch arm64 --only 'DROP_RESTORE(x8)'\n  \
             tramptool mutate bug:F1\n  \
             tramptool mutate --by verify\n  \
+            tramptool mutate --by observe --sample 3\n  \
             tramptool mutate --object ftrace_64.o --contract linux-6.12-x86_64-orc\n  \
             tramptool mutate --partition 1/4 --format json -o part1.json"
 }
@@ -228,8 +230,8 @@ fn percent(killed: usize, of: usize) -> String {
 }
 
 fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
-    let alone = report.by == By::Verify.name();
-    // There are hundreds that the symbolic checker cannot see: they have a table of their own.
+    let alone = By::ALL.iter().any(|(name, _, by)| *name == report.by && by.alone());
+    // There are hundreds that the symbolic checker or the observer cannot see: they have a table of their own.
     for judged in report.survivors().filter(|_| !alone) {
         let what = match &judged.bug {
             Some((id, property)) => format!("bug:{id}, to be noticed by {property}, "),
@@ -281,7 +283,7 @@ fn write(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// Survivors of the symbolic checker by operator: why it cannot see them, or how to see the first.
+/// Survivors of the symbolic checker or the observer by operator: why it cannot see them, or how to see the first.
 fn table_of_survivors(report: &Report, ui: &Ui, out: &mut String) -> std::fmt::Result {
     let mut groups: Vec<(&Judged, usize)> = Vec::new();
     for judged in report.survivors() {

@@ -63,6 +63,9 @@ pub struct Table {
     /// The symbolic checker cannot notice: what it is wrong in is nothing that it follows.
     #[serde(default)]
     pub unseen: Vec<Known>,
+    /// The observer cannot notice: no run of the code alone shows it.
+    #[serde(default)]
+    pub unobserved: Vec<Known>,
     /// Bugs of the corpus.
     #[serde(default)]
     pub bug: Vec<Bug>,

@@ -41,7 +41,8 @@ pub struct Judged {
     pub outcome: Outcome,
     /// The clauses that failed in the first case that failed; for a bug of the corpus, in all cases.
     pub clauses: Vec<String>,
-    /// The properties in which the symbolic checker finds it wrong, where that was asked.
+    /// The properties in which the symbolic checker finds it wrong, where that was asked; whom differences concern, where the
+    /// observer was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Vec<String>>,
     /// Why it survives, if that is known.
@@ -69,7 +70,7 @@ pub struct Score {
     pub killed: usize,
     /// How often each clause was among those that noticed; each property, where only the symbolic checker was asked.
     pub by: BTreeMap<String, usize>,
-    /// Of these, noticed by the symbolic checker, where it was asked.
+    /// Of these, noticed by the symbolic checker or the observer, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<usize>,
 }
@@ -84,7 +85,7 @@ pub struct Report {
     pub seed: u64,
     /// The engine and its version.
     pub engine: String,
-    /// Who judged: emulator, verify or both.
+    /// Who judged: emulator, verify, observe or both.
     #[serde(default = "emulator")]
     pub by: String,
     /// What was asked for, as arguments; shares of one run agree in it.
@@ -157,7 +158,11 @@ impl Report {
                 *scores[i].verified.get_or_insert(0) += usize::from(noticed);
             }
             // There are no clauses where the emulator was not asked.
-            let alone = judged.verified.iter().flatten().filter(|_| self.by == By::Verify.name());
+            let alone = judged
+                .verified
+                .iter()
+                .flatten()
+                .filter(|_| [By::Verify, By::Observe].iter().any(|by| by.name() == self.by));
             for name in judged.clauses.iter().chain(alone) {
                 *scores[i].by.entry(name.clone()).or_default() += 1;
             }

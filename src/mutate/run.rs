@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
 use codegen::shell::shell;
-use emu_tests::{Clause, Filter, Progress, Verdict};
+use emu_tests::{Clause, Filter, Observed, Progress, Verdict};
 use rayon::prelude::*;
 
 use super::bugs::{Known, table};
@@ -60,6 +60,29 @@ fn clauses(c: &Candidate, seed: u64) -> Result<Vec<&'static str>> {
     failing(&filter)
 }
 
+/// Whom differences of behaviour concern, between the original and what has the fault.
+fn concerned(c: &Candidate, originals: &Originals) -> Result<Vec<&'static str>> {
+    let at = |e: Error| e.at(format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant));
+    let original = originals.get(&c.place()).ok_or_else(|| Error::new("an original was not observed")).map_err(at)?;
+    let faulty = match c.observed(&c.faulty()?) {
+        Ok(observed) => observed,
+        Err(e) if refused_by_linkers(&e) => return Ok(vec![LINKER]),
+        Err(e) => return Err(at(e)),
+    };
+    let all = emu_tests::differences(original, &faulty, &c.contract().facts.abi);
+    let concerned: BTreeSet<_> = all.iter().map(|d| d.severity).filter(|s| s.is_behaviour()).collect();
+    Ok(concerned.into_iter().map(|severity| severity.words()).collect())
+}
+
+/// What trampolines do without a fault, by their places.
+type Originals = BTreeMap<(usize, usize), Observed>;
+
+/// Observe each original once.
+fn originals(candidates: &[(usize, Candidate)]) -> Result<Originals> {
+    let first: BTreeMap<_, _> = candidates.iter().map(|(_, c)| (c.place(), c)).collect();
+    first.into_par_iter().map(|(place, c)| Ok((place, c.original()?))).collect()
+}
+
 /// Keep `n` of each operator on each architecture, the same ones for the same seed.
 pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
     let rank = |c: &Candidate| {
@@ -84,13 +107,18 @@ pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
 /// A mutant that cannot be put before the judge.
 pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Progress) -> Result<Vec<Judged>> {
     let table = table()?;
+    let originals = if by == By::Observe { originals(candidates)? } else { Originals::new() };
     let (done, all) = (AtomicU64::new(0), candidates.len() as u64);
     let judge = |(number, c): &(usize, Candidate)| -> Result<Judged> {
-        let verified = if by == By::Emulator { None } else { Some(c.properties()?) };
-        let clauses = if by == By::Verify { Vec::new() } else { clauses(c, seed)? };
-        if let (By::Verify, Some(bug)) = (by, c.bug) {
+        let verified = match by {
+            By::Emulator => None,
+            By::Observe => Some(concerned(c, &originals)?),
+            By::Verify | By::Both => Some(c.properties()?),
+        };
+        let clauses = if by.alone() { Vec::new() } else { clauses(c, seed)? };
+        if let (true, Some(bug)) = (by.alone(), c.bug) {
             return Err(Error::new(format!(
-                "bug:{} must be noticed by {}, which the symbolic checker does not know; valid: --by emulator",
+                "bug:{} must be noticed by {}, which only the emulator knows; valid: --by emulator",
                 bug.id, bug.property
             )));
         }
@@ -101,13 +129,17 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
         };
         let noticed = match (c.bug, &verified) {
             (Some(bug), _) => clauses.contains(&bug.property.as_str()),
-            (None, Some(properties)) if by == By::Verify => !properties.is_empty(),
+            (None, Some(properties)) if by.alone() => !properties.is_empty(),
             (None, _) => !clauses.is_empty(),
         };
-        let gap = known(if by == By::Verify { &table.unseen } else { &table.gap });
+        let gap = known(match by {
+            By::Verify => &table.unseen,
+            By::Observe => &table.unobserved,
+            By::Emulator | By::Both => &table.gap,
+        });
         let (outcome, reason) = match (noticed, gap, known(&table.equivalent)) {
             // What does as the original does is none that it ought to find, though a promise may be broken.
-            (_, _, Some(reason)) if by == By::Verify => (Outcome::Equivalent, reason),
+            (_, _, Some(reason)) if by.alone() => (Outcome::Equivalent, reason),
             (true, ..) => (Outcome::Killed, ""),
             (false, None, Some(reason)) => (Outcome::Equivalent, reason),
             (false, gap, _) => (Outcome::Survived, gap.unwrap_or("")),

@@ -11,7 +11,7 @@ use codegen::profile::Convention;
 use codegen::shell::shell;
 use codegen::spec::Kind;
 use codegen::target::Target;
-use emu_tests::{Chosen, Clause, Filter, Progress, Row, Source, Suite, Verdict, disassemble};
+use emu_tests::{Chosen, Clause, Filter, Observed, Progress, Row, Source, Suite, Verdict, disassemble};
 use link::Input;
 use link::object_mutants::Function;
 
@@ -253,6 +253,23 @@ impl Candidate<'_> {
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    /// Where the trampoline is without a fault.
+    pub(super) fn place(&self) -> (usize, usize) {
+        (std::ptr::from_ref(self.subject) as usize, self.which)
+    }
+
+    /// What it does without a fault.
+    pub(super) fn original(&self) -> Result<Observed> {
+        self.observed(&self.subject.suite.objects[self.object].1)
+    }
+
+    /// What the trampoline of an object does.
+    pub(super) fn observed(&self, bytes: &[u8]) -> Result<Observed> {
+        let suite = &self.subject.suite;
+        let object = Input { name: &suite.objects[self.object].0, bytes };
+        emu_tests::observe(&object, Some(self.trampoline()), crate::BACKENDS, suite.convention.orc)
     }
 
     /// The object with the fault.

@@ -1,0 +1,543 @@
+//! The difference of two observed behaviours, in words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codegen::abi::Abi;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::observed::{Call, Leave, Observed, Unwound, Way};
+use super::says::{each, scratch};
+
+/// Whom a difference concerns; the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// The code that is traced, and its callers.
+    BreaksTracedCode,
+    /// Functions that are called.
+    BreaksHandlers,
+    /// Unwinders, profilers, debuggers.
+    BreaksTools,
+    /// Nobody: it takes longer, or more room.
+    CostOnly,
+    /// Nobody but who reads frames by number.
+    LayoutOnly,
+}
+
+impl Severity {
+    /// All, the worst first.
+    pub const ALL: [Severity; 5] = [
+        Severity::BreaksTracedCode,
+        Severity::BreaksHandlers,
+        Severity::BreaksTools,
+        Severity::CostOnly,
+        Severity::LayoutOnly,
+    ];
+
+    /// As reports have it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Severity::BreaksTracedCode => "breaks traced code",
+            Severity::BreaksHandlers => "breaks handlers",
+            Severity::BreaksTools => "breaks tools",
+            Severity::CostOnly => "cost only",
+            Severity::LayoutOnly => "layout only",
+        }
+    }
+
+    /// Whom it concerns, where it is for the better.
+    pub fn concerns(self) -> &'static str {
+        match self {
+            Severity::BreaksTracedCode => "better for traced code",
+            Severity::BreaksHandlers => "better for handlers",
+            Severity::BreaksTools => "better for tools",
+            Severity::CostOnly => "costs less",
+            Severity::LayoutOnly => "layout only",
+        }
+    }
+
+    /// Is it a difference of behaviour?
+    pub fn is_behaviour(self) -> bool {
+        !matches!(self, Severity::CostOnly | Severity::LayoutOnly)
+    }
+}
+
+/// One thing that is different.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Difference {
+    /// Whom it concerns.
+    pub severity: Severity,
+    /// The right one does it better: what it keeps or promises is more.
+    pub better: bool,
+    /// The cases in which it shows.
+    pub when: Vec<String>,
+    /// What it is.
+    pub text: String,
+    /// The offset of the left one's instruction, where there is one.
+    pub left: Option<u64>,
+    /// The offset of the right one's instruction.
+    pub right: Option<u64>,
+}
+
+/// Instructions on both sides.
+type Places = (Option<u64>, Option<u64>);
+
+/// What the right one does differently, the worst first, each once. Both are of one architecture, whose psABI this is.
+pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<Difference> {
+    let mut all = Differ { abi, when: String::new(), by_store: false, all: Vec::new() };
+    let sides = [left, right].map(|o| (by_name(&o.path), by_name(&o.variants)));
+    let mut done = BTreeSet::new();
+    let ways = |o: &'_ Observed| o.path.iter().chain(&o.variants).map(|w| w.when.clone()).collect::<Vec<_>>();
+    for when in ways(left).into_iter().chain(ways(right)) {
+        if !done.insert(when.clone()) {
+            continue;
+        }
+        // Who does not look at a thing does what it does without.
+        let find = |(paths, variants): &(BTreeMap<&str, &Way>, BTreeMap<&str, &Way>)| -> Option<Way> {
+            let mut key = when.as_str();
+            loop {
+                if let Some(way) = paths.get(key).or_else(|| variants.get(key)) {
+                    return Some((*way).clone());
+                }
+                match key.rsplit_once(", and ") {
+                    Some((base, _)) => key = base,
+                    None => return paths.get("plainly").map(|way| (*way).clone()),
+                }
+            }
+        };
+        let (Some(l), Some(r)) = (find(&sides[0]), find(&sides[1])) else { continue };
+        // A store to a word that has moved is one to another word.
+        let store = when.rsplit_once("frame+0x").and_then(|(_, at)| u64::from_str_radix(at, 16).ok());
+        let calls = l.call.first().zip(r.call.first());
+        let from = calls.and_then(|(l, r)| moved(l, r)).filter(|_| l.by_store || r.by_store);
+        if from.zip(store).is_some_and(|(from, at)| at >= from) {
+            continue;
+        }
+        let costs = sides.iter().all(|(paths, _)| paths.contains_key(when.as_str()));
+        (all.when, all.by_store) = (when, l.by_store || r.by_store);
+        all.way(&l, &r, costs);
+    }
+    all.whole(left, right);
+    let mut all = all.all;
+    all.sort_by_key(|d| (d.severity, d.better));
+    all
+}
+
+/// Ways by what makes them go there.
+fn by_name(ways: &[Way]) -> BTreeMap<&str, &Way> {
+    ways.iter().map(|way| (way.when.as_str(), way)).collect()
+}
+
+struct Differ {
+    abi: &'static Abi,
+    when: String,
+    by_store: bool,
+    all: Vec<Difference>,
+}
+
+impl Differ {
+    fn say(&mut self, severity: Severity, better: bool, (left, right): Places, text: String) {
+        // A bit that is set is for what tests it.
+        let text = text.replace("stored+0x1", "stored");
+        // What shows in any case is no handler's fault; and where a thing is 0 or stored, its name is another.
+        let (by_store, zero) = (self.by_store, self.when.ends_with(" is 0") || self.when.ends_with(" returns 0"));
+        let same = |d: &&mut Difference| {
+            (d.severity == severity || by_store)
+                && (d.text == text
+                    || (zero || by_store) && (d.left, d.right) == (left, right) && subject(&d.text) == subject(&text))
+        };
+        if let Some(known) = self.all.iter_mut().find(same) {
+            known.when.push(self.when.clone());
+            return;
+        }
+        let when = if self.when.is_empty() { Vec::new() } else { vec![self.when.clone()] };
+        self.all.push(Difference { severity, better, when, text, left, right });
+    }
+
+    /// What concerns the traced code; where a handler's store has brought it about, the handler.
+    fn traced(&self) -> Severity {
+        if self.by_store { Severity::BreaksHandlers } else { Severity::BreaksTracedCode }
+    }
+
+    fn whole(&mut self, left: &Observed, right: &Observed) {
+        self.when.clear();
+        if left.landing_pad != right.landing_pad {
+            let list = |all: &[&str]| match all {
+                [] => "no landing pad".to_owned(),
+                all => format!("a landing pad for {}", all.join(" and ")),
+            };
+            let text = format!("begins with {}; it was {}", list(&right.landing_pad), list(&left.landing_pad));
+            let better = left.landing_pad.iter().all(|what| right.landing_pad.contains(what));
+            self.say(Severity::BreaksTracedCode, better, (Some(0), Some(0)), text);
+        }
+        if left.returned_to != right.returned_to {
+            let fate = if right.returned_to { "ends there now" } else { "goes on with what lies before it" };
+            let text = format!("an unwinder that takes its start for a return address {fate}");
+            self.say(Severity::BreaksTools, right.returned_to, (None, None), text);
+        }
+        if left.bytes != right.bytes {
+            let text = format!("{} bytes of code; it was {}", right.bytes, left.bytes);
+            self.say(Severity::CostOnly, right.bytes < left.bytes, (None, None), text);
+        }
+    }
+
+    fn way(&mut self, left: &Way, right: &Way, costs: bool) {
+        self.leave(&left.leave, &right.leave);
+        if left.leave.ends && right.leave.ends {
+            self.returns(left, right);
+            self.calls(left, right);
+            self.unwind(&left.unwind, &right.unwind);
+        }
+        for (what, l, r) in [
+            ("use memory below SP, which an interrupt may overwrite", &left.below, &right.below),
+            ("use memory by an SP that the hardware refuses", &left.crooked, &right.crooked),
+            ("are executed by mistake behind a call that does not return there", &left.astray, &right.astray),
+        ] {
+            if l.is_empty() != r.is_empty() {
+                let some = if r.is_empty() { "no instructions" } else { "instructions" };
+                let places = (l.first().copied(), r.first().copied());
+                self.say(Severity::BreaksTracedCode, r.is_empty(), places, format!("{some} {what}"));
+            }
+        }
+        let numbers = [
+            ("instructions executed", left.instructions as u64, right.instructions as u64),
+            ("bytes of stack", left.stack, right.stack),
+        ];
+        for (what, l, r) in numbers.into_iter().filter(|(_, l, r)| costs && l != r) {
+            self.say(Severity::CostOnly, r < l, (None, None), format!("{r} {what}; it was {l}"));
+        }
+    }
+
+    fn leave(&mut self, left: &Leave, right: &Leave) {
+        let (traced, places) = (self.traced(), (Some(left.at), Some(right.at)));
+        match (left.ends, right.ends) {
+            (true, false) => return self.say(traced, false, places, format!("does not come back: {}", right.to)),
+            (false, true) => return self.say(traced, true, places, format!("comes back now, to {}", right.to)),
+            (false, false) => return,
+            (true, true) => {}
+        }
+        if left.to != right.to {
+            self.say(traced, false, places, format!("goes to {}; it went to {}", right.to, left.to));
+        }
+        if left.sp != right.sp {
+            self.say(traced, false, places, format!("leaves SP at {}; it was {}", right.sp, left.sp));
+        }
+        if left.by != right.by {
+            self.say(traced, false, places, format!("leaves by {}; it was {}", right.by, left.by));
+        }
+        if left.trap != right.trap {
+            let text =
+                if right.trap { "a trap follows the last branch now" } else { "no trap follows the last branch now" };
+            self.say(Severity::BreaksTracedCode, right.trap, places, text.to_owned());
+        }
+        self.registers(left, right);
+        if left.flags != right.flags {
+            self.say(
+                traced,
+                right.flags,
+                places,
+                format!("flags are {} now", if right.flags { "kept" } else { "lost" }),
+            );
+        }
+        let lists = [(&left.vectors, &right.vectors), (&left.control, &right.control), (&left.unclear, &right.unclear)];
+        for (l, r) in lists {
+            let (lost, kept) = (only(r, l), only(l, r));
+            for (names, fate, better) in [(lost, "lost", false), (kept, "kept", true)] {
+                if !names.is_empty() {
+                    self.say(traced, better, places, format!("{} {fate} now", names.join(" ")));
+                }
+            }
+        }
+        each(&left.memory, &right.memory, "as it was", |at, l, r| {
+            self.say(traced, r == "as it was", places, format!("the caller's word [stack+{at}] is {r}; it was {l}"));
+        });
+        each(&left.elsewhere, &right.elsewhere, "left alone", |at, l, r| {
+            self.say(traced, r == "left alone", places, format!("memory: {at} is {r}; it was {l}"));
+        });
+    }
+
+    fn registers(&mut self, left: &Leave, right: &Leave) {
+        let (traced, scratch) = (self.traced(), scratch(self.abi));
+        let names: BTreeSet<&'static str> = left.changed.keys().chain(right.changed.keys()).copied().collect();
+        let zero = self.when.strip_suffix(" is 0").and_then(|when| when.rsplit(", and ").next().map(str::to_owned));
+        // What was 0 at the entry may be so again by chance.
+        for name in names.into_iter().filter(|name| zero.as_deref() != Some(*name)) {
+            let places = (left.writers.get(name).copied(), right.writers.get(name).copied());
+            let free = self.abi.find(name).is_none_or(|reg| scratch.contains(reg));
+            match (left.changed.get(name), right.changed.get(name)) {
+                (None, Some(now)) => {
+                    self.say(traced, false, places, format!("{name} is lost now: it holds {now}"));
+                }
+                (Some(was), None) => {
+                    // A second result is what a call leaves, more often than not.
+                    let second = self
+                        .abi
+                        .rets
+                        .iter()
+                        .skip(1)
+                        .any(|reg| was.starts_with(&format!("{} of call", self.abi.name(*reg))));
+                    let better = !relied(was) || free || second;
+                    self.say(traced, better, places, format!("{name} is as it was at the entry now; it held {was}"));
+                }
+                (Some(was), Some(now)) if was != now && relied(was) && !free => {
+                    self.say(traced, false, places, format!("{name} holds {now}; it held {was}"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Calls and returns that pair.
+    fn returns(&mut self, left: &Way, right: &Way) {
+        let (l, r) = (left.mispaired.len(), right.mispaired.len());
+        let places = (left.mispaired.first().copied(), right.mispaired.first().copied());
+        if l != r {
+            let text = format!("returns elsewhere than behind their call: {r}; it was {l}");
+            self.say(Severity::BreaksTracedCode, r < l, places, text);
+        }
+        let list = |all: &[String]| if all.is_empty() { "nowhere".to_owned() } else { all.join(", then ") };
+        let places = (Some(left.leave.at), Some(right.leave.at));
+        if left.beyond != right.beyond && left.leave.to == right.leave.to {
+            let text = format!(
+                "returns for calls from before the entry go to {}; they went to {}",
+                list(&right.beyond),
+                list(&left.beyond)
+            );
+            self.say(Severity::BreaksTracedCode, false, places, text);
+        }
+        if left.unreturned != right.unreturned {
+            let text = format!("calls without a return: {}; it was {}", right.unreturned, left.unreturned);
+            self.say(Severity::BreaksTracedCode, right.unreturned < left.unreturned, places, text);
+        }
+    }
+
+    fn calls(&mut self, left: &Way, right: &Way) {
+        if left.call.len() != right.call.len() {
+            let names = |w: &Way| w.call.iter().map(|c| c.callee.as_str()).collect::<Vec<_>>().join(", ");
+            let names = |w: &Way| if w.call.is_empty() { "nothing".to_owned() } else { names(w) };
+            let text = format!("calls {}; it called {}", names(right), names(left));
+            return self.say(Severity::BreaksHandlers, false, (None, None), text);
+        }
+        for (n, (l, r)) in (1..).zip(left.call.iter().zip(&right.call)) {
+            self.call(&if left.call.len() == 1 { "the call".to_owned() } else { format!("call {n}") }, l, r);
+        }
+    }
+
+    fn call(&mut self, which: &str, left: &Call, right: &Call) {
+        let handlers = Severity::BreaksHandlers;
+        let places = (Some(left.at), Some(right.at));
+        if left.callee != right.callee {
+            self.say(handlers, false, places, format!("{which} is of {}; it was of {}", right.callee, left.callee));
+        }
+        if left.by != right.by {
+            self.say(
+                Severity::CostOnly,
+                right.by == "a call",
+                places,
+                format!("{which} is {}; it was {}", right.by, left.by),
+            );
+        }
+        for (l, r, whatever) in [
+            (left.aligned, right.aligned, "whatever it was at the site"),
+            (left.usually_aligned, right.usually_aligned, "where the caller aligns it as C does"),
+        ] {
+            // What C needs nowhere is no promise.
+            if l != r {
+                let text = format!("at {which} SP is a multiple of {r}, {whatever}; it was one of {l}");
+                self.say(handlers, r > l, places, text);
+            }
+        }
+        each(&left.argument, &right.argument, AS_IT_WAS, |reg, l, r| {
+            // Who gets a pointer to what was saved does not look at what is left in the registers behind the arguments.
+            let given = |call: &Call| call.pointer.is_some() && !call.given(self.abi).contains(&reg);
+            if given(left) && given(right) {
+                return;
+            }
+            let places = (left.writers.get(reg).copied().or(places.0), right.writers.get(reg).copied().or(places.1));
+            self.say(handlers, false, places, format!("{which} gets {r} in {reg}; it got {l}"));
+        });
+        each(&left.stack, &right.stack, "nothing of the caller's", |at, l, r| {
+            self.say(handlers, false, places, format!("{which} gets {r} at [sp+{at}]; it got {l}"));
+        });
+        for (l, r, what) in [
+            (&left.vectors, &right.vectors, "an argument lost"),
+            (&left.flags, &right.flags, "set, which C wants clear"),
+        ] {
+            let (worse, better) = (only(r, l), only(l, r));
+            if !worse.is_empty() {
+                self.say(handlers, false, places, format!("at {which} {} {what}", worse.join(" ")));
+            }
+            if !better.is_empty() {
+                self.say(handlers, true, places, format!("at {which} {} no longer {what}", better.join(" ")));
+            }
+        }
+        if left.chain != right.chain {
+            let text = format!(
+                "frame pointers at {which} lead to {}; they led to {}",
+                right.chain.join(", "),
+                left.chain.join(", ")
+            );
+            self.say(Severity::BreaksTools, right.chain.len() > left.chain.len(), places, text);
+        }
+        if left.pointer.is_some() && right.pointer.is_some() {
+            self.frame(which, left, right);
+        }
+    }
+
+    /// What the callee finds in the words that it has a pointer to.
+    fn frame(&mut self, which: &str, left: &Call, right: &Call) {
+        if left.frame == right.frame {
+            return;
+        }
+        let words = words_of;
+        if only_longer(&words(left), &words(right)) {
+            let (l, r) = (words(left).len() * 8, words(right).len() * 8);
+            let text = format!("the words of {which} up to the caller's are {r} bytes; they were {l}");
+            return self.say(Severity::LayoutOnly, false, (None, None), text);
+        }
+        each(&left.frame, &right.frame, NOT_ITS, |at, l, r| {
+            let severity = if l == OLDER || l == NOT_ITS { Severity::LayoutOnly } else { Severity::BreaksHandlers };
+            if (l, r) == (NOT_ITS, OLDER) {
+                return;
+            }
+            let places = (left.slots.get(at).copied(), right.slots.get(at).copied());
+            let place = if at.starts_with('-') { format!("frame{at}") } else { format!("frame+{at}") };
+            self.say(severity, false, places, format!("{place} at {which} is {r}; it was {l}"));
+        });
+    }
+
+    /// What an unwinder finds, in the order of execution.
+    fn unwind(&mut self, left: &[Unwound], right: &[Unwound]) {
+        let tools = Severity::BreaksTools;
+        if left.is_empty() && right.is_empty() {
+            return;
+        }
+        if left.is_empty() != right.is_empty() {
+            let text = if right.is_empty() { "there is no unwind table now" } else { "there is an unwind table now" };
+            return self.say(tools, left.is_empty(), (None, None), text.to_owned());
+        }
+        let [l, r] = [left, right].map(|all| all.iter().map(Unwound::state).collect::<Vec<_>>());
+        if l == r {
+            return;
+        }
+        let (mut worse, mut better) = (false, false);
+        for u in right.iter().filter(|u| !l.contains(&u.state())) {
+            worse = true;
+            self.say(
+                tools,
+                false,
+                (None, Some(u.from)),
+                format!("an interrupt at {} is unwound {}", range(u), found(u)),
+            );
+        }
+        for u in left.iter().filter(|u| !worse && !r.contains(&u.state())) {
+            better = true;
+            let text = format!("no interrupt is unwound {} any more; at {} it was", found(u), range(u));
+            self.say(tools, true, (Some(u.from), None), text);
+        }
+        if !worse && !better {
+            let at =
+                right.iter().zip(left).find(|(r, l)| r.state() != l.state()).map(|(r, l)| (Some(l.from), Some(r.from)));
+            let places = at.unwrap_or_default();
+            self.say(tools, false, places, "what an interrupt is unwound to changes elsewhere".to_owned());
+        }
+    }
+}
+
+const OLDER: &str = "older";
+const NOT_ITS: &str = "not the frame's";
+
+/// The words from where the pointer points to, in order.
+fn words_of(call: &Call) -> Vec<String> {
+    call.frame.iter().filter(|(at, _)| !at.starts_with('-')).map(|(_, word)| word.clone()).collect()
+}
+
+/// From which offset on the words of the frames differ only in where they are; `None` if nowhere.
+fn moved(left: &Call, right: &Call) -> Option<u64> {
+    let (l, r) = (words_of(left), words_of(right));
+    only_longer(&l, &r).then(|| 8 * l.iter().zip(&r).take_while(|(l, r)| l == r).count() as u64)
+}
+const AS_IT_WAS: &str = "what it held before";
+
+impl Call {
+    /// The argument registers up to the last one that was given something.
+    fn given(&self, abi: &Abi) -> Vec<&'static str> {
+        let names: Vec<&'static str> = abi.args.iter().map(|reg| abi.name(*reg)).collect();
+        let meant = |value: &String| relied(value) || value.starts_with("&frame") || value.parse::<i64>().is_ok();
+        let last = names.iter().rposition(|name| self.argument.get(name).is_some_and(meant));
+        names.into_iter().take(last.map_or(0, |last| last + 1)).collect()
+    }
+}
+
+/// What a sentence is about: its words but for the values.
+fn subject(text: &str) -> &str {
+    let ends = [" is ", " gets ", " holds ", " goes to ", " lead to ", ": it holds "];
+    let end = ends.iter().filter_map(|end| text.find(end)).min();
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
+}
+
+fn range(u: &Unwound) -> String {
+    if u.from == u.to { format!("+{:#x}", u.from) } else { format!("+{:#x} .. +{:#x}", u.from, u.to) }
+}
+
+fn found(u: &Unwound) -> String {
+    let lost = if u.lost.is_empty() { String::new() } else { format!(", with another {}", u.lost.join(" ")) };
+    match u.returns.as_str() {
+        "nothing" => "by no entry of the table".to_owned(),
+        returns => {
+            let column = if u.known_column { "" } else { ", which is in a column that unwinders lack" };
+            let call = if u.looked_up { ", itself" } else { ", behind a call" };
+            format!("to {returns}{call}{column}, with CFA at {}{lost}", u.cfa)
+        }
+    }
+}
+
+/// Does somebody rely on a value? Not on what a call has left, nor on an address in the frame or a number.
+fn relied(value: &str) -> bool {
+    !(value.contains(" left it")
+        || value.starts_with("&stack")
+        || value.starts_with(OLDER)
+        || value.parse::<i64>().is_ok())
+}
+
+fn only(these: &[&'static str], those: &[&'static str]) -> Vec<&'static str> {
+    these.iter().filter(|name| !those.contains(name)).copied().collect()
+}
+
+/// Are these the same words, but for others that nobody has written, in one place and at the end?
+fn only_longer(left: &[String], right: &[String]) -> bool {
+    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
+    let rest = |words: &[String]| -> Vec<String> {
+        let mut rest: Vec<String> = words.iter().skip(common).skip_while(|word| *word == OLDER).cloned().collect();
+        while rest.last().is_some_and(|word| word == OLDER) {
+            rest.pop();
+        }
+        rest
+    };
+    left.len() != right.len() && rest(left) == rest(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_layout_and_a_moved_word_is_not() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(only_longer(&words("rdi rsi pc"), &words("rdi rsi older older pc")));
+        assert!(only_longer(&words("rdi rsi older pc"), &words("rdi rsi pc")));
+        assert!(!only_longer(&words("rdi rsi pc"), &words("rdi older rsi pc x")));
+        assert!(!only_longer(&words("rdi rsi"), &words("rdi rbp")));
+    }
+
+    #[test]
+    fn nobody_relies_on_what_a_call_left() {
+        for value in ["r10 as call 1 left it", "&stack-0x10", "older", "-3"] {
+            assert!(!relied(value), "{value}");
+        }
+        for value in ["rdi", "[stack+0x8]", "rax of call 1", "what call 1 stored"] {
+            assert!(relied(value), "{value}");
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! One run of code of which nothing is known: memory appears where it looks, and what it calls returns at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use codegen::abi::Reg;
+use codegen::backend::Backend;
+use codegen::error::{Error, Result};
+use link::{Image, PAGE, STUBS};
+use rustc_hash::FxHashMap;
+use unicorn_engine::{HookType, MemType, Prot};
+
+use super::code::{Code, Taken};
+use super::tokens::{Names, Origin, Tokens};
+use crate::cpu::{Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, word, words};
+
+/// Instructions after which it is called a loop.
+const BUDGET: usize = 20_000;
+/// Calls after which it is called one too.
+const CALLS: usize = 64;
+/// Where SP is at the entry: in the middle, and at a multiple of 16.
+const SP: u64 = STACK_TOP - STACK_SIZE / 2;
+/// Bytes above and below SP that have values of their own.
+const ABOVE: u64 = 0x200;
+const BELOW: u64 = 0x1000;
+/// Bytes below SP that a called function overwrites.
+const SCRIBBLED: u64 = 0x200;
+/// Nothing ever runs there.
+const NOWHERE: u64 = 0x10;
+
+/// What is different in a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum But {
+    /// SP is so many bytes lower at the entry.
+    Lower(u64),
+    /// A register is 0 at the entry.
+    Register(Reg),
+    /// A word of memory, by its name, is 0.
+    Word(String),
+    /// The call with this number returns 0.
+    Returns(usize),
+    /// The call with this number stores so many bytes above SP: a value of its own, plus so much.
+    Stores(usize, u64, u64),
+    /// The same, and it stores 0.
+    Clears(usize, u64),
+}
+
+/// The code.
+pub(super) struct Subject<'a> {
+    pub backend: &'a dyn Backend,
+    pub image: &'a Image,
+    pub names: Names,
+    pub registers: Registers,
+    pub code: Arc<Code>,
+}
+
+/// A call, as it was seen.
+pub(super) struct SeenCall {
+    pub to: u64,
+    /// The instruction that calls.
+    pub at: u64,
+    pub by: Taken,
+    /// Which instruction changed each register last, and which stored each word of the stack.
+    pub writers: [u64; GENERAL],
+    pub slots: FxHashMap<u64, u64>,
+    /// SP above the return address.
+    pub sp: u64,
+    pub registers: Snapshot,
+    /// Flags that are set though C code begins with them clear.
+    pub unclear: u64,
+    /// The words from SP up to some above where it was at the entry.
+    pub words: Vec<u64>,
+}
+
+/// How a run ends.
+pub(super) enum End {
+    /// It goes there, by this branch.
+    At(u64, Taken),
+    /// It does not, and why.
+    Never(String),
+}
+
+/// What an unwinder finds at an instruction.
+pub(super) struct SeenUnwind {
+    pub at: u64,
+    /// `None` without a row of the table.
+    pub found: Option<Found>,
+}
+
+/// What an unwinder finds.
+pub(super) struct Found {
+    pub cfa: u64,
+    pub returns: Option<u64>,
+    pub known_column: bool,
+    pub looked_up: bool,
+    /// The callee-saved registers that the table describes.
+    pub registers: Vec<(Reg, u64)>,
+}
+
+/// A run, as it was seen.
+pub(super) struct Seen {
+    pub tokens: Tokens,
+    pub sp: u64,
+    pub before: Snapshot,
+    pub after: Snapshot,
+    pub above: (Vec<u64>, Vec<u64>),
+    pub calls: Vec<SeenCall>,
+    pub end: End,
+    pub steps: Vec<u64>,
+    /// The names of words that were read outside of the stack.
+    pub reads: Vec<String>,
+    /// What is in the words that were written outside of the stack, by their names.
+    pub writes: BTreeMap<String, u64>,
+    pub lowest: u64,
+    /// Returns that do not go behind the call that they pair with: where they are.
+    pub mispaired: Vec<u64>,
+    /// Where the CPU took them to go.
+    pub predicted: Vec<u64>,
+    /// Where returns without a call of the code's own go.
+    pub beyond: Vec<u64>,
+    /// Calls without a return.
+    pub unreturned: usize,
+    /// Instructions that use memory below SP.
+    pub below: BTreeSet<u64>,
+    /// Instructions that use memory by an SP that the hardware does not allow.
+    pub crooked: BTreeSet<u64>,
+    pub unwinds: Vec<SeenUnwind>,
+    /// Which instruction changed each register last; 0 for none.
+    pub writers: [u64; GENERAL],
+}
+
+/// Data of the hooks.
+struct Watch {
+    code: Arc<Code>,
+    registers: Registers,
+    tokens: Tokens,
+    names: BTreeMap<u64, String>,
+    zero: Option<String>,
+    steps: Vec<u64>,
+    last: Option<Taken>,
+    left: Option<u64>,
+    read: Vec<u64>,
+    written: BTreeSet<u64>,
+    lowest: u64,
+    sp: u64,
+    /// SP at the instruction that runs.
+    now: u64,
+    /// The lowest word of the stack that it stores to.
+    stored: Option<u64>,
+    returns: Vec<u64>,
+    mispaired: Vec<u64>,
+    predicted: Vec<u64>,
+    beyond: Vec<u64>,
+    below: BTreeSet<u64>,
+    crooked: BTreeSet<u64>,
+    unwinds: Vec<SeenUnwind>,
+    /// The general registers before the instruction that runs.
+    gpr: [u64; GENERAL],
+    writers: [u64; GENERAL],
+    slots: FxHashMap<u64, u64>,
+}
+
+type Uc<'a> = Cpu<'a, Watch>;
+
+impl Subject<'_> {
+    /// Run it, as it comes or with some things different.
+    ///
+    /// # Errors
+    /// The emulator does not start.
+    pub(super) fn run(&self, buts: &[But]) -> Result<Seen> {
+        let lower = buts.iter().find_map(|but| if let But::Lower(by) = but { Some(*by) } else { None });
+        let sp = SP - lower.unwrap_or(0);
+        let zero = buts.iter().find_map(|but| if let But::Word(name) = but { Some(name.clone()) } else { None });
+        let watch = Watch {
+            code: self.code.clone(),
+            registers: self.registers,
+            tokens: Tokens::default(),
+            names: BTreeMap::new(),
+            zero,
+            steps: Vec::new(),
+            last: None,
+            left: None,
+            read: Vec::new(),
+            written: BTreeSet::new(),
+            lowest: sp,
+            sp,
+            now: sp,
+            stored: None,
+            returns: Vec::new(),
+            mispaired: Vec::new(),
+            predicted: Vec::new(),
+            beyond: Vec::new(),
+            below: BTreeSet::new(),
+            crooked: BTreeSet::new(),
+            unwinds: Vec::new(),
+            gpr: [0; GENERAL],
+            writers: [0; GENERAL],
+            slots: FxHashMap::default(),
+        };
+        let mut uc = load(self.backend, std::iter::once(self.image), watch)?;
+        hooks(&mut uc)?;
+        self.fill(&mut uc, sp, buts)?;
+        let before = self.registers.snapshot(&uc);
+        uc.get_data_mut().gpr = before.gpr;
+        let above = words(&uc, sp, ABOVE as usize);
+        let mut calls = Vec::new();
+        let end = self.calls(&mut uc, &mut calls, buts);
+        let after = self.registers.snapshot(&uc);
+        uc.get_data_mut().wrote(after.gpr);
+        let above = (above, words(&uc, sp, ABOVE as usize));
+        let written: Vec<u64> = uc.get_data().written.iter().copied().collect();
+        let named = |at: &u64| uc.get_data().names.get(at).cloned().unwrap_or_else(|| format!("[{at:#x}]"));
+        let writes = written.iter().map(|at| (named(at), word(&uc, *at))).collect();
+        let mut reads: Vec<String> =
+            uc.get_data().read.iter().filter_map(|at| uc.get_data().names.get(at).cloned()).collect();
+        reads.sort();
+        reads.dedup();
+        let watch = uc.get_data_mut();
+        Ok(Seen {
+            tokens: std::mem::take(&mut watch.tokens),
+            sp,
+            before,
+            after,
+            above,
+            calls,
+            end,
+            steps: std::mem::take(&mut watch.steps),
+            reads,
+            writes,
+            lowest: watch.lowest,
+            mispaired: std::mem::take(&mut watch.mispaired),
+            predicted: std::mem::take(&mut watch.predicted),
+            beyond: std::mem::take(&mut watch.beyond),
+            unreturned: watch.returns.len(),
+            below: std::mem::take(&mut watch.below),
+            crooked: std::mem::take(&mut watch.crooked),
+            unwinds: std::mem::take(&mut watch.unwinds),
+            writers: watch.writers,
+        })
+    }
+
+    /// Run from call to call.
+    fn calls(&self, uc: &mut Uc<'_>, calls: &mut Vec<SeenCall>, buts: &[But]) -> End {
+        let mut pc = self.code.start;
+        loop {
+            let ran = uc.emu_start(pc, NOWHERE, 0, BUDGET);
+            let watch = uc.get_data_mut();
+            let (left, by) = (watch.left.take(), watch.last.take());
+            let (Some(to), Some(by)) = (left, by) else {
+                let at = watch.steps.last().copied().unwrap_or(pc);
+                let place = self.names.name(at).unwrap_or_else(|| format!("{at:#x}"));
+                return End::Never(match ran {
+                    Err(e) => format!("the emulator stops at {place}: {e:?}"),
+                    Ok(()) => format!("it does not end within {BUDGET} instructions"),
+                });
+            };
+            // A call behind which there is no code is how it goes on.
+            if !by.branch.pushes || !watch.code.ranges.iter().any(|range| range.contains(&by.next)) {
+                return End::At(to, by);
+            }
+            if calls.len() == CALLS {
+                return End::Never(format!("it does not end within {CALLS} calls"));
+            }
+            watch.returns.pop();
+            calls.push(self.call(uc, to, by, calls.len() + 1, buts));
+            pc = by.next;
+        }
+    }
+
+    /// Registers, stack, and what is defined elsewhere.
+    fn fill(&self, uc: &mut Uc<'_>, sp: u64, buts: &[But]) -> Result<()> {
+        let (r, abi) = (self.registers, self.registers.abi);
+        for (i, reg) in abi.regs.iter().enumerate() {
+            let value = uc.get_data_mut().tokens.of(Origin::Register(reg.name));
+            let reg = Reg(i as u8);
+            let zero = buts.contains(&But::Register(reg));
+            r.set(uc, reg, if reg == abi.sp { sp } else { value * u64::from(!zero) });
+        }
+        // Set wherever code may begin with them set.
+        r.set_flags(uc, !r.machine.clear_flags());
+        r.set_control(uc)?;
+        for i in 0..r.machine.vectors.len() {
+            r.set_vector(uc, i, &[0x40 + i as u8; 16]);
+        }
+        for at in (sp - BELOW..sp + ABOVE).step_by(8) {
+            let value = uc.get_data_mut().tokens.of(Origin::Stack(at.wrapping_sub(sp) as i64));
+            put_word(uc, at, value);
+        }
+        for (start, bytes) in outside(self.image, self.backend.machine().return_thunk) {
+            let name = self.names.name(start).unwrap_or_default();
+            let named = |off| if off == 0 { name.clone() } else { format!("{name}+{off:#x}") };
+            remember(uc, start, bytes, &named);
+        }
+        Ok(())
+    }
+
+    /// A function of C: what may change has changed, and it returns.
+    fn call(&self, uc: &mut Uc<'_>, to: u64, by: Taken, number: usize, buts: &[But]) -> SeenCall {
+        let (r, abi) = (self.registers, self.registers.abi);
+        let sp = r.sp(uc) + abi.return_bytes();
+        let registers = r.snapshot(uc);
+        uc.get_data_mut().wrote(registers.gpr);
+        let (writers, slots) = (uc.get_data().writers, uc.get_data().slots.clone());
+        let unclear = r.unclear_flags(uc);
+        let entry = uc.get_data().sp;
+        let seen = words(uc, sp, (entry + ABOVE).saturating_sub(sp) as usize);
+        for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp) {
+            let result = abi.rets.contains(&reg);
+            let origin =
+                if result { Origin::Returned(number, abi.name(reg)) } else { Origin::Left(number, abi.name(reg)) };
+            let value = uc.get_data_mut().tokens.of(origin);
+            let zero = result && buts.contains(&But::Returns(number));
+            r.set(uc, reg, value * u64::from(!zero));
+        }
+        r.set_flags(uc, 0);
+        for i in 0..r.machine.vectors.len() {
+            if !abi.vector_callee_saved.contains(&(i as u8)) {
+                r.set_vector(uc, i, &[0xc0 + i as u8; 16]);
+            }
+        }
+        let below = r.sp(uc);
+        for at in (below - SCRIBBLED..below).step_by(8) {
+            put_word(uc, at, 0x5c5c_5c5c_5c5c_5c5c);
+        }
+        for but in buts {
+            match but {
+                But::Stores(call, at, more) if *call == number => {
+                    let value = uc.get_data_mut().tokens.of(Origin::Stored(number));
+                    put_word(uc, sp + at, value + more);
+                }
+                But::Clears(call, at) if *call == number => drop(put_word(uc, sp + at, 0)),
+                _ => {}
+            }
+        }
+        r.set(uc, abi.sp, sp);
+        let after = r.general(uc).gpr;
+        let watch = uc.get_data_mut();
+        watch.wrote(after);
+        let at = watch.steps.last().copied().unwrap_or_default();
+        SeenCall { to, at, by, writers, slots, sp, registers, unclear, words: seen }
+    }
+}
+
+/// Give each word of a range a value of its own, and remember the range.
+fn remember(uc: &mut Uc<'_>, start: u64, bytes: u64, name: &dyn Fn(u64) -> String) {
+    for off in (0..bytes).step_by(8) {
+        let at = start.wrapping_add(off);
+        let name = name(off);
+        let watch = uc.get_data_mut();
+        let value = watch.tokens.of(Origin::Memory(name.clone()));
+        let name = format!("[{name}]");
+        let zero = watch.zero.as_ref() == Some(&name);
+        watch.names.insert(at, name);
+        put_word(uc, at, value * u64::from(!zero));
+    }
+}
+
+fn hooks(uc: &mut Uc<'static>) -> Result<()> {
+    let failed = |e| Error::new(format!("emulator: hook: {e:?}"));
+    uc.add_code_hook(1, 0, |uc, pc, _| step(uc, pc)).map_err(failed)?;
+    uc.add_mem_hook(HookType::MEM_READ | HookType::MEM_WRITE, 1, 0, |uc, kind, at, _, _| {
+        let watch = uc.get_data_mut();
+        let reads = kind == MemType::READ;
+        if at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
+            watch.lowest = watch.lowest.min(at);
+            if reads && at < watch.now {
+                watch.below.extend(watch.steps.last());
+            } else if !reads {
+                watch.slots.insert(at & !7, watch.steps.last().copied().unwrap_or_default());
+                watch.stored = Some(watch.stored.map_or(at, |stored| stored.min(at)));
+            }
+        } else if reads {
+            watch.read.push(at & !7);
+        } else {
+            watch.written.insert(at & !7);
+        }
+        true
+    })
+    .map_err(failed)?;
+    uc.add_mem_hook(HookType::MEM_READ_UNMAPPED | HookType::MEM_WRITE_UNMAPPED, 1, 0, |uc, _, at, _, _| appear(uc, at))
+        .map_err(failed)?;
+    uc.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, 1, 0, |uc, _, at, _, _| {
+        uc.get_data_mut().arrive(at);
+        uc.get_data_mut().left = Some(at);
+        false
+    })
+    .map_err(failed)?;
+    Ok(())
+}
+
+/// A page where there was none.
+fn appear(uc: &mut Uc<'_>, at: u64) -> bool {
+    let page = at & !(PAGE - 1);
+    if uc.mem_map(page, PAGE, Prot::ALL).is_err() {
+        return false;
+    }
+    let none = Names::none();
+    let watch = uc.get_data();
+    let names: Vec<String> =
+        (0..PAGE / 8).map(|i| watch.tokens.name(page.wrapping_add(i * 8), &none, watch.sp)).collect();
+    remember(uc, page, PAGE, &|off| names.get((off / 8) as usize).cloned().unwrap_or_default());
+    true
+}
+
+/// Before each instruction.
+fn step(uc: &mut Uc<'_>, pc: u64) {
+    let registers = uc.get_data().registers;
+    let gpr = registers.general(uc).gpr;
+    let now = gpr[usize::from(registers.abi.sp.0)];
+    let watch = uc.get_data_mut();
+    watch.wrote(gpr);
+    if watch.stored.take().is_some_and(|stored| stored < now) {
+        watch.below.extend(watch.steps.last());
+    }
+    watch.now = now;
+    watch.arrive(pc);
+    let inside = watch.code.ranges.iter().any(|range| range.contains(&pc));
+    if !inside || (pc == watch.code.start && !watch.steps.is_empty()) {
+        // What falls out of the code took no branch.
+        watch.last = watch.last.or(Some(Taken { branch: Default::default(), next: pc, falls: true }));
+        watch.left = Some(pc);
+        let _ = uc.emu_stop();
+        return;
+    }
+    watch.steps.push(pc);
+    watch.last = watch.code.branches.get(&pc).copied();
+    if let Some(taken) = watch.last
+        && taken.branch.pushes
+    {
+        watch.returns.push(taken.next);
+    }
+    if watch.code.by_sp.contains(&pc) && !now.is_multiple_of(watch.registers.machine.sp_access_align) {
+        watch.crooked.insert(pc);
+    }
+    let code = watch.code.clone();
+    let Some(table) = &code.table else { return };
+    let found = table.row(pc).map(|row| {
+        let cfa = row.cfa(&gpr);
+        let value = |rule: crate::unwind::Rule| rule.value(cfa, &gpr, |at| word(uc, at));
+        let saved = registers.abi.callee_saved.iter().chain(registers.abi.link);
+        let described = saved.filter(|reg| *reg != registers.abi.sp && (row.tells.contains(*reg) || !row.in_link));
+        Found {
+            cfa,
+            returns: row.returns.map(value),
+            known_column: row.known_column != Some(false),
+            looked_up: row.signal,
+            registers: described.map(|reg| (reg, value(row.rule(reg)))).collect(),
+        }
+    });
+    uc.get_data_mut().unwinds.push(SeenUnwind { at: pc, found });
+}
+
+impl Watch {
+    /// The last instruction, or the function that it called, has left the registers so.
+    fn wrote(&mut self, gpr: [u64; GENERAL]) {
+        let at = self.steps.last().copied().unwrap_or_default();
+        for (writer, (old, new)) in self.writers.iter_mut().zip(self.gpr.iter().zip(gpr)) {
+            if *old != new {
+                *writer = at;
+            }
+        }
+        self.gpr = gpr;
+    }
+
+    /// The last instruction led to `pc`: does a return pair with its call?
+    fn arrive(&mut self, pc: u64) {
+        let Some(taken) = self.last.filter(|taken| taken.branch.pops) else { return };
+        // A branch that pops and pushes pops first.
+        let own = if taken.branch.pushes { self.returns.pop() } else { None };
+        match self.returns.pop() {
+            Some(expected) if expected != pc => {
+                self.mispaired.extend(self.steps.last());
+                self.predicted.push(expected);
+            }
+            Some(_) => {}
+            None => self.beyond.push(pc),
+        }
+        self.returns.extend(own);
+    }
+}
+
+/// The bytes of functions and variables that are defined elsewhere, but what stands for a return.
+pub(super) fn outside(image: &Image, thunk: &str) -> Vec<(u64, u64)> {
+    let Some(section) = image.sections.iter().find(|s| s.name == STUBS) else { return Vec::new() };
+    let inside = image.symbols.iter().filter(|s| s.address.wrapping_sub(section.address) < section.size);
+    inside.filter(|s| s.name != thunk).map(|s| (s.address, s.size)).collect()
+}

@@ -1,0 +1,157 @@
+//! What is observed of code without a contract: it agrees with the contracts of what is generated, knows the same behaviour in
+//! another text, and notices faults.
+
+mod common;
+
+use codegen::abi::Reg;
+use codegen::backend::Backend;
+use codegen::contract::Contract;
+use codegen::frame::{Content, Stores};
+use codegen::step::Value;
+use common::{Bench, arches, tools_of};
+use emu_tests::{Call, Observed, Way};
+use link::Input;
+
+/// The ways that call something.
+fn calling(observed: &Observed) -> impl Iterator<Item = (&Way, &Call)> {
+    observed.path.iter().filter_map(|way| Some((way, way.call.first()?)))
+}
+
+/// What the contract promises of registers, where the traced function goes on.
+fn kept(observed: &Observed, contract: &Contract) -> Vec<String> {
+    let abi = &contract.facts.abi;
+    let mut wrong = Vec::new();
+    // Where the function is called in between, its arguments are kept until then, and what C keeps until the end.
+    let body = |call: &&Call| call.callee.contains('+');
+    let around = observed.path.iter().any(|way| way.call.iter().any(|call| body(&call)));
+    let kept = |set: &dyn Fn(Reg) -> bool| -> Vec<&str> {
+        contract.kept.iter().filter(|reg| set(*reg)).map(|reg| abi.name(reg)).collect()
+    };
+    let (all, saved) = (kept(&|_| true), kept(&|reg| abi.callee_saved.contains(reg)));
+    for way in observed.path.iter().filter(|way| way.leave.ends) {
+        let called = way.call.iter().find(body);
+        let changed = called.into_iter().flat_map(|call| call.argument.keys()).filter(|name| all.contains(name));
+        wrong.extend(changed.map(|name| format!("{name} is not passed on, {}", way.when)));
+        // What a handler chose is not lost.
+        let lost = if around { &saved } else { &all }.iter().filter(|name| !way.leave.kept.contains(name));
+        let lost = lost.filter(|name| !way.leave.changed.get(*name).is_some_and(|value| value.contains("stored")));
+        wrong.extend(lost.map(|name| format!("{name} is not kept, {}", way.when)));
+    }
+    wrong
+}
+
+/// What the contract says that the callback finds in its frame.
+fn frame(observed: &Observed, contract: &Contract) -> Vec<String> {
+    let abi = &contract.facts.abi;
+    let mut wrong = Vec::new();
+    let Some(argument) = contract.position(Value::Fregs).and_then(|n| abi.args.get(n)) else { return wrong };
+    for (way, call) in calling(observed) {
+        if call.pointer != Some(abi.name(*argument)) {
+            wrong.push(format!("{} does not point to the frame, {}", abi.name(*argument), way.when));
+            continue;
+        }
+        for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty() && f.stores != Stores::Hidden) {
+            let want = match field.content {
+                Content::Reg(reg) => abi.name(reg).to_owned(),
+                Content::Const(n) => n.to_string(),
+                Content::Direct => "0".to_owned(),
+                _ => continue,
+            };
+            let found = call.frame.get(&format!("{:#05x}", field.offset));
+            // The frame pointer may be at a record by then, and the site is all that changes a link register.
+            let other = |reg: Reg| reg == abi.fp || Some(reg) == abi.link;
+            if found != Some(&want) && !matches!(field.content, Content::Reg(reg) if other(reg)) {
+                wrong.push(format!("frame+{:#x} is {found:?}, and not {want}, {}", field.offset, way.when));
+            }
+        }
+    }
+    wrong
+}
+
+/// Everything that is generated with the defaults.
+#[test]
+fn what_is_observed_agrees_with_contracts() {
+    let mut wrong = Vec::new();
+    let (mut frames, mut promises) = (0, 0);
+    for backend in tool::BACKENDS {
+        let target = tool::default_target(*backend).unwrap();
+        let suite = tool::suite::suite(*backend, &target).unwrap();
+        for contract in &suite.contracts {
+            let observed = of_suite(*backend, &suite, contract);
+            frames += usize::from(contract.position(Value::Fregs).is_some());
+            promises += contract.kept.iter().count();
+            let at = |what| format!("{} {}: {what}", contract.facts.name, contract.name);
+            let own = kept(&observed, contract).into_iter().chain(if contract.kind.calls_back() {
+                frame(&observed, contract)
+            } else {
+                Vec::new()
+            });
+            wrong.extend(own.map(at));
+            let ends = observed.path.iter().any(|way| way.leave.ends);
+            assert!(ends, "{} {}", contract.facts.name, contract.name);
+        }
+    }
+    assert!(frames > 3 && promises > 500, "{frames} frames, {promises} promises");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn of_suite(backend: &'static dyn Backend, suite: &emu_tests::Suite, contract: &Contract) -> Observed {
+    let (name, bytes) = &suite.objects[0];
+    emu_tests::observe(&Input { name, bytes }, Some(&contract.name), &[backend], None).unwrap()
+}
+
+/// A bench with the objects of `tests/observe/ARCH`.
+fn assembled(arch: &str) -> Bench {
+    let bench = Bench::new();
+    for name in ["first", "other", "lost"] {
+        let source = format!("{}/tests/observe/{arch}/{name}.s", env!("CARGO_MANIFEST_DIR"));
+        bench.tool(&format!("{}as", tools_of(arch)), &[&source, "-o", &format!("{name}.o")]);
+    }
+    bench
+}
+
+#[test]
+fn other_text_that_does_the_same_is_the_same() {
+    for (arch, _) in arches() {
+        let bench = assembled(arch);
+        for [left, right] in [["first.o", "other.o"], ["other.o", "first.o"]] {
+            let text = bench.ok(&["diff", left, right]);
+            assert!(text.contains("the same in behaviour"), "{arch}: {text}");
+        }
+        bench.ends(1, &["diff", "first.o", "other.o", "--exact"]);
+        let text = bench.ok(&["diff", "first.o", "first.o", "--exact"]);
+        assert!(text.contains("\nthe same, "), "{arch}: {text}");
+    }
+}
+
+/// Each source with a fault says which difference must be found.
+#[test]
+fn a_lost_register_is_a_difference_with_both_instructions() {
+    for (arch, _) in arches() {
+        let bench = assembled(arch);
+        let source = format!("{}/tests/observe/{arch}/lost.s", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read_to_string(source).unwrap();
+        let (_, expect) = source.lines().next().unwrap().split_once("expect: ").unwrap();
+        for left in ["first.o", "other.o"] {
+            let text = bench.ends(1, &["diff", left, "lost.o"]);
+            let (_, worst) = text.split_once("\nbreaks traced code\n").unwrap_or_else(|| panic!("{arch}: {text}"));
+            let mut lines = worst.lines();
+            let first = lines.by_ref().find(|line| line.contains(expect));
+            assert!(first.is_some(), "{arch}: no {expect:?} in {text}");
+            assert!(lines.next().is_some_and(|line| line.contains("always")), "{arch}: {text}");
+            for mark in ["    - ", "    + "] {
+                assert!(lines.next().is_some_and(|line| line.starts_with(mark)), "{arch}: {mark}: {text}");
+            }
+            let better = bench.ends(1, &["diff", "lost.o", left]);
+            assert!(better.contains("\nbetter for traced code\n"), "{arch}: {better}");
+        }
+    }
+}
+
+/// One fault of each kind.
+#[test]
+fn faults_are_noticed_without_a_contract() {
+    let bench = Bench::new();
+    let text = bench.ok(&["mutate", "--by", "observe", "--sample", "1"]);
+    assert!(text.contains(" 100.0 %"), "{text}");
+}
