@@ -20,7 +20,7 @@ pub struct TargetArgs {
     arch: Option<String>,
     #[command(flatten)]
     profile: ProfileArg,
-    /// Choose an option's value, or give a number of the profile another one (see `tramptool list`)
+    /// Set an option, or a number of the profile: `tramptool list` has both
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ impl TargetArgs {
 /// Whose conventions hold.
 #[derive(Args, Clone)]
 pub struct ProfileArg {
-    /// Whose conventions hold: a profile of `tramptool list`, or a file [default: linux-6.12]
+    /// The kernel or tracer to generate for: a profile of `tramptool list`, or your own file [default: linux-6.12]
     #[arg(long, value_name = "NAME|FILE.toml")]
     profile: Option<String>,
 }
@@ -97,13 +97,13 @@ impl ProfileArg {
 /// Where a configured kernel is.
 #[derive(Args)]
 pub struct KernelArgs {
-    /// Take profile, architecture, options and numbers from a configured kernel's build tree; --profile and --set go before
+    /// Take profile, architecture, options and numbers from a configured kernel's build tree; --profile and --set override them
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "config"])]
     kernel_build: Option<PathBuf>,
-    /// The same without the tree: its .config
+    /// Without the tree: its .config
     #[arg(long, value_name = "FILE", conflicts_with = "arch", requires = "asm_offsets")]
     config: Option<PathBuf>,
-    /// The same without the tree: its include/generated/asm-offsets.h
+    /// Without the tree: its include/generated/asm-offsets.h
     #[arg(long, value_name = "FILE", requires = "config")]
     asm_offsets: Option<PathBuf>,
 }
@@ -147,70 +147,71 @@ impl KernelArgs {
 }
 
 const SIG_HELP: &str = "\
-The traced function's prototype; what is live is kept, and passed on to a function of the same prototype, or shown to \
-programs; the entry handler of `around` gets the argument registers up to the last live one. \
-Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's typedefs, and structs by value, as \
-`struct pair { long a; double b; } p` or by size and alignment alone, `struct pair { 16, 8 } p`";
+The traced function's prototype. It tells which registers are live. `direct` preserves them and passes them to a \
+function of the same prototype, `programs` puts them into the context, `around` gives its entry handler the argument \
+registers up to the last live one. Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's \
+typedefs, and structs by value, as `struct pair { long a; double b; } p` or by size and alignment alone, \
+`struct pair { 16, 8 } p`";
 
 /// What a trampoline for one function is asked to do.
 #[derive(Args)]
 pub struct DirectArgs {
-    /// direct, around: argument registers that are kept and passed on
+    /// direct, around: how many argument registers to preserve and pass on
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
     pub args: Option<u8>,
-    /// The traced function's prototype; what is live is kept and passed on, or shown to programs
+    /// The traced function's prototype: tells which registers are live
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with_all = ["args", "ip"])]
     pub sig: Option<String>,
-    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain, which profile bare always keeps
+    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain. Profile bare always preserves that
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
     pub live: Vec<String>,
-    /// With --sig: the object with the called functions; without vector registers in it, none is saved
+    /// With --sig: the object with the called functions. If they use no vector register, none is saved
     #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
-    /// direct: the C function that is called; around: the entry handler
+    /// direct: the C function to call; around: the entry handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub call: Option<String>,
-    /// direct, around, programs: the symbol that is defined [default: that of what it calls first, and _tramp]
+    /// direct, around, programs: the trampoline's symbol [default: that of the first function it calls, and _tramp]
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub name: Option<String>,
     /// direct: pass the traced function's ip before its arguments
     #[arg(long, help_heading = "Direct-call trampolines")]
     pub ip: bool,
-    /// around: what the handlers get; `frame`: arguments, then results; `fregs`: what ftrace_caller gives, then fregs;
-    /// `shadow`: the same, and stack arguments stay in place: the first keeps parent_ip, the second returns it
+    /// around: what the handlers get. `frame`: arguments at entry, results at exit; `fregs`: ftrace_caller's arguments at entry, fregs at
+    /// exit; `shadow`: the same, for functions with stack arguments: the entry handler stores parent_ip, the exit handler returns it
     #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
-    /// around, programs: the traced function, and bytes from its start to behind its site [default: as compilers lay it out]
+    /// around, programs: the traced function, and the offset at which it continues behind its site [default: that of compilers]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
     pub function: Option<String>,
     /// around: the exit handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
     pub exit: Option<String>,
-    /// programs: called before the function, in this order; with a cookie behind the colon, up to 0x7fffffff
+    /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
-    /// programs: called then; the first that does not return 0 decides the result, and the function is not called
+    /// programs: call these next. The first that does not return 0 gives the result, and the function is skipped
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fmod_ret: Vec<String>,
-    /// programs: called after the function
+    /// programs: call these after the function
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fexit: Vec<String>,
-    /// programs: called before the function and after it, with a word of its own that lasts, where the profile has sessions
+    /// programs: call these before and after the function, with one word of data between the two calls, if the profile has sessions
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fsession: Vec<String>,
-    /// programs: BPF_TRAMP_F_* of the kernel without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret,
+    /// programs: the kernel's BPF_TRAMP_F_* without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret,
     /// --fexit or --fsession]
     #[arg(long, value_name = "FLAG", help_heading = "Programs", value_delimiter = ',', long_help = FLAGS_HELP)]
     pub flags: Vec<String>,
 }
 
 const FLAGS_HELP: &str = "\
-programs: BPF_TRAMP_F_* of the kernel without that prefix; CALL_ORIG: the function is called from the trampoline, to which \
-the site jumps; SKIP_FRAME: the site calls, and what it pushed is dropped; IP_ARG: the function's ip is in the context; \
-RESTORE_REGS: the function goes on behind its site; TAIL_CALL_CTX: the function is a BPF program, and what counts its tail \
-calls is passed through, where the profile says how. [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret, --fexit or \
---fsession]";
+programs: the kernel's BPF_TRAMP_F_* without that prefix. CALL_ORIG: the site jumps to the trampoline, which calls the \
+function; SKIP_FRAME: the site calls, and the trampoline drops that return address; IP_ARG: the context has the \
+function's ip; RESTORE_REGS: the function continues behind its site; TAIL_CALL_CTX: the function is a BPF program, and \
+the trampoline passes its tail call counter on, if the profile says how. [default: RESTORE_REGS, or CALL_ORIG with \
+--fmod-ret, --fexit or --fsession]";
 
 fn form(name: &str) -> std::result::Result<Form, String> {
     let found = Form::ALL.into_iter().find(|f| f.name() == name);

@@ -22,18 +22,18 @@ use super::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
-    /// Trampolines to report on: names, globs, `direct` for all direct-call trampolines [default: all]
+    /// The trampolines to check: names, globs, `direct` for all direct-call trampolines [default: all]
     #[arg(value_name = "TRAMPOLINE")]
     pub trampolines: Vec<String>,
     /// Architecture, or `all`
     #[arg(long, value_name = "ARCH", default_value = "all")]
     pub arch: String,
-    /// Fix an option or a number; options that are not fixed are run with every value
+    /// Fix an option or a number; all other options run with every value
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
     #[command(flatten)]
     pub profile: ProfileArg,
-    /// Seed of everything that is random, decimal or 0x...
+    /// The seed of all random values, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     pub seed: u64,
     /// Run only this traced function
@@ -42,44 +42,44 @@ pub struct CheckArgs {
     /// Run only this situation: plain, args, ip, direct, direct-jump, parent ..., joined by +
     #[arg(long, value_name = "NAME")]
     pub situation: Option<String>,
-    /// Run only with the functions compiled in this way
+    /// Run only the functions of this fixture: plain, ibt, rvc ...
     #[arg(long, value_name = "NAME")]
     pub fixture: Option<String>,
     /// Run only cases with this trampoline at the site
     #[arg(long, value_name = "TRAMPOLINE")]
     pub attached: Option<String>,
-    /// Run only handlers that overwrite `general` registers, or `any`
+    /// Run only handlers that overwrite `general` registers, or `any` register
     #[arg(long, value_name = "CLASS")]
     pub handler: Option<String>,
-    /// Run only with this SP at the function's entry, besides a multiple of 16
+    /// Run only with SP at the function's entry N bytes above a multiple of 16
     #[arg(long, value_name = "N")]
     pub entry_sp: Option<u64>,
-    /// Run only with the trampolines so many bytes from the sites: 0, -4096, or copy-4096 for copies of them
+    /// Run only with the trampolines at this distance from the sites: 0, -4096, or copy-4096 for copies of them
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub distance: Option<String>,
-    /// Look at every instruction: unwind table, interrupts, patching while a CPU is there; in every case or in none
+    /// Check unwinding, interrupts and patching at every instruction, in every case (yes) or in none (no)
     /// [default: on the first function]
     #[arg(long, value_name = "yes|no", value_parser = BoolishValueParser::new())]
     pub closely: Option<bool>,
     #[command(flatten)]
     foreign: ForeignArgs,
-    /// Run only the Kth of N shares of the suites; `tramptool report merge` puts the reports together
+    /// Run only share K of N; `tramptool report merge` merges the reports
     #[arg(long, value_name = "K/N")]
     pub partition: Option<Partition>,
-    /// For each failure, look for the smallest case that fails in the same way, and print that one
+    /// Reduce each failure to the smallest case that fails the same way
     #[arg(long)]
     pub minimise: bool,
-    /// What is known to fail, with reasons, as TOML: see docs/report.md
+    /// Known failures with their reasons, as TOML: see docs/report.md
     #[arg(long, value_name = "FILE")]
     pub expect: Option<PathBuf>,
     /// List the clauses and stop
     #[arg(long)]
     pub list_clauses: bool,
-    /// List the places that contracts and expectations may name, and stop
+    /// List the places that contracts and expectations can name, and stop
     #[arg(long)]
     pub list_places: bool,
-    /// Judge how sites are written, by itself: at many distances between site, entry trampoline and what the site goes to,
-    /// does each sequence of instructions that can stand in memory lead there?
+    /// Judge the profile's protocol of patching sites: at many distances, does every sequence of instructions that a CPU can
+    /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "function", "situation", "fixture", "attached", "handler",
         "distance", "closely", "partition", "minimise", "expect", "object", "raw"])]
     pub sites: bool,
@@ -88,13 +88,13 @@ pub struct CheckArgs {
 }
 
 const EXAMPLES: &str = "\
-Each function is run unpatched, with its site enabled, and with it disabled again; results and machine state must \
-agree but for what the contract declares clobbered.
+The checker runs each function unpatched, with its site enabled, and with it disabled again. Results and machine state \
+must agree, except for what the contract lists as clobbered.
 
 Exit code: 0 all clauses hold, 1 one fails, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no \
 clause was checked.
-A share of --partition may be empty, since names alone decide what is in it. It checks nothing, says so, and ends with 0 \
-(4): `report merge` needs its report beside the others, and it is no error of the machine that has it.
+A share of --partition can be empty, because a hash of names decides. It still ends with 0 (4) and writes a report, which \
+`report merge` needs.
 
 Examples:
   tramptool check

@@ -16,29 +16,30 @@ const FAILED: u8 = 1;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ComposeArgs {
-    /// Whose algorithm: `runtime`, or Linux's own as the facts of a version describe it
+    /// Which implementation: `runtime`, or a version of Linux as its fact sheet describes it
     #[arg(long, value_name = "CORE", default_value = "runtime")]
     core: String,
-    /// Users that may be in a case [default: all]
+    /// The users to combine [default: all]
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     users: Vec<String>,
-    /// All subsets of the users, with each shape of calls, coming and going at each moment
+    /// Run all subsets of the users with every shape of calls, registering and unregistering at every moment
     #[arg(long)]
     all: bool,
-    /// So many random cases [default: 40000, or none with --all]
+    /// How many random cases [default: 40000, none with --all]
     #[arg(long, value_name = "N")]
     random: Option<u64>,
     /// The first seed of random cases
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Make failing cases as small as they get
+    /// Reduce failing cases
     #[arg(long)]
     minimise: bool,
 }
 
 const EXAMPLES: &str = "\
-A thread, its interrupts and a second thread call functions while users register and unregister. Each event is compared \
-with a model that has no shadow stack. Exits with 1 if one differs, and prints the case, one for each kind of difference.
+A thread, its interrupts and a second thread call functions while users register and unregister. A model without a \
+shadow stack predicts each event.
+Exit code: 0 all events agree, 1 one differs, 2 trouble. The report has one case for each kind of difference.
 
 Examples:
   tramptool compose --all

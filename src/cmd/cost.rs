@@ -28,13 +28,13 @@ use super::ui::{Format, Style, Ui};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CostArgs {
-    /// Trampolines by name, or `direct`, `around` or `programs` [default: those that have a name, or `direct` with --call]
+    /// Trampolines by name, or `direct`, `around` or `programs` [default: all that have a name; `direct` with --call]
     #[arg(value_name = "TRAMPOLINE")]
     trampolines: Vec<String>,
     /// Architecture, or `all`
     #[arg(long, value_name = "ARCH", default_value = "all")]
     arch: String,
-    /// Choose an option's value, or give a number of the profile another one
+    /// Set an option, or a number of the profile
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -43,18 +43,19 @@ pub struct CostArgs {
     direct: DirectArgs,
     #[command(flatten)]
     foreign: ForeignArgs,
-    /// Write the table of docs/cost.md: the kernel's own beside those of ours that promise the same
+    /// Write the table of docs/cost.md: each of the kernel's trampolines beside ours with the same contract
     #[arg(long, exclusive = true)]
     table: bool,
-    /// How it is written
+    /// The output's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
 }
 
 const EXAMPLES: &str = "\
-Ways through are run in the emulator; what is called is not counted. Returns are those of the whole traced call: \
-mispredicted, and what it leaves on the return-address stack. The bound is from the contract alone: what is kept passes \
-through memory once, a struct that a callback reads is filled. The kernel's own are run in the emulator, if `cargo xtask kernel-objects` has built them.
+The emulator runs each path and counts; called functions are not counted. Returns are those of the whole traced call: \
+the mispredicted ones, and the entries left on the return-address stack. The bound follows from the contract alone: every \
+preserved register passes through memory once, and the callback's struct is filled once. The kernel's own code is \
+counted if `cargo xtask kernel-objects` has built it.
 
 Examples:
   tramptool cost

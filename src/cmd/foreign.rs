@@ -14,22 +14,22 @@ use super::args::ProfileArg;
 /// Where trampolines are that are not generated.
 #[derive(Args)]
 pub struct ForeignArgs {
-    /// Take the trampolines of these objects instead of generated ones
+    /// Take the trampolines from these objects instead of generating them
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "contract", conflicts_with = "set")]
     object: Vec<PathBuf>,
-    /// Take the trampolines in a dump of memory: its bytes, without a file format
+    /// Take the trampolines from a dump of memory: raw bytes
     #[arg(long, value_name = "FILE", requires_all = ["contract", "base", "entry"], conflicts_with_all = ["object", "set"])]
     raw: Option<PathBuf>,
     /// The address of the dump's first byte
     #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
     base: Option<u64>,
-    /// The address in the dump where the contract's trampoline begins; of several, each with its symbol
+    /// The address of the contract's trampoline in the dump; SYMBOL= if the contract has several
     #[arg(long, value_name = "[SYMBOL=]ADDR", value_parser = parse_entry, requires = "raw")]
     entry: Vec<(String, u64)>,
-    /// The address in the dump where the trampolines' code ends, if it is not all code
+    /// The address at which the code in the dump ends [default: that of the dump]
     #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
     end: Option<u64>,
-    /// What they promise: the name of a contract that comes with the tool, or a file. If it names a profile, that holds
+    /// Their contract: one that comes with the tool, or a file. A profile that it names overrides the default
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
 }

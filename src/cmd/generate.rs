@@ -40,20 +40,20 @@ pub struct GenArgs {
     all: bool,
     #[command(flatten)]
     target: TargetArgs,
-    /// What to write: one file each, of a module several [default: asm]
+    /// What to write: one file for each kind, several for kmod [default: asm]
     #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
-    /// Directory to write to, a file whose name ends in .S, .o, .bin, .h, .json or .toml, or - for stdout [default: . with --emit, -
+    /// A directory; or one file whose name ends in .S, .o, .bin, .h, .json or .toml; or - for stdout [default: . with --emit, -
     /// without]
     #[arg(short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
-    /// Name of the files, without what follows the dot [default: the architecture's]
+    /// The files' name without its extension [default: the architecture's name]
     #[arg(long, value_name = "NAME")]
     stem: Option<String>,
-    /// Another name for a trampoline, which a kernel's modules may link to: _mcount=ftrace_stub, __fentry__=ftrace_stub
+    /// Another name for a trampoline, exported to modules: _mcount=ftrace_stub, __fentry__=ftrace_stub
     #[arg(long, value_name = "SYMBOL=TRAMPOLINE")]
     export: Vec<String>,
-    /// Put one fault of `tramptool mutate` into a trampoline, to try somebody else's judge: ftrace_caller:DROP_RESTORE(a1)
+    /// Inject one fault of `tramptool mutate`, to try another test: ftrace_caller:DROP_RESTORE(a1)
     #[arg(long, value_name = "TRAMPOLINE:MUTANT")]
     fault: Option<String>,
     #[command(flatten)]
@@ -61,12 +61,12 @@ pub struct GenArgs {
 }
 
 const EXAMPLES: &str = "\
-Files: DIR/<arch>.S, .o, .bin, .h, .json, .toml with arch x86_64, arm64 or riscv64; for kmod Kbuild, Makefile, NAME_main.c, \
-NAME_tramp.S and, if the kernel is given, NAME_tramp.o_shipped, which is linked then, with the called function's name or \
-that of --stem, for `make -C KERNEL M=DIR modules`.
+Files: DIR/ARCH.S, .o, .bin, .h, .json, .toml, with ARCH x86_64, arm64 or riscv64. For kmod: Kbuild, Makefile, \
+NAME_main.c and NAME_tramp.S; with --kernel-build also NAME_tramp.o_shipped, which the module then links. NAME is the \
+called function, or that of --stem. Build it with `make -C KERNEL M=DIR modules`.
 
-With --kernel-build or --config, stderr says which option comes from where; what a kernel has that is not supported is \
-refused by name.
+With --kernel-build or --config, stderr lists where each option comes from. If the kernel needs something that is not \
+supported, an error names it.
 
 Examples:
   tramptool gen ftrace_caller --arch x86_64
@@ -91,16 +91,16 @@ enum Emit {
     Asm,
     /// An ELF64 relocatable object
     Obj,
-    /// The bytes of .text, relocated fields not filled in
+    /// The bytes of .text, without relocations applied
     Bin,
     /// A manifest: symbols, relocations, frames, contracts, cost
     Json,
-    /// A C header: the trampolines, the functions that they call, labels, and offsets in frames
+    /// A C header: trampolines, the functions they call, labels, frame offsets
     #[value(name = "h")]
     Header,
-    /// What the trampolines promise, as TOML: `tramptool check --object` takes it with the object
+    /// The contract as TOML, for `tramptool check --object` of the same object
     Contract,
-    /// The source of a kernel module that puts one direct-call trampoline to use, ready for make
+    /// The source of a kernel module that registers one direct-call trampoline
     Kmod,
 }
 

@@ -26,7 +26,7 @@ pub struct ListArgs {
     arch: Option<String>,
     #[command(flatten)]
     profile: ProfileArg,
-    /// How it is written
+    /// The output's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
 }

@@ -63,7 +63,7 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "\
-Architectures answer to the kernel's, uname's and LLVM's names: x86, amd64, aarch64, riscv ...
+An architecture has the names of the kernel, uname and LLVM: x86, amd64, aarch64, riscv ...
 Bad input ends with exit code 2 and one message on stderr.
 
 Examples:
@@ -78,27 +78,27 @@ enum Command {
     List(list::ListArgs),
     /// Generate trampolines: assembly text, object, flat bytes, manifest
     Gen(generate::GenArgs),
-    /// Link objects into an image at a fixed address, with call sites patched
+    /// Link objects into an image at a fixed address, and patch call sites
     Link(link::LinkArgs),
     /// List the traceable sites of a kernel, module, object or program
     Sites(sites::SitesArgs),
     /// Run trampolines in an emulator against their contracts
     Check(check::CheckArgs),
-    /// Write a first contract for a trampoline that others wrote
+    /// Write a first contract for a trampoline of your own or of others
     Contract(contract::ContractCommand),
-    /// Put reports of `check` or `mutate` together, print the schemas of reports and contracts
+    /// Merge and convert reports of `check` and `mutate`; print the JSON schemas
     Report(report::ReportCommand),
-    /// Explain a property or a bug: what it means or what happened, and how it is decided
+    /// Explain a property or a bug: what it means, and how the checker decides it
     Explain(explain::ExplainArgs),
-    /// Inject faults and see whether the checks notice
+    /// Inject faults and count those that the checks notice
     Mutate(mutate::MutateArgs),
     /// Show one trampoline: annotated listing, frame picture, cost
     Show(show::ShowArgs),
-    /// Show what trampolines spend, beside the least that they can and the kernel's own
+    /// Count instructions, memory accesses and stack, beside the lower bound and the kernel's own code
     Cost(cost::CostArgs),
-    /// Call functions in the emulator with probes on them, by definitions as in kprobe_events
+    /// Probe functions in the emulator, with definitions as in kprobe_events
     Probe(probe::ProbeArgs),
-    /// Run the runtime's users in all combinations, against a model
+    /// Run the users of the runtime in all combinations, and compare with a model
     Compose(compose::ComposeArgs),
     /// Show what two trampolines do differently
     Diff(diff::DiffArgs),

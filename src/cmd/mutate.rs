@@ -35,7 +35,7 @@ pub struct MutateArgs {
     /// Architecture, or `all`
     #[arg(long, value_name = "ARCH", default_value = "all")]
     arch: String,
-    /// Choose an option's value, or give a number another one; the others have their default
+    /// Set an option or a number; all others have their defaults
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -45,19 +45,19 @@ pub struct MutateArgs {
     /// Who judges: the emulator, the symbolic checker, or each of them
     #[arg(long, value_parser = one_of(By::ALL), default_value = "emulator")]
     by: By,
-    /// Run only this operator, with or without operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
+    /// Run only this operator, also with operand and offset: DROP_SAVE, DROP_SAVE(r11), DROP_SAVE(r11)@0x29
     #[arg(long, value_name = "MUTANT")]
     only: Option<String>,
-    /// Run only so many mutants of each operator on each architecture
+    /// Run at most N mutants of each operator on each architecture
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     sample: Option<usize>,
-    /// Run only the Kth of N shares of the mutants
+    /// Run only share K of N of the mutants
     #[arg(long, value_name = "K/N")]
     partition: Option<Partition>,
-    /// Seed of everything that is random, decimal or 0x...
+    /// The seed of all random values, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     seed: u64,
-    /// How the report is written
+    /// The report's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
     /// Write the report to a file instead of stdout
@@ -67,14 +67,14 @@ pub struct MutateArgs {
 
 fn after_help() -> String {
     let mut text = String::from(
-        "Each mutant is a trampoline with one fault, linked and run by the same checks as `tramptool check`, which know \
-         nothing of it. One that no clause notices survives, and is printed with its diff. What cannot be encoded, or \
-         comes out byte for byte the same, is no mutant. Equivalent mutants are listed with a reason in src/mutants.toml.\n\
-         \nWith --object or --raw, the faults are put into what others wrote: every instruction keeps its place, and what \
-         is missing becomes NOPs. Instructions that the checks never execute have no mutants, and are named.\n\
-         \nWith --by verify, the symbolic checker judges the listings of generated trampolines, without running them, and \
-         survivors are listed by operator. With --by both, a column of its own says how many it notices. With --by observe, the \
-         mutant and the original are run without a contract, as `tramptool diff` does, and must differ in behaviour.\n\
+        "Each mutant is a trampoline with one fault. The checks of `tramptool check` run it, and do not know the fault. A \
+         mutant that no clause notices survives; the report prints its diff. Mutants that do not encode, or give identical \
+         bytes, are skipped. src/mutants.toml lists the equivalent ones with reasons.\n\
+         \nWith --object or --raw, the faults go into your files. Every instruction keeps its address; a missing one becomes \
+         NOPs. Instructions that the checks never execute get no mutants; the report names them.\n\
+         \nWith --by verify, the symbolic checker judges the listings of generated trampolines without running them. With \
+         --by both, one more column counts what it notices. With --by observe, `tramptool diff` compares mutant and original \
+         without a contract, and must find a difference in behaviour.\n\
          \nOperators:\n",
     );
     for operator in Operator::ALL {

@@ -14,19 +14,19 @@ use super::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ProbeArgs {
-    /// An object with functions: of a compiler, with all that they refer to
+    /// An object of a compiler that defines the functions and everything they refer to
     #[arg(long, value_name = "FILE")]
     object: PathBuf,
-    /// Definitions of probes, one a line; `#` begins a comment
+    /// Probe definitions, one a line; `#` begins a comment
     #[arg(long, value_name = "FILE")]
     events: PathBuf,
-    /// A call, with integers: 'f(1, 2)'. More than one are made in turn
+    /// A call with integer arguments: 'f(1, 2)'. Several run one after the other
     #[arg(long, value_name = "CALL", required = true)]
     call: Vec<String>,
-    /// The object must be for this architecture
+    /// Refuse an object for another architecture
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
-    /// How events are written: as Linux does today, or as in the first version of the interface
+    /// The format of events: that of today's Linux, or the interface's first version
     #[arg(long, value_enum, default_value = "today")]
     form: Form,
 }
@@ -41,8 +41,8 @@ enum Form {
 }
 
 const EXAMPLES: &str = "\
-Definitions are those of kprobe_events: p SYM[+offs|-offs]|ADDR, r SYM, f SYM[%return], -:EVENT, with arguments: $argN, \
-$retval, $stackN, %reg, @SYM, +offs(ARG), each with a type. The results of calls are comments.
+Definitions are those of kprobe_events: p SYM[+offs|-offs]|ADDR, r SYM, f SYM[%return], -:EVENT. Arguments are $argN, \
+$retval, $stackN, %reg, @SYM, +offs(ARG), each with a type. The trace shows the result of each call as a comment.
 
 Examples:
   tramptool probe --object f.o --events probes --call 'f(1, 2)'

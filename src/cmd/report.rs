@@ -21,7 +21,7 @@ const KSFT_SKIP: u8 = 4;
 /// Where the report goes, and in which form.
 #[derive(Args)]
 pub struct ReportArgs {
-    /// How the report is written
+    /// The report's format
     #[arg(long, value_parser = one_of(Format::ALL), default_value = "human")]
     format: Format,
     /// Write the report to a file instead of stdout
@@ -30,10 +30,10 @@ pub struct ReportArgs {
     /// Show everything: each clause one by one, all matrices, registers, what clauses demand
     #[arg(short, long)]
     verbose: bool,
-    /// Count what was not checked as failed
+    /// Count clauses that were not checked as failed
     #[arg(long)]
     strict: bool,
-    /// End with the exit codes of the kernel's selftests
+    /// Use the exit codes of the kernel's selftests
     #[arg(long)]
     kselftest: bool,
 }

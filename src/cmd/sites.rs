@@ -19,17 +19,17 @@ use super::ui::{Format, Style, Ui};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SitesArgs {
-    /// A kernel's vmlinux, a module, an object, a shared library or a program; it may be compressed with gzip, xz or zstd
+    /// A vmlinux, module, object, shared library or program, also compressed with gzip, xz or zstd
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// How it is written
+    /// The output's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
 }
 
 const EXAMPLES: &str = "\
-Reads __mcount_loc, __patchable_function_entries and the XRay map. In a kernel without symbols (extract-vmlinux) the \
-list is found by what it lists. `live` is what a kernel says when it starts: \"ftrace: allocating N entries\".
+Reads __mcount_loc, __patchable_function_entries and the XRay map. In a kernel without symbols (extract-vmlinux) \
+it finds the list by its contents. `live` is the number that the kernel prints at boot: \"ftrace: allocating N entries\".
 
 Examples:
   tramptool sites vmlinux

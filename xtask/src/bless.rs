@@ -30,7 +30,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             continue;
         }
         let status = Command::new("cargo")
-            .args(["test", "--quiet", "--package", "tramptool-cli", "--test", file, "--", "--exact", test])
+            .args(["test", "--quiet", "--workspace", "--test", file, "--", "--exact", test])
             .env("BLESS", "1")
             .current_dir(crate::tools::root())
             .status();

@@ -6,7 +6,7 @@ use crate::frame::{Content, Stores};
 use crate::live::Live;
 use crate::spec::{Around, Attach, Direct, Form, Kind, Programs};
 
-const SITE_JUMPS: &str = "The site jumps here: the return address of the traced function is where its caller put it.";
+const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
 impl Contract {
     /// The contract in sentences, for a comment above the function.
@@ -20,20 +20,20 @@ impl Contract {
             Kind::StubDirect => {
                 return vec![
                     self.convention.site.arrives.to_owned(),
-                    "Goes straight back into the traced function. Everything live is kept.".to_owned(),
+                    "Returns to the traced function at once. Preserves every live register.".to_owned(),
                 ];
             }
             Kind::Entry(_) => self.entry_sentences(),
             Kind::Return | Kind::Rethook => vec![
                 self.convention.exit.arrives.to_owned(),
-                format!("Calls {}(fregs), which returns the address to go on at.", self.callee),
-                "What a handler stores to the result registers' slots takes effect.".to_owned(),
+                format!("Calls {}(fregs), which returns the address to continue at.", self.callee),
+                "Reloads the result registers from fregs: a handler can change them.".to_owned(),
             ],
             Kind::Around(around) => self.around_sentences(around),
             Kind::Programs(programs) => self.program_sentences(&programs),
             Kind::Direct(direct) => self.direct_sentences(direct),
             Kind::Sled => vec![
-                "Called in the middle of a function, where everything is live.".to_owned(),
+                "Called in the middle of a function: every register is live.".to_owned(),
                 format!("Calls {}.", self.callee),
             ],
         };
@@ -55,29 +55,30 @@ impl Contract {
             _ => None,
         });
         text.push(format!(
-            "What func stores to {} and to the slots of {} takes effect.",
+            "func can change {} and the slots of {}: the trampoline reloads them.",
             members.join(", "),
             self.ranges(RegSet::of(&registers.collect::<Vec<_>>()))
         ));
         if let Some(cell) = self.frame.fields.iter().find(|f| f.content == Content::Direct) {
             text.push(if self.direct {
                 let lost = self.reg_names(self.direct_lost).join(" ");
-                let lost = if lost.is_empty() { lost } else { format!(", but for {lost}") };
+                let lost = if lost.is_empty() { lost } else { format!(", except for {lost}") };
                 format!(
-                    "An address stored to {} sends us to that direct trampoline, as if the site had called it{lost}.",
+                    "If func stores an address to {}, goes to that direct trampoline as if the site had called it{lost}.",
                     cell.member
                 )
             } else {
-                format!("A store to {} has no effect here.", cell.member)
+                format!("A store to {} has no effect.", cell.member)
             });
         }
         if self.direct_jumps {
             text.push(
-                "With bit 0 set it is one that the site would jump to: it finds parent_ip, and no pc.".to_owned(),
+                "If bit 0 of the address is set, goes there as if the site had jumped: with parent_ip, without pc."
+                    .to_owned(),
             );
         }
         if self.early_direct {
-            text.push("If op->direct_call is set, we go there at once with everything as at the site.".to_owned());
+            text.push("If op->direct_call is set, goes there first, with all registers as at the site.".to_owned());
         }
         text
     }
@@ -98,18 +99,22 @@ impl Contract {
             }
         };
         let handlers = match around.form {
-            Form::Shadow => "The first keeps parent_ip, the second returns it; both must use general registers only.",
-            _ => "The handlers must use general registers only; what they return is ignored.",
+            Form::Shadow => {
+                "The entry handler stores parent_ip, the exit handler returns it. Both must use general registers only."
+            }
+            _ => "The handlers must use general registers only. Their results are ignored.",
         };
         let stores = match around.form {
-            Form::Fregs | Form::Shadow => "What they store to the slots of argument and result registers takes effect.",
-            Form::Frame => "Every return has its call: the return-address stack stays whole.",
+            Form::Fregs | Form::Shadow => {
+                "They can change argument and result registers in fregs: the trampoline reloads them."
+            }
+            Form::Frame => "Every return has a matching call: the return-address stack stays balanced.",
         };
         let stack = match around.form {
             Form::Shadow => {
-                "The function finds its stack arguments in place. Unwinding ends here: only the handlers know more."
+                "The function finds its stack arguments in place. Unwinding stops here: only the handlers know the caller."
             }
-            _ => "The function finds the caller's stack a frame higher: not for functions with arguments there.",
+            _ => "The function must not have stack arguments: its caller's stack is one frame higher than it expects.",
         };
         vec![
             SITE_JUMPS.to_owned(),
@@ -137,13 +142,13 @@ impl Contract {
                     format!("Its {words} of stack arguments {are} a copy. Its result is ignored.")
                 }
                 Some(_) => "Its result is ignored.".to_owned(),
-                None => "It must use general registers only; its result is ignored.".to_owned(),
+                None => "It must use general registers only. Its result is ignored.".to_owned(),
             },
         ];
         if let Some(live @ Live { vectors: 1.., .. }) = direct.live {
             text.push(match live.saved_vectors() {
                 0 => "It must use general registers only: vector arguments are not saved.".to_owned(),
-                n => format!("Vector argument registers are kept: {n}."),
+                n => format!("Preserves {}.", count(n.into(), "vector argument register")),
             });
         }
         text
@@ -238,9 +243,9 @@ impl Contract {
         };
         vec![
             format!(
-                "Kept until the function begins: {}, and what C keeps{}; behind it: its results ({}), and all that C keeps.",
+                "Preserved at the function's entry: {}, and the callee-saved registers{}. At its return: {}, and the callee-saved registers.",
                 or_none(&self.ranges(self.kept_beyond_c())),
-                if self.kind.is_shadow() { String::new() } else { format!(" but {}", abi.name(abi.fp)) },
+                if self.kind.is_shadow() { String::new() } else { format!(" except {}", abi.name(abi.fp)) },
                 or_none(&results)
             ),
             format!("Frame: {} bytes; sp is {}-byte aligned at the calls.", self.frame.size, self.stack_align),
@@ -252,14 +257,14 @@ impl Contract {
         let facts = self.facts;
         let flags = match (facts.flags.is_empty(), self.flags_kept) {
             (true, _) => String::new(),
-            (false, true) => format!(" {} kept.", facts.flags),
-            (false, false) => format!(" {} not kept.", facts.flags),
+            (false, true) => format!(" {} preserved.", facts.flags),
+            (false, false) => format!(" {} not preserved.", facts.flags),
         };
         let site = if self.realigned { "whatever the site had" } else { "if the site's was" };
         let size = self.frame.size + if self.frame.find(Content::Flags).is_some() { 8 } else { 0 };
         vec![
             format!(
-                "Kept: {}, and what C keeps ({}).",
+                "Preserved: {}, and the callee-saved registers ({}).",
                 or_none(&self.ranges(self.kept_beyond_c())),
                 self.ranges(facts.abi.callee_saved)
             ),
