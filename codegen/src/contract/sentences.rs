@@ -166,7 +166,7 @@ impl Contract {
             match (programs.call_orig, programs.skip_frame) {
                 (true, false) => SITE_JUMPS,
                 (true, true) => {
-                    "The site calls: its return address is dropped, so the return from here is mispredicted once."
+                    "The site calls. The trampoline drops that return address, so its own return is mispredicted once."
                 }
                 (false, _) => self.convention.site.arrives,
             }
@@ -181,7 +181,7 @@ impl Contract {
         }
         if !instead.is_empty() {
             order.push(format!(
-                "Calls {instead}: the first that does not return 0 decides the result, in {function}'s place."
+                "Calls {instead}. The first that does not return 0 gives the result, and {function} is skipped."
             ));
         }
         if programs.call_orig {
@@ -195,23 +195,25 @@ impl Contract {
         }
         text.extend(order);
         let words = count(programs.words.iter().flatten().count(), "word");
-        let ip = if programs.ip_arg { ", ip before that" } else { "" };
+        let ip = if programs.ip_arg { ", before that is ip" } else { "" };
         let (behind, and) = match programs.result.regs == RegSet::EMPTY || !programs.call_orig {
             true => ("", ""),
-            false => ("the result behind, ", ", and to the result,"),
+            false => (", then the result", " and the result"),
         };
-        text.push(format!("Each gets (context, cookie): {words} of arguments, {behind}their number before{ip}."));
-        text.push(format!("What they store to words that came in registers{and} takes effect."));
+        text.push(format!(
+            "Each gets (context, cookie). The context is {words} of arguments{behind}. Before it is their number{ip}."
+        ));
+        text.push(format!("They can change the words of register arguments{and}: the trampoline reloads them."));
         if !around.is_empty() {
             text.push(format!(
-                "For {around}, bits 8 to 15 of that number say how many words before the context its own is, which is 0 at \
-                 first; bit 63 says that the function is over."
+                "For {around}, bits 8 to 15 of that number give the place of its own word, in words before the context. That \
+                 word is 0 at first. Bit 63 is set after the function."
             ));
         }
         if let Some(counted) = programs.tail_call {
             let name = self.facts.abi.name(counted.reg);
-            let back = if counted.returned { ", and its caller as it leaves it" } else { "" };
-            text.push(format!("What counts tail calls, in {name}, the function gets as it was passed{back}."));
+            let back = if counted.returned { " and back to its caller" } else { "" };
+            text.push(format!("Passes the tail call counter, in {name}, to the function{back}."));
         }
         if programs.call_orig && programs.live.stack > 0 {
             let words = count(programs.live.stack.into(), "word");
@@ -226,7 +228,7 @@ impl Contract {
         };
         text.push(match programs.live.saved_vectors() + programs.result.saved_vectors() {
             0 => format!("They must use general registers only: vector registers of {of} are not saved."),
-            _ => format!("Vector registers of {of} are kept."),
+            _ => format!("Preserves vector registers of {of}."),
         });
         text
     }
