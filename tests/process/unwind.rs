@@ -217,8 +217,8 @@ fn cleanups_of_a_traced_function_run() {
 }
 
 /// gdb's frames where the program stops for it.
-fn debugger_unwinds(arch: &Arch) {
-    let program = Program::new(arch, &arch.compilers()[0], &["-static"]);
+fn debugger_unwinds(arch: &Arch, compiler: &[String]) {
+    let program = Program::new(arch, compiler, &["-static"]);
     for t in &TRAMPOLINES {
         for (place, mut frames) in traces(t) {
             let text = debugged(&program, t.name, place);
@@ -284,21 +284,44 @@ fn everything_of_clang_unwinds() {
 }
 
 #[test]
-fn gdb_unwinds() {
-    for_each(debugger_unwinds);
+fn gdb_unwinds_what_gcc_built() {
+    for_each(|arch| debugger_unwinds(arch, &arch.compilers()[0]));
+}
+
+#[test]
+fn gdb_unwinds_what_clang_built() {
+    for_each(|arch| debugger_unwinds(arch, &arch.compilers()[1]));
 }
 
 /// libunwind reads the same tables with code of its own.
+fn follows_by_libunwind(arch: &Arch, linked: &[&str]) {
+    for compiler in arch.compilers() {
+        let program = Program::new(arch, &compiler, &[&["-DLIBUNWIND", "-no-pie"], linked].concat());
+        for t in &TRAMPOLINES {
+            for (place, mut frames) in traces(t) {
+                // It is in the library.
+                frames.retain(|f| *f != "start_thread");
+                program.shows(t.name, ["libunwind", place], &frames);
+            }
+        }
+    }
+}
+
 #[test]
 fn libunwind_unwinds() {
-    let arch = native();
-    let program = Program::new(arch, &arch.compilers()[0], &["-DLIBUNWIND", "-no-pie", "-lunwind"]);
-    for t in &TRAMPOLINES {
-        for (place, mut frames) in traces(t) {
-            // It is in the library.
-            frames.retain(|f| *f != "start_thread");
-            program.shows(t.name, ["libunwind", place], &frames);
-        }
+    follows_by_libunwind(native(), &["-lunwind"]);
+}
+
+#[test]
+#[ignore = "needs libunwind of other architectures: cargo xtask package-objects"]
+fn libunwind_unwinds_elsewhere() {
+    let cache = kernel_cache::directory().unwrap();
+    for arch in ARCHES.iter().filter(|arch| !arch.with.runner.is_empty()) {
+        let dir = cache.join(format!("libunwind-{}", arch.name)).display().to_string();
+        let [library, headers] = [format!("{dir}/libunwind.so.8"), format!("-I{dir}")];
+        // What it needs itself is beside it.
+        let found = format!("-Wl,--disable-new-dtags,-rpath,{dir},-rpath-link,{dir},--allow-shlib-undefined");
+        follows_by_libunwind(arch, &[&headers, &library, &found]);
     }
 }
 

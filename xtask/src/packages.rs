@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask package-objects`: takes trampolines of user space, unmodified, out of Debian's packages, as
-//! `package-objects.toml` says.
+//! `package-objects.toml` says, and libraries that tests link programs of other architectures with.
 //!
 //! Packages are downloaded and unpacked in the cache, through apt's own lists there: nothing of the host changes. What is
 //! there is not fetched again.
@@ -21,6 +21,21 @@ use crate::verb::Outcome;
 #[derive(Debug, Deserialize)]
 struct Manifest {
     package: Vec<Package>,
+    library: Vec<Library>,
+}
+
+/// Files that programs for another architecture are compiled and run with.
+#[derive(Debug, Deserialize)]
+struct Library {
+    /// The name of their directory.
+    name: String,
+    /// What Debian calls the architecture.
+    arch: String,
+    /// The suite of Debian's archive that has it.
+    suite: String,
+    packages: Vec<String>,
+    /// From the root of the file system.
+    files: Vec<PathBuf>,
 }
 
 /// Members of an archive in a package, or bytes of a file.
@@ -64,7 +79,33 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             println!("{}", object.display());
         }
     }
+    for library in &manifest.library {
+        for file in copy(library, &cache)? {
+            println!("{}", file.display());
+        }
+    }
     Ok(Outcome::Good)
+}
+
+/// Fetch the files that are missing; returns where all of them are, side by side.
+fn copy(library: &Library, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let dir = cache.join(&library.name);
+    let place = |file: &PathBuf| dir.join(file.file_name().unwrap_or_default());
+    let wanted: Vec<PathBuf> = library.files.iter().map(place).collect();
+    if wanted.iter().all(|file| file.exists()) {
+        return Ok(wanted);
+    }
+    eprintln!("taking {} out of {}", library.name, library.packages.join(", "));
+    let lists = cache.join("apt").join(format!("{}-{}", library.suite, library.arch));
+    let part = cache.join(format!("{}.part", library.name));
+    Apt::new(&lists, &Archive::Suite(&library.suite), Some(&library.arch))?.unpack(&library.packages, &part)?;
+    fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
+    for (file, to) in library.files.iter().zip(&wanted) {
+        let from = part.join(file);
+        fs::copy(&from, to).map_err(|e| Failure::at(&from, e, "see what the packages have"))?;
+    }
+    fs::remove_dir_all(&part).map_err(|e| Failure::at(&part, e, "remove it"))?;
+    Ok(wanted)
 }
 
 /// Fetch what is missing; returns the objects.
