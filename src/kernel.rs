@@ -154,7 +154,7 @@ pub fn configured(profile: &'static Profile, tree: &Tree) -> Result<Configured> 
         settings.push((option.to_owned(), value.to_owned()));
     }
     let ignored = kernel.ignores.iter().filter(|(name, _)| set.contains(name));
-    decisions.extend(ignored.map(|(name, why)| format!("nothing for CONFIG_{name}=y: {why}")));
+    decisions.extend(ignored.map(|(name, why)| format!("CONFIG_{name}=y has no effect: {why}")));
     let options: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let target = target(backend, convention, &options)?;
     let symbols = target.symbols();

@@ -19,7 +19,7 @@ const MARKS: [(&str, &str); 13] = [
     ("-k", "its contract lets scratch registers go"),
     ("-u", "neither .eh_frame nor ORC describes it"),
     ("-l", "its contract asks for no landing pads"),
-    ("-t", "no return of it is predicted to go where none goes"),
+    ("-t", "no unpaired return"),
     ("-n", "calls nothing"),
     ("-d", "its callee decides nothing"),
     ("-e", "engine lacks "),

@@ -88,11 +88,11 @@ impl Content {
 /// What becomes of a slot after the callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stores {
-    /// What the callback stored takes effect.
+    /// A store by the callback takes effect.
     TakeEffect,
-    /// Reloaded or not, a store by the callback is not promised to have an effect.
+    /// The contract ignores stores to this slot, whether or not the trampoline reloads it.
     Ignored,
-    /// No callee has the slot's address. The trampoline reloads it.
+    /// No callee gets the slot's address. The trampoline reloads it.
     Hidden,
 }
 

@@ -162,8 +162,8 @@ pub struct Machine {
     pub control: &'static [ControlWord],
     /// Vector or floating-point registers.
     pub vectors: &'static [EmuReg],
-    /// Vector state that the engine does not have; and whether an instruction may change it, by its mnemonic and operands
-    /// as Capstone has them.
+    /// The name of the vector state that Unicorn lacks, and a predicate over Capstone's mnemonic and operands: may this
+    /// instruction change it?
     pub wide: (&'static str, fn(&str, &str) -> bool),
     /// Whether an instruction may read or change vector or floating-point registers, by its mnemonic and operands.
     pub is_vector: fn(&str, &str) -> bool,

@@ -14,7 +14,7 @@ pub struct OptionInfo {
     pub about: &'static str,
     /// The trampolines whose code it can change.
     pub applies: fn(Kind) -> bool,
-    /// It has nothing to do with any other option, and is not tried together with them.
+    /// Independent of all other options, so `check` does not combine it with them.
     pub apart: bool,
 }
 

@@ -47,8 +47,8 @@ pub struct Write {
 pub struct Poke {
     /// What is written; in one piece for whoever executes it.
     pub write: Write,
-    /// From here to the next one the site's first instruction is a breakpoint, and its handler does for the CPU that meets
-    /// it what the site will do after the last one.
+    /// From here to the next write, the site's first instruction is a breakpoint. Its handler emulates the final instruction
+    /// for a CPU that hits it.
     pub traps: bool,
 }
 

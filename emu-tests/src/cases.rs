@@ -46,7 +46,7 @@ fn new_results(rig: &Rig, case: &Case, rng: &mut Rng) -> Vec<(Reg, u64)> {
 pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>> {
     let mut contract = rig.suite.contracts[attach].clone();
     if rig.copied() {
-        // Who has a copy to itself has no use for other handlers, so it has no way to a direct trampoline.
+        // A per-ops copy serves one handler, so the kernel omits its direct path.
         (contract.direct, contract.direct_jumps) = (false, false);
     }
     // What handlers overwrite and how the stack is aligned has nothing to do with distance. A stack that is misaligned for

@@ -34,10 +34,10 @@ pub struct Filter {
     pub closely: Option<bool>,
     /// Only cases in which this trampoline runs.
     pub concerning: Option<String>,
-    /// End a suite with its first case that fails, and say no more of it than what failed. The trampolines are in doubt
-    /// then, not their sites, size and place: see [`Filter::judges`].
+    /// Stop at the first failing case and skip diagnosis. For mutants: only clauses about the trampoline itself are judged,
+    /// not those about sites, size and place: see [`Filter::judges`].
     pub first_failure: bool,
-    /// Tell all ways in which a clause fails, not only the first few.
+    /// Report all failures of a clause, not only the first few.
     pub all_failures: bool,
 }
 

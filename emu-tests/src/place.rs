@@ -39,7 +39,7 @@ places! {
     Loop => "loop", "loop: instruction budget used up";
     Stopped => "stopped", "stopped before the exit";
     UnmappedAccess => "unmapped-access",
-        "an access to memory that no object has: give the object; data per CPU or thread is none";
+        "access to unmapped memory; add the object that defines it. Per-CPU and per-thread data are not supported";
     UnmappedBranch => "unmapped-branch",
         "the jump or call before this place goes where no code is";
     Engine { error: String } => "emulator", "emulator: {error}";

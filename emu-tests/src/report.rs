@@ -84,7 +84,7 @@ clauses! {
         unchecked: "its contract asks for no landing pads";
     P14 "P14", of: Trampoline, "calls and returns are paired";
     P15 "P15", of: Trampoline, "traps where only speculation goes",
-        unchecked: "no return of it is predicted to go where none goes, or a trap there means nothing";
+        unchecked: "no unpaired return, so no speculation target to check";
     P16 "P16", of: Place, "the same with the trampoline far from the site";
     P17 "P17", of: Site, "the bytes that patching changes";
     P18 "P18", of: Site, "CPUs in a site while it is patched";
@@ -241,10 +241,10 @@ pub struct Undecided {
 
 /// The properties of `bug-corpus.md`, section 6, that are not among [`Clause::ALL`].
 const UNDECIDED: [(&str, &str); 4] = [
-    ("P20", "state that is passed behind a trampoline's back: a contract cannot name any"),
-    ("P21", "lifetime of the code's memory: a matter of the program that owns it, and of its tasks"),
-    ("P22", "cache maintenance: the engine's memory has no caches, and the code that writes trampolines is not here"),
-    ("P23", "exceptions, longjmp, callees that pop: a matter of the tracer; recursion is run, interrupts are P7"),
+    ("P20", "hidden side channels: a contract has no field for them"),
+    ("P21", "lifetime of the code's memory: the program that owns it decides"),
+    ("P22", "instruction cache: not modelled; writing trampolines is the tracer's job"),
+    ("P23", "exceptions, longjmp, callees that pop arguments: docs/unwinding.md; recursion is run, interrupts are P7"),
 ];
 
 /// Everything that a check found.

@@ -44,9 +44,9 @@ pub enum Situation {
     StubGraph,
     /// The exit handler or the last program changes the results.
     Results,
-    /// The first program that may decides the result in the function's place.
+    /// The first fmod_ret program skips the function.
     Skip,
-    /// The last that may does so.
+    /// The last fmod_ret program skips the function.
     SkipLast,
     /// Behind the traced function stands a jump past the programs that come after it.
     Retired,

@@ -63,8 +63,8 @@ pub(crate) fn damaged(name: &str) -> impl Fn(object::read::Error) -> Error {
     move |e| Error::damaged(e).at(name)
 }
 
-/// Refuse a file whose parts, of these sizes, cannot all have bytes of their own: they could be many times as large as
-/// the file.
+/// Reject a file whose sections add up to more than its size: overlapping sections could expand to many times as much
+/// memory.
 pub(crate) fn parts_fit_file(input: &Input, sizes: impl Iterator<Item = u64>) -> Result<()> {
     let file = input.bytes.len() as u64;
     let parts = sizes.fold(0, u64::saturating_add);

@@ -27,8 +27,8 @@ pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch, how: Option<&Si
             return Err(Error::new(format!("section {list} has {} bytes; valid: a multiple of 8", bytes.len())));
         }
         for entry in entries.iter().map(|e| u64::from_le_bytes(*e)) {
-            // Only before a function's start is there room for an address. Elsewhere the words at an entry
-            // are shown to nobody: a loop aligned with NOPs right after the site looks just the same.
+            // Only a function's start has room for an address before it. Elsewhere, do not read the words before the
+            // entry: alignment NOPs of a loop would look like an op pointer.
             let before = starts(entry.wrapping_add(8));
             let meant = backend.site_ip(entry, &|at| if before { word(at) } else { None });
             let ip = meant.wrapping_add(how.map_or(0, |how| how.recorded));

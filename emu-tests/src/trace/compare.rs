@@ -69,7 +69,7 @@ impl Trace {
         for (_, (word, (want, have))) in words.enumerate().filter(|(i, _)| control_lost >> i & 1 == 0) {
             self.check(p6, Place::Reg { name: word.reg.name }, want, have);
         }
-        // Where the prototype is known, so is what must survive any handler, and what nobody waits for.
+        // A known prototype tells which vector registers are live. Only those must survive `Handler::Any`.
         let most = kept.carriers.len();
         let (saved, live) = kept.live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
         let (saved, open) = kept.carriers.split_at(most.min(saved));

@@ -85,7 +85,7 @@ impl Asked {
             Some((option, _, of)) => {
                 let valid = of.join("` or `");
                 Err(Error::new(format!(
-                    "{option} is given, but no trampoline that has a use for it; valid: with `{valid}`"
+                    "`{option}` needs another trampoline; valid: `{valid}`"
                 )))
             }
             None => Ok(()),
