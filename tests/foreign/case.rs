@@ -59,6 +59,11 @@ impl Case {
     }
 }
 
+/// A report in one line: where its lines are broken is a matter of the terminal.
+pub fn flat(text: &str) -> String {
+    text.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 pub fn text(run: Output) -> (Option<i32>, String, String) {
     let utf8 = |bytes| String::from_utf8(bytes).unwrap();
     (run.status.code(), utf8(run.stdout), utf8(run.stderr))

@@ -132,6 +132,7 @@ const TESTS: &Excuses = &[
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/stated.rs", "a sled whose call has data behind it"),
     ("tests/cli/commands.rs", "what a shell completes"),
+    ("tests/cli/terminal.rs", "reports as somebody sees them, of one trampoline each"),
     ("tests/examples.rs", "what somebody types"),
     ("tests/kernel.rs", "bytes, relocations and configurations of one kernel, by hand"),
     ("tests/minimise.rs", "a trampoline by hand"),

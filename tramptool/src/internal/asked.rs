@@ -84,9 +84,7 @@ impl Asked {
         match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {
             Some((option, _, of)) => {
                 let valid = of.join("` or `");
-                Err(Error::new(format!(
-                    "`{option}` needs another trampoline; valid: `{valid}`"
-                )))
+                Err(Error::new(format!("`{option}` needs another trampoline; valid: `{valid}`")))
             }
             None => Ok(()),
         }
