@@ -255,7 +255,7 @@ fn merged_shares_are_the_whole() {
     // Nothing would be killed, and nothing survive.
     b.refuses(&["mutate", "bug:F1", "--sample", "0"], &["--sample"]);
     b.refuses(&["mutate", "bug:F1", "--partition", "1/100000000"], &["--partition 1/100000000", "no mutant of "]);
-    b.refuses(&[&merge[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human or json"]);
+    b.refuses(&[&merge[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human, json or html"]);
     b.refuses(&[&merge[..], &["--strict"]].concat(), &["of `mutate`", "--strict"]);
     let of_one = format!("--arch {}", any());
     for (more, part) in [(["--seed", "2"], "seed 2"), (["--arch", any()], &*of_one)] {

@@ -347,7 +347,7 @@ fn a_terminal_has_nothing_to_obey() {
     std::fs::write(b.path("t.toml"), format!("{contract}\n{reason}")).unwrap();
     b.tool("x86_64-linux-gnu-as", &["t.S", "-o", "t.o"]);
     let check = ["check", "--object", "t.o", "--contract", "t.toml", "--function", "args2", "-v", "--format"];
-    for format in ["human", "ktap", "junit", "sarif"] {
+    for format in ["human", "ktap", "junit", "sarif", "html"] {
         let text = b.ok(&[&check[..], &[format]].concat());
         let obeyed = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
         assert_eq!(text.chars().find(obeyed), None, "{format}: {text}");

@@ -48,7 +48,9 @@ fn mnemonics() -> BTreeSet<String> {
 fn no_mnemonic_in_a_template() {
     let mnemonics = mnemonics();
     assert!(mnemonics.contains("stp") && mnemonics.contains("endbr64") && mnemonics.contains("auipc"));
-    for template in files(&root().join("templates/templates"), "") {
+    // Pages are prose: and, or, call.
+    let is_page = |path: &Path| ["html", "css", "js"].iter().any(|e| path.extension().is_some_and(|is| is == *e));
+    for template in files(&root().join("templates/templates"), "").into_iter().filter(|path| !is_page(path)) {
         // This one is make's.
         let text = fs::read_to_string(&template).unwrap().replace("$(call ", "$(");
         for word in text.split(|c: char| !c.is_alphanumeric()) {

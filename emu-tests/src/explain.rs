@@ -16,7 +16,7 @@ use crate::report::{Clause, Failure};
 use crate::rig::Rig;
 use crate::suite::Naming;
 use crate::tally::Tally;
-use crate::trace::{Culprit, Finding, Value};
+use crate::trace::{Culprit, Finding, Step, Value};
 
 /// Put findings into words: for the first of each kind, run it again and see who wrote the register last.
 pub(crate) fn explain(rig: &mut Rig, tally: &mut Tally, filter: &Filter) -> Result<()> {
@@ -136,16 +136,15 @@ fn culprit(rig: &mut Rig, case: &Arc<Case>, finding: &Finding) -> Result<Option<
         }
     };
     let (steps, _) = recorded(rig, case)?;
-    let wrote = |w: &&[(u64, Snapshot)]| held(&w[0].1) != held(&w[1].1) && held(&w[1].1) == finding.found;
-    let changed = steps.windows(2).rev().find(wrote).map(|w| w[0].0);
-    Ok(changed.or_else(|| steps.last().filter(|(_, s)| held(s) != finding.found).map(|(pc, _)| *pc)))
+    let steps: Vec<&Step> = steps.iter().filter(|s| s.inside).collect();
+    let held = |step: &Step| held(&step.registers);
+    let wrote = |w: &&[&Step]| held(w[0]) != held(w[1]) && held(w[1]) == finding.found;
+    let changed = steps.windows(2).rev().find(wrote).map(|w| w[0].pc);
+    Ok(changed.or_else(|| steps.last().filter(|s| held(s) != finding.found).map(|s| s.pc)))
 }
 
-/// Instructions of trampolines, each with the registers before it.
-type Steps = Vec<(u64, Snapshot)>;
-
-/// The case again: the registers before each instruction of a trampoline, and what failed.
-fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Steps, Vec<Finding>)> {
+/// The case again: the CPU before each instruction of a trampoline, and what failed.
+pub(crate) fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Vec<Step>, Vec<Finding>)> {
     let kind = rig.suite.contracts[case.attach].kind;
     let only = kind.for_one_function().then_some(case.function);
     rig.aim(case.attach, case.function)?;

@@ -22,6 +22,7 @@ mod filter;
 mod fixture;
 mod flow;
 mod foreign;
+mod inside;
 mod lent;
 mod marks;
 mod measure;
@@ -45,6 +46,7 @@ mod trace;
 mod unwind;
 mod variables;
 mod verdict;
+mod view;
 
 pub use case::{Distance, Handler};
 pub use check::{Progress, check, situations};
@@ -56,6 +58,7 @@ pub use draft::{Draft, draft};
 pub use filter::Filter;
 pub use fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use foreign::{Foreign, contract_profile, suites as foreign_suites};
+pub use inside::views;
 pub use measure::{ScenarioCost, measure};
 pub use observe::{
     Call, Difference, Leave, Line as ObservedLine, Observed, Severity, Store, Unwound, Way, differences, observable,
@@ -71,3 +74,4 @@ pub use situation::Situation;
 pub use spent::{Spent, spent};
 pub use suite::{BY_THE_PROFILE, Deviation, Poker, Suite};
 pub use unwind::described;
+pub use view::{Line, Path, Track, View, Word};

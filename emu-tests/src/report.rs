@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::view::View;
+
 /// What a clause is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
@@ -273,6 +275,9 @@ pub struct Report {
     pub results: Vec<Row>,
     /// Register by register, over all options.
     pub registers: Vec<Survival>,
+    /// Trampolines seen from inside, if that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<View>,
     /// What was not asked.
     #[serde(default)]
     pub undecided: Vec<Undecided>,
@@ -296,6 +301,7 @@ impl Report {
             stubs: Vec::new(),
             alternatives: Vec::new(),
             warnings: Vec::new(),
+            views: Vec::new(),
             undecided: UNDECIDED
                 .map(|(clause, reason)| Undecided { clause: clause.to_owned(), reason: reason.to_owned() })
                 .into(),

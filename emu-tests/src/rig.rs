@@ -14,7 +14,7 @@ use crate::case::{Case, Distance, Handler, Initial, Outcome};
 use crate::copy::put_copies;
 use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word,
-    write_code,
+    word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
@@ -554,6 +554,11 @@ impl<'s> Rig<'s> {
             }
         }
         Ok(lines)
+    }
+
+    /// A word of memory, as it is.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        word(&self.uc, at)
     }
 
     pub(crate) fn symbolic(&self, pc: u64) -> String {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use codegen::error::Result;
-use emu_tests::{Filter, Report, Suite};
+use emu_tests::{Failure, Filter, Report, Suite, Verdict};
+use rayon::prelude::*;
 use tool::explain;
 use tool::minimise::minimise;
 use tool::partition::Partition;
@@ -72,6 +73,9 @@ pub struct CheckArgs {
     /// Known failures with their reasons, as TOML: see docs/report.md
     #[arg(long, value_name = "FILE")]
     pub expect: Option<PathBuf>,
+    /// Look into each trampoline too: its listing, frame and registers along each path; `--format html` always does
+    #[arg(long)]
+    pub views: bool,
     /// List the clauses and stop
     #[arg(long)]
     pub list_clauses: bool,
@@ -175,7 +179,45 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         let all: Vec<&Suite> = suites.iter().chain(&others).collect();
         minimise(&all, &filter, &mut report)?;
     }
+    if args.views || args.report.is_page() {
+        let all: Vec<&Suite> = suites.iter().chain(&others).collect();
+        report.views = views(&suites, &all, &scope, &filter, &report)?;
+    }
     Ok(Document { report, scope })
+}
+
+/// Look into each trampoline under the first set of options that it is judged under, and under those under which it fails.
+fn views(
+    suites: &[Suite],
+    all: &[&Suite],
+    scope: &Scope,
+    filter: &Filter,
+    report: &Report,
+) -> Result<Vec<emu_tests::View>> {
+    // In the order in which they were asked for, whoever runs them.
+    let first = |arch: &str, trampoline: &str| {
+        let has = |name: &&SuiteName| {
+            let suite = all.iter().find(|s| SuiteName::of(s) == **name);
+            name.arch == arch && suite.is_some_and(|s| s.contracts.iter().any(|c| c.name == trampoline))
+        };
+        scope.suites.iter().find(has)
+    };
+    let of = |suite: &Suite| {
+        let name = SuiteName::of(suite);
+        let mut wanted = Vec::new();
+        for (i, contract) in suite.contracts.iter().enumerate() {
+            let mut rows =
+                report.results.iter().filter(|r| SuiteName::of_row(r) == name && r.trampoline == contract.name);
+            let failures: Vec<&Failure> = rows.clone().flat_map(|r| &r.failures).collect();
+            let is_first = first(&name.arch, &contract.name) == Some(&name);
+            if rows.clone().next().is_some() && (is_first || rows.any(|r| r.verdict == Verdict::Fail)) {
+                wanted.push((i, failures));
+            }
+        }
+        emu_tests::views(suite, &wanted, filter, report.seed)
+    };
+    let each: Vec<_> = suites.par_iter().map(of).collect::<Result<_>>()?;
+    Ok(each.into_iter().flatten().collect())
 }
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.

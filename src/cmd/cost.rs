@@ -1,11 +1,13 @@
 //! `cost`: what trampolines spend, beside the least that their contracts allow and what the kernel's own spend.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use codegen::abi::Loc;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::cost::{Bound, Cost, PathCost};
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::frame::Content;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
@@ -13,6 +15,7 @@ use codegen::text::TextListing;
 use emu_tests::Suite;
 use serde::Serialize;
 use tool::asked::DIRECT;
+use tool::report::page::of_costs;
 use tool::report::printable;
 use tool::request::{all, trampoline};
 use tool::settings::{backends, setting, settings_of, target};
@@ -22,7 +25,7 @@ use super::args::{DirectArgs, ProfileArg};
 use super::exit::DONE;
 use super::foreign::ForeignArgs;
 use super::table;
-use super::ui::{Format, Style, Ui};
+use super::ui::{Style, Ui, Written};
 
 /// Arguments of `cost`.
 #[derive(Args)]
@@ -48,7 +51,10 @@ pub struct CostArgs {
     table: bool,
     /// The output's format
     #[arg(long, value_enum, default_value = "human")]
-    format: Format,
+    format: Written,
+    /// Write it to a file instead of stdout
+    #[arg(short, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -101,10 +107,11 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
         let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         let text = match args.format {
-            Format::Json => tool::report::json(&all)?,
-            Format::Human => format!("{HEADING:>127}\n{}", all.iter().map(other_rows).collect::<String>()),
+            Written::Json => tool::report::json(&all)?,
+            Written::Html => of_costs(value(&all)?)?,
+            Written::Human => format!("{HEADING:>127}\n{}", all.iter().map(other_rows).collect::<String>()),
         };
-        return ui.out(text).map(|()| DONE);
+        return super::output::report(text, args.output.as_deref(), ui).map(|()| DONE);
     }
     let names: Vec<String> =
         match (args.trampolines.is_empty(), args.direct.call.is_some() || args.direct.sig.is_some()) {
@@ -129,11 +136,16 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
             entries.push(entry(backend, &target, &request.spec(), &kernel)?);
         }
     }
-    ui.out(match args.format {
-        Format::Json => tool::report::json(&entries)?,
-        Format::Human => entries.iter().map(|e| human(e, ui)).collect::<Vec<_>>().join("\n"),
-    })?;
-    Ok(DONE)
+    let text = match args.format {
+        Written::Json => tool::report::json(&entries)?,
+        Written::Html => of_costs(value(&entries)?)?,
+        Written::Human => entries.iter().map(|e| human(e, ui)).collect::<Vec<_>>().join("\n"),
+    };
+    super::output::report(text, args.output.as_deref(), ui).map(|()| DONE)
+}
+
+fn value(all: &impl Serialize) -> Result<serde_json::Value> {
+    serde_json::to_value(all).map_err(|e| Error::new(format!("JSON: {e}")))
 }
 
 fn entry(backend: &dyn Backend, target: &Target, spec: &Spec, kernel: &[(String, Suite)]) -> Result<Entry> {

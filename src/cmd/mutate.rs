@@ -21,7 +21,7 @@ use tool::settings::{self, parse_u64};
 
 use super::args::ProfileArg;
 use super::foreign::ForeignArgs;
-use super::ui::{Format, Style, Ui};
+use super::ui::{Style, Ui, Written};
 use super::values::one_of;
 
 /// Arguments of `mutate`.
@@ -59,7 +59,7 @@ pub struct MutateArgs {
     seed: u64,
     /// The report's format
     #[arg(long, value_enum, default_value = "human")]
-    format: Format,
+    format: Written,
     /// Write the report to a file instead of stdout
     #[arg(short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -115,10 +115,11 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn deliver(report: &Report, format: Format, output: Option<&Path>, ui: &Ui) -> Result<u8> {
+pub fn deliver(report: &Report, format: Written, output: Option<&Path>, ui: &Ui) -> Result<u8> {
     let text = match format {
-        Format::Json => tool::report::json(report)?,
-        Format::Human => {
+        Written::Json => tool::report::json(report)?,
+        Written::Html => tool::report::page::of_mutants(report)?,
+        Written::Human => {
             let plain = Ui::plain();
             let report = &tool::report::cleaned(report)?;
             render(report, if output.is_some() { &plain } else { ui })

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use codegen::error::{Error, Result};
 use tool::mutate::report::Report as Mutants;
+use tool::report::page::{apart, sheets, together};
 use tool::report::{COLUMNS, Document, Format, Palette, Part, Style, refuse_skips, render};
 
 use super::exit::DONE;
 use super::output;
-use super::ui::Ui;
+use super::ui::{Ui, Written};
 use super::values::one_of;
 
 /// Exit code: a clause fails.
@@ -54,6 +55,11 @@ impl ReportArgs {
         }
     }
 
+    /// Is it a page for a browser?
+    pub fn is_page(&self) -> bool {
+        self.format == Format::Html
+    }
+
     /// Write the report. Returns the exit code.
     ///
     /// # Errors
@@ -80,10 +86,11 @@ impl ReportArgs {
     /// Write a report of `mutate`. Returns the exit code.
     fn deliver_mutants(&self, report: &Mutants, ui: &Ui) -> Result<u8> {
         let format = match self.format {
-            Format::Human => super::ui::Format::Human,
-            Format::Json => super::ui::Format::Json,
+            Format::Human => Written::Human,
+            Format::Json => Written::Json,
+            Format::Html => Written::Html,
             Format::Junit | Format::Ktap | Format::Sarif => {
-                return Err(Error::new("these reports are of `mutate`; valid: --format human or json"));
+                return Err(Error::new("these reports are of `mutate`; valid: --format human, json or html"));
             }
         };
         if self.verbose || self.strict || self.kselftest {
@@ -106,9 +113,23 @@ enum Action {
     /// Put reports together that were made apart, or write one in another format
     #[command(after_help = EXAMPLES)]
     Merge(MergeArgs),
+    /// Write reports as pages for a browser: one file, or a directory with one for each
+    #[command(after_help = EXAMPLES)]
+    Html(HtmlArgs),
     /// Print the JSON schema of a report, a contract or a profile
     #[command(after_help = EXAMPLES)]
     Schema(SchemaArgs),
+}
+
+/// Arguments of `report html`.
+#[derive(Args)]
+struct HtmlArgs {
+    /// Reports, as `check`, `mutate` or `cost` wrote them with --format json; shares of one run become one
+    #[arg(value_name = "REPORT", required = true)]
+    reports: Vec<PathBuf>,
+    /// Write one page, if this ends with .html, and a directory of pages otherwise
+    #[arg(short, value_name = "FILE.html|DIR")]
+    output: PathBuf,
 }
 
 /// Arguments of `report schema`.
@@ -148,8 +169,27 @@ The partitions of a run together give the report of the whole run, byte for byte
 Examples:
   tramptool report merge 1.json 2.json 3.json
   tramptool report merge report.json --format sarif -o report.sarif
+  tramptool report html check.json mutants.json cost.json -o run/
+  tramptool report html check.json -o check.html
   tramptool report schema contract
   tramptool report schema profile";
+
+/// Write pages.
+fn html(args: &HtmlArgs, ui: &Ui) -> Result<()> {
+    let name = |path: &PathBuf| path.display().to_string();
+    let files = args.reports.iter().map(|path| Ok((name(path), output::read(path)?))).collect::<Result<Vec<_>>>()?;
+    let sheets = sheets(&files)?;
+    if args.output.extension().is_some_and(|e| e == "html") {
+        return output::report(together(&sheets)?, Some(&args.output), ui);
+    }
+    let files = apart(sheets)?;
+    let file = |f: tool::report::page::PageFile| output::File {
+        path: args.output.join(&f.name),
+        bytes: f.text.into_bytes(),
+        executable: false,
+    };
+    output::write_into(&args.output, &files.into_iter().map(file).collect::<Vec<_>>())
+}
 
 /// Run `report`.
 ///
@@ -158,6 +198,7 @@ Examples:
 pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
     let args = match &command.action {
         Action::Merge(args) => args,
+        Action::Html(args) => return html(args, ui).map(|()| DONE),
         Action::Schema(args) => {
             let schema = match args.of {
                 Described::Report => schemars::schema_for!(Document),

@@ -38,6 +38,18 @@ pub enum Format {
     Json,
 }
 
+/// How a report is written that can be a page too.
+#[cfg(feature = "judge")]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Written {
+    /// For reading.
+    Human,
+    /// For programs.
+    Json,
+    /// A page for a browser, in one file.
+    Html,
+}
+
 impl Ui {
     /// Colour is for terminals, and for users who have not said no (<https://no-color.org>).
     pub fn new() -> Ui {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use codegen::error::{Error, Result};
-use emu_tests::{Report, Row, Suite, Survival};
+use emu_tests::{Report, Row, Suite, Survival, View};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -171,6 +171,7 @@ impl Document {
             }
             whole.report.results.extend(part.report.results);
             whole.report.registers.extend(part.report.registers);
+            whole.report.views.extend(part.report.views);
         }
         if let Some(suite) = whole.scope.suites.iter().find(|s| !claims.ran.contains(s)) {
             return Err(Error::new(format!("no report has {suite}; valid: the reports of all partitions together")));
@@ -189,6 +190,9 @@ impl Document {
         let position = |row: &Row| suites.iter().position(|s| s.arch == row.arch && s.options == row.options);
         // Stable: the rows of one suite come from one report, in their order.
         self.report.results.sort_by_cached_key(position);
+
+        let position = |view: &View| suites.iter().position(|s| s.arch == view.arch && s.options == view.options);
+        self.report.views.sort_by_cached_key(position);
 
         let mut known: Vec<Survival> = Vec::new();
         for survival in std::mem::take(&mut self.report.registers) {

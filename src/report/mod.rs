@@ -8,6 +8,7 @@ mod human;
 mod junit;
 mod ktap;
 mod lines;
+pub mod page;
 mod promises;
 mod rows;
 mod sarif;
@@ -34,16 +35,19 @@ pub enum Format {
     Ktap,
     /// SARIF 2.1.0, for code review.
     Sarif,
+    /// A page for a browser.
+    Html,
 }
 
 impl Format {
     /// All of them, with their names on the command line and what they are for.
-    pub const ALL: [(&'static str, &'static str, Format); 5] = [
+    pub const ALL: [(&'static str, &'static str, Format); 6] = [
         ("human", "For reading", Format::Human),
         ("json", "Everything, for programs: see docs/report.md", Format::Json),
         ("junit", "XML for continuous integration", Format::Junit),
         ("ktap", "KTAP version 1, for the kernel's tools", Format::Ktap),
         ("sarif", "SARIF 2.1.0, for code review", Format::Sarif),
+        ("html", "A page for a browser, in one file", Format::Html),
     ];
 }
 
@@ -66,7 +70,7 @@ pub fn render(document: &Document, format: Format, style: Style) -> Result<Strin
     let mut out = String::new();
     let refused = |e: &dyn std::fmt::Display| Error::new(format!("cannot render the report: {e}"));
     let cleaned = match format {
-        Format::Json => None,
+        Format::Json | Format::Html => None,
         Format::Human | Format::Ktap | Format::Junit | Format::Sarif => Some(cleaned(&document.report)?),
     };
     let report = cleaned.as_ref().unwrap_or(&document.report);
@@ -77,6 +81,7 @@ pub fn render(document: &Document, format: Format, style: Style) -> Result<Strin
         Format::Ktap => ktap::write(report, &mut out).map_err(|e| refused(&e))?,
         Format::Junit => out = junit::document(report).to_string().map_err(|e| refused(&e))?,
         Format::Json => out = json(document)?,
+        Format::Html => out = page::of_check(document)?,
         Format::Sarif => out = json(&sarif::document(report, &document.scope, style.verbose))?,
     }
     Ok(out)

@@ -3,6 +3,7 @@
 mod asm;
 mod header;
 mod kmod;
+pub mod page;
 mod show;
 
 pub use asm::{asm, line_of, preprocessed};

@@ -91,8 +91,27 @@ pub(crate) struct Trace {
     pub shadow: bool,
     pub state: State,
     pub checks: Checks,
-    /// Set for a diagnosis: every instruction in a trampoline with the registers before it.
-    pub recording: Option<Vec<(u64, Snapshot)>>,
+    /// Set for a diagnosis: every instruction in a trampoline, and every one that a trampoline goes to.
+    pub recording: Option<Vec<Step>>,
+}
+
+/// The CPU before an instruction, for a diagnosis.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub pc: u64,
+    /// The instruction is a trampoline's.
+    pub inside: bool,
+    pub registers: Snapshot,
+    /// What was written above SP.
+    pub stack: Vec<Stored>,
+}
+
+/// A word of the stack, and the instruction that stored to it last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    pub at: u64,
+    pub value: u64,
+    pub writer: u64,
 }
 
 /// How control came to an instruction.
@@ -344,10 +363,12 @@ pub(crate) fn jump_through(uc: &mut Uc, pc: u64) {
 impl Trace {
     fn event(&mut self, here: &mut Here, arrival: &Arrival) {
         let &Arrival { from, to, marks, .. } = arrival;
-        if to.trampoline().is_some()
-            && let Some(recording) = &mut self.recording
-        {
-            recording.push((here.pc, here.snapshot()));
+        let inside = to.trampoline().is_some();
+        if let (true, Some(recording)) = (inside || from.trampoline().is_some(), &mut self.recording) {
+            let written = self.checks.writers.iter().flat_map(|writers| writers.range(here.sp()..));
+            let stored = |(&at, &writer): (&u64, &u64)| Stored { at, value: here.word(at), writer };
+            let stack = written.map(stored).collect();
+            recording.push(Step { pc: here.pc, inside, registers: here.snapshot(), stack });
         }
         if !self.enabled {
             if self.shadow {

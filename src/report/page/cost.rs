@@ -1,0 +1,70 @@
+//! What `cost --format json` writes as a part of a page.
+
+use codegen::error::{Error, Result};
+use serde::Deserialize;
+use templates::page::{CostArch, CostRow, Costs, part as rendered};
+
+/// A trampoline: a generated one, or one of others.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    arch: String,
+    trampoline: String,
+    ways: Vec<Way>,
+    #[serde(default)]
+    kernel: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Way {
+    way: String,
+    executed: i64,
+    loads: i64,
+    stores: i64,
+    stack: Option<i64>,
+}
+
+/// Title, and the part itself, whose ids begin with `id`.
+///
+/// # Errors
+/// It is not what `cost` writes.
+pub fn part(entries: serde_json::Value, id: &str) -> Result<(String, String)> {
+    let refused = |e| Error::new(format!("{e}; valid: what `tramptool cost --format json` writes"));
+    let entries: Vec<Entry> = serde_json::from_value(entries).map_err(refused)?;
+    let all = entries.iter().flat_map(|e| std::iter::once(e).chain(&e.kernel));
+    let most = all.flat_map(|e| &e.ways).map(|w| w.executed).max().unwrap_or(1).max(1);
+    let mut arches: Vec<CostArch> = Vec::new();
+    for entry in &entries {
+        let name = if entry.arch.is_empty() { "of others" } else { &entry.arch };
+        let known = arches.iter().position(|a| a.name == name).unwrap_or_else(|| {
+            arches.push(CostArch { name: name.to_owned(), rows: Vec::new() });
+            arches.len() - 1
+        });
+        arches[known].rows.extend(rows(entry, false, most));
+        arches[known].rows.extend(entry.kernel.iter().flat_map(|theirs| rows(theirs, true, most)));
+    }
+    let theirs = entries.iter().any(|e| !e.kernel.is_empty());
+    let beside = match theirs {
+        true => "The kernel's own trampolines are beside those that promise the same.",
+        false => "The kernel's objects were not there: nothing is beside them.",
+    };
+    let title = "What trampolines spend".to_owned();
+    let text = format!(
+        "Instructions executed, words loaded and stored, bytes of stack; what is called is not counted. {beside}"
+    );
+    let costs = Costs { id: id.to_owned(), heading: "Ways through".to_owned(), text, arches };
+    Ok((title, rendered(&costs)?))
+}
+
+fn rows(entry: &Entry, theirs: bool, most: i64) -> impl Iterator<Item = CostRow> + '_ {
+    entry.ways.iter().map(move |w| CostRow {
+        name: entry.trampoline.clone(),
+        theirs,
+        way: w.way.clone(),
+        executed: w.executed,
+        width: 100 * w.executed / most,
+        loads: w.loads,
+        stores: w.stores,
+        stack: w.stack.map_or("–".to_owned(), |n| n.to_string()),
+    })
+}
