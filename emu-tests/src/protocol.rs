@@ -12,6 +12,7 @@ use codegen::patch::{Poke, SiteState, Write};
 use codegen::profile::Convention;
 use codegen::site::{Site, Spot};
 use link::PAGE;
+use serde::Serialize;
 use unicorn_engine::Prot;
 
 use crate::cpu::{Cpu, Registers, STACK_TOP, load, word, write_code};
@@ -31,7 +32,7 @@ const MOST: usize = 4;
 const SHOWN: usize = 8;
 
 /// A sequence that leads elsewhere.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Astray {
     /// From the site's ip to the entry trampoline.
     pub entry: i64,
@@ -48,7 +49,7 @@ pub struct Astray {
 }
 
 /// What came out.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct Sites {
     /// How many places of site, entry trampoline and target were tried.
     pub places: u64,

@@ -106,7 +106,7 @@ Examples:
   tramptool check ftrace_regs_caller --arch x86_64 --function args6 --situation args+direct --seed 7
   tramptool check 'ftrace_*' --arch x86_64 -v
   tramptool check --object my.o --contract my.toml --minimise
-  tramptool check --sites --arch riscv64 --profile linux-7.3
+  tramptool check --sites --arch riscv64 --profile linux-7.3 --format json
   tramptool check --partition 2/3 --format json -o 2.json
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
@@ -126,7 +126,7 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
         return ui.out(lines.collect::<String>()).map(|()| DONE);
     }
     if args.sites {
-        return super::protocol::run(&args.arch, &args.profile, ui);
+        return super::protocol::run(&args.arch, &args.profile, &args.report, ui);
     }
     args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.

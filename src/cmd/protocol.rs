@@ -3,54 +3,73 @@
 use std::fmt::Write as _;
 
 use codegen::error::Result;
-use emu_tests::judge_sites;
+use emu_tests::{Sites, judge_sites};
+use serde::Serialize;
+use tool::printed::json;
 use tool::settings;
 
 use super::args::ProfileArg;
 use super::exit::DONE;
-use super::ui::Ui;
+use super::report::ReportArgs;
+use super::ui::{Format, Ui};
 
 /// Exit code: a sequence leads elsewhere.
 const FAILED: u8 = 1;
+
+/// What came out for an architecture.
+#[derive(Serialize)]
+struct Judged {
+    arch: &'static str,
+    profile: &'static str,
+    #[serde(flatten)]
+    sites: Sites,
+}
 
 /// Judge the sites of these architectures.
 ///
 /// # Errors
 /// An unknown name, or an engine that does not start.
-pub fn run(arch: &str, profile: &ProfileArg, ui: &Ui) -> Result<u8> {
+pub fn run(arch: &str, profile: &ProfileArg, report: &ReportArgs, ui: &Ui) -> Result<u8> {
+    let format = report.plain("the sites")?;
     let profile = profile.find()?;
-    let (mut out, mut failed) = (String::new(), false);
+    let mut all = Vec::new();
     for backend in settings::backends(arch, profile)? {
-        let name = backend.facts().name;
-        let convention = profile.convention(name)?;
-        let sites = judge_sites(backend, convention)?;
-        failed |= sites.failed > 0;
+        let arch = backend.facts().name;
+        let sites = judge_sites(backend, profile.convention(arch)?)?;
+        all.push(Judged { arch, profile: profile.name, sites });
+    }
+    let text = match format {
+        Format::Human => all.iter().map(human).collect(),
+        Format::Json => json(&all)?,
+    };
+    report.write(text, ui)?;
+    Ok(if all.iter().any(|judged| judged.sites.failed > 0) { FAILED } else { DONE })
+}
+
+fn human(Judged { arch, profile, sites }: &Judged) -> String {
+    let mut out = format!(
+        "{arch}, profile {profile}: {} places of site, entry trampoline and target, {} of them out of reach; {} sequences, {} \
+         lead elsewhere\n",
+        sites.places, sites.refused, sites.sequences, sites.failed
+    );
+    for astray in &sites.astray {
+        let bytes: Vec<String> = astray.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let may: Vec<String> = astray.expected.iter().map(|at| format!("{at:#x}")).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{name}, profile {}: {} places of site, entry trampoline and target, {} of them out of reach; {} sequences, {} lead \
-             elsewhere",
-            profile.name, sites.places, sites.refused, sites.sequences, sites.failed
+            "FAIL entry trampoline {:+#x} bytes from ip, target {:+} from that: {}: {} leads to {:#x}, not {}",
+            astray.entry,
+            astray.target,
+            astray.when,
+            bytes.join(" "),
+            astray.found,
+            may.join(" or ")
         );
-        for astray in &sites.astray {
-            let bytes: Vec<String> = astray.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            let may: Vec<String> = astray.expected.iter().map(|at| format!("{at:#x}")).collect();
-            let _ = writeln!(
-                out,
-                "FAIL entry trampoline {:+#x} bytes from ip, target {:+} from that: {}: {} leads to {:#x}, not {}",
-                astray.entry,
-                astray.target,
-                astray.when,
-                bytes.join(" "),
-                astray.found,
-                may.join(" or ")
-            );
-        }
-        let shown = sites.astray.len() as u64;
-        if sites.failed > shown {
-            let _ = writeln!(out, "and {} more", sites.failed - shown);
-        }
     }
-    ui.out(out)?;
-    Ok(if failed { FAILED } else { DONE })
+    let shown = sites.astray.len() as u64;
+    if sites.failed > shown {
+        let _ = writeln!(out, "and {} more", sites.failed - shown);
+    }
+    out
 }

@@ -83,6 +83,31 @@ impl ReportArgs {
         })
     }
 
+    /// The format, of two: the others are for reports of `check`.
+    ///
+    /// # Errors
+    /// One of those, or an option that is for them.
+    pub fn plain(&self, what: &str) -> Result<super::ui::Format> {
+        if self.verbose || self.strict || self.kselftest {
+            return Err(Error::new(format!("this report is of {what}; valid: no --verbose, --strict or --kselftest")));
+        }
+        match self.format {
+            Format::Human => Ok(super::ui::Format::Human),
+            Format::Json => Ok(super::ui::Format::Json),
+            Format::Junit | Format::Ktap | Format::Sarif | Format::Html => {
+                Err(Error::new(format!("this report is of {what}; valid: --format human or json")))
+            }
+        }
+    }
+
+    /// Write what another command makes.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, text: String, ui: &Ui) -> Result<()> {
+        output::report(text, self.output.as_deref(), ui)
+    }
+
     /// Write a report of `mutate`. Returns the exit code.
     fn deliver_mutants(&self, report: &Mutants, ui: &Ui) -> Result<u8> {
         let format = match self.format {

@@ -305,3 +305,25 @@ fn cost_is_beside_its_bound() {
     }
     b.refuses(&["cost", "nonsense"], &["nonsense", "ftrace_caller"]);
 }
+
+/// How sites are written is told to programs too, with what goes astray; what only other reports have is refused.
+#[test]
+fn sites_are_judged_in_json() {
+    let b = Bench::new();
+    let check = ["check", "--sites", "--profile", "linux-7.3"];
+    let text = b.ends(1, &check);
+    let all: Value = serde_json::from_str(&b.ends(1, &[&check[..], &["--format", "json"]].concat())).unwrap();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), tool::BACKENDS.len());
+    for judged in all {
+        let [places, sequences, failed] = ["places", "sequences", "failed"].map(|key| judged[key].as_u64().unwrap());
+        let arch = judged["arch"].as_str().unwrap();
+        assert!(text.contains(&format!("{arch}, profile linux-7.3: {places} places")), "{text}");
+        assert!(text.contains(&format!("{sequences} sequences, {failed} lead elsewhere")), "{text}");
+        assert_eq!(judged["astray"].as_array().unwrap().is_empty(), failed == 0, "{judged}");
+    }
+    let astray = all.iter().find_map(|judged| judged["astray"].get(0)).unwrap();
+    assert!(astray["bytes"].is_array() && astray["expected"].is_array() && astray["found"].is_u64(), "{astray}");
+    b.refuses(&[&check[..], &["--format", "sarif"]].concat(), &["--format human or json"]);
+    b.refuses(&[&check[..], &["--verbose"]].concat(), &["--verbose"]);
+}
