@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
+use codegen::backend::Backend;
 use codegen::faults::Operator;
 use common::expected::{ByHand, contract, expected, my_tramp};
 use common::{Bench, any, blessed, blessed_block};
 use serde_json::Value;
+use tool::mutate::bugs::Known;
 use tool::mutate::subject::MutationSubject;
 
 mod common;
@@ -135,11 +137,7 @@ fn every_mutant_is_killed() {
     assert!(results.iter().all(|r| r["outcome"] != "survived"));
     blessed(COUNTS, &counts(report["scores"].as_array().unwrap()));
     assert!(noticed_early(results));
-    for known in tool::mutate::bugs::table().unwrap().equivalent.iter().filter(|known| known.contract.is_empty()) {
-        assert!(known.reason.len() > 20, "{}: say why", known.operator);
-        let needed = results.iter().any(|r| r["outcome"] == "equivalent" && r["reason"] == known.reason.as_str());
-        assert!(needed, "src/mutants.toml: {} of {} is noticed, or is gone", known.operator, known.trampoline);
-    }
+    equivalents_are_needed(results, |known| !is_for_7_3(known));
     let (of, killed) =
         (report["mutants"].as_u64().unwrap() - report["equivalent"].as_u64().unwrap(), &report["killed"]);
     let total =
@@ -149,6 +147,50 @@ fn every_mutant_is_killed() {
         "<!-- begin mutants -->",
         &format!("{}\n{total}\n", table(report["scores"].as_array().unwrap())),
     );
+}
+
+/// What is called equivalent, without a contract of others, survives.
+fn equivalents_are_needed(results: &[Value], of_these: impl Fn(&Known) -> bool) {
+    let table = tool::mutate::bugs::table().unwrap();
+    for known in table.equivalent.iter().filter(|known| known.contract.is_empty() && of_these(known)) {
+        assert!(known.reason.len() > 20, "{}: say why", known.operator);
+        let needed = results.iter().any(|r| {
+            r["outcome"] == "equivalent" && r["reason"] == known.reason.as_str() && r["arch"] == known.arch.as_str()
+        });
+        assert!(needed, "src/mutants.toml: {} of {} is noticed, or is gone", known.operator, known.trampoline);
+    }
+}
+
+/// Trampolines that profile linux-7.3 has and linux-6.12 has no like of.
+fn only_7_3_has(backend: &'static dyn Backend) -> Vec<String> {
+    let [before, now] = ["linux-6.12", "linux-7.3"].map(|profile| {
+        let convention = tool::profile(profile).unwrap().convention(backend.facts().name).unwrap();
+        let target = backend.target(convention, convention.defaults()).unwrap();
+        tool::suite::trampolines(&target).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    });
+    now.into_iter().filter(|name| !before.contains(name)).collect()
+}
+
+/// An entry for one of them.
+fn is_for_7_3(known: &Known) -> bool {
+    let of = tool::BACKENDS.iter().filter(|backend| backend.facts().name == known.arch);
+    of.flat_map(|backend| only_7_3_has(*backend)).any(|name| name == known.trampoline)
+}
+
+/// All mutants of what that profile alone has: none survives, and what is called equivalent is needed.
+#[test]
+fn every_mutant_of_what_only_7_3_has_is_killed() {
+    let b = Bench::new();
+    let mut results = Vec::new();
+    for backend in tool::BACKENDS {
+        let names = only_7_3_has(*backend);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let of = ["--arch", backend.facts().name, "--profile", "linux-7.3", "--format", "json"];
+        let report = json(&b.ok(&[&["mutate"], &names[..], &of].concat()));
+        results.extend(report["results"].as_array().unwrap().iter().cloned());
+    }
+    assert!(results.len() > 2000 && results.iter().all(|r| r["outcome"] != "survived"), "{}", results.len());
+    equivalents_are_needed(&results, is_for_7_3);
 }
 
 /// The symbolic checker notices all that it can see, without running anything, and says what it cannot.

@@ -75,6 +75,14 @@ impl Lower for Arm64 {
                 pairs(vector_result, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
                 pairs(result, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at });
             }
+            Step::SaveCounted => {
+                let (src, at) = cx.counted()?;
+                cx.insn(Insn::Str { src, at });
+            }
+            Step::RestoreCounted => {
+                let (dst, at) = cx.counted()?;
+                cx.insn(Insn::Ldr { dst, at });
+            }
             Step::SaveDecision => cx.insn(Insn::Str { src: X0, at: cx.slot(Content::Result(X0))? }),
             Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::Str { src: XZR, at })),
             Step::Meta(word) => {

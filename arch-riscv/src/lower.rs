@@ -73,6 +73,7 @@ impl Lower for Riscv64 {
             Step::SaveResults => cx.results(|src, at| Insn::Sd { src, at }, |src, at| Insn::Fsd { src, at }),
             Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
             Step::SaveDecision | Step::ClearResult | Step::Meta(_) | Step::Cookie(_) => of_program(step, cx)?,
+            Step::SaveCounted | Step::RestoreCounted => of_program(step, cx)?,
             Step::Detach | Step::BranchIfResult | Step::Gap => of_program(step, cx)?,
             Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
                 if way == ExitPath::Function {
@@ -206,6 +207,14 @@ fn constant(value: i32, cx: &mut Lowering<Insn>) -> Reg {
 /// What is done around the calls of programs.
 fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     match step {
+        Step::SaveCounted => {
+            let (src, at) = cx.counted()?;
+            cx.insn(Insn::Sd { src, at });
+        }
+        Step::RestoreCounted => {
+            let (dst, at) = cx.counted()?;
+            cx.insn(Insn::Ld { dst, at });
+        }
         Step::SaveDecision => cx.insn(Insn::Sd { src: A0, at: cx.slot(Content::Result(A0))? }),
         Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::Sd { src: ZERO, at })),
         Step::Meta(word) => {

@@ -68,11 +68,8 @@ impl Lower for X86_64 {
             Step::RestoreResults => {
                 cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
             }
-            Step::SaveDecision => cx.insn(Insn::Store { src: RAX, at: cx.slot(Content::Result(RAX))? }),
-            Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::StoreImm { imm: 0, at })),
-            Step::Meta(word) => meta(word, cx)?,
-            Step::Detach => cx.noted(Insn::Nop5, "a jump past the program when it is detached"),
-            Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie)? }, "cookie"),
+            Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
+            Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
                 cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });
@@ -276,6 +273,27 @@ fn save(cx: &mut Lowering<Insn>) {
             }
         }
     }
+}
+
+/// What is done around the calls of programs.
+fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    match step {
+        Step::SaveCounted => {
+            let (src, at) = cx.counted()?;
+            cx.insn(Insn::Store { src, at });
+        }
+        Step::RestoreCounted => {
+            let (dst, at) = cx.counted()?;
+            cx.insn(Insn::Load { dst, at });
+        }
+        Step::SaveDecision => cx.insn(Insn::Store { src: RAX, at: cx.slot(Content::Result(RAX))? }),
+        Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::StoreImm { imm: 0, at })),
+        Step::Meta(word) => meta(word, cx)?,
+        Step::Detach => cx.noted(Insn::Nop5, "a jump past the program when it is detached"),
+        Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie)? }, "cookie"),
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
 }
 
 /// Store what a context says of itself.

@@ -118,6 +118,7 @@ impl Side<'_> {
             Step::Cookie(cookie) => out.push(format!("cookie = {cookie}")),
             Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
             Step::Gap => out.push("gap for a jump".into()),
+            Step::SaveCounted | Step::RestoreCounted => out.push("what counts tail calls".into()),
             Step::SaveDecision => out.push("the result is what it returned".into()),
             Step::Meta(word) => out.push(format!("what the context says of itself = {word:#x}")),
             Step::Detach => out.push("room for a jump past the program".into()),

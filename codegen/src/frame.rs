@@ -272,7 +272,7 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
         at += 8;
     }
     let words = programs.words.iter().flatten();
-    fields.push(slot("CTX_COUNT", at, Content::Const(words.clone().count() as i32)));
+    fields.push(slot("CTX_COUNT", at, Content::Const(programs.meta_at_first() as i32)));
     at += 8;
     for (symbol, word) in WORDS.iter().zip(words) {
         let content = match *word {

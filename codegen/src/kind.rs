@@ -72,6 +72,8 @@ pub struct Programs {
     pub ip_arg: bool,
     /// How many of the programs are sessions.
     pub sessions: u8,
+    /// No other program is called before the first of them.
+    pub sessions_first: bool,
     /// `TAIL_CALL_CTX`: the function is a BPF program, whose tail calls are counted.
     pub tail_call: Option<TailCall>,
 }
@@ -95,6 +97,7 @@ impl Programs {
         skip_frame: false,
         ip_arg: false,
         sessions: 0,
+        sessions_first: false,
         tail_call: None,
     };
     /// The function is called from the trampoline.
@@ -104,6 +107,18 @@ impl Programs {
     pub fn flags(&self) -> Vec<&'static str> {
         let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig, self.tail_call.is_some()];
         FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
+    }
+
+    /// The same, for these programs.
+    pub fn attached(self, programs: &[Program]) -> Programs {
+        let sessions = programs.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+        let sessions_first = sessions > 0 && programs.iter().all(|p| p.attach != Attach::Fentry);
+        Programs { sessions, sessions_first, ..self }
+    }
+
+    /// What the word before a context holds at first.
+    pub fn meta_at_first(&self) -> i64 {
+        self.meta(self.sessions_first.then_some(0), false)
     }
 
     /// What the word before the first of a context says: how many words there are; of a session, which of them counted

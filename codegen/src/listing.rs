@@ -230,6 +230,16 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         }
     }
 
+    /// What counts tail calls, and the slot of what the function gave back of it.
+    ///
+    /// # Errors
+    /// Nothing is given back.
+    pub fn counted(&self) -> Result<(Reg, Disp)> {
+        let counted = self.spec.kind.programs().and_then(|programs| programs.tail_call);
+        let reg = counted.ok_or_else(|| Error::new("no tail calls are counted; valid: with TAIL_CALL_CTX"))?.reg;
+        Ok((reg, self.slot(Content::Result(reg))?))
+    }
+
     /// The slots of results that programs are shown, and of one that a program decides.
     pub fn shown_results(&self) -> impl Iterator<Item = (Reg, Disp)> + use<I> {
         let rets = self.target.facts.abi.rets;

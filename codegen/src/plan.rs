@@ -287,8 +287,7 @@ impl Plan {
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
         let (after, instead) = (Attach::AFTER.iter().any(|at| spec.has(*at)), spec.has(Attach::FmodRet));
         // What a function gives back besides its result is lost with the first program that is called.
-        let counted = programs.tail_call.is_some_and(|counted| counted.returned);
-        let stored = after || (counted && instead);
+        let counted = programs.tail_call.is_some_and(|counted| counted.returned) && instead && !after;
         self.landing_pad(spec.kind, target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
@@ -300,11 +299,11 @@ impl Plan {
         }
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
         self.push(&[Step::Record(0), Step::Record(1)]);
-        let first = self.programs_at(&[Attach::Fentry, Attach::Fsession], 0, stored, spec, target);
-        if instead {
+        let first = self.programs_at(&[Attach::Fentry, Attach::Fsession], 0, after, spec, target);
+        if instead && programs.sessions == 0 {
             self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
         }
-        let first = self.programs_at(&[Attach::FmodRet], first, stored, spec, target);
+        let first = self.programs_at(&[Attach::FmodRet], first, after, spec, target);
         let back = Step::Block(Role::Restores, "context -> the function's arguments");
         if !programs.call_orig {
             self.push(&[back, Step::Restore, Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Function)]);
@@ -319,8 +318,10 @@ impl Plan {
             self.push(&[Step::StackArgs]);
         }
         self.push(&[Step::Call(Callee::Body)]);
-        if stored {
+        if after {
             self.push(&[Step::Block(Role::Saves, "the function's results"), Step::SaveResults]);
+        } else if counted {
+            self.push(&[Step::Block(Role::Saves, "what counts tail calls"), Step::SaveCounted]);
         }
         if target.convention.has_label(KernelLabel::AfterCall) {
             self.push(&[Step::KernelLabel(KernelLabel::AfterCall), Step::Gap]);
@@ -328,10 +329,12 @@ impl Plan {
         if instead {
             self.push(&[Step::Path(ExitPath::Skipped)]);
         }
-        self.programs_at(Attach::AFTER, first, stored, spec, target);
+        self.programs_at(Attach::AFTER, first, after, spec, target);
         self.push(&[Step::KernelLabel(KernelLabel::Epilogue)]);
-        if stored {
+        if after {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
+        } else if counted {
+            self.push(&[Step::Block(Role::Restores, ""), Step::RestoreCounted]);
         }
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
         self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
@@ -345,8 +348,12 @@ impl Plan {
             let Program { attach, cookie, .. } = spec.programs[n];
             if let (Attach::Fsession, Some(programs)) = (attach, spec.kind.programs()) {
                 let over = at.contains(&Attach::Fexit);
-                let heading = if over { "which session, after the function" } else { "which session" };
-                self.push(&[Step::Block(Role::Saves, heading), Step::Meta(programs.meta(Some(session), over))]);
+                let meta = programs.meta(Some(session), over);
+                // From the start, it may be the first one.
+                if over || session > 0 || meta != programs.meta_at_first() {
+                    let heading = if over { "which session, after the function" } else { "which session" };
+                    self.push(&[Step::Block(Role::Saves, heading), Step::Meta(meta)]);
+                }
                 session += 1;
             }
             let detached = target.convention.has_label(KernelLabel::Skip(place));

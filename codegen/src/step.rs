@@ -223,6 +223,10 @@ pub enum Step {
     SaveResults,
     /// Store what a program returned as the result.
     SaveDecision,
+    /// Store what counts tail calls, as the function gave it back.
+    SaveCounted,
+    /// Load it.
+    RestoreCounted,
     /// Point the frame pointer at pt_regs, marked as such.
     MarkRegs,
     /// Put a value into argument register `n`.

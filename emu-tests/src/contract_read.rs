@@ -238,9 +238,9 @@ impl Reader<'_> {
         let [call_orig, skip_frame, ip_arg, restore, counted] =
             FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
         let (offered, attached) = (&convention.programs, programs(t));
-        let sessions = attached.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
-        let missing = if sessions > 0 && !offered.sessions { "sessions" } else { "tail-call" };
-        if (sessions > 0 && !offered.sessions) || (counted && offered.tail_call.is_none()) {
+        let sessions = attached.iter().any(|p| p.attach == Attach::Fsession);
+        let missing = if sessions && !offered.sessions { "sessions" } else { "tail-call" };
+        if (sessions && !offered.sessions) || (counted && offered.tail_call.is_none()) {
             let (at, profile) = (t.stack_align.span().start, convention.profile);
             let valid = format!("valid: one with `{missing}` in [arch.{}.programs]", facts.name);
             return Err(self.at(at, format!("{}: not in profile {profile}; {valid}", t.symbol)));
@@ -266,8 +266,8 @@ impl Reader<'_> {
             call_orig,
             skip_frame,
             ip_arg,
-            sessions,
             tail_call: offered.tail_call.filter(|_| counted),
+            ..Programs::default().attached(&attached)
         })
     }
 

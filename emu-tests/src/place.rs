@@ -80,7 +80,7 @@ places! {
         "labels for code that is retired: the gap behind the traced function, and the epilogue";
     RetiredGap => "retired:gap", "end of the gap behind the traced function";
     DetachLabels => "detached:labels", "labels for programs that are detached: before each and behind it";
-    DetachSlot => "detached:slot", "bytes of the instruction before a program that gives way to a jump";
+    DetachSlot => "detached:slot", "bytes of the instruction before a program that does nothing, for a jump";
 
     // What is called, how often, and with what.
     Calls => "calls", "calls of the callback";

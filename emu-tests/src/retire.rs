@@ -11,7 +11,7 @@ use codegen::step::KernelLabel;
 use link::Image;
 
 use crate::case::Case;
-use crate::disasm::decode;
+use crate::disasm::{Decoded, decode};
 use crate::place::Place;
 use crate::report::Clause;
 use crate::suite::Suite;
@@ -69,8 +69,8 @@ pub(crate) fn jumps(suite: &Suite, image: &Image, case: &Case) -> Result<Vec<Wri
     Ok(writes)
 }
 
-/// P9: there is an instruction before each call of a program for which the jump past the call can stand, as a whole: a CPU
-/// that is stopped anywhere finds what it knew.
+/// P9: there is one instruction before each call of a program that does nothing and is as large as the jump past the call,
+/// which takes its place: a CPU that is stopped anywhere goes on at an instruction.
 fn judge_detachments(suite: &Suite, image: &Image, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     let trampoline = case.attach;
     let contract = &suite.contracts[trampoline];
@@ -83,7 +83,8 @@ fn judge_detachments(suite: &Suite, image: &Image, case: &Arc<Case>, tally: &mut
     }
     for (_, Write { at: start, bytes }) in found {
         let code = decode(suite.backend.machine(), image.bytes(start, 16).unwrap_or_default(), start)?;
-        let size = code.first().map_or(0, |d| u64::from(d.size));
+        let nothing = |d: &&Decoded| d.text.split(' ').next().is_some_and(|mnemonic| mnemonic.ends_with("nop"));
+        let size = code.first().filter(nothing).map_or(0, |d| u64::from(d.size));
         tally.judged(case, Finding::new(at(start), Place::DetachSlot, bytes.len() as u64, size));
     }
     Ok(())

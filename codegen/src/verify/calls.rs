@@ -359,7 +359,8 @@ impl Checker<'_> {
             let decides = self.may_decide(state.calls);
             // There is none yet; a program that may decide it finds 0, or what one of its kind stored.
             let stored = match found.root {
-                Root::Left(at, call) => at == place && self.may_decide(call.into()),
+                // Where there are sessions, it was 0 before them.
+                Root::Left(at, call) => at == place && (self.may_decide(call.into()) || self.has_sessions()),
                 _ => false,
             };
             if decides && first && !stored {
@@ -397,6 +398,10 @@ impl Checker<'_> {
         let (base, call) = state.shown?;
         let field = self.contract.frame.fields.iter().find(|f| f.content == content && takes_effect(f))?;
         Some(Value::of(Root::Left(base + field.offset, call)))
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.contract.kind.programs().is_some_and(|programs| programs.sessions > 0)
     }
 
     /// Is this call that of a program whose result may stand for that of the traced function?

@@ -116,6 +116,7 @@ fn follow(
         Step::Save
         | Step::SaveResults
         | Step::SaveDecision
+        | Step::SaveCounted
         | Step::Record(_)
         | Step::MarkRegs
         | Step::Cookie(_)
@@ -139,7 +140,7 @@ fn follow(
             wrong(!state.allocated, Property::Slots, "state is restored from a frame that is gone")?;
             state.restored = true;
         }
-        Step::RestoreResults => {
+        Step::RestoreResults | Step::RestoreCounted => {
             wrong(!state.allocated, Property::Slots, "results are restored from a frame that is gone")?;
             state.restored = true;
         }

@@ -62,7 +62,7 @@ pub(crate) fn what_is_shown(
     let mut programs = shown.map_err(|e| e.at("--sig"))?;
     let late = attached.iter().any(|p| p.attach != Attach::Fentry);
     let offered = &target.convention.programs;
-    programs.sessions = attached.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+    programs = programs.attached(attached);
     if programs.sessions > 0 && !offered.sessions {
         return Err(not_there("--fsession", "sessions = true", target));
     }

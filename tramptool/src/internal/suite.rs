@@ -130,7 +130,7 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         "tail_call_on",
         SIGNATURES[0],
         Programs { call_orig: false, ..COUNTED },
-        &[program(Attach::Fentry, "direct_func", 1)],
+        &[program(Attach::Fentry, "direct_func", 9)],
     ),
 ];
 
@@ -192,16 +192,16 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         let skip_frame = flags.skip_frame || (call_orig && !jumps);
         let (abi, mut live) = (&target.facts.abi, target.convention.site.live);
         let offered = &target.convention.programs;
-        let sessions = attached.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+        let sessions = attached.iter().any(|p| p.attach == Attach::Fsession);
         let tail_call = offered.tail_call.filter(|_| flags.tail_call.is_some());
-        if sessions > 0 && !offered.sessions || flags.tail_call.is_some() && tail_call.is_none() {
+        if sessions && !offered.sessions || flags.tail_call.is_some() && tail_call.is_none() {
             continue;
         }
         if let Some(counted) = tail_call {
             live = live.union(RegSet::of(&[counted.reg]));
         }
         let programs = backend.place(target, &proto)?.programs(&proto, abi, live, false)?;
-        let programs = Programs { call_orig, skip_frame, ip_arg, sessions, tail_call, ..programs };
+        let programs = Programs { call_orig, skip_frame, ip_arg, tail_call, ..programs.attached(attached) };
         all.push((format!("programs_{name}"), Kind::Programs(programs)));
     }
     Ok(all)
