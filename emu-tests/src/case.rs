@@ -96,6 +96,8 @@ pub(crate) struct Case {
     pub sret: bool,
     /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
     pub closely: bool,
+    /// Look at every access to the stack.
+    pub watched: bool,
     /// What the callback writes to registers, by register.
     pub new_registers: [u64; 32],
     /// What the exit handler writes to registers.
@@ -148,4 +150,14 @@ pub(crate) struct Outcome {
     pub(crate) registers: Snapshot,
     pub(crate) above: Vec<u8>,
     pub(crate) result: Vec<u8>,
+}
+
+/// A function that was run unpatched.
+#[derive(Debug)]
+pub(crate) struct Unpatched {
+    pub(crate) start: u64,
+    pub(crate) registers: Snapshot,
+    pub(crate) above: Vec<u8>,
+    pub(crate) thread: Option<u64>,
+    pub(crate) left: Outcome,
 }

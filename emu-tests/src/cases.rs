@@ -1,5 +1,6 @@
 //! Which cases there are: functions, situations, handlers and stacks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use codegen::abi::{Abi, Reg, RegSet};
@@ -69,7 +70,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let fit = |(_, f): &(usize, &Function)| named(f) && fits(&contract, f, rig.registers.abi);
     // A sled is in the middle of any function; two of them have the flags in both states.
     let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
-    let mut cases = Vec::new();
+    let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
     for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
         for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
             for &handler in handlers.clone() {
@@ -78,7 +79,12 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                     let seed = Rng::new(rig.seed, (function as u64) << 8 | entry_sp).next();
                     let closely = filter.closely.unwrap_or(new);
                     let (sret, rest) = (f.sret, Case::default());
-                    let case = Case { attach, function, situation, closely, handler, entry_sp, seed, sret, ..rest };
+                    // Where a trampoline reads and stores does not depend on what is in the function: the first of each shape
+                    // tells. What comes out is compared for all.
+                    let on_stack = f.args > rig.registers.abi.args.len();
+                    let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
+                    let rest = Case { watched, sret, ..rest };
+                    let case = Case { attach, function, situation, closely, handler, entry_sp, seed, ..rest };
                     cases.push(Arc::new(filled(rig, &contract, case)));
                 }
             }

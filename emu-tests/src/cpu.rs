@@ -113,6 +113,16 @@ impl Registers {
         }
     }
 
+    /// Set several registers, in one call.
+    pub fn set_all<D>(&self, uc: &mut Cpu<'_, D>, all: impl Iterator<Item = (Reg, u64)>) {
+        let (mut ids, mut values, mut count) = ([0; GENERAL], [0; GENERAL], 0);
+        for (reg, value) in all.filter(|(reg, _)| !self.machine.reserved.contains(*reg)).take(GENERAL) {
+            (ids[count], values[count]) = (self.id(reg), value);
+            count += 1;
+        }
+        let _ = uc.reg_write_batch(&ids[..count], &values[..count], count as i32);
+    }
+
     pub fn sp<D>(&self, uc: &Cpu<'_, D>) -> u64 {
         self.get(uc, self.abi.sp)
     }
@@ -196,9 +206,7 @@ impl Registers {
 
     /// Set general registers and flags; the others are part of the engine's fresh state.
     pub fn load<D>(&self, uc: &mut Cpu<'_, D>, all: &Snapshot) {
-        for i in 0..self.abi.regs.len().min(GENERAL) {
-            self.set(uc, Reg(i as u8), all.gpr[i]);
-        }
+        self.set_all(uc, (0..self.abi.regs.len() as u8).zip(all.gpr).map(|(i, value)| (Reg(i), value)));
         self.put_flags(uc, all.flags, self.machine.clear_flags());
     }
 

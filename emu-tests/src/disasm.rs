@@ -1,6 +1,7 @@
 //! A foreign decoder: instruction boundaries for coverage, lines for a failure's context.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use capstone::{Arch, Capstone, Endian, ExtraMode, Insn, Mode};
@@ -13,7 +14,7 @@ use link::{Image, code_in};
 ///
 /// # Errors
 /// A disassembler that does not start.
-pub fn disassemble(machine: &Machine, code: &[u8], offset: usize) -> Result<Vec<Line>> {
+pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Result<Vec<Line>> {
     let line =
         |d: Decoded| Line { offset: d.at as usize, size: d.size.into(), nop: d.text.starts_with("nop"), text: d.text };
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
@@ -68,7 +69,11 @@ fn decoded(machine: &Machine, insn: &Insn, behind: bool) -> Decoded {
 }
 
 /// The instructions of a function in an image. What its object says is data is none.
-pub(crate) fn decode_function(machine: &Machine, image: &Image, (start, size): (u64, u64)) -> Result<Vec<Decoded>> {
+pub(crate) fn decode_function(
+    machine: &'static Machine,
+    image: &Image,
+    (start, size): (u64, u64),
+) -> Result<Vec<Decoded>> {
     let mut all = Vec::new();
     for part in parts(image, (start, size)) {
         let code = image.bytes(part.start, (part.end - part.start) as usize).unwrap_or_default();
@@ -121,8 +126,34 @@ fn open(machine: &Machine) -> Result<Capstone> {
     Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little)).map_err(|e| failed(&e.to_string()))
 }
 
+/// Code: whose it is, where it begins, and its bytes.
+type Code = (*const Machine, u64, Vec<u8>);
+
+/// Pieces of code that a thread remembers: those of some images.
+const REMEMBERED: usize = 500;
+
+thread_local! {
+    /// What was decoded. The same functions at the same addresses are in image after image, and are looked at several times in each.
+    static DECODED: RefCell<HashMap<Code, Vec<Decoded>>> = RefCell::default();
+}
+
 /// Decode `code` at `base`; a byte that is no instruction ends it.
-pub(crate) fn decode(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+pub(crate) fn decode(machine: &'static Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+    let key = (std::ptr::from_ref(machine), base, code.to_vec());
+    if let Some(known) = DECODED.with_borrow(|all| all.get(&key).cloned()) {
+        return Ok(known);
+    }
+    let decoded = disassembled(machine, code, base)?;
+    DECODED.with_borrow_mut(|all| {
+        if all.len() >= REMEMBERED {
+            all.clear();
+        }
+        all.insert(key, decoded.clone());
+    });
+    Ok(decoded)
+}
+
+fn disassembled(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));
     let capstone = open(machine)?;
     let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;

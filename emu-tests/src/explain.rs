@@ -150,6 +150,7 @@ pub(crate) fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Vec<Step>, Ve
     rig.aim(case.attach, case.function)?;
     rig.patch_all(rig.on(case.attach), only)?;
     rig.prepare(case)?;
+    rig.watch()?;
     let trace = rig.trace();
     (trace.recording, trace.checks.writers) = (Some(Vec::new()), Some(BTreeMap::new()));
     rig.run(case, rig.start(case), &case.initial.registers, true);

@@ -22,6 +22,7 @@ mod filter;
 mod fixture;
 mod flow;
 mod foreign;
+mod hooks;
 mod inside;
 mod lent;
 mod marks;

@@ -18,8 +18,6 @@ pub(crate) type Callees = Vec<Vec<(u64, Mark)>>;
 /// What is known of the addresses of an image, or of two, before anything runs.
 pub(crate) struct Marks {
     pub(crate) cells: Cells,
-    /// First address and end of each image.
-    pub(crate) extents: Vec<(u64, u64)>,
     /// First address and bytes of each trampoline.
     pub(crate) ranges: Vec<(u64, u64)>,
     /// Code outside of each trampoline that it jumps to.
@@ -61,10 +59,10 @@ pub(crate) fn mark_cells(
         let memory = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));
         memory.fold((u64::MAX, 0), |(a, b), (c, d)| (a.min(c), b.max(d)))
     };
-    let extents = traced.into_iter().chain([image]).map(memory).collect();
-    let mut marks =
-        Marks { cells: Cells::default(), extents, ranges: Vec::new(), tails: Vec::new(), instructions: Vec::new() };
-    marks.extents.iter().for_each(|&(base, end)| marks.cells.add(base, (end - base) as usize));
+    let mut marks = Marks { cells: Cells::default(), ranges: Vec::new(), tails: Vec::new(), instructions: Vec::new() };
+    for (base, end) in traced.into_iter().chain([image]).map(memory) {
+        marks.cells.add(base, (end - base) as usize);
+    }
     for f in functions {
         let symbol = traced.unwrap_or(image).symbol(&f.name);
         let symbol = symbol.ok_or_else(|| Error::new(format!("no function {}", f.name)))?;
@@ -141,7 +139,7 @@ fn what(machine: &Machine, insn: &Decoded) -> (Option<(Branch, u8)>, bool) {
 
 /// The code that a function jumps to outside of itself, where `theirs` holds. What it calls is none of it.
 pub(crate) fn tail(
-    machine: &Machine,
+    machine: &'static Machine,
     image: &Image,
     (start, size): (u64, u64),
     theirs: &dyn Fn(u64) -> bool,

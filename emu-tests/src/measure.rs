@@ -48,6 +48,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<Scenar
         // As all functions but the first are run.
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
         rig.patch_all(SiteState::Disabled, None)?;
+        rig.unwatch(RUNS as usize)?;
         let expected = reference(&mut rig, case)?;
         rig.patch_all(rig.on(attach), None)?;
         rig.prepare(case)?;

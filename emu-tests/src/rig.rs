@@ -1,5 +1,6 @@
 //! A linked image on an engine: loaded, patched and run.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,16 +9,16 @@ use codegen::patch::{SiteState, Write};
 use codegen::site::{Site, Spot};
 use codegen::spec::Kind;
 use link::{Image, Input, Options, PAGE, link};
-use unicorn_engine::{Context, HookType, Prot, uc_error};
+use unicorn_engine::{Context, Prot, uc_error};
 
-use crate::case::{Case, Distance, Handler, Initial, Outcome};
+use crate::case::{Case, Distance, Handler, Initial, Outcome, Unpatched};
 use crate::copy::put_copies;
 use crate::cpu::{
-    EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, STACK_SIZE, STACK_TOP, Snapshot, load, put_word,
-    word, write_code,
+    EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, load, put_word, word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
+use crate::hooks::Hooks;
 use crate::lent;
 use crate::marks::{Callees, callees, mark_cells};
 use crate::place::Place;
@@ -27,7 +28,7 @@ use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
+use crate::trace::{Finding, Goal, Mark, Places, Trace, Uc};
 use crate::unwind::Table;
 use crate::variables::Variables;
 
@@ -47,10 +48,15 @@ pub(crate) struct Rig<'s> {
     pub(crate) seed: u64,
     /// The trampolines, and all that they refer to.
     pub(crate) image: Image,
+    /// Where the traced functions begin.
+    starts: HashMap<String, u64>,
+    /// What came out of functions that were run unpatched.
+    pub(crate) unpatched: Vec<Unpatched>,
     /// The traced functions, if they are elsewhere.
     pub(crate) away: Option<Away<'s>>,
     pub(crate) registers: Registers,
     pub(crate) uc: Uc<'static>,
+    hooks: Hooks,
     /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
     pub(crate) fresh: Context,
     /// The last run may have left more behind than the next one sets.
@@ -141,33 +147,15 @@ fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
     Ok((image, called))
 }
 
-/// Look at every instruction in the images, and at every access to the stack.
-fn attach_hooks(uc: &mut Uc<'static>, extents: &[(u64, u64)]) -> Result<()> {
-    let hook = |e| Error::new(format!("emulator: hook: {e:?}"));
-    for (base, end) in extents {
-        uc.add_code_hook(*base, end - 1, |uc, pc, _| trace::instruction(uc, pc)).map_err(hook)?;
-    }
-    for (kind, is_write) in [(HookType::MEM_WRITE, true), (HookType::MEM_READ, false)] {
-        uc.add_mem_hook(kind, STACK_TOP - STACK_SIZE, STACK_TOP - 1, move |uc, _, at, size, _| {
-            trace::accessed(uc, at, size, is_write)
-        })
-        .map_err(hook)?;
-    }
-    Ok(())
-}
-
-/// Let there be code at the addresses with one bit: no more than the hook on it is ever reached.
+/// Let there be code at the addresses with one bit: no more than the hook on every instruction ever reaches it.
 fn map_sparse(uc: &mut Uc<'static>, ret: &[u8]) -> Result<()> {
     let failed = |e| Error::new(format!("emulator: addresses with one bit: {e:?}"));
     for at in [SPARSE_DIRECT, SPARSE_LIVEPATCH] {
         uc.mem_map(at, PAGE, Prot::ALL).map_err(failed)?;
         uc.mem_write(at, ret).map_err(failed)?;
-        uc.add_code_hook(at, at, |uc, pc, _| trace::go_through(uc, pc)).map_err(failed)?;
     }
     // No instruction is ever executed there, so none that would count as a return may stand there.
-    uc.mem_map(SPARSE_JUMP, PAGE, Prot::ALL).map_err(failed)?;
-    uc.add_code_hook(SPARSE_JUMP, SPARSE_JUMP, |uc, pc, _| trace::jump_through(uc, pc)).map_err(failed)?;
-    Ok(())
+    uc.mem_map(SPARSE_JUMP, PAGE, Prot::ALL).map_err(failed)
 }
 
 impl<'s> Rig<'s> {
@@ -226,16 +214,17 @@ impl<'s> Rig<'s> {
         };
         let mut uc = load(suite.backend, traced.into_iter().chain([&image]), Some(Box::new(trace)))?;
         map_sparse(&mut uc, registers.machine.ret)?;
-        if hooks {
-            attach_hooks(&mut uc, &marks.extents)?;
-        }
+        let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
         lent::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;
         for i in 0..registers.machine.vectors.len() {
             registers.set_vector(&mut uc, i, &rng.vector());
         }
         registers.set_control(&mut uc)?;
         let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
+        let start = |f: &Function| Some((f.name.clone(), traced.unwrap_or(&image).symbol(&f.name)?.address));
         Ok(Rig {
+            starts: functions.iter().filter_map(start).collect(),
+            unpatched: Vec::new(),
             suite,
             fixture,
             functions,
@@ -256,11 +245,22 @@ impl<'s> Rig<'s> {
             dirty: true,
             prepared: None,
             uc,
+            hooks,
             places: Places { op, ..Places::default() },
             slots,
             ranges: marks.ranges,
             tails: marks.tails,
         })
+    }
+
+    /// Look at accesses to the stack from now on.
+    pub(crate) fn watch(&mut self) -> Result<()> {
+        self.hooks.watch(&mut self.uc)
+    }
+
+    /// No longer look at them, in so many runs.
+    pub(crate) fn unwatch(&mut self, runs: usize) -> Result<()> {
+        self.hooks.unwatch(&mut self.uc, runs)
     }
 
     pub(crate) fn trace(&mut self) -> &mut Trace {
@@ -306,7 +306,7 @@ impl<'s> Rig<'s> {
 
     /// The address of a traced function.
     pub(crate) fn function(&self, name: &str) -> u64 {
-        self.traced().symbol(name).map_or(0, |s| s.address)
+        self.starts.get(name).copied().unwrap_or(0)
     }
 
     /// A site, for whoever writes to it.
@@ -321,6 +321,7 @@ impl<'s> Rig<'s> {
             return Ok(());
         }
         self.toward = self.laid_out(attach);
+        self.unpatched.clear();
         self.patch_all(SiteState::Disabled, None)
     }
 

@@ -212,7 +212,7 @@ fn judge_moment(
     stand(rig, site, switch, steps, done)?;
     let (mut trapped, mut pc) = (true, at);
     if arrived && trapping(steps, done) {
-        trapped = rig.uc.emu_start(at, EXIT, 0, 1).is_err();
+        trapped = step(rig, at).is_err();
         (ended, pc) = meet_trap(rig, moment)?;
     }
     if arrived && ended.is_ok() {
@@ -251,11 +251,19 @@ fn judge_moment(
     Ok(())
 }
 
+/// One instruction. The engine can count them itself, but forgets all that it has translated when it no longer has to.
+fn step(rig: &mut Rig, at: u64) -> std::result::Result<(), uc_error> {
+    rig.trace().step(true);
+    let ended = rig.uc.emu_start(at, EXIT, 0, 0);
+    rig.trace().step(false);
+    ended
+}
+
 /// The handler of the breakpoint does what the site will do; where it goes on.
 fn meet_trap(rig: &mut Rig, moment: &Moment) -> Result<(std::result::Result<(), uc_error>, u64)> {
     let &Moment { site, switch, steps, done, at, .. } = moment;
     put(rig, site, switch.to)?;
-    let ended = rig.uc.emu_start(at, EXIT, 0, 1);
+    let ended = step(rig, at);
     stand(rig, site, switch, steps, done)?;
     Ok((ended, rig.uc.pc_read().unwrap_or(at)))
 }

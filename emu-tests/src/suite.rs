@@ -131,9 +131,12 @@ impl Deviation {
     /// The same, of a place at the instruction `at`, whatever is found there.
     pub(crate) fn names_place(&self, place: &Place, at: &str) -> Option<Naming> {
         let pattern = WildMatch::new(&self.place);
-        let (id, said) = (place.id(), place.to_string());
-        let id_at = format!("{id}@{at}");
-        if pattern.matches(&id) || pattern.matches(&id_at) {
+        let id = place.id();
+        if pattern.matches(&id) {
+            return Some(Naming::ById);
+        }
+        let (id_at, said) = (format!("{id}@{at}"), place.to_string());
+        if pattern.matches(&id_at) {
             Some(Naming::ById)
         } else if pattern.matches(&said) {
             Some(Naming::BySentence { id })

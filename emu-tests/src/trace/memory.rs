@@ -33,11 +33,14 @@ impl Trace {
 
     /// A field that a handler may read was written by this activation.
     pub(super) fn check_written(&mut self, place: u64, member: &str, pc: u64) {
+        if !self.watched {
+            return;
+        }
         let written = self.state.stack.is_written(place);
         self.check(self.at(Clause::P10, pc), SlotWritten(member), true, written);
     }
 
-    /// An instruction is about to access memory by SP.
+    /// An instruction is about to access memory by SP. It is asked of runs whose accesses are looked at.
     pub(super) fn check_access_by_sp(&mut self, sp: u64, pc: u64) {
         let Some(align) = self.registers.map(|r| r.machine.sp_access_align) else { return };
         self.check(self.at(Clause::P8, pc), Place::SpOfAccess, 0, sp % align);
@@ -53,7 +56,7 @@ impl Trace {
 
 /// The hook on every access to the stack.
 pub(crate) fn accessed(uc: &mut Uc, at: u64, size: usize, is_write: bool) -> bool {
-    if let Some(trace) = uc.get_data_mut() {
+    if let Some(trace) = uc.get_data_mut().as_deref_mut().filter(|trace| trace.watched) {
         trace.access(at, size, is_write);
     }
     true

@@ -32,7 +32,7 @@ pub(crate) use memory::accessed;
 use state::State;
 
 use crate::case::Case;
-use crate::cpu::{Cpu, EXIT, Registers, Snapshot, put_word, word, words};
+use crate::cpu::{Cpu, EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, put_word, word, words};
 use crate::flow::Taken;
 use crate::place::Place;
 use crate::report::Clause;
@@ -87,6 +87,8 @@ pub(crate) struct Trace {
     /// What the unwind table says.
     pub table: Option<Rc<Table>>,
     pub enabled: bool,
+    /// Accesses to the stack are seen.
+    pub watched: bool,
     /// Handlers keep the parent of the function.
     pub shadow: bool,
     pub state: State,
@@ -206,6 +208,11 @@ impl Trace {
         self.checks.way = None;
     }
 
+    /// Let one instruction run, not a whole case; or again a whole one.
+    pub fn step(&mut self, one: bool) {
+        (self.state.budget, self.state.one) = (if one { 2 } else { BUDGET }, one);
+    }
+
     /// The trampoline at work, or else the one that the case is about.
     fn trampoline(&self) -> usize {
         self.state.trampoline().unwrap_or(self.case.attach)
@@ -276,20 +283,28 @@ impl Trace {
     }
 }
 
-/// The hook on every instruction of the image.
+/// The hook on every instruction.
 pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
-    let Some(t) = uc.get_data_mut() else { return };
+    let Some(t) = uc.get_data_mut().as_deref_mut() else { return };
     let state = &mut t.state;
     state.budget = state.budget.saturating_sub(1);
     if state.budget == 0 {
-        t.stopped(pc, Place::Loop);
+        if !state.one {
+            t.stopped(pc, Place::Loop);
+        }
         let _ = uc.emu_stop();
         return;
     }
+    let Some(cell) = t.cells.get_mut(pc) else {
+        match pc {
+            SPARSE_DIRECT | SPARSE_LIVEPATCH => go_through(uc, pc),
+            SPARSE_JUMP => jump_through(uc, pc),
+            _ => {}
+        }
+        return;
+    };
     state.pc = pc;
     let came_by = state.came_by.take().unwrap_or(pc);
-    let mut outside = Cell::default();
-    let cell = t.cells.get_mut(pc).unwrap_or(&mut outside);
     cell.visited = true;
     let marks = cell.marks;
     let to = match (cell.region, state.trampoline()) {
@@ -298,7 +313,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         (region, _) => region,
     };
     let taken = cell.branch.map(|(branch, size)| Taken { branch, next: pc + u64::from(size) });
-    let by_sp = cell.by_sp && t.enabled;
+    let by_sp = cell.by_sp && t.enabled && t.watched;
     let by = std::mem::replace(&mut state.taken, taken);
     let from = std::mem::replace(&mut state.region, to);
     let inside = to.trampoline().is_some();
@@ -327,8 +342,8 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     }
 }
 
-/// The hook on addresses that stand for others: the run goes on there.
-pub(crate) fn go_through(uc: &mut Uc, pc: u64) {
+/// At an address that stands for another: the run goes on there.
+fn go_through(uc: &mut Uc, pc: u64) {
     let Some(t) = uc.get_data_mut() else { return };
     let goal = [t.places.direct, t.places.livepatch].into_iter().find(|goal| goal.named == pc && goal.at != 0);
     match goal {
@@ -343,8 +358,8 @@ pub(crate) fn go_through(uc: &mut Uc, pc: u64) {
     }
 }
 
-/// The hook on what stands for a direct trampoline that sites jump to: the run goes on behind the site, from where that would.
-pub(crate) fn jump_through(uc: &mut Uc, pc: u64) {
+/// At what stands for a direct trampoline that sites jump to: the run goes on behind the site, from where that would.
+fn jump_through(uc: &mut Uc, pc: u64) {
     let Some(mut t) = uc.get_data_mut().take() else { return };
     let mut goes_on = None;
     if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {

@@ -111,6 +111,8 @@ pub(crate) struct State {
     pub came_by: Option<u64>,
     /// Instructions that are left until the run is called a loop.
     pub budget: u64,
+    /// The run ends by itself when none are left.
+    pub one: bool,
     /// Trampolines entered, as bits.
     pub entered: u64,
     pub sites_seen: u32,

@@ -300,11 +300,13 @@ impl Trace {
     fn poison(&mut self, here: &mut Here, purpose: u64) {
         let registers = here.registers;
         let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
-        for reg in self.c_loses(registers.abi).iter().filter(|&r| Some(r) != registers.abi.link) {
+        let lost = self.c_loses(registers.abi);
+        let lost = lost.iter().filter(|&r| Some(r) != registers.abi.link).map(|reg| {
             let value = self.case.canary(&mut rng);
             let zero = self.case.sparse() && !registers.abi.rets.contains(&reg);
-            here.set(reg, if zero { 0 } else { value });
-        }
+            (reg, if zero { 0 } else { value })
+        });
+        registers.set_all(here.uc, lost);
         // None is what it must be when the trampoline is through.
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
         let due = exiting.map(|e| e.expect.flags).or(entering.map(|a| a.expect.flags)).unwrap_or(0);

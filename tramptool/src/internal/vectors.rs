@@ -122,7 +122,7 @@ impl<'a> Code<'a> {
         section.is_some_and(|s| s.kind() == SectionKind::Text)
     }
 
-    fn code(&self, machine: &Machine) -> Result<Found> {
+    fn code(&self, machine: &'static Machine) -> Result<Found> {
         let mut found = Found::default();
         for section in self.0.sections().filter(|s| s.kind() == SectionKind::Text) {
             let damaged =
