@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
+use crate::took::{quartiles, took};
+
 /// How often each of the two has its turn.
 const ROUNDS: usize = 15;
 /// A revision that takes more times as long as the other is slower.
@@ -174,27 +176,9 @@ fn compare(work: &Work, theirs: &Side, ours: &Side) -> Result<Pair, String> {
     Ok(Pair { name: work.name.clone(), theirs, ours, ratio, low, high })
 }
 
-/// A quarter, a half and three quarters are below.
-fn quartiles(mut all: Vec<f64>) -> [f64; 3] {
-    all.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|quarter| all.get(all.len() * quarter / 4).copied().unwrap_or(f64::NAN))
-}
-
-/// What a run costs, as the shell tells it: the time of a process that has ended is no matter of the standard library.
+/// What a run costs. One thread: what two of them wait for each other is no work.
 fn cpu_ms(work: &Work, side: &Side) -> Result<f64, String> {
-    let program = (work.program)(side);
-    let mut shell = Command::new("bash");
-    shell.args(["-c", "TIMEFORMAT='%U %S'; time \"$@\" > /dev/null", "bash"]).arg(program).args(&work.args);
-    // One thread: what two of them wait for each other is no work.
-    let out = shell.env("RAYON_NUM_THREADS", "1").output().map_err(|e| format!("bash: {e}"))?;
-    let told = String::from_utf8_lossy(&out.stderr);
-    let failed = || format!("{} {}: {}", program.display(), work.args.join(" "), told.trim());
-    if !out.status.success() {
-        return Err(failed());
-    }
-    let last = told.lines().last().unwrap_or_default();
-    let seconds = last.split(' ').map(str::parse::<f64>).collect::<Result<Vec<_>, _>>().map_err(|_| failed())?;
-    Ok(seconds.iter().sum::<f64>() * 1000.0)
+    Ok(took((work.program)(side), &work.args, 1)?.cpu)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use codegen::backend::Backend;
 use codegen::spec::{Direct, Spec};
 use emu_tests::{Filter, Foreign, Suite};
 
-use crate::table::{Row, print};
+use crate::table::{Demand, Row, print};
+use crate::took::{Took, took};
 
 /// Measure and print.
 pub fn run(json: bool) -> Result<(), String> {
@@ -17,16 +18,18 @@ pub fn run(json: bool) -> Result<(), String> {
         let suite = tool::suite::suite(*backend, &tool::default_target(*backend).map_err(|e| e.to_string())?)
             .map_err(|e| e.to_string())?;
         let cost = emu_tests::measure(&suite, "ftrace_caller", "args6").map_err(|e| e.to_string())?;
-        rows.push(Row::new(
+        let row = Row::new(
             format!("{} bare emulator, us", backend.facts().name),
             cost.bare.as_secs_f64() * 1e6,
             "scenario with all checks, us",
             cost.scenario.as_secs_f64() * 1e6,
-        ));
+        );
+        rows.push(row.demanded(Demand::AtMost(5.0)));
     }
     for backend in tool::BACKENDS {
-        rows.push(judging(*backend)?);
+        rows.push(judging(*backend)?.demanded(Demand::AtMost(30.0)));
     }
+    rows.push(everything()?);
     print(&rows, json)
 }
 
@@ -51,6 +54,31 @@ fn judging(backend: &'static dyn Backend) -> Result<Row, String> {
         format!("{what}, all clauses, ms"),
         best.as_secs_f64() * 1e3,
     ))
+}
+
+/// All architectures, trampolines and options, as `tramptool check` does it.
+pub fn all() -> Result<(), String> {
+    let profile = tool::profile(profiles::DEFAULT).map_err(|e| e.to_string())?;
+    let mut suites = Vec::new();
+    for &backend in tool::BACKENDS {
+        let convention = profile.convention(backend.facts().name).map_err(|e| e.to_string())?;
+        for choices in convention.combinations(|_| true) {
+            let target = backend.target(convention, choices).map_err(|e| e.to_string())?;
+            let trampolines = tool::suite::trampolines_affected_by(&target, |_| false).map_err(|e| e.to_string())?;
+            suites.push(tool::suite::suite_of(backend, &target, &trampolines).map_err(|e| e.to_string())?);
+        }
+    }
+    let report = emu_tests::check(&suites, &Filter::default(), 1, &|_, _| {}).map_err(|e| e.to_string())?;
+    println!("{} scenarios", report.scenarios);
+    Ok(())
+}
+
+/// How long that takes with two threads.
+fn everything() -> Result<Row, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let Took { clock, cpu } = took(&own, &["check-all".to_owned()], 2)?;
+    let name = format!("check of everything, 2 threads, s (CPU {:.1})", cpu / 1e3);
+    Ok(Row::new(name, clock / 1e3, "demanded, s", 10.0).demanded(Demand::AtLeast(1.0)))
 }
 
 /// The kernel's own objects, where `cargo xtask kernel-objects` has built them: those of the first contract.

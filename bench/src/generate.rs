@@ -2,6 +2,7 @@
 //! assembling the same text.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,8 @@ use object::{
     SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
 
-use crate::table::{Row, print};
+use crate::table::{Demand, Row, print};
+use crate::took::{quartiles, took};
 
 const COUNT: usize = 10_000;
 const ROUNDS: usize = 7;
@@ -65,25 +67,27 @@ fn peak_kib(pid: &str) -> Option<f64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Generate once for one architecture and print the peak memory of this process in KiB.
-pub fn one(arch: &str) -> Result<(), String> {
+/// Generate once for one architecture, write the object if there is a file for it, and print the peak memory of this process
+/// in KiB.
+pub fn one(arch: &str, out: Option<&String>) -> Result<(), String> {
     let backend = backend(arch).map_err(|e| e.to_string())?;
     let names = names();
     let (bytes, _) = object(backend, &specs(&names))?;
+    if let Some(out) = out {
+        std::fs::write(out, &bytes).map_err(|e| format!("{out}: {e}"))?;
+    }
     println!("{} {}", peak_kib("self").ok_or("no /proc/self/status")?, bytes.len());
     Ok(())
 }
 
-/// Run a command and watch its memory; returns time and peak KiB.
-fn watched(command: &mut Command) -> Result<(Duration, f64), String> {
-    let start = Instant::now();
+/// Run a command and watch its memory; returns the peak in KiB.
+fn watched(command: &mut Command) -> Result<f64, String> {
     let mut child = command.stdout(Stdio::null()).spawn().map_err(|e| format!("{command:?}: {e}"))?;
     let (pid, mut peak) = (child.id().to_string(), 0.0_f64);
     loop {
         peak = peak.max(peak_kib(&pid).unwrap_or(0.0));
         if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-            let time = start.elapsed();
-            return if status.success() { Ok((time, peak)) } else { Err(format!("{command:?}: {status}")) };
+            return if status.success() { Ok(peak) } else { Err(format!("{command:?}: {status}")) };
         }
         std::thread::sleep(Duration::from_micros(500));
     }
@@ -245,10 +249,27 @@ fn tailored_rows(backend: &dyn Backend, rows: &mut Vec<Row>) -> Result<(), Strin
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     let rate = MANY as f64 / many.as_secs_f64() / 1e3;
     let name = format!("{arch} {MANY} signatures and lists, ms ({rate:.0} k/s)");
-    rows.push(Row::new(name, ms(many), format!("10 times those for {FEW}, ms"), 10.0 * ms(few)));
+    let row = Row::new(name, ms(many), format!("10 times those for {FEW}, ms"), 10.0 * ms(few));
+    // No more than 1.1 times as long.
+    rows.push(row.demanded(Demand::AtLeast(0.91)));
     let name = format!("{arch} {MANY} signatures and lists, peak MiB");
     rows.push(Row::new(name, many_peak / 1024.0, format!("10 times that of {FEW}, MiB"), 10.0 * few_peak / 1024.0));
     Ok(())
+}
+
+/// Both write an object of the same trampolines, in turns, each in a process of its own.
+fn against_gas(target: &Target, source: &Path, out: &Path) -> Result<Row, String> {
+    let (arch, path) = (target.facts.name, |path: &Path| path.display().to_string());
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(took(&own, &["generate-one".to_owned(), arch.to_owned(), path(out)], 1)?.cpu);
+        theirs.push(took(Path::new(target.facts.assembler), &[path(source), "-o".to_owned(), path(out)], 1)?.cpu);
+    }
+    let ratios = quartiles(ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect());
+    let [[_, ours, _], [_, theirs, _]] = [ours, theirs].map(quartiles);
+    let row = Row::new(format!("{arch} generate, ms of CPU"), ours, "GNU as on the same text, ms of CPU", theirs);
+    Ok(row.rounds(ratios).demanded(Demand::AtLeast(50.0)))
 }
 
 /// Measure and print.
@@ -265,12 +286,8 @@ pub fn run(json: bool) -> Result<(), String> {
         let text = templates::asm(&listings, &target, arch).map_err(|e| e.to_string())?;
         let (source, out) = (dir.path().join("t.S"), dir.path().join("t.o"));
         std::fs::write(&source, text).map_err(|e| e.to_string())?;
-        let gas = || watched(Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&out));
-        let (mut gas_time, mut gas_peak) = (Duration::MAX, 0.0_f64);
-        for _ in 0..3 {
-            let (time, peak) = gas()?;
-            (gas_time, gas_peak) = (gas_time.min(time), gas_peak.max(peak));
-        }
+        let gas_peak = watched(Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&out))?;
+        rows.push(against_gas(&target, &source, &out)?);
 
         let mut bytes = Vec::new();
         let mut text_bytes = 0;
@@ -287,7 +304,6 @@ pub fn run(json: bool) -> Result<(), String> {
         let peak = peak_of(&["generate-one", arch])?;
 
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
-        rows.push(Row::new(format!("{arch} generate, ms"), ms(ours), "GNU as on the same text, ms", ms(gas_time)));
         rows.push(Row::new(format!("{arch} generate, peak MiB"), peak / 1024.0, "GNU as, peak MiB", gas_peak / 1024.0));
         let rate = instructions / ours.as_secs_f64() / 1e6;
         rows.push(Row::new(

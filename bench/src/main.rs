@@ -9,6 +9,7 @@ mod check;
 mod generate;
 mod native;
 mod table;
+mod took;
 
 use std::process::ExitCode;
 
@@ -17,8 +18,8 @@ fn main() -> ExitCode {
     let json = args.windows(2).any(|w| w[0] == "--format" && w[1] == "json");
     let result = match args.first().map(String::as_str) {
         Some("generate") => generate::run(json),
-        // What `generate` starts to measure memory in a process of its own.
-        Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str)),
+        // What `generate` starts to measure a process of its own.
+        Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str), args.get(2)),
         Some("against") => against::run(args.get(1).map_or("HEAD", String::as_str), json),
         Some("native") => native::run(json),
         Some("tailored-one") => {
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
+        #[cfg(feature = "check")]
+        Some("check-all") => check::all(),
         other => Err(format!("unknown benchmark '{}'; valid: generate, native, against, check", other.unwrap_or(""))),
     };
     match result {
