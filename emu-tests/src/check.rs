@@ -86,7 +86,14 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
 fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
     let rig = Rig::new(setup, true)?;
     let image = rig.image.clone();
+    let start = image.segments.first().map_or(0, |s| s.address);
+    let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
+    let size = (end - start).next_multiple_of(PAGE) as i64;
     if let Some(Distance::Far { bytes, copied }) = filter.distance {
+        if bytes.unsigned_abs() < size.unsigned_abs() {
+            let message = format!("{bytes} bytes from the sites the trampolines would lie in each other's way");
+            return Err(Error::new(format!("{message}; valid: 0, or {size} and more either way")));
+        }
         let mut tally = Tally::new(setup.suite);
         tally.sizes = rig.ranges.iter().map(|(_, size)| *size).collect();
         let Some(rig) = Rig::moved(setup, Away { functions: image, bytes, copied, code_align: None, beside: &tally })?
@@ -101,9 +108,6 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
     let moved = moved && filter.distance.is_none();
     let edge = if moved { edge(&rig, filter) } else { None };
     let mut tally = judge_image(rig, filter)?;
-    let start = image.segments.first().map_or(0, |s| s.address);
-    let end = image.segments.last().map_or(0, |s| s.address + s.mem_size);
-    let size = (end - start).next_multiple_of(PAGE) as i64;
     let reach = setup.suite.convention.site.reach;
     for direction in [1, -1].into_iter().filter(|_| moved) {
         // Code with addresses of 32 bits cannot be everywhere.

@@ -54,6 +54,11 @@ impl Filter {
         named || typed || self.distance.is_some() || self.closely == Some(false)
     }
 
+    /// Did somebody ask for some cases only, so that there may be none for a trampoline?
+    pub fn chosen(&self) -> bool {
+        self.concerning.is_none() && (self.leaves_out() || self.fixture.is_some())
+    }
+
     /// Are there to be cases with this trampoline at the site? Those that are not attached are run by entry trampolines.
     pub(crate) fn attaches(&self, contract: &Contract) -> bool {
         let asked = self.trampolines.is_empty() || self.trampolines.contains(&contract.name);

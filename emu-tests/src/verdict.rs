@@ -178,6 +178,7 @@ impl Question<'_> {
             None if matches!(filter.distance, Some(Distance::Far { .. })) => {
                 (Verdict::Skip, "counted where the trampolines are in the same image".to_owned())
             }
+            None if filter.chosen() => (Verdict::Skip, "none of the cases that were run comes here".to_owned()),
             None => (Verdict::Fail, format!("never executed{}", self.unreached())),
             Some(missed) if filter.leaves_out() && !missed.is_empty() => {
                 (Verdict::Skip, "not all cases were run".to_owned())

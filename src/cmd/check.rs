@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use emu_tests::{Failure, Filter, Report, Suite, Verdict};
 use rayon::prelude::*;
 use tool::explain;
@@ -84,8 +84,9 @@ pub struct CheckArgs {
     pub list_places: bool,
     /// Judge the profile's protocol of patching sites: at many distances, does every sequence of instructions that a CPU can
     /// meet lead where it should?
-    #[arg(long, conflicts_with_all = ["trampolines", "set", "function", "situation", "fixture", "attached", "handler",
-        "distance", "closely", "partition", "minimise", "expect", "object", "raw"])]
+    #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
+        "entry_sp", "distance", "closely", "partition", "minimise", "expect", "object", "raw", "contract", "list_clauses",
+        "list_places", "format", "output", "verbose", "strict", "kselftest"])]
     pub sites: bool,
     #[command(flatten)]
     pub report: ReportArgs,
@@ -174,6 +175,11 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         return Ok(Document { report: Report::empty(args.seed), scope });
     }
     let mut report = super::ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
+    if report.scenarios == 0 && filter.chosen() && args.partition.is_none() {
+        return Err(Error::new(
+            "nothing is left to run; valid: fewer of --function, --situation, --fixture and the like",
+        ));
+    }
     if args.minimise {
         // Among all suites: the smallest case must not depend on who runs what.
         let all: Vec<&Suite> = suites.iter().chain(&others).collect();

@@ -1,5 +1,6 @@
 //! What all commands share, and those that show something.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -262,6 +263,49 @@ fn what_the_user_leaves_out_fails_nothing() {
         let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
         b.ok(&[&["check", trampoline, "--arch", any(), "--function", function][..], &set].concat());
     }
+}
+
+/// Some trampolines are in none of the cases that a filter leaves.
+#[test]
+fn what_a_filter_leaves_out_was_not_to_be_executed() {
+    let b = Bench::new();
+    let few = ["check", "direct_3", "direct_words"];
+    // Not every set of options has functions of this fixture.
+    for filter in [["--function", "leaf"], ["--fixture", "plain"]] {
+        let out = b.ok(&[&few[..], &filter].concat());
+        assert!(out.starts_with("holds: "), "{filter:?}: {out}");
+    }
+    // What others are redirected to is not traced.
+    b.refuses(
+        &["check", "direct_3", "--arch", any(), "--function", "leaf_livepatch"],
+        &["nothing is left to run; valid: "],
+    );
+    // Near its own functions there is no place for the image.
+    let near = ["check", "direct_3", "--arch", "riscv64", "--distance"];
+    b.refuses(&[&near[..], &["4096"]].concat(), &["in each other's way; valid: 0, or "]);
+    assert!(b.ok(&[&near[..], &["1000000"]].concat()).starts_with("holds: "));
+}
+
+/// How sites are written is judged by itself: every other option is refused, and none is dropped without a word.
+#[test]
+fn check_sites_has_no_other_options() {
+    let b = Bench::new();
+    let help = b.ok(&["check", "--help"]);
+    let words = help.split_whitespace().filter(|word| word.starts_with("--"));
+    let options: BTreeSet<&str> = words.map(|word| word.trim_end_matches(|c: char| !c.is_ascii_lowercase())).collect();
+    let taken = ["--sites", "--arch", "--profile", "--help", "--version"];
+    let mut refused = 0;
+    for option in options.into_iter().filter(|option| !taken.contains(option)).chain(["-o"]) {
+        // Whatever value it wants, one of these is one.
+        let told = ["", "1", "yes", "json", "1/2"].map(|value| {
+            let args = ["check", "--sites", option, value];
+            String::from_utf8(b.run(&args[..3 + usize::from(!value.is_empty())]).stderr).unwrap()
+        });
+        let needs = |told: &String| told.contains("cannot be used with") || told.contains("required arguments");
+        assert!(told.iter().any(needs), "{option}: {told:?}");
+        refused += 1;
+    }
+    assert!(refused > 20, "{refused}");
 }
 
 #[test]
