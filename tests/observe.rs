@@ -155,3 +155,94 @@ fn faults_are_noticed_without_a_contract() {
     let text = bench.ok(&["mutate", "--by", "observe", "--sample", "1"]);
     assert!(text.contains(" 100.0 %"), "{text}");
 }
+
+/// What can stand on a side, against the object of the same source.
+#[test]
+fn sources_dumps_stdin_directories_and_revisions_are_sides() {
+    for (arch, _) in arches() {
+        let bench = assembled(arch);
+        let source = format!("{}/tests/observe/{arch}/first.s", env!("CARGO_MANIFEST_DIR"));
+        std::fs::copy(&source, bench.path("first.s")).unwrap();
+        bench.ok(&["diff", "first.s", "first.o:t", "--arch", arch, "--exact"]);
+        bench.refuses(&["diff", "first.s", "first.o"], &["first.s", "--arch"]);
+        std::fs::write(bench.path("bad.s"), "t: no_such_instruction\n").unwrap();
+        bench.refuses(&["diff", "bad.s", "first.o", "--arch", arch], &["bad.s", "no_such_instruction"]);
+        let objcopy = format!("{}objcopy", tools_of(arch));
+        bench.ok(&["gen", "ftrace_stub", "--arch", arch, "--emit", "obj", "--stem", "stub"]);
+        bench.tool(&objcopy, &["-O", "binary", "-j", ".text", "stub.o", "first.bin"]);
+        let stub = format!("{arch}:ftrace_stub");
+        let text = bench.ends(1, &["diff", "first.bin@0x400000:0x400000", &stub, "--arch", arch]);
+        // A dump has no unwind table.
+        assert!(text.contains("1 difference of behaviour, 1 for the better"), "{text}");
+        bench.refuses(&["diff", "first.bin@0x400000", "first.o", "--arch", arch], &["FILE@BASE:ENTRY"]);
+        let piped = bench.shell(0, "cat first.o | tramptool diff - first.o");
+        assert!(piped.contains("\nthe same, "), "{piped}");
+        // Directories have names in common.
+        for (dir, object) in [("old", "first.o"), ("new", "lost.o")] {
+            std::fs::create_dir(bench.path(dir)).unwrap();
+            std::fs::copy(bench.path(object), bench.path(dir).join("t.o")).unwrap();
+        }
+        let brief = bench.ends(1, &["diff", "old", "new", "--brief"]);
+        assert!(brief.ends_with(&format!("{arch}:t  1 difference of behaviour\n")), "{brief}");
+        let namesake = bench.ends(1, &["diff", "old", "lost.o"]);
+        assert!(namesake.contains(&format!("{arch}:t: 1 difference")), "{namesake}");
+        bench.refuses(&["diff", "old", &format!("{arch}:ftrace_caller")], &["unknown trampoline of the other side"]);
+        let git = "git init -q . && git add old && git -c user.name=n -c user.email=e commit -qm old";
+        bench.shell(0, &format!("{git} && tramptool diff HEAD:old old --exact && tramptool diff HEAD:old/t.o first.o"));
+    }
+}
+
+/// Both are generated, or in one file and generated, or of two architectures.
+#[test]
+fn pairs_of_every_kind_are_compared() {
+    let bench = Bench::new();
+    let all = arches();
+    for (n, (arch, _)) in all.iter().enumerate() {
+        let direct =
+            ["gen", "direct", "--args", "2", "--call", "f", "--arch", arch, "--emit", "obj", "--stem", "f_tramp"];
+        bench.ok(&direct);
+        let ours = format!("{arch}:direct,args=2,call=f");
+        let text = bench.ok(&["diff", "f_tramp.o", &ours]);
+        assert!(text.contains("\nthe same, "), "{text}");
+        let sig = format!("{arch}:direct,sig=int f(int a, char *b, long c),call=f");
+        let text = bench.ends(1, &["diff", &ours, &sig]);
+        assert!(text.contains("better for traced code") && text.contains("saves"), "{text}");
+        assert!(bench.ends(1, &["diff", &sig, &ours, "--brief"]).contains(" of behaviour"));
+        let (other, _) = all[(n + 1) % all.len()];
+        let text = bench.ends(1, &["diff", "f_tramp.o", &format!("{other}:direct,args=3,call=f")]);
+        assert!(text.contains(&format!("{arch} against {other}: ")) && text.contains("argument 2"), "{text}");
+        let text = bench.ends(1, &["diff", &ours, &sig, "--format", "markdown"]);
+        assert!(text.contains("**better for traced code**"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80 || line.starts_with("- ")), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&bench.ends(1, &["diff", &ours, &sig, "--format", "json"])).unwrap();
+        let schema = serde_json::from_str(&bench.ok(&["report", "schema", "diff"])).unwrap();
+        jsonschema::validate(&schema, &json).unwrap();
+        let found = json["pairs"][0]["differences"].as_array().unwrap();
+        assert!(found.iter().any(|d| d["better"] == true && d["severity"] == "breaks-traced-code"), "{json}");
+        // The case that shows it, again.
+        let case = found.iter().flat_map(|d| d["when"].as_array().unwrap()).find(|case| *case != "plainly").unwrap();
+        let again = bench.ok(&["contract", "observe", &ours, "--case", case.as_str().unwrap()]);
+        assert!(again.contains(&format!("when = {case}")), "{again}");
+    }
+    let two = bench.ok(&["diff", "linux-6.12", "linux-6.12", "--brief"]);
+    assert!(two.matches("  the same\n").count() > 10, "{two}");
+}
+
+/// What holds in one report and not in the other.
+#[test]
+fn reports_are_compared_by_verdicts() {
+    let bench = Bench::new();
+    let arch = common::any();
+    bench.ok(&["check", "ftrace_stub", "--arch", arch, "--format", "json", "-o", "a.json"]);
+    let text = bench.ok(&["diff", "a.json", "a.json"]);
+    assert!(text.contains("the same verdicts"), "{text}");
+    let report = std::fs::read_to_string(bench.path("a.json")).unwrap();
+    std::fs::write(bench.path("b.json"), report.replacen("\"verdict\": \"pass\"", "\"verdict\": \"fail\"", 1)).unwrap();
+    let text = bench.ends(1, &["diff", "a.json", "b.json"]);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").ends_with("fail; it was pass 1 verdict differs"), "{text}");
+    bench.refuses(&["diff", "a.json", &format!("{arch}:ftrace_stub")], &["a report is compared with a report"]);
+    std::fs::write(bench.path("c.json"), "{").unwrap();
+    bench.refuses(&["diff", "a.json", "c.json"], &["c.json"]);
+}

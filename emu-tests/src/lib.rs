@@ -63,12 +63,12 @@ pub use inside::views;
 pub use measure::{ScenarioCost, measure};
 pub use observe::{
     Call, Difference, Leave, Line as ObservedLine, Observed, Severity, Store, Unwound, Way, differences, observable,
-    observe,
+    observe, roles_of,
 };
 pub use place::places;
 pub use probe::{Form as ProbeForm, probe};
 pub use protocol::{Astray, Sites, judge_sites};
-pub use raw::Dump;
+pub use raw::{Dump, dumped};
 pub use replay::{Chosen, Replay, Source};
 pub use report::{Clause, Failure, Of, Promise, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use situation::Situation;

@@ -23,6 +23,15 @@ pub struct Dump {
     pub end: Option<u64>,
 }
 
+/// Make an object of a dump with one function, which has this name and address.
+///
+/// # Errors
+/// The address is not in the dump, or not that of an instruction.
+pub fn dumped(backend: &dyn Backend, code: &[u8], base: u64, (symbol, entry): (&str, u64)) -> Result<Vec<u8>> {
+    let dump = Dump { base, entries: Vec::new(), end: None };
+    wrap(backend, &dump, code, &[(symbol, entry)], &[])
+}
+
 /// Make an object of `code`, in which each trampoline has the name that comes with its address in `entries`; of `labels`,
 /// those that are addresses in the dump name these.
 ///

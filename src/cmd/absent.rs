@@ -45,15 +45,48 @@ macro_rules! absent {
 
 absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand);
 
-/// A part of `diff`.
+/// The part of `diff` that runs code.
 pub mod compare {
     use codegen::error::Result;
+
+    /// How a comparison is made and written.
+    #[allow(dead_code, reason = "nobody compares by it")]
+    pub struct How<'a> {
+        /// The architecture of files that do not say it.
+        pub arch: Option<&'a str>,
+        /// Cost and layout count too.
+        pub exact: bool,
+        /// One line a trampoline.
+        pub brief: bool,
+        /// In which form.
+        pub format: Form,
+    }
+
+    /// In which form a comparison is written.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub enum Form {
+        /// For reading.
+        Human,
+    }
+
+    impl Form {
+        /// All of them, with their names on the command line and what they are.
+        pub const ALL: [(&'static str, &'static str, Form); 1] = [("human", "For reading", Form::Human)];
+    }
 
     /// Refuse.
     ///
     /// # Errors
     /// Always.
-    pub fn run<Format, Ui>(_: [&str; 2], _: bool, _: Format, _: &Ui) -> Result<u8> {
-        Err(super::refusal("diff FILE"))
+    pub fn run<Ui>(_: [&str; 2], _: &How, _: &Ui) -> Result<u8> {
+        Err(super::refusal("diff of files"))
+    }
+
+    /// Nobody knows what the two do.
+    ///
+    /// # Errors
+    /// None.
+    pub fn behaviour<Ui>(_: [&str; 2], _: bool, _: &Ui, _: &mut String) -> Result<Option<bool>> {
+        Ok(None)
     }
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use codegen::error::{Error, Result};
 use codegen::profile::Profile;
-use emu_tests::{Clause, Draft, Filter, Foreign};
+use emu_tests::{Clause, Draft, Filter, Foreign, Observed};
 use link::Input;
 
-use super::compare;
 use super::exit::DONE;
 use super::output;
+use super::sides::one;
 use super::ui::Ui;
 
 /// Arguments of `contract`.
@@ -34,8 +34,15 @@ enum Action {
 /// Arguments of `contract observe`.
 #[derive(Args)]
 struct ObserveArgs {
-    /// FILE[:SYMBOL] of an object, module or shared library, or ARCH:TRAMPOLINE[,OPTION=VALUE...]
+    /// FILE[:SYMBOL] of an object, module, shared library or source, FILE@BASE:ENTRY, REVISION:PATH, or
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE...]
     code: String,
+    /// The architecture of a source or a dump
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Print only this case, as `tramptool diff` names it: 'rdi is 0', 'call 1 stores to frame+0x078'
+    #[arg(long, value_name = "CASE")]
+    case: Option<String>,
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -65,12 +72,21 @@ struct InitArgs {
 }
 
 const EXAMPLES: &str = "\
-The kind is guessed from names and calls, the number of arguments from runs. `tramptool check --contract` takes the \
+The kind is guessed from names and calls, the number of arguments and the alignment from runs; argument registers that change are \
+listed as a question, and code that never comes back is refused. `tramptool check --contract` takes the \
 result as it stands; what the trampoline promises beyond it, and its frame, is for you to add.
 
 Examples:
   tramptool contract init --object my.o --symbol my_tramp -o my.toml
   tramptool check --object my.o --contract my.toml";
+
+/// What was observed in one case.
+fn only(observed: Observed, case: &str) -> Result<Observed> {
+    let all = observed.path.iter().chain(&observed.variants);
+    let found = all.clone().find(|way| way.when == case).cloned();
+    let found = found.ok_or_else(|| Error::unknown("case", case, all.map(|way| way.when.as_str())))?;
+    Ok(Observed { path: vec![found], store: Vec::new(), ..observed })
+}
 
 /// Run `contract`.
 ///
@@ -80,7 +96,11 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let args = match &command.action {
         Action::Init(args) => args,
         Action::Observe(args) => {
-            let observed = compare::observed(&args.code)?;
+            let observed = one(&args.code, args.arch.as_deref())?.observed()?;
+            let observed = match &args.case {
+                None => observed,
+                Some(case) => only(observed, case)?,
+            };
             let text = toml::to_string(&observed).map_err(|e| Error::new(format!("what was observed: {e}")))?;
             output::report(text, args.output.as_deref(), ui)?;
             return Ok(DONE);
@@ -89,17 +109,37 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let profile = tool::profile(profiles::DEFAULT)?;
     let name = args.object.display().to_string();
     let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
-    let draft = emu_tests::draft(&Input { name: &name, bytes: &bytes }, &args.symbol, profile, tool::BACKENDS)?;
+    let object = Input { name: &name, bytes: &bytes };
+    let draft = emu_tests::draft(&object, &args.symbol, profile, tool::BACKENDS)?;
+    let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, None)?;
+    // What is wrong is no promise.
+    let mut ways = observed.path.iter().chain(&observed.variants);
+    if !ways.any(|way| way.leave.ends && way.leave.to != observed.symbol) {
+        let why = observed.path.first().map_or("", |way| way.leave.to.as_str());
+        let why = if why == observed.symbol { "it goes to its own beginning" } else { why };
+        return Err(Error::new(format!("{name}: {} never comes back: {why}; valid: code that does", args.symbol)));
+    }
     let most = (0..=draft.args.len())
         .rev()
-        .find(|&n| draft.kind == "direct" && holds(&draft, args, profile, &name, &bytes, n));
-    output::report(text(&draft, &args.symbol, most.unwrap_or(draft.args.len())), args.output.as_deref(), ui)?;
+        .find(|&n| draft.kind == "direct" && holds((&draft, &observed), args, profile, &name, &bytes, n));
+    output::report(
+        text(&draft, &observed, &args.symbol, most.unwrap_or(draft.args.len())),
+        args.output.as_deref(),
+        ui,
+    )?;
     Ok(DONE)
 }
 
 /// Do functions with that many arguments find them again, and the way back?
-fn holds(draft: &Draft, args: &InitArgs, profile: &'static Profile, name: &str, bytes: &[u8], n: usize) -> bool {
-    let contract = text(draft, &args.symbol, n);
+fn holds(
+    (draft, observed): (&Draft, &Observed),
+    args: &InitArgs,
+    profile: &'static Profile,
+    name: &str,
+    bytes: &[u8],
+    n: usize,
+) -> bool {
+    let contract = text(draft, observed, &args.symbol, n);
     let objects = vec![(name.to_owned(), bytes.to_vec())];
     let foreign = Foreign { contract_name: "draft", contract: &contract, objects, arch: None, profile, dump: None };
     let suites = emu_tests::foreign_suites(&foreign, tool::BACKENDS);
@@ -111,7 +151,7 @@ fn holds(draft: &Draft, args: &InitArgs, profile: &'static Profile, name: &str, 
 }
 
 /// The contract.
-fn text(draft: &Draft, symbol: &str, args: usize) -> String {
+fn text(draft: &Draft, observed: &Observed, symbol: &str, args: usize) -> String {
     let quoted = |s: &str| toml::Value::from(s).to_string();
     let mut lines = vec![
         "# Written by tramptool contract init: see docs/contracts.md for what else it may say.".to_owned(),
@@ -136,6 +176,17 @@ fn text(draft: &Draft, symbol: &str, args: usize) -> String {
     say(&format!("kind = {}  # guessed from its name and calls", quoted(draft.kind)));
     if draft.kind == "direct" {
         say(&format!("args = {args}  # of the traced function; as many are kept"));
+        let ends = observed.path.iter().filter(|way| way.leave.ends);
+        let mut lost: Vec<&str> = ends.flat_map(|way| way.leave.changed.keys().copied()).collect();
+        lost.retain(|name| draft.args.contains(name));
+        lost.sort_unstable();
+        lost.dedup();
+        if !lost.is_empty() {
+            say(&format!(
+                "# Argument registers that change: {}. May the traced function have arguments in them?",
+                lost.join(" ")
+            ));
+        }
     }
     if let (Some(slot), "entry" | "regs") = (&draft.slot, draft.kind) {
         say(&format!("slot = {}  # the call that is patched", quoted(slot)));
@@ -149,7 +200,15 @@ fn text(draft: &Draft, symbol: &str, args: usize) -> String {
     if with_frame {
         say("# frame = \"regs\"");
     }
-    say(&format!("stack-align = {}", draft.stack_align));
+    let calls = observed.path.iter().flat_map(|way| &way.call);
+    let aligned = calls.map(|call| call.aligned).min();
+    match aligned {
+        Some(1) => say("# Its calls find SP at no multiple of 8. What may they rely on?\n# stack-align = 8"),
+        Some(aligned) => {
+            say(&format!("stack-align = {aligned}  # as its calls find it, whatever the site's stack was"))
+        }
+        None => say(&format!("stack-align = {}  # of the psABI: no call was seen", draft.stack_align)),
+    }
     say("# deviation = [{ clause = \"P1\", place = \"*\", reason = \"why it is known not to hold\" }]");
     lines.join("\n") + "\n"
 }

@@ -35,11 +35,12 @@ mod protocol;
 mod report;
 mod show;
 mod side;
+#[cfg(feature = "judge")]
+mod sides;
 mod sites;
 #[cfg(feature = "judge")]
 mod table;
 mod ui;
-#[cfg(feature = "judge")]
 mod values;
 
 use std::io::Write;

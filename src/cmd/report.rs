@@ -171,6 +171,8 @@ enum Described {
     Report,
     /// What `mutate --format json` writes.
     Mutants,
+    /// What `diff --format json` writes.
+    Diff,
     /// What `check --contract` reads, in TOML.
     Contract,
     /// What `--profile` reads, in TOML.
@@ -228,6 +230,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
             let schema = match args.of {
                 Described::Report => schemars::schema_for!(Document),
                 Described::Mutants => schemars::schema_for!(Mutants),
+                Described::Diff => schemars::schema_for!(super::compare::Comparison),
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => codegen::profile::schema(),
             };

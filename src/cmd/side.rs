@@ -1,13 +1,12 @@
-//! What stands on a side of a comparison: a trampoline to be generated, or a file.
-
-use std::path::{Path, PathBuf};
+//! A trampoline to be generated, as a side of a comparison names it.
 
 use codegen::diff::Side;
 use codegen::error::{Error, Result};
 use codegen::obj;
+use codegen::spec::Form;
 use codegen::target::Target;
 use codegen::text::TextListing;
-use tool::asked::{Asked, DIRECT};
+use tool::asked::Asked;
 use tool::request;
 use tool::settings::{self, parse_u64};
 
@@ -19,10 +18,9 @@ pub struct Subject {
     pub target: Target,
     /// Its text.
     pub listing: TextListing,
-    /// Its symbol in an object.
-    pub name: String,
-    /// That object.
-    pub object: Vec<u8>,
+    /// Its symbol in an object, and that object.
+    #[cfg_attr(not(feature = "judge"), allow(dead_code, reason = "only what runs code has a use for it"))]
+    pub object: (String, Vec<u8>),
 }
 
 impl Subject {
@@ -32,13 +30,11 @@ impl Subject {
     }
 }
 
-/// FILE or FILE:SYMBOL, if there is such a file.
-pub fn file(text: &str) -> Option<(PathBuf, Option<&str>)> {
-    if Path::new(text).is_file() {
-        return Some((text.into(), None));
-    }
-    let (file, symbol) = text.rsplit_once(':')?;
-    Path::new(file).is_file().then(|| (file.into(), Some(symbol)))
+const FORM: &str = "ARCH:TRAMPOLINE[,OPTION=VALUE...], such as x86_64:ftrace_caller,unwinder=fp";
+
+/// Does it begin with the name of an architecture?
+pub fn is_generated(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(arch, _)| tool::backend(arch).is_ok())
 }
 
 /// Read `ARCH:TRAMPOLINE,...`.
@@ -46,42 +42,82 @@ pub fn file(text: &str) -> Option<(PathBuf, Option<&str>)> {
 /// # Errors
 /// It does not exist or cannot be generated.
 pub fn subject(text: &str) -> Result<Subject> {
-    let form = "ARCH:TRAMPOLINE[,OPTION=VALUE...], such as x86_64:ftrace_caller,unwinder=fp";
     let Some((arch, rest)) = text.split_once(':') else {
-        return Err(Error::new(format!("'{text}' names no architecture; valid: {form}")));
+        return Err(Error::new(format!("'{text}' names no architecture; valid: {FORM}")));
     };
     let backend = tool::backend(arch)?;
-    let mut parts = rest.split(',');
+    let mut parts = parts(rest).into_iter();
     let name = parts.next().unwrap_or_default();
-    let mut direct = Asked::default();
+    let mut asked = Asked::default();
     let mut settings = Vec::new();
     let mut profile = tool::profile(profiles::DEFAULT)?;
     for part in parts {
+        let list = |value: &str| value.split('+').map(str::to_owned).collect::<Vec<_>>();
         match part.split_once('=') {
-            None if part == "ip" => direct.ip = true,
-            None => return Err(Error::new(format!("'{part}' in '{text}' has no value; valid: {form}"))),
+            None if part == "ip" => asked.ip = true,
+            None => return Err(Error::new(format!("'{part}' in '{text}' has no value; valid: {FORM}"))),
             Some(("args", n)) => {
                 let n = parse_u64(n).ok().and_then(|n| u8::try_from(n).ok());
-                direct.args = Some(n.ok_or_else(|| Error::new(format!("'{part}' in '{text}'; valid: args=N")))?);
+                asked.args = Some(n.ok_or_else(|| Error::new(format!("'{part}' in '{text}'; valid: args=N")))?);
             }
-            Some(("call", symbol)) => direct.call = Some(symbol.to_owned()),
+            Some(("call", symbol)) => asked.call = Some(symbol.to_owned()),
             Some(("profile", name)) => profile = tool::profile(name)?,
-            Some(("name", symbol)) => direct.name = Some(symbol.to_owned()),
+            Some(("name", symbol)) => asked.name = Some(symbol.to_owned()),
+            Some(("sig", prototype)) => asked.sig = Some(prototype.to_owned()),
+            Some(("live", what)) => asked.live.extend(list(what)),
+            Some(("handler", file)) => asked.handler = Some(file.into()),
+            Some(("form", name)) => {
+                let form = Form::ALL.into_iter().find(|form| form.name() == name);
+                asked.form = Some(form.ok_or_else(|| Error::unknown("form", name, Form::ALL.map(Form::name)))?);
+            }
+            Some(("function", symbol)) => asked.function = Some(symbol.to_owned()),
+            Some(("exit", symbol)) => asked.exit = Some(symbol.to_owned()),
+            Some(("fentry", symbol)) => asked.fentry.push(symbol.to_owned()),
+            Some(("fmod-ret", symbol)) => asked.fmod_ret.push(symbol.to_owned()),
+            Some(("fexit", symbol)) => asked.fexit.push(symbol.to_owned()),
+            Some(("fsession", symbol)) => asked.fsession.push(symbol.to_owned()),
+            Some(("flags", flags)) => asked.flags.extend(list(flags)),
             Some(setting) => settings.push(setting),
         }
     }
-    direct.refuse_without(&[name.to_owned()]).map_err(|_| {
-        Error::new(format!(
-            "'{text}': args, call, name and ip are for direct-call trampolines; valid: {arch}:{DIRECT},..."
-        ))
-    })?;
+    asked.refuse_without(&[name.to_owned()]).map_err(|e| Error::new(format!("'{text}': {e}")))?;
     let target = settings::target(backend, profile.convention(backend.facts().name)?, &settings)?;
-    let request = request::trampoline(name, &direct, &target)?;
+    let request = request::trampoline(name, &asked, &target)?;
     let spec = request.spec();
     let mut artifact = backend.generate(&[spec], &target)?;
     let object = obj::write(&artifact.assembly, &target)?;
     let listing = artifact.listings.pop().ok_or_else(|| Error::new(format!("'{text}' has no listing")))?;
-    let name = spec.name.to_owned();
+    let object = (spec.name.to_owned(), object);
     let options = target.describe();
-    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing, name, object })
+    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing, object })
+}
+
+/// The parts between commas; those inside of parentheses and braces are a prototype's own.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut all) = (0_usize, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '{' => depth += 1,
+            ')' | '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                all.extend(text.get(from..at));
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all.extend(text.get(from..));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_of_a_prototype_are_its_own() {
+        assert_eq!(parts("direct,sig=int f(int a, char *b),call=g"), ["direct", "sig=int f(int a, char *b)", "call=g"]);
+        assert_eq!(parts(""), [""]);
+        assert_eq!(parts("a),b"), ["a)", "b"]);
+    }
 }

@@ -129,3 +129,20 @@ pub fn with_progress<T>(work: impl FnOnce(Progress) -> T) -> T {
     bar.finish_and_clear();
     result
 }
+
+/// Lines of so many characters at most, unless a word is longer.
+#[cfg(feature = "judge")]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| line.is_empty() || line.len() + 1 + word.len() <= width) {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -244,20 +244,30 @@ fn a_first_contract_is_written_from_what_the_object_shows() {
     let case = Case::new(TRAMPOLINE, CONTRACT);
     let init = |symbol| case.tool(&["contract", "init", "--object", "t.o", "--symbol", symbol, "-o", "t.toml"]);
     let written = || std::fs::read_to_string(case.dir.path().join("t.toml")).unwrap();
-    // Two arguments are saved, and the psABI's alignment is not met at both parities of the stack.
+    // Two arguments are saved, the others are a question, and the psABI's alignment is not met at both parities of the stack.
     assert_eq!(init("my_tramp"), (Some(0), String::new(), String::new()));
     for line in
         ["arch = \"x86_64\"", "kind = \"direct\"", "args = 2", "calls = \"direct_func\"", "direct_func, other_helper"]
     {
         assert!(written().contains(line), "{line}: {}", written());
     }
+    for line in ["stack-align = 8", "# Argument registers that change: r8 r9 rcx rdx. "] {
+        assert!(written().contains(line), "{line}: {}", written());
+    }
+    assert_eq!(case.check().0, Some(0));
+    std::fs::write(case.dir.path().join("t.toml"), written().replace("stack-align = 8", "stack-align = 16")).unwrap();
     let (code, out, _) = case.check();
     assert!(code == Some(1) && out.contains("FAIL P8") && !out.contains("FAIL P1"), "{out}");
-    std::fs::write(case.dir.path().join("t.toml"), written().replace("stack-align = 16", "stack-align = 8")).unwrap();
-    assert_eq!(case.check().0, Some(0));
     let (code, _, err) = init("your_tramp");
     assert_eq!(code, Some(2));
     assert!(err.contains("unknown symbol 'your_tramp'; valid: my_tramp"), "{err}");
+    // What never comes back promises nothing.
+    case.assemble(
+        "t",
+        ".globl my_tramp\n.type my_tramp, @function\nmy_tramp: jmp my_tramp\n.size my_tramp, . - my_tramp\n",
+    );
+    let (code, _, err) = init("my_tramp");
+    assert!(code == Some(2) && err.contains("never comes back"), "{err}");
     // An entry trampoline by its call slot, and a kretprobe's by its name.
     case.assemble("t", RETHOOK);
     for (symbol, lines) in [

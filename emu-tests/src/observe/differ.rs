@@ -100,6 +100,12 @@ pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<
                 if let Some(way) = paths.get(key).or_else(|| variants.get(key)) {
                     return Some((*way).clone());
                 }
+                // The same word, where a layout has another number for it.
+                let alike = |other: &&&str| place_of(other) == place_of(key) && place_of(key).contains('[');
+                let mut others = paths.keys().chain(variants.keys()).filter(alike);
+                if let (Some(other), None) = (others.next(), others.next()) {
+                    return paths.get(other).or_else(|| variants.get(other)).map(|way| (*way).clone());
+                }
                 match key.rsplit_once(", and ") {
                     Some((base, _)) => key = base,
                     None => return paths.get("plainly").map(|way| (*way).clone()),
@@ -122,6 +128,27 @@ pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<
     let mut all = all.all;
     all.sort_by_key(|d| (d.severity, d.better));
     all
+}
+
+/// A case without the numbers in brackets.
+fn place_of(case: &str) -> String {
+    let (mut out, mut depth, mut rest) = (String::new(), 0_usize, case);
+    while let Some(c) = rest.chars().next() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let number = rest.strip_prefix("0x").filter(|_| depth > 0);
+        rest = match number {
+            Some(digits) => digits.trim_start_matches(|c: char| c.is_ascii_hexdigit()),
+            None => {
+                out.push(c);
+                rest.get(c.len_utf8()..).unwrap_or_default()
+            }
+        };
+    }
+    out
 }
 
 /// Ways by what makes them go there.
@@ -529,6 +556,12 @@ mod tests {
         assert!(only_longer(&words("rdi rsi older pc"), &words("rdi rsi pc")));
         assert!(!only_longer(&words("rdi rsi pc"), &words("rdi older rsi pc x")));
         assert!(!only_longer(&words("rdi rsi"), &words("rdi rbp")));
+    }
+
+    #[test]
+    fn cases_are_alike_but_for_numbers_in_brackets() {
+        assert_eq!(place_of("[[x30-0x10]+0xd0] is 0"), place_of("[[x30-0x8]+0xc0] is 0"));
+        assert_ne!(place_of("call 1 stores to frame+0x048"), place_of("call 1 stores to frame+0x040"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod code;
 mod differ;
 mod observed;
+mod roles;
 mod run;
 mod says;
 mod tokens;
@@ -17,11 +18,12 @@ use codegen::abi::Reg;
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::machine::IndirectBranch;
-use link::{Image, Input, SymbolKind, examine, machine, relocatable};
+use link::{Access, Image, Input, SymbolKind, examine, machine, relocatable};
 
 use self::code::Code;
 pub use self::differ::{Difference, Severity, differences};
 pub use self::observed::{Call, Leave, Line, Observed, Store, Unwound, Way};
+pub use self::roles::roles_of;
 use self::run::{But, End, Seen, Subject};
 use self::says::Sayer;
 use self::tokens::Names;
@@ -64,7 +66,12 @@ pub fn observe(
 pub fn observable(object: &Input, backend: &'static dyn Backend) -> Result<Vec<String>> {
     let linkable = relocatable(backend, object)?;
     let (image, _) = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
-    let functions = image.symbols.iter().filter(|s| s.kind == SymbolKind::Function && s.input.is_some());
+    // Assembly does not always say that a symbol is a function's.
+    let code =
+        |at: u64| image.sections.iter().any(|s| s.access == Access::Execute && at.wrapping_sub(s.address) < s.size);
+    let unnamed = |s: &link::Symbol| s.kind == SymbolKind::NoType && !s.local && s.size > 0 && code(s.address);
+    let functions =
+        image.symbols.iter().filter(|s| s.input.is_some() && (s.kind == SymbolKind::Function || unnamed(s)));
     Ok(functions.map(|s| s.name.clone()).collect())
 }
 
