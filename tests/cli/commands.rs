@@ -303,7 +303,8 @@ fn check_sites_has_no_other_options() {
             let args = ["check", "--sites", option, value];
             String::from_utf8(b.run(&args[..3 + usize::from(!value.is_empty())]).stderr).unwrap()
         });
-        let needs = |told: &String| told.contains("cannot be used with") || told.contains("required arguments");
+        let conflict = format!("cannot be used with '{option}");
+        let needs = |told: &String| told.contains(&conflict) || told.contains("required arguments");
         assert!(told.iter().any(needs), "{option}: {told:?}");
         refused += 1;
     }
