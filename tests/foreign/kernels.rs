@@ -10,23 +10,29 @@ use crate::common::chosen;
 /// What a section of docs/findings.md says is what its commands print. Returns how many findings there are.
 fn shown_by_their_commands(findings: &str) -> usize {
     let cache = kernel_cache::directory().unwrap();
-    let (mut said, mut shown) = (String::new(), 0);
+    let (mut said, mut shown) = (Vec::new(), 0);
     for row in findings.lines().filter(|line| line.starts_with("| ")).skip(1) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         if let Some(command) = cells[3].strip_prefix("`tramptool ") {
-            let command = format!("{} {}", env!("CARGO_BIN_EXE_tramptool"), command.trim_end_matches('`'));
+            let command =
+                format!("{} {} --format json", env!("CARGO_BIN_EXE_tramptool"), command.trim_end_matches('`'));
             let (code, out, err) = text(Command::new("sh").args(["-c", &command]).env("K", &cache).output().unwrap());
             assert_eq!((code, err.as_str()), (Some(0), ""), "{command}\n{out}");
-            said = out;
+            let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+            said.clone_from(report["results"].as_array().unwrap());
             continue;
         }
-        let (clause, place) = cells[2].split_once(' ').unwrap();
         let trampoline = cells[1].trim_start_matches('`').split(['`', '*']).next().unwrap();
-        let told = |line: &str| {
-            let parts = [trampoline, place.trim_matches('`')];
-            line.trim_start().starts_with(&format!("{clause} ")) && parts.iter().all(|part| line.contains(part))
-        };
-        assert!(said.lines().any(told), "{row}\n{said}");
+        for finding in cells[2].split(", ") {
+            // "P4 `r11`", or the clause alone.
+            let (clause, place) = (finding.split(' ').next().unwrap(), finding.split('`').nth(1).unwrap_or(""));
+            let told = |found: &serde_json::Value| {
+                let has = |key: &str, part: &str| found[key].as_str().is_some_and(|text| text.contains(part));
+                let deviates = found["verdict"] == "deviates" && found["clause"] == clause;
+                deviates && has("trampoline", trampoline) && has("reason", place)
+            };
+            assert!(said.iter().any(told), "{finding} of {row}\n{said:#?}");
+        }
         shown += 1;
     }
     shown
