@@ -1,8 +1,9 @@
 //! What an emulator must know of arm64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Lent, Machine, Pad};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
 
+use crate::lent::LENT;
 use crate::regs::VECTORS;
 
 /// CPACR_EL1.FPEN: let EL1 use the vector registers.
@@ -27,7 +28,7 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     wide: ("SVE and SME registers", changes_wide),
     is_vector: changes_wide,
-    lent: Lent::NONE,
+    lent: LENT,
     reserved: RegSet::EMPTY,
     trap: &[0x00, 0x00, 0x20, 0xd4],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],

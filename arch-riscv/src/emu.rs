@@ -1,8 +1,9 @@
 //! What an emulator must know of riscv64.
 
 use codegen::abi::RegSet;
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Lent, Machine};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine};
 
+use crate::lent::LENT;
 use crate::regs::{VECTORS, ZERO};
 
 /// MSTATUS.FS: floating point is off at reset.
@@ -23,7 +24,7 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     wide: ("V registers", changes_wide),
     is_vector,
-    lent: Lent::NONE,
+    lent: LENT,
     reserved: RegSet::of(&[ZERO]),
     trap: &[0x73, 0x00, 0x10, 0x00],
     ret: &[0x67, 0x80, 0x00, 0x00],

@@ -4,6 +4,7 @@ pub mod abi;
 pub mod emu;
 pub mod faulty;
 pub mod insn;
+mod lent;
 pub mod lower;
 pub mod mutate;
 pub mod option;

@@ -1,10 +1,10 @@
 //! What an emulator must know of x86-64.
 
 use codegen::abi::{Reg, RegSet};
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Lent, Machine, Orc, OrcEntry, OrcFp, Pad};
+use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
 
+use crate::lent::LENT;
 use crate::regs::{R10, R13, RAX, RBP, RDI, RDX, RSP, VECTORS};
-use crate::xsave;
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
@@ -32,7 +32,7 @@ pub const MACHINE: Machine = Machine {
     vectors: VECTORS,
     wide: ("ymm, zmm and mask registers", changes_wide),
     is_vector,
-    lent: Lent { size: xsave::size, run: xsave::run },
+    lent: LENT,
     reserved: RegSet::EMPTY,
     trap: &[0xcc],
     ret: &[0xc3],

@@ -4,13 +4,13 @@ pub mod abi;
 pub mod emu;
 pub mod faulty;
 pub mod insn;
+mod lent;
 pub mod lower;
 pub mod mutate;
 pub mod option;
 pub mod regs;
 pub mod reloc;
 pub mod site;
-mod xsave;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;

@@ -1,10 +1,14 @@
-//! XSAVEC, and XRSTOR of what it stores: the engine has neither. Intel SDM volume 1, 13.4, 13.8 and 13.10; volume 2, XSAVEC and
-//! XRSTOR. Of the state components there are x87 and SSE, as the engine has no more.
+//! Instructions that the checker runs in the engine's place: XSAVEC, and XRSTOR of what it stores. The engine has neither.
+//! Intel SDM volume 1, 13.4, 13.8 and 13.10; volume 2, XSAVEC and XRSTOR. Of the state components there are x87 and SSE, as
+//! the engine has no more.
 
 use codegen::abi::Reg;
-use codegen::machine::{LentCpu, LentTo};
+use codegen::machine::{Lent, LentCpu, LentTo};
 
 use crate::regs::{RAX, RDX, VECTORS};
+
+/// What they are, and how they are run.
+pub(crate) const LENT: Lent = Lent { size, run };
 
 /// What XCR0 enables.
 const ENABLED: u64 = X87 | SSE;
@@ -36,7 +40,7 @@ const FDP: i32 = 256;
 const FOP: i32 = 258;
 
 /// How many bytes such an instruction has; `None` if the code begins with none.
-pub(crate) fn size(code: &[u8]) -> Option<usize> {
+fn size(code: &[u8]) -> Option<usize> {
     Form::read(code).map(|form| form.size)
 }
 
@@ -44,7 +48,7 @@ pub(crate) fn size(code: &[u8]) -> Option<usize> {
 ///
 /// # Errors
 /// The fault that a CPU would raise.
-pub(crate) fn run(code: &[u8], next: u64, cpu: &mut dyn LentCpu) -> Result<LentTo, &'static str> {
+fn run(code: &[u8], next: u64, cpu: &mut dyn LentCpu) -> Result<LentTo, &'static str> {
     let Some(form) = Form::read(code) else { return Ok(LentTo::Engine) };
     let area = Area { at: form.address(cpu, next), wide: form.wide };
     // EDX:EAX.
