@@ -295,9 +295,9 @@ fn check_sites_has_no_other_options() {
     let help = b.ok(&["check", "--help"]);
     let words = help.split_whitespace().filter(|word| word.starts_with("--"));
     let options: BTreeSet<&str> = words.map(|word| word.trim_end_matches(|c: char| !c.is_ascii_lowercase())).collect();
-    let taken = ["--sites", "--arch", "--profile", "--help", "--version"];
+    let taken = ["--sites", "--arch", "--profile", "--format", "--help", "--version"];
     let mut refused = 0;
-    for option in options.into_iter().filter(|option| !taken.contains(option)).chain(["-o"]) {
+    for option in options.into_iter().filter(|option| !taken.contains(option)) {
         // Whatever value it wants, one of these is one.
         let told = ["", "1", "yes", "json", "1/2"].map(|value| {
             let args = ["check", "--sites", option, value];
