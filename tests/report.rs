@@ -430,7 +430,7 @@ fn exit_codes() {
     b.ends(4, &kselftest(&["--partition", "1/1000"]));
     let empty = b.ok(&with(&["--partition", "1/1000"]));
     assert!(empty.contains("nothing was checked: no suite is in this share"), "{empty}");
-    assert!(b.ok(&["check", "--help"]).replace(['\n', ' '], "").contains("Ashareof--partitionmaybeempty"));
+    assert!(b.ok(&["check", "--help"]).replace(['\n', ' '], "").contains("Ashareof--partitioncanbeempty"));
     b.ok(&with(&["--partition", "1/1000", "--format", "json", "-o", "empty.json"]));
     b.refuses(&["report", "merge", "empty.json"], &["no report has riscv64 ", "all partitions together"]);
     assert_eq!(b.run(&["check", "--expect", "missing.toml", "--kselftest"]).status.code(), Some(1));

@@ -149,6 +149,8 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
         all.into_iter().map(|cases| cases.into_iter().partition(|case| case.watched)).unzip();
     if judge_cases(&mut rig, &watched, &layouts, filter, &mut tally)?.is_continue() {
         rig.unwatch(others.iter().map(Vec::len).sum())?;
+        // Sites of the first cases may not have come back as they were.
+        rig.reload()?;
         let _ = judge_cases(&mut rig, &others, &[], filter, &mut tally)?;
     }
     let stubs = rig.image.sections.iter().find(|s| s.name == STUBS);

@@ -159,6 +159,6 @@ mod tests {
         assert_eq!(name(0x7000_0004), "f+0x4");
         assert_eq!(name(3_u64.wrapping_neg()), "-3");
         assert_eq!(name(0x1234_5678_9abc), "0x123456789abc");
-        assert_eq!(name(word + STEP), format!("{:#x}", word + STEP));
+        assert_eq!(name(older + STEP), format!("{:#x}", older + STEP));
     }
 }
