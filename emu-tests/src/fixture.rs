@@ -112,14 +112,15 @@ fixtures! {
 }
 
 /// The fixtures that can run with a suite: for its machine, with its float ABI, and with a word for op before
-/// each function where its trampolines look for one.
+/// each function where its trampolines look for one, or without where the profile's functions have none.
 pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
     let mask = suite.backend.machine().e_flags_abi;
     let wants_op = suite.contracts.iter().any(|c| c.early_direct);
+    let may_have_op = suite.convention.site.protocol.literal.is_some();
     FIXTURES.iter().filter(move |f| {
         e_machine(f.functions) == suite.backend.facts().machine
             && suite.objects.iter().all(|(_, o)| e_flags(f.functions) & mask == e_flags(o) & mask)
-            && (!wants_op || f.before_entry)
+            && if f.before_entry { may_have_op } else { !wants_op }
             && filter.fixture.as_ref().is_none_or(|v| f.variant == v)
     })
 }
