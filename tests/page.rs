@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::Bench;
+use common::{Bench, CHECK_BROKEN, broken};
 use serde_json::Value;
 
 /// Elements without an end.
@@ -114,28 +114,6 @@ fn both(b: &Bench, code: i32, args: &[&str]) -> (String, Value) {
     let json = b.ends(code, &[args, &["--format", "json", "--views"]].concat());
     (page, serde_json::from_str(&json).unwrap())
 }
-
-/// What DROP_RESTORE of x1 leaves: an object that loses it, with its contract.
-fn broken(b: &Bench) {
-    b.ok(&[
-        "gen",
-        "direct",
-        "--args",
-        "2",
-        "--call",
-        "my_handler",
-        "--arch",
-        "arm64",
-        "--stem",
-        "broken",
-        "--fault",
-        "my_handler_tramp:DROP_RESTORE(x1)@0x24",
-        "--emit",
-        "obj,contract",
-    ]);
-}
-
-const CHECK_BROKEN: [&str; 5] = ["check", "--object", "broken.o", "--contract", "broken.toml"];
 
 #[test]
 fn a_page_has_what_the_report_has() {

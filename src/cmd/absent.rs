@@ -49,30 +49,7 @@ absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain Explai
 pub mod compare {
     use codegen::error::Result;
 
-    /// How a comparison is made and written.
-    #[allow(dead_code, reason = "nobody compares by it")]
-    pub struct How<'a> {
-        /// The architecture of files that do not say it.
-        pub arch: Option<&'a str>,
-        /// Cost and layout count too.
-        pub exact: bool,
-        /// One line a trampoline.
-        pub brief: bool,
-        /// In which form.
-        pub format: Form,
-    }
-
-    /// In which form a comparison is written.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub enum Form {
-        /// For reading.
-        Human,
-    }
-
-    impl Form {
-        /// All of them, with their names on the command line and what they are.
-        pub const ALL: [(&'static str, &'static str, Form); 1] = [("human", "For reading", Form::Human)];
-    }
+    use super::super::how::How;
 
     /// Refuse.
     ///

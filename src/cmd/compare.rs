@@ -11,40 +11,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::exit::{DIFFERS, DONE};
+use super::how::{Form, How};
 use super::sides::{Code, Side, one, side};
 use super::ui::{Style, Ui, wrap};
-
-/// How a comparison is made and written.
-pub struct How<'a> {
-    /// The architecture of files that do not say it.
-    pub arch: Option<&'a str>,
-    /// Cost and layout count too.
-    pub exact: bool,
-    /// One line a trampoline.
-    pub brief: bool,
-    /// In which form.
-    pub format: Form,
-}
-
-/// In which form a comparison is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// For reading.
-    Human,
-    /// For a mail or a pull request.
-    Markdown,
-    /// For programs.
-    Json,
-}
-
-impl Form {
-    /// All of them, with their names on the command line and what they are.
-    pub const ALL: [(&'static str, &'static str, Form); 3] = [
-        ("human", "For reading", Form::Human),
-        ("markdown", "For a mail or a pull request", Form::Markdown),
-        ("json", "For programs; `tramptool report schema diff` describes it", Form::Json),
-    ];
-}
 
 /// What a report for programs has.
 #[derive(Serialize, JsonSchema)]

@@ -9,8 +9,8 @@ use codegen::error::Result;
 use codegen::text::{LineKind, TextLine};
 
 use super::compare;
-use super::compare::{Form, How};
 use super::exit::{DIFFERS, DONE};
+use super::how::{Form, How};
 use super::side::{Subject, is_generated, subject};
 use super::ui::{Style, Ui};
 use super::values::one_of;

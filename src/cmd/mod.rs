@@ -21,6 +21,7 @@ mod explain;
 #[cfg(feature = "judge")]
 mod foreign;
 mod generate;
+mod how;
 mod known;
 mod link;
 mod list;

@@ -1,33 +1,11 @@
 //! What `check` writes for reading: the verdict first, nothing wider than the terminal, no word of a loss where nothing failed.
 
-use crate::common::Bench;
+use crate::common::{Bench, CHECK_BROKEN, broken};
 
 /// The same text, with commands in one line again.
 fn joined(out: &str) -> String {
     out.replace(" \\\n      ", " ")
 }
-
-/// A direct trampoline with a register that it forgets, as an object with its contract.
-fn broken(b: &Bench) {
-    b.ok(&[
-        "gen",
-        "direct",
-        "--args",
-        "2",
-        "--call",
-        "my_handler",
-        "--arch",
-        "arm64",
-        "--stem",
-        "broken",
-        "--fault",
-        "my_handler_tramp:DROP_RESTORE(x1)@0x24",
-        "--emit",
-        "obj,contract",
-    ]);
-}
-
-const CHECK_BROKEN: [&str; 5] = ["check", "--object", "broken.o", "--contract", "broken.toml"];
 
 #[test]
 fn the_verdict_is_in_the_first_lines() {

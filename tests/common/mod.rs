@@ -67,6 +67,29 @@ pub fn chosen(directory: &std::path::Path) -> Vec<String> {
     }
 }
 
+/// A direct trampoline with a register that it forgets, as an object with its contract.
+pub fn broken(b: &Bench) {
+    b.ok(&[
+        "gen",
+        "direct",
+        "--args",
+        "2",
+        "--call",
+        "my_handler",
+        "--arch",
+        "arm64",
+        "--stem",
+        "broken",
+        "--fault",
+        "my_handler_tramp:DROP_RESTORE(x1)@0x24",
+        "--emit",
+        "obj,contract",
+    ]);
+}
+
+/// Judges it.
+pub const CHECK_BROKEN: [&str; 5] = ["check", "--object", "broken.o", "--contract", "broken.toml"];
+
 /// Every architecture, with the prefix of its GNU tools.
 pub fn arches() -> Vec<(&'static str, &'static str)> {
     let facts = tool::BACKENDS.iter().map(|b| b.facts());
