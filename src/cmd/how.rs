@@ -1,6 +1,7 @@
 //! How `diff` compares and writes, with the emulator or without.
 
 /// How a comparison is made and written.
+#[cfg_attr(not(feature = "judge"), expect(dead_code, reason = "nothing compares by it without the emulator"))]
 pub struct How<'a> {
     /// The architecture of files that do not say it.
     pub arch: Option<&'a str>,
