@@ -149,8 +149,10 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
         all.into_iter().map(|cases| cases.into_iter().partition(|case| case.watched)).unzip();
     if judge_cases(&mut rig, &watched, &layouts, filter, &mut tally)?.is_continue() {
         rig.unwatch(others.iter().map(Vec::len).sum())?;
-        // Sites of the first cases may not have come back as they were.
-        rig.reload()?;
+        // What failed may have left functions and sites other than it found them.
+        if tally.findings.iter().any(|(finding, _)| rig.known(finding).is_none()) {
+            rig.reload()?;
+        }
         let _ = judge_cases(&mut rig, &others, &[], filter, &mut tally)?;
     }
     let stubs = rig.image.sections.iter().find(|s| s.name == STUBS);
