@@ -54,7 +54,7 @@ fn unpatched(rig: &mut Rig, case: &Arc<Case>, (name, start): (&str, u64), regist
     let Initial { above, thread, .. } = &case.initial;
     let same =
         |u: &&Unpatched| u.start == start && u.registers == *registers && u.above == *above && u.thread == *thread;
-    if let Some(known) = rig.unpatched.iter().find(same) {
+    if let Some(known) = rig.unpatched.iter().rev().find(same) {
         return Ok(known.left.clone());
     }
     let (above, thread) = (above.clone(), *thread);
