@@ -21,7 +21,8 @@ use crate::verb::Outcome;
 #[derive(Debug, Deserialize)]
 struct Manifest {
     package: Vec<Package>,
-    library: Vec<Library>,
+    #[serde(rename = "library")]
+    libraries: Vec<Library>,
 }
 
 /// Files that programs for another architecture are compiled and run with.
@@ -79,7 +80,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             println!("{}", object.display());
         }
     }
-    for library in &manifest.library {
+    for library in &manifest.libraries {
         for file in copy(library, &cache)? {
             println!("{}", file.display());
         }
