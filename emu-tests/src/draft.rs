@@ -3,7 +3,7 @@
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::profile::Profile;
-use link::{Input, SymbolKind, examine, machine, relocatable};
+use link::{Input, SymbolKind, backend_of, examine, relocatable};
 
 use crate::disasm::decode_function;
 use crate::marks::extent;
@@ -36,12 +36,7 @@ pub fn draft(
     profile: &'static Profile,
     backends: &[&'static dyn Backend],
 ) -> Result<Draft> {
-    let machine = machine(object)?;
-    let backend = *backends.iter().find(|b| b.facts().machine == machine).ok_or_else(|| {
-        let known: Vec<String> =
-            backends.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine)).collect();
-        Error::new(format!("{}: for machine {machine}; valid: {}", object.name, known.join(", ")))
-    })?;
+    let backend = backend_of(object, backends)?;
     let (image, references) =
         examine(backend, &Input { bytes: &relocatable(backend, object)?, ..*object }, backend.machine().ret)?;
     let found = image.symbol(symbol).filter(|s| s.input.is_some()).ok_or_else(|| {

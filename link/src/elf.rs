@@ -1,5 +1,6 @@
 //! Reading ELF files: what is refused at once, and the words for it.
 
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use object::LittleEndian;
 use object::elf;
@@ -32,12 +33,17 @@ pub struct Input<'a> {
     pub bytes: &'a [u8],
 }
 
-/// `e_machine` of an object, to find the backend that can link it.
+/// The backend of these that can link an object.
 ///
 /// # Errors
-/// Not a little-endian ELF64 file.
-pub fn machine(input: &Input) -> Result<u16> {
-    Ok(header(input)?.e_machine(LE).0)
+/// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
+pub fn backend_of(input: &Input, backends: &[&'static dyn Backend]) -> Result<&'static dyn Backend> {
+    let machine = header(input)?.e_machine(LE).0;
+    backends.iter().find(|b| b.facts().machine == machine).copied().ok_or_else(|| {
+        let known = backends.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine));
+        let known: Vec<String> = known.collect();
+        Error::new(format!("{}: for ELF machine {machine}; valid: {}", input.name, known.join(", ")))
+    })
 }
 
 /// The header of a little-endian ELF64 file.

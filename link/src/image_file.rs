@@ -294,7 +294,7 @@ fn read_symbols(input: &Input, table: &SectionTable<Header>) -> Result<Vec<Symbo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::machine;
+    use crate::elf::backend_of;
 
     #[test]
     fn an_address_is_in_the_last_part_that_begins_before_it_or_nowhere() {
@@ -316,7 +316,7 @@ mod tests {
             (b"\x7fELF\x02\x02\x01", "big-endian"),
             (b"\x7fELF\x02\x01\x01", "cut off"),
         ] {
-            let e = machine(&Input { name: "a.o", bytes }).unwrap_err();
+            let Err(e) = backend_of(&Input { name: "a.o", bytes }, &[]) else { panic!("{what}") };
             assert!(e.to_string().starts_with("a.o: "), "{e}");
             assert!(e.to_string().contains(what), "{e}");
             assert!(Image::from_elf(bytes).is_err());

@@ -15,7 +15,7 @@ pub mod raw;
 mod shared;
 pub mod sites;
 
-pub use elf::{Input, machine};
+pub use elf::{Input, backend_of};
 pub use image::{Access, Image, Mark, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
 pub use linker::{Reference, STUBS, examine, link};
 pub use options::Options;

@@ -18,7 +18,7 @@ use codegen::abi::Reg;
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::machine::IndirectBranch;
-use link::{Access, Image, Input, SymbolKind, examine, machine, relocatable};
+use link::{Access, Image, Input, SymbolKind, backend_of, examine, relocatable};
 
 use self::code::Code;
 pub use self::differ::{Difference, Severity, differences};
@@ -44,12 +44,7 @@ pub fn observe(
     backends: &[&'static dyn Backend],
     orc: Option<&str>,
 ) -> Result<Observed> {
-    let machine = machine(object)?;
-    let backend = *backends.iter().find(|b| b.facts().machine == machine).ok_or_else(|| {
-        let known: Vec<String> =
-            backends.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine)).collect();
-        Error::new(format!("{}: for machine {machine}; valid: {}", object.name, known.join(", ")))
-    })?;
+    let backend = backend_of(object, backends)?;
     let linkable = relocatable(backend, object)?;
     let (image, _) = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
     let found = chosen(&image, object, symbol)?;

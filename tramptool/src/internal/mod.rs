@@ -14,7 +14,7 @@ mod vectors;
 
 pub use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
+use codegen::error::Result;
 use codegen::profile::{Convention, Profile};
 use codegen::target::Target;
 use link::Input;
@@ -50,10 +50,5 @@ pub fn default_target(backend: &dyn Backend) -> Result<Target> {
 /// # Errors
 /// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
 pub fn backend_of(file: &Input) -> Result<&'static dyn Backend> {
-    let machine = link::machine(file)?;
-    BACKENDS.iter().find(|b| b.facts().machine == machine).copied().ok_or_else(|| {
-        let known = BACKENDS.iter().map(|b| format!("{} ({})", b.facts().name, b.facts().machine));
-        let known: Vec<String> = known.collect();
-        Error::new(format!("{}: for ELF machine {machine}; valid: {}", file.name, known.join(", ")))
-    })
+    link::backend_of(file, BACKENDS)
 }
