@@ -54,7 +54,7 @@ impl Wanted {
         let asked = &mut next.asked;
         let words: Vec<&str> = recommended.split([' ', ',']).collect();
         match words[..] {
-            ["--form", form, ..] => asked.form = Some(Form::ALL.into_iter().find(|f| f.name() == form).unwrap()),
+            ["--form", form, ..] => asked.form = Some(Form::named(form).unwrap()),
             ["`programs`", ..] => next = programs(self, &[]),
             ["with", setting] | [setting] if setting.contains('=') => next.set(setting),
             ["--handler", ..] | ["a", "handler", ..] => asked.handler = Some(general.to_owned()),

@@ -1,7 +1,7 @@
 //! The kinds of trampoline, and what each does: one row a kind.
 
 use crate::abi::{Abi, Reg, RegSet};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::live::{Live, MOST_WORDS, Word};
 use crate::program::{Attach, Program, called};
 use crate::step::ExitPath;
@@ -177,6 +177,15 @@ impl Form {
             Form::Fregs => "fregs",
             Form::Shadow => "shadow",
         }
+    }
+
+    /// The form with this name.
+    ///
+    /// # Errors
+    /// There is none; the message lists those that there are.
+    pub fn named(name: &str) -> Result<Form> {
+        let found = Form::ALL.into_iter().find(|form| form.name() == name);
+        found.ok_or_else(|| Error::unknown("form", name, Form::ALL.map(Form::name)))
     }
 }
 

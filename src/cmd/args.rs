@@ -180,7 +180,7 @@ pub struct DirectArgs {
     pub ip: bool,
     /// around: what the handlers get. `frame`: arguments at entry, results at exit; `fregs`: ftrace_caller's arguments at entry, fregs at
     /// exit; `shadow`: the same, for functions with stack arguments: the entry handler stores parent_ip, the exit handler returns it
-    #[arg(long, value_name = "FORM", value_parser = form, help_heading = "Paired trampolines")]
+    #[arg(long, value_name = "FORM", value_parser = Form::named, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
     /// around, programs: the traced function, and the offset at which it continues behind its site [default: that of compilers]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
@@ -212,11 +212,6 @@ function; SKIP_FRAME: the site calls, and the trampoline drops that return addre
 function's ip; RESTORE_REGS: the function continues behind its site; TAIL_CALL_CTX: the function is a BPF program, and \
 the trampoline passes its tail call counter on, if the profile says how. [default: RESTORE_REGS, or CALL_ORIG with \
 --fmod-ret, --fexit or --fsession]";
-
-fn form(name: &str) -> std::result::Result<Form, String> {
-    let found = Form::ALL.into_iter().find(|f| f.name() == name);
-    found.ok_or_else(|| format!("valid: {}", Form::ALL.map(Form::name).join(", ")))
-}
 
 impl DirectArgs {
     /// The same, for whoever generates it.

@@ -66,10 +66,7 @@ pub fn subject(text: &str) -> Result<Subject> {
             Some(("sig", prototype)) => asked.sig = Some(prototype.to_owned()),
             Some(("live", what)) => asked.live.extend(list(what)),
             Some(("handler", file)) => asked.handler = Some(file.into()),
-            Some(("form", name)) => {
-                let form = Form::ALL.into_iter().find(|form| form.name() == name);
-                asked.form = Some(form.ok_or_else(|| Error::unknown("form", name, Form::ALL.map(Form::name)))?);
-            }
+            Some(("form", name)) => asked.form = Some(Form::named(name)?),
             Some(("function", symbol)) => asked.function = Some(symbol.to_owned()),
             Some(("exit", symbol)) => asked.exit = Some(symbol.to_owned()),
             Some(("fentry", symbol)) => asked.fentry.push(symbol.to_owned()),

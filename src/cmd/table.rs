@@ -80,8 +80,7 @@ impl Ours {
                 target.convention.kind(name).ok_or_else(|| Error::unknown("trampoline in table.toml", name, valid()))?
             }
             Ours::Graph(name) => {
-                let form = Form::ALL.into_iter().find(|form| form.name() == name);
-                let form = form.ok_or_else(|| Error::unknown("form in table.toml", name, Form::ALL.map(Form::name)))?;
+                let form = Form::named(name).map_err(|e| e.at("table.toml"))?;
                 Kind::Around(Around { form, args: abi.args.len() as u8, general_handlers: false })
             }
             &Ours::Tailored(args) => {
