@@ -18,6 +18,8 @@ pub struct Plan {
     pub random: u64,
     /// The first seed.
     pub seed: u64,
+    /// The case with this number alone.
+    pub only: Option<u64>,
 }
 
 /// What came of it.
@@ -48,23 +50,32 @@ impl Plan {
         }
     }
 
-    fn len(&self) -> u64 {
-        self.random + if self.all { SUBSETS } else { 0 }
+    /// How many cases there are, those of others among them.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.random.saturating_add(if self.all { SUBSETS } else { 0 })
+    }
+
+    /// There is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Run them.
     #[must_use]
     pub fn run(&self, subject: &Subject) -> Outcome {
         const BATCH: u64 = 256;
-        let (next, all) = (AtomicU64::new(0), Mutex::new(Outcome::default()));
+        let (first, end) = self.only.map_or((0, self.len()), |n| (n, n.saturating_add(1).min(self.len())));
+        let (next, all) = (AtomicU64::new(first), Mutex::new(Outcome::default()));
         let work = || {
             loop {
                 let start = next.fetch_add(BATCH, Ordering::Relaxed);
-                if start >= self.len() {
+                if start >= end {
                     return;
                 }
                 let mut own = Outcome::default();
-                for index in start..(start + BATCH).min(self.len()) {
+                for index in start..start.saturating_add(BATCH).min(end) {
                     self.one(index, subject, &mut own);
                 }
                 let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
