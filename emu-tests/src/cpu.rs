@@ -1,7 +1,7 @@
 //! The emulated CPU: registers by the architecture's tables, memory by the image's segments.
 
 use std::ffi::c_void;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 use codegen::abi::{Abi, Reg};
 use codegen::backend::Backend;
@@ -244,6 +244,19 @@ pub(crate) fn put_word<D>(uc: &mut Cpu<'_, D>, at: u64, value: u64) -> bool {
     uc.mem_write(at, &value.to_le_bytes()).is_ok()
 }
 
+/// These ranges, with those in one that follow each other without a gap: the engine lays out its memory anew for each.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
 /// Make an engine with the images and a stack in it.
 pub(crate) fn load<'i, D: 'static>(
     backend: &dyn Backend,
@@ -258,11 +271,13 @@ pub(crate) fn load<'i, D: 'static>(
     for &(id, value) in machine.init {
         uc.reg_write(id, value).map_err(|e| engine("control register", e))?;
     }
-    for segment in images.flat_map(|image| &image.segments) {
-        let start = segment.address & !(PAGE - 1);
-        let end = (segment.address + segment.mem_size).next_multiple_of(PAGE);
+    let segments: Vec<_> = images.flat_map(|image| &image.segments).collect();
+    let pages = segments.iter().map(|s| s.address & !(PAGE - 1)..(s.address + s.mem_size).next_multiple_of(PAGE));
+    for Range { start, end } in joined(pages.collect()) {
         // Executable from the start: the engine misses code that becomes executable later.
         uc.mem_map(start, end - start, Prot::ALL).map_err(|e| engine("map segment", e))?;
+    }
+    for segment in segments {
         uc.mem_write(segment.address, &segment.bytes).map_err(|e| engine("load segment", e))?;
     }
     uc.mem_map(STACK_TOP - STACK_SIZE, STACK_SIZE, Prot::READ | Prot::WRITE).map_err(|e| engine("map stack", e))?;

@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use capstone::{Arch, Capstone, Endian, ExtraMode, Insn, Mode};
+use capstone::{Capstone, Endian, ExtraMode, Insn};
 use codegen::error::{Error, Result};
 use codegen::machine::{Branch, Goes, Machine};
 use link::object_mutants::Line;
@@ -15,8 +17,12 @@ use link::{Image, code_in};
 /// # Errors
 /// A disassembler that does not start.
 pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Result<Vec<Line>> {
-    let line =
-        |d: Decoded| Line { offset: d.at as usize, size: d.size.into(), nop: d.text.starts_with("nop"), text: d.text };
+    let line = |d: Decoded| Line {
+        offset: d.at as usize,
+        size: d.size.into(),
+        nop: d.text.starts_with("nop"),
+        text: d.text.to_string(),
+    };
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
 }
 
@@ -26,7 +32,7 @@ pub(crate) struct Decoded {
     pub at: u64,
     /// Bytes.
     pub size: u8,
-    pub text: String,
+    pub text: Arc<str>,
     pub branch: Option<Branch>,
     pub goes: Goes,
     /// Where it goes, if it says so itself.
@@ -63,7 +69,7 @@ fn decoded(machine: &Machine, insn: &Insn, behind: bool) -> Decoded {
         goes,
         target: target.map(|to| if machine.relative { to.wrapping_add(insn.address()) } else { to }),
         last: trap || machine.jumps.contains(&mnemonic) || (matches!(goes, Goes::Anywhere | Goes::Back) && !calls),
-        text: format!("{mnemonic:<7} {operands}").trim_end().to_owned(),
+        text: format!("{mnemonic:<7} {operands}").trim_end().into(),
         filler: behind || trap,
     }
 }
@@ -91,7 +97,7 @@ pub(crate) fn parts(image: &Image, (start, size): (u64, u64)) -> Vec<Range<u64>>
 /// Add the instructions that control comes to from `entries` without leaving `code`, which begins at `base`, and where it goes
 /// from one to an address for which `follows` holds. Each is decoded once. Returns the addresses of those that are new.
 pub(crate) fn reachable(
-    machine: &Machine,
+    machine: &'static Machine,
     (code, base): (&[u8], u64),
     entries: Vec<u64>,
     all: &mut BTreeMap<u64, Decoded>,
@@ -116,14 +122,25 @@ pub(crate) fn reachable(
     Ok(new)
 }
 
-fn open(machine: &Machine) -> Result<Capstone> {
+thread_local! {
+    /// The disassembler of each architecture: to start one takes longer than to decode a trampoline.
+    static OPEN: RefCell<HashMap<*const Machine, Rc<Capstone>>> = RefCell::default();
+}
+
+fn open(machine: &'static Machine) -> Result<Rc<Capstone>> {
+    let key = std::ptr::from_ref(machine);
+    if let Some(open) = OPEN.with_borrow(|all| all.get(&key).cloned()) {
+        return Ok(open);
+    }
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));
     let (arch, mode, extra) = machine.disassembler;
-    let arch: Arch = arch.parse().map_err(failed)?;
-    let mode: Mode = mode.parse().map_err(failed)?;
     let extra: Vec<ExtraMode> =
         extra.iter().map(|e| e.parse()).collect::<std::result::Result<_, _>>().map_err(failed)?;
-    Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little)).map_err(|e| failed(&e.to_string()))
+    let (arch, mode) = (arch.parse().map_err(failed)?, mode.parse().map_err(failed)?);
+    let capstone = Capstone::new_raw(arch, mode, extra.into_iter(), Some(Endian::Little));
+    let capstone = Rc::new(capstone.map_err(|e| failed(&e.to_string()))?);
+    OPEN.with_borrow_mut(|all| all.insert(key, Rc::clone(&capstone)));
+    Ok(capstone)
 }
 
 /// Code: whose it is, where it begins, and its bytes.
@@ -153,7 +170,7 @@ pub(crate) fn decode(machine: &'static Machine, code: &[u8], base: u64) -> Resul
     Ok(decoded)
 }
 
-fn disassembled(machine: &Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+fn disassembled(machine: &'static Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));
     let capstone = open(machine)?;
     let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;

@@ -73,7 +73,7 @@ fn listed(rig: &Rig, trampoline: usize) -> Result<View> {
         Line {
             at: if offset < size { format!("{offset:x}") } else { rig.symbolic(d.at) },
             bytes: bytes.iter().map(|b| format!("{b:02x}")).collect(),
-            text: d.text,
+            text: d.text.to_string(),
             note: rig.suite.notes.get(&(contract.name.clone(), offset)).cloned().unwrap_or_default(),
             filler: d.filler,
         }

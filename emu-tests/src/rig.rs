@@ -551,7 +551,7 @@ impl<'s> Rig<'s> {
             // A call or jump to a function reads better by its name.
             let (Some(address), Some((rest, _))) = (line.target, line.text.rsplit_once("0x")) else { continue };
             if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {
-                line.text = format!("{}{}", rest.trim_end_matches('#'), target.name);
+                line.text = format!("{}{}", rest.trim_end_matches('#'), target.name).into();
             }
         }
         Ok(lines)

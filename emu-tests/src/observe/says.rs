@@ -272,7 +272,7 @@ impl Sayer<'_> {
     pub fn line(&self, line: &Decoded) -> Line {
         let text = match line.target.filter(|to| self.offset(*to) < self.subject.code.size) {
             Some(to) => line.text.replace(&format!("{to:#x}"), &format!("+{:#x}", self.offset(to))),
-            None => line.text.clone(),
+            None => line.text.to_string(),
         };
         Line { at: self.offset(line.at), text }
     }
