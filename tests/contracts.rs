@@ -222,6 +222,14 @@ stack-align = 16
     refused(("[\"CALL_ORIG\"]", "[\"ORIG\"]"), "t.toml:9: unknown flag 'ORIG'; valid: CALL_ORIG");
     refused(("[\"CALL_ORIG\"]", "[]"), "t.toml:13: flags of t; valid: one of CALL_ORIG and RESTORE_REGS");
     refused(("[\"CALL_ORIG\"]", "[\"RESTORE_REGS\"]"), "t.toml:11: function is for trampolines that call it");
+    let direct = |more: &str| {
+        let (head, tail) = (PROGRAMS.split("kind").next().unwrap(), "stack-align = 16\n");
+        read((PROGRAMS, &format!("{head}kind = \"direct\"\nargs = 1\ncalls = \"p\"\n{more}{tail}"))).unwrap_or_default()
+    };
+    assert_eq!(direct(""), "");
+    assert_eq!(direct("jump = true\nfunction = \"f\"\nresume = 8\n"), "");
+    assert!(direct("jump = true\nresume = 8\n").starts_with("t.toml:11: t is of kind direct: give function"));
+    assert!(direct("resume = 8\n").starts_with("t.toml:9: resume is for trampolines that call it, or jump there"));
     refused(("attach = \"fexit\"", "attach = \"after\""), "t.toml:10: unknown variant `after`");
     refused(("function = \"f\"\n", ""), "t.toml:12: t is of kind programs: give function");
     refused(("resume = 8\n", ""), "t.toml:12: t is of kind programs: give resume");

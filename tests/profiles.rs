@@ -285,6 +285,26 @@ fn what_a_site_would_jump_to_is_refused_where_none_does() {
     bench.ends(0, &[&programs[..], &arch, &["--flags", "CALL_ORIG,SKIP_FRAME"]].concat());
 }
 
+/// Bit 0 of a direct trampoline's address means something to one architecture of one profile.
+#[test]
+fn a_direct_trampoline_to_jump_to_is_refused_where_no_site_does() {
+    let bench = Bench::new();
+    let direct = ["show", "direct", "--args", "2", "--call", "g"];
+    let to =
+        |arch, profile, more: &[&'static str]| [&direct, &["--arch", arch, "--profile", profile][..], more].concat();
+    let jump = ["--jump", "--function", "f+9"];
+    let shown = bench.ends(0, &to("x86_64", "linux-7.3", &jump));
+    assert!(shown.contains("jmp     f+9") && shown.contains("Then jumps to f behind its site"), "{shown}");
+    for (arch, profile) in [("x86_64", "linux-6.12"), ("arm64", "linux-7.3"), ("riscv64", "linux-7.3")] {
+        bench.refuses(
+            &to(arch, profile, &["--jump", "--function", "f+8"]),
+            &["call direct trampolines; valid: without --jump"],
+        );
+    }
+    bench.refuses(&to("x86_64", "linux-7.3", &jump[..1]), &["--function is missing"]);
+    bench.refuses(&to("x86_64", "linux-7.3", &jump[1..]), &["valid: without --function, or with --jump"]);
+}
+
 /// A configuration of 7.3 with and without CALL_OPS, one that is refused, and the numbers of its build.
 #[test]
 fn linux_7_3_is_configured() {

@@ -122,6 +122,10 @@ pub enum Insn {
     CallBody {
         sym: Sym,
     },
+    /// A jump there.
+    JmpBody {
+        sym: Sym,
+    },
     LeaSym {
         dst: Reg,
         sym: Sym,
@@ -206,6 +210,9 @@ codegen::rows! { Insn, w names out target;
     CallBody { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
         Effects { stores: 1, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };
+    JmpBody { sym } => write!(w, "jmp\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
+        Effects::flow(Flow::Leave).and(Action::LeaveFor { sym });
     LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
     JmpR11 => w.write_str("jmp\t*%r11"),

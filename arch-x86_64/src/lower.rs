@@ -146,8 +146,9 @@ fn register(value: Value, other: Reg, cx: &Lowering<Insn>) -> Reg {
 /// The register that pc passes through.
 fn pc(cx: &Lowering<Insn>) -> Reg {
     match cx.spec.kind {
+        Kind::Direct(_) => RDI,
         kind if kind.jumped_to() && cx.frame.c_struct.is_empty() => BODY,
-        Kind::Direct(_) | Kind::Programs(_) => RDI,
+        Kind::Programs(_) => RDI,
         _ => register(Value::Ip, R9, cx),
     }
 }
@@ -326,7 +327,7 @@ fn stack_arg(n: u8, cx: &Lowering<Insn>) -> Disp {
     Disp { value: parent.value + 8 * (i32::from(n) + 1), ..parent }
 }
 
-/// The last one first. Above rbp are its own word, pc and parent_ip, then the function's arguments.
+/// The last one first. Above rbp are its own word, pc if the site called, and parent_ip, then the function's arguments.
 fn stack_args(cx: &mut Lowering<Insn>) {
     let words = dropped(cx).stack_args / 8;
     if !cx.frame.pushed {
@@ -341,8 +342,9 @@ fn stack_args(cx: &mut Lowering<Insn>) {
     if cx.target.realign.is_some() && words % 2 != 0 {
         cx.insn(Insn::SubSp { imm: Disp::number(8) });
     }
+    let first = if cx.spec.kind.jumped_to() { 16 } else { 24 };
     for word in (0..words).rev() {
-        cx.insn(Insn::PushBp { at: 24 + 8 * word });
+        cx.insn(Insn::PushBp { at: first + 8 * word });
     }
     cx.depth += 8 * words;
 }
@@ -474,6 +476,10 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
             cx.local(Local::Rebalance);
             cx.insn(Insn::Store { src: NEXT, at: Disp::number(0) });
             ret("to the parent", cx);
+        }
+        (ExitPath::Function, Kind::Direct(direct)) if direct.jumped => {
+            let sym = cx.body();
+            cx.noted(Insn::JmpBody { sym }, "into the traced function");
         }
         (ExitPath::Function, Kind::Entry(_)) => ret("into the traced function", cx),
         _ => ret("", cx),

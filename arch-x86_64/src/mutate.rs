@@ -111,6 +111,10 @@ impl Mutable for X86_64 {
             Insn::Call { sym } | Insn::CallBody { sym } => {
                 out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() });
             }
+            Insn::JmpBody { sym } => {
+                out.put(Operator::StalePcrel, Operand::None, Insn::JmpBody { sym: sym.other() });
+                out.put(Operator::JalrRa, Operand::None, Insn::CallBody { sym });
+            }
             Insn::JnzFar { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::JzFar { to }),
             Insn::Jnz { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Jz { to }),
             _ => {}

@@ -91,6 +91,7 @@ every_row! {
     JnzFar { to: Rng::local };
     JmpR11;
     CallBody { sym: Rng::sym };
+    JmpBody { sym: Rng::sym };
     LeaSym { dst: reg, sym: Rng::sym };
     Call { sym: Rng::sym };
     CallLocal { to: Rng::local };

@@ -209,6 +209,11 @@ pub enum Action {
         /// The address of the next instruction comes into the link register.
         links: bool,
     },
+    /// Leave for a symbol.
+    LeaveFor {
+        /// The symbol.
+        sym: Sym,
+    },
     /// Leave for the address that lies at SP, which is popped; by way of a function that does so, if one is named.
     Return {
         /// That function.

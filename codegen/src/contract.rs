@@ -22,14 +22,14 @@ use crate::spec::{Program, Spec};
 use crate::step::Value;
 use crate::target::Target;
 
-/// What a paired trampoline is built around.
+/// The function that a trampoline calls or enters by its name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Traced {
     /// The function.
     pub function: String,
     /// Bytes from its start to behind its site.
     pub resume: i32,
-    /// The handler that is called when it has returned.
+    /// The handler that is called when it has returned; empty if none.
     pub exit: String,
 }
 
@@ -46,7 +46,7 @@ pub struct Contract {
     pub kind: Kind,
     /// The symbol that it calls; empty if none.
     pub callee: String,
-    /// The traced function, if it calls that too.
+    /// The traced function, if it names that too.
     pub traced: Option<Traced>,
     /// The programs that it calls, in the order in which they were given.
     pub programs: Vec<Program>,
@@ -161,10 +161,10 @@ impl Contract {
             name: spec.name.to_owned(),
             kind: spec.kind,
             callee,
-            traced: spec.kind.calls_body().then(|| Traced {
+            traced: spec.kind.names_body().then(|| Traced {
                 function: spec.body.function.to_owned(),
                 resume: spec.body.resume,
-                exit: spec.body.exit.to_owned(),
+                exit: if calls == Calls::Handlers { spec.body.exit.to_owned() } else { String::new() },
             }),
             programs: spec.programs.to_vec(),
             frame,

@@ -51,6 +51,8 @@ pub struct Direct {
     pub ip: bool,
     /// What is live at the function's entry, where its prototype is known; the callee has the same one.
     pub live: Option<Live>,
+    /// The site jumps here, and so do we to the function: it is for that one alone.
+    pub jumped: bool,
 }
 
 /// What a trampoline that calls programs keeps, shows them, and does with the function. The flags are those of the
@@ -347,6 +349,8 @@ static DIRECT: KindTraits = KindTraits {
     chosen: true,
 };
 
+static DIRECT_JUMP: KindTraits = KindTraits { entered: Entered::BySiteJump, chosen: false, ..DIRECT };
+
 static SLED: KindTraits = KindTraits {
     word: "sled",
     entered: Entered::InTheMiddle,
@@ -400,7 +404,8 @@ impl Kind {
             Kind::Entry(Regs::All) => &REGS,
             Kind::Return => &RETURN,
             Kind::Rethook => &RETHOOK,
-            Kind::Direct(_) => &DIRECT,
+            Kind::Direct(Direct { jumped: false, .. }) => &DIRECT,
+            Kind::Direct(_) => &DIRECT_JUMP,
             Kind::Sled => &SLED,
             Kind::Around(Around { form: Form::Frame, .. }) => &AROUND_FRAME,
             Kind::Around(Around { form: Form::Fregs, .. }) => &AROUND_FREGS,
@@ -444,6 +449,11 @@ impl Kind {
     /// Does it call the traced function, which so returns to it?
     pub fn calls_body(self) -> bool {
         self.traits().body != Body::NotCalled
+    }
+
+    /// Does it say by itself where the traced function's body is, to call it or to jump there?
+    pub fn names_body(self) -> bool {
+        self.calls_body() || self.jumped_to()
     }
 
     /// Is the way back to the parent kept by the handlers, and not on the stack, while the function runs?

@@ -58,7 +58,7 @@ impl Placement {
         let mut live = self.live(abi, general_callee);
         live.regs = live.regs.union(others);
         let last = abi.args.iter().rposition(|&r| live.regs.contains(r));
-        Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live) }
+        Direct { args: last.map_or(0, |i| i as u8 + 1), ip: false, live: Some(live), jumped: false }
     }
 
     fn live(&self, abi: &Abi, general_callee: bool) -> Live {

@@ -32,6 +32,13 @@ impl Plan {
             return Err(Error::new(format!("there are {n} programs{twice}; valid: up to {most}, as for BPF")));
         }
         let site = &target.convention.site;
+        if spec.kind.direct().is_some_and(|direct| direct.jumped) && !site.direct_jumps {
+            let (profile, arch) = (target.convention.profile, target.facts.name);
+            return Err(Error::new(format!(
+                "direct --jump: sites of {arch} in profile {profile} call direct trampolines; valid: without --jump, or a \
+                 profile with `direct-jumps` in [arch.{arch}.site]"
+            )));
+        }
         if spec.kind.jumped_to() && site.protocol.jump.is_empty() {
             let (profile, arch) = (target.convention.profile, target.facts.name);
             let other = if spec.kind.programs().is_some() { "the flag SKIP_FRAME, or " } else { "" };

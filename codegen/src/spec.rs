@@ -3,7 +3,7 @@
 pub use crate::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, TailCall};
 pub use crate::program::{Attach, Program, called};
 
-/// The traced function that a paired trampoline is for, and who learns of its return.
+/// The traced function that a trampoline is for, and who learns of its return.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Body<'a> {
     /// The traced function.
@@ -43,13 +43,13 @@ impl<'a> Spec<'a> {
     }
 
     /// The symbols that must be those of the program or shared object that this is linked into, whatever their visibility:
-    /// the function that is called behind its site, which a linkage table does not lead to, and handlers of which
+    /// the function that is called or entered behind its site, which a linkage table does not lead to, and handlers of which
     /// something was proven.
     pub fn own_symbols(&self) -> impl Iterator<Item = &'a str> {
         let live = self.kind.live().is_some_and(|live| live.general_callee);
         let proven = live || self.kind.around().is_some_and(|around| around.general_handlers);
         let handlers = [self.callee, self.body.exit].into_iter().chain(self.programs.iter().map(|p| &*p.symbol));
-        let function = self.kind.calls_body().then_some(self.body.function);
+        let function = self.kind.names_body().then_some(self.body.function);
         function.into_iter().chain(handlers.filter(move |_| proven)).filter(|name| !name.is_empty())
     }
 

@@ -156,6 +156,12 @@ impl Target {
 
     /// The frame of this kind of trampoline.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
+        if let Kind::Direct(direct @ Direct { jumped: true, .. }) = kind {
+            let mut frame = self.frame(Kind::Direct(Direct { jumped: false, ..direct }))?.into_owned();
+            // No site pushed pc.
+            frame.records.iter_mut().for_each(|record| record.ret = Content::ParentIp);
+            return Ok(Cow::Owned(frame));
+        }
         let known = match kind {
             Kind::Stub | Kind::StubGraph | Kind::StubDirect => return Ok(Cow::Owned(FrameLayout::empty())),
             Kind::Programs(programs) => {

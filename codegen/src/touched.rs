@@ -100,7 +100,8 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::LandingPad
         | Action::PopOver
         | Action::PushNext
-        | Action::CallSymbol { .. } => {}
+        | Action::CallSymbol { .. }
+        | Action::LeaveFor { .. } => {}
         Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);

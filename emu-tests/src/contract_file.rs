@@ -108,6 +108,9 @@ pub(crate) struct TrampolineIn {
     /// `direct`: the called function is given the address of the traced one, before the arguments.
     #[serde(default)]
     pub(crate) ip: bool,
+    /// `direct`: the site jumps to it, and it jumps to `function`. Without it the site calls, and it returns there.
+    #[serde(default)]
+    pub(crate) jump: bool,
     /// `direct`, `programs`: what is live when the traced function is entered, where its prototype is known. What is called
     /// finds all of it.
     #[serde(default)]
@@ -138,11 +141,11 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) flags: Option<Spanned<Vec<Spanned<String>>>>,
-    /// The traced function, where it is called from here: the symbol by which the object refers to it.
+    /// The traced function, where it is called or jumped to from here: the symbol by which the object refers to it.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) function: Option<Spanned<String>>,
-    /// Bytes from that function's start to behind its site, where it is called. `sled`: from behind the call that reached the
+    /// Bytes from that function's start to behind its site, where it is called or jumped to. `sled`: from behind the call that reached the
     /// trampoline to where it goes on; 0 where nothing is said.
     #[serde(default)]
     #[schemars(with = "Option<i32>")]

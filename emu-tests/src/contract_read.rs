@@ -118,9 +118,10 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 18] = [
+        let given: [(&str, Option<usize>, &[&str]); 19] = [
             ("args", start(t.args.as_ref()), &["direct", "around"]),
             ("ip", t.ip.then_some(here), &["direct"]),
+            ("jump", t.jump.then_some(here), &["direct"]),
             ("live", start(t.live.as_ref()), &["direct", "programs"]),
             ("general-handlers", t.general_handlers.then_some(here), &["direct", "programs"]),
             ("form", start(t.form.as_ref()), &["around"]),
@@ -136,7 +137,7 @@ impl Reader<'_> {
             ("direct-mispredicted", (t.direct_mispredicted > 0).then_some(here), &["entry", "regs"]),
             ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs"]),
             ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
-            ("resume", start(t.resume.as_ref()), &["around", "programs", "sled"]),
+            ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "sled"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -173,7 +174,7 @@ impl Reader<'_> {
             KindIn::Regs => Kind::Entry(Regs::All),
             KindIn::Direct => {
                 let live = t.live.as_ref().map(|live| self.live(live, t, facts)).transpose()?;
-                Kind::Direct(Direct { args: self.args(t, "direct", facts)?, ip: t.ip, live })
+                Kind::Direct(Direct { args: self.args(t, "direct", facts)?, ip: t.ip, live, jumped: t.jump })
             }
             KindIn::Around => {
                 let form = self.wanted(t, "around", "form", t.form.as_ref())?.get_ref().form();
@@ -282,11 +283,13 @@ impl Reader<'_> {
         })
     }
 
-    /// The traced function, if it is called.
+    /// The traced function, if it is called or jumped to.
     fn traced(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<Traced>> {
-        if !kind.calls_body() {
-            return match &t.function {
-                Some(function) => Err(self.at(function.span().start, "function is for trampolines that call it")),
+        if !kind.names_body() {
+            let resume = t.resume.as_ref().filter(|_| kind.direct().is_some()).map(|resume| resume.span().start);
+            let given = t.function.as_ref().map(|function| ("function", function.span().start));
+            return match given.or(resume.map(|at| ("resume", at))) {
+                Some((key, at)) => Err(self.at(at, format!("{key} is for trampolines that call it, or jump there"))),
                 None => Ok(None),
             };
         }

@@ -157,9 +157,10 @@ impl File {
                 self.key("args", &around.args.to_string());
             }
         }
-        if let Some(Direct { args, ip, .. }) = contract.kind.direct() {
+        if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {
             self.key("args", &args.to_string());
             self.when("ip", ip);
+            self.when("jump", jumped);
         }
         if let Some(live) = contract.kind.live() {
             self.key("live", &carried(contract, live));

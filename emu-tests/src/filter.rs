@@ -79,7 +79,7 @@ impl Filter {
         contracts.iter().filter(|c| c.name == *name).any(|c| {
             attached.name == *name
                 || [situation.stub(), situation.exit()].contains(&Some(c.kind))
-                || (c.kind.direct().is_some() && situation.sends())
+                || (c.kind.direct().is_some_and(|direct| !direct.jumped) && situation.sends())
         })
     }
 }

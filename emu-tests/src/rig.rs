@@ -350,7 +350,7 @@ impl<'s> Rig<'s> {
         SiteState::Enabled { target: self.ranges[attach].0, op: Some(self.places.op), jump }
     }
 
-    /// Make a paired trampoline one for this function: it is linked again, with another address of the body.
+    /// Make a trampoline that names the traced function one for this function: it is linked again, with another address of the body.
     pub(crate) fn aim(&mut self, attach: usize, function: usize) -> Result<()> {
         if self.suite.contracts[attach].traced.is_none() {
             return Ok(());
@@ -377,7 +377,7 @@ impl<'s> Rig<'s> {
     pub(crate) fn direct_target(&self) -> Option<u64> {
         let most = self.registers.abi.args.len();
         let find = |wanted: &dyn Fn(Kind) -> bool| self.suite.contracts.iter().position(|c| wanted(c.kind));
-        let direct = find(&|kind| kind.direct().is_some_and(|d| d.args as usize == most && !d.ip));
+        let direct = find(&|kind| kind.direct().is_some_and(|d| d.args as usize == most && !d.ip && !d.jumped));
         direct.or_else(|| find(&|kind| kind == Kind::StubDirect)).map(|i| self.ranges[i].0)
     }
 

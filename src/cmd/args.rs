@@ -178,11 +178,14 @@ pub struct DirectArgs {
     /// direct: pass the traced function's ip before its arguments
     #[arg(long, help_heading = "Direct-call trampolines")]
     pub ip: bool,
+    /// direct: the site jumps here, and the trampoline jumps to --function, if the profile has such sites
+    #[arg(long, help_heading = "Direct-call trampolines")]
+    pub jump: bool,
     /// around: what the handlers get. `frame`: arguments at entry, results at exit; `fregs`: ftrace_caller's arguments at entry, fregs at
     /// exit; `shadow`: the same, for functions with stack arguments: the entry handler stores parent_ip, the exit handler returns it
     #[arg(long, value_name = "FORM", value_parser = Form::named, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
-    /// around, programs: the traced function, and the offset at which it continues behind its site [default: that of compilers]
+    /// around, programs, direct --jump: the traced function, and the offset at which it continues behind its site [default: that of compilers]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
     pub function: Option<String>,
     /// around: the exit handler
@@ -216,7 +219,7 @@ the trampoline passes its tail call counter on, if the profile says how. [defaul
 impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
-        let DirectArgs { args, sig, live, handler, call, name, ip, form, function, exit, .. } = self;
+        let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -226,6 +229,7 @@ impl DirectArgs {
             call: call.clone(),
             name: name.clone(),
             ip: *ip,
+            jump: *jump,
             form: *form,
             function: function.clone(),
             exit: exit.clone(),

@@ -80,7 +80,7 @@ struct Number {
     value: i32,
 }
 
-const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None });
+const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None, jumped: false });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0, general_handlers: false });
 const ANY_PROGRAMS: Kind = Kind::Programs(codegen::spec::Programs::CALL_ORIG);
 

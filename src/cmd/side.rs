@@ -55,6 +55,7 @@ pub fn subject(text: &str) -> Result<Subject> {
         let list = |value: &str| value.split('+').map(str::to_owned).collect::<Vec<_>>();
         match part.split_once('=') {
             None if part == "ip" => asked.ip = true,
+            None if part == "jump" => asked.jump = true,
             None => return Err(Error::new(format!("'{part}' in '{text}' has no value; valid: {FORM}"))),
             Some(("args", n)) => {
                 let n = parse_u64(n).ok().and_then(|n| u8::try_from(n).ok());

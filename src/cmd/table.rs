@@ -85,9 +85,10 @@ impl Ours {
             }
             &Ours::Tailored(args) => {
                 let regs = RegSet::of(abi.args.get(..args).unwrap_or(abi.args));
-                Kind::Direct(Direct { args: args as u8, ip: false, live: Some(Live { regs, ..Live::default() }) })
+                let live = Some(Live { regs, ..Live::default() });
+                Kind::Direct(Direct { args: args as u8, live, ..Direct::default() })
             }
-            &Ours::Ip(args) => Kind::Direct(Direct { args, ip: true, live: None }),
+            &Ours::Ip(args) => Kind::Direct(Direct { args, ip: true, ..Direct::default() }),
         })
     }
 

@@ -101,7 +101,8 @@ fn picture(contract: &Contract, target: &Target) -> Vec<String> {
         cover(record.offset + 8);
         rows.push((record.offset, format!("{}, {ret}", abi.name(abi.fp)), "frame record"));
         if site_pushed {
-            rows.push((record.offset + 8, ret.to_owned(), "pushed by the site"));
+            let by = if contract.kind.jumped_to() { "pushed by the caller" } else { "pushed by the site" };
+            rows.push((record.offset + 8, ret.to_owned(), by));
         }
     }
     for field in frame.fields.iter().filter(|f| !f.in_record) {

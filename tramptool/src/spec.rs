@@ -82,6 +82,12 @@ impl Spec {
         self
     }
 
+    /// Of [`Spec::direct`]: the site jumps to it, and it jumps to [`Spec::function`]. Profiles say whether sites do.
+    pub fn jump(mut self) -> Spec {
+        self.asked.jump = true;
+        self
+    }
+
     /// Of [`Spec::direct`] with a prototype: what else is live at the function's entry, such as `static-chain`.
     pub fn live(mut self, what: &str) -> Spec {
         self.asked.live.push(what.to_owned());
@@ -98,7 +104,7 @@ impl Spec {
         self
     }
 
-    /// Of [`Spec::programs`], if it calls the function: the traced function, as in [`Spec::around`].
+    /// Of [`Spec::programs`], if it calls the function, and of [`Spec::jump`]: the traced function, as in [`Spec::around`].
     pub fn function(mut self, symbol: &str) -> Spec {
         self.asked.function = Some(symbol.to_owned());
         self

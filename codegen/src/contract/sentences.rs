@@ -37,7 +37,7 @@ impl Contract {
                 format!("Calls {}.", self.callee),
             ],
         };
-        text.extend(if self.traced.is_some() { self.state_around_function() } else { self.state_behind_site() });
+        text.extend(if self.kind.calls_body() { self.state_around_function() } else { self.state_behind_site() });
         text
     }
 
@@ -134,7 +134,7 @@ impl Contract {
             (None, true, n) => format!("with the traced function's ip, then its {}", first(n)),
         };
         let mut text = vec![
-            self.convention.site.arrives.to_owned(),
+            if direct.jumped { SITE_JUMPS } else { self.convention.site.arrives }.to_owned(),
             format!("Calls {} {args}.", self.callee),
             match direct.live {
                 Some(Live { stack: n @ 1.., .. }) => {
@@ -145,6 +145,9 @@ impl Contract {
                 None => "It must use general registers only. Its result is ignored.".to_owned(),
             },
         ];
+        if let (true, Some(traced)) = (direct.jumped, &self.traced) {
+            text.push(format!("Then jumps to {} behind its site, which returns to its caller.", traced.function));
+        }
         if let Some(live @ Live { vectors: 1.., .. }) = direct.live {
             text.push(match live.saved_vectors() {
                 0 => "It must use general registers only: vector arguments are not saved.".to_owned(),

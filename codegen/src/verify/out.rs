@@ -85,6 +85,7 @@ impl Checker<'_> {
                 }
                 Some(goes_to)
             }
+            Action::LeaveFor { sym } => Some(Value::of(Root::Symbol(sym))),
             Action::Return { thunk } => {
                 let name = thunk.and_then(|sym| self.symbols.get(usize::from(sym.0)));
                 if name.is_some_and(|s| s.name != self.machine.return_thunk || s.add != 0) {

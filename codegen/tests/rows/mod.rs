@@ -345,6 +345,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::CallSymbol { .. }
         | Action::CallRegister { .. }
         | Action::LeaveBy { .. }
+        | Action::LeaveFor { .. }
         | Action::Return { .. } => {}
     }
     all

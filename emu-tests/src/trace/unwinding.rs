@@ -23,7 +23,8 @@ impl Trace {
         let cfa = row.cfa(&now.gpr);
         let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| here.word(at));
         // The parent is the next frame: nothing returns to the site.
-        let to_parent = self.calls_body() || self.contract().is_some_and(|c| c.stated.next == Next::Result);
+        let to_parent =
+            self.calls_body() || self.jumped_to() || self.contract().is_some_and(|c| c.stated.next == Next::Result);
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
         let (expect, sp, parent): (&Snapshot, _, _) = match (exiting, entering) {
             (Some(e), _) => (&e.expect, e.sp, e.parent),

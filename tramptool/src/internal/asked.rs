@@ -25,6 +25,8 @@ pub struct Asked {
     pub name: Option<String>,
     /// The traced function's ip is passed before its arguments.
     pub ip: bool,
+    /// Of `direct`: the site jumps to it.
+    pub jump: bool,
     /// What the handlers of `around` get.
     pub form: Option<Form>,
     /// The traced function, and maybe bytes from its start to behind its site.
@@ -64,16 +66,17 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 15] = [
+        let given: [(&str, bool, &[&str]); 16] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), CALLING),
             ("--name", self.name.is_some(), FOR_ONE),
             ("--sig", self.sig.is_some(), FOR_ONE),
             ("--handler", self.handler.is_some(), FOR_ONE),
             ("--ip", self.ip, &[DIRECT]),
+            ("--jump", self.jump, &[DIRECT]),
             ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS]),
             ("--form", self.form.is_some(), &[AROUND]),
-            ("--function", self.function.is_some(), &[AROUND, PROGRAMS]),
+            ("--function", self.function.is_some(), FOR_ONE),
             ("--exit", self.exit.is_some(), &[AROUND]),
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),

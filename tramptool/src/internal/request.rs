@@ -125,7 +125,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         _ => Kind::Direct(what_is_passed(args, proof.as_ref(), target)?),
     };
     let frame = target.frame(kind)?;
-    if kind.calls_body() {
+    if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
         resume = target.resume;
         if let Some((symbol, offset)) = function.split_once('+') {
@@ -134,9 +134,9 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         }
         check_symbol("function", &function, &frame, target)?;
     } else if args.function.is_some() {
-        let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { "" };
+        let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { ", or with --jump" };
         return Err(Error::new(format!(
-            "{what}: --function is given, but nothing calls it; valid: without --function{or}"
+            "{what}: --function is given, but nothing calls it or jumps there; valid: without --function{or}"
         )));
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
@@ -179,11 +179,12 @@ fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Res
                 facts.name
             ))
         })?;
-        return Ok(Direct { args, ip: direct.ip, live: None });
+        return Ok(Direct { args, ip: direct.ip, live: None, jumped: direct.jump });
     };
     let backend = super::backend(facts.name)?;
     let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
-    Ok(placement.direct(&facts.abi, direct.live_besides(target)?, Proof::holds(proof)))
+    let passed = placement.direct(&facts.abi, direct.live_besides(target)?, Proof::holds(proof));
+    Ok(Direct { jumped: direct.jump, ..passed })
 }
 
 /// Names that C can have, so that no assembler takes them for something else.

@@ -35,6 +35,9 @@ const SIGNATURES: &[&str] = &[
     "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
 ];
 
+/// The one with the second of them to which sites jump.
+const JUMP_STACK: &str = "direct_jump_words";
+
 /// The prototype of one that has a static chain too.
 const CHAINED: &str = "u64 chained(u64 a, u64 b)";
 const CHAIN: &str = "static-chain";
@@ -153,7 +156,8 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let backend = super::backend(target.facts.name)?;
     let most = target.facts.abi.args.len() as u8;
     let room = |&Direct { args, ip, .. }: &Direct| args + u8::from(ip) <= most;
-    let direct = (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, live: None })).filter(room);
+    let direct =
+        (0..=most).flat_map(|args| [false, true].map(|ip| Direct { args, ip, ..Direct::default() })).filter(room);
     let direct = direct.map(|d| (format!("direct_{}{}", d.args, if d.ip { "_ip" } else { "" }), Kind::Direct(d)));
     let named = target.convention.specs().map(|spec| (spec.name.to_owned(), spec.kind));
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
@@ -174,6 +178,17 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         let proto = Prototype::parse(signature)?;
         let direct = backend.place(target, &proto)?.direct(&target.facts.abi, target.convention.site.live, false);
         all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
+    }
+    if target.convention.site.direct_jumps {
+        let stack = Prototype::parse(SIGNATURES[1])?;
+        let stack = backend.place(target, &stack)?.direct(&target.facts.abi, target.convention.site.live, false);
+        for (name, direct) in [
+            ("direct_jump_0_ip", Direct { ip: true, ..Direct::default() }),
+            ("direct_jump_1", Direct { args: 1, ..Direct::default() }),
+            (JUMP_STACK, stack),
+        ] {
+            all.push((name.to_owned(), Kind::Direct(Direct { jumped: true, ..direct })));
+        }
     }
     // What the psABI has besides arguments.
     let mut chained = backend.place(target, &Prototype::parse(CHAINED)?)?.direct(
@@ -215,7 +230,7 @@ fn attached(name: &str) -> Option<(&'static str, &'static [Program])> {
 
 /// The prototype of a trampoline of [`trampolines`] that has one.
 fn signature(name: &str) -> Option<&'static str> {
-    let name = name.strip_prefix("direct_")?;
+    let name = name.strip_prefix("direct_jump_").or_else(|| name.strip_prefix("direct_"))?;
     SIGNATURES
         .iter()
         .copied()
@@ -293,14 +308,16 @@ pub fn options(convention: &Convention, settings: &[String]) -> String {
 /// The command that writes the text of a trampoline of [`specs`].
 pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
     let what = match spec.kind {
-        Kind::Direct(Direct { args, ip, .. }) => {
+        Kind::Direct(Direct { args, ip, jumped, .. }) => {
+            let Body { function, resume, .. } = spec.body;
+            let jump = if jumped { format!(" --jump --function {function}+{resume}") } else { String::new() };
             let ip = if ip { " --ip" } else { "" };
             let passed = match signature(spec.name) {
                 Some(CHAINED) => format!("--sig '{CHAINED}' --live {CHAIN}"),
                 Some(signature) => format!("--sig '{signature}'"),
                 None => format!("--args {args}{ip}"),
             };
-            format!("direct {passed} --call {} --name {}", spec.callee, spec.name)
+            format!("direct {passed}{jump} --call {} --name {}", spec.callee, spec.name)
         }
         Kind::Around(Around { form, args, .. }) => {
             let args = if form == Form::Frame { format!(" --args {args}") } else { String::new() };
