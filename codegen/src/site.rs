@@ -98,6 +98,8 @@ pub enum What {
     Half(Branch, Half),
     /// The address of the `ftrace_ops`, for functions with room for it.
     Op,
+    /// The address of the one of this name, which does nothing.
+    NopOp(&'static str),
 }
 
 /// A site in memory.
@@ -109,6 +111,8 @@ pub struct Spot {
     pub has_op: bool,
     /// The address of the entry trampoline; `None` if there is none: then it is whatever the site goes to.
     pub toward: Option<u64>,
+    /// The address of the `ftrace_ops` that does nothing; `None` if there is none: then the function keeps what it carries.
+    pub nop_op: Option<u64>,
 }
 
 impl Site {
@@ -128,6 +132,14 @@ impl Site {
         let at = self.protocol.literal?.address(IP);
         let pc = IP.wrapping_add_signed(self.ip_offset.into());
         Some(at.wrapping_sub(pc & !7).cast_signed())
+    }
+
+    /// The symbol of the `ftrace_ops` that functions carry while tracing is off, if the tracer puts one there.
+    pub fn nop_op(&self) -> Option<&'static str> {
+        self.protocol
+            .disabled
+            .iter()
+            .find_map(|write| if let What::NopOp(name) = write.what { Some(name) } else { None })
     }
 
     /// All bytes that put a site into a state, in the order in which the tracer writes them, those included that it writes but
@@ -189,6 +201,12 @@ impl Site {
                         at: literal.address(spot.ip),
                         bytes: op.ok_or_else(unnamed)?.to_le_bytes().to_vec(),
                     });
+                    continue;
+                }
+                (What::NopOp(_), ..) => {
+                    let literal = self.protocol.literal.filter(|_| spot.has_op);
+                    let (Some(literal), Some(op)) = (literal, spot.nop_op) else { continue };
+                    all.push(Write { at: literal.address(spot.ip), bytes: op.to_le_bytes().to_vec() });
                     continue;
                 }
                 // The reader of profiles lets no such write be where a site goes nowhere. Without an entry trampoline what

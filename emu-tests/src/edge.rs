@@ -91,7 +91,7 @@ fn judge_at(
     };
     let reached = |steps: u64| {
         let state = |target| SiteState::Enabled { target, op: Some(0), jump: contract.kind.jumped_to() };
-        at(steps).is_some_and(|target| suite.writes(site.spot(Some(target)), state(target)).is_ok())
+        at(steps).is_some_and(|target| suite.writes(site.spot(Some(target), None), state(target)).is_ok())
     };
     let reach = suite.convention.site.reach as u64;
     // What is reached lies below what is not: beside the site, and at twice its reach.

@@ -42,6 +42,12 @@ pub fn functions() -> Result<Vec<Function>> {
 /// The `ftrace_ops` of `callbacks.c`.
 pub(crate) const OPS: &str = "ops";
 
+/// The one that does nothing.
+pub(crate) const NOP_OPS: &str = "ops_nop";
+
+/// A function there that does nothing.
+pub(crate) const NOTHING: &str = "callback2";
+
 /// The fixtures' variable with the address of [`OPS`].
 pub(crate) const OP: &str = "function_trace_op";
 

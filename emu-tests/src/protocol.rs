@@ -22,6 +22,8 @@ use crate::disasm::decode;
 const IP: u64 = 0x40_0000_100c;
 /// What stands for an `ftrace_ops`.
 const OP: u64 = 0x1234_5678;
+/// And for the one that does nothing.
+const NOP_OP: u64 = 0x1234_0000;
 /// Distances from the site to the entry trampoline: around these, besides the site's reach.
 const AROUND: [i64; 4] = [0x3000, 0x10_0000, 0x400_0000, 0x3000_0000];
 /// By so much more or less: around the halves and wholes of what an immediate of 12 bits can add.
@@ -121,7 +123,7 @@ fn targets(site: &Site) -> Vec<i64> {
 
 impl Judge<'_> {
     fn spot(&self, toward: u64) -> Spot {
-        Spot { ip: IP, has_op: self.site.protocol.literal.is_some(), toward: Some(toward) }
+        Spot { ip: IP, has_op: self.site.protocol.literal.is_some(), toward: Some(toward), nop_op: Some(NOP_OP) }
     }
 
     /// Where the profile has the site go: what is near the entry trampoline itself, all else by way of that.
@@ -159,6 +161,8 @@ impl Judge<'_> {
         before.extend(self.pokes(from)?.into_iter().map(|poke| poke.write));
         let steps = self.pokes(to)?;
         let literal = self.site.protocol.literal.map(|literal| literal.address(IP));
+        // As the function was compiled.
+        before.splice(0..0, literal.map(|at| Write { at, bytes: vec![0; 8] }));
         let inside = before.iter().filter(|w| Some(w.at) != literal).map(|w| w.at).min();
         self.window.start = inside.unwrap_or(IP).min(IP);
         for seen in 0..=steps.len() {
@@ -181,14 +185,18 @@ impl Judge<'_> {
                     }
                     let found = self.follow(came);
                     all.sequences += 1;
-                    if may.contains(&found) && self.linked(found) {
+                    // Whoever comes to the entry trampoline reads there which `ftrace_ops` is meant.
+                    let op = literal.map(|at| word(&self.uc, at)).filter(|_| found != self.window.end);
+                    let unnamed = op.is_some_and(|op| ![OP, NOP_OP].contains(&op));
+                    if may.contains(&found) && self.linked(found) && !unnamed {
                         continue;
                     }
                     all.failed += 1;
                     if all.astray.len() < SHOWN {
                         let at = start - self.window.start;
+                        let named = if unnamed { ", and no `ftrace_ops` named before the function" } else { "" };
                         let when = format!(
-                            "from {} to {}, {done} of {} writes done, a CPU at +{at} since {seen}",
+                            "from {} to {}, {done} of {} writes done, a CPU at +{at} since {seen}{named}",
                             from.name,
                             to.name,
                             steps.len()

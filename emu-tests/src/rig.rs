@@ -17,7 +17,7 @@ use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, load, put_word, word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
-use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, OP, OPS, Setup};
+use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OP, OPS, Setup};
 use crate::hooks::Hooks;
 use crate::lent;
 use crate::marks::{Callees, callees, mark_cells};
@@ -74,6 +74,10 @@ pub(crate) struct Rig<'s> {
     /// The variable that entry trampolines call through.
     pub(crate) callee: Option<u64>,
     pub(crate) op_cell: Option<(u64, u64)>,
+    /// The `ftrace_ops` that functions carry while tracing is off, if they carry one.
+    nop_op: Option<u64>,
+    /// The function that is called for that one.
+    nothing: u64,
     pub(crate) ranges: Vec<(u64, u64)>,
     /// Code outside of each trampoline that it jumps to.
     pub(crate) tails: Vec<Vec<Decoded>>,
@@ -115,6 +119,7 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64, code_align: O
     // What the profile calls them; here they have the names of the fixtures.
     let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
     alias.extend(convention.callback.op.map(|op| (op, OP)));
+    alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
     alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
     let site = Some(&convention.site);
     let first = suite.first();
@@ -235,6 +240,8 @@ impl<'s> Rig<'s> {
             scratch: address("scratch")?,
             variables: Variables::of(suite, &image)?,
             callee: suite.convention.calls_through.map(|_| address(CALLEE)).transpose()?,
+            nop_op: suite.convention.site.nop_op().map(|_| address(NOP_OPS)).transpose()?,
+            nothing: address(NOTHING)?,
             op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
             image,
             away,
@@ -311,7 +318,7 @@ impl<'s> Rig<'s> {
 
     /// A site, for whoever writes to it.
     pub(crate) fn spot(&self, site: &link::SiteEntry) -> Spot {
-        site.spot(self.toward)
+        site.spot(self.toward, self.nop_op)
     }
 
     /// Before a trampoline is attached: where there is no entry trampoline that passes a CPU on to it, sites are laid out as if
@@ -500,6 +507,10 @@ impl<'s> Rig<'s> {
             };
             put_word(&mut self.uc, func_at, func);
             put_word(&mut self.uc, early_at, early);
+            if let Some(nop_op) = self.nop_op {
+                // It names no direct trampoline.
+                put_word(&mut self.uc, func_at.wrapping_sub(self.places.op).wrapping_add(nop_op), self.nothing);
+            }
         }
         if let Some(callee) = self.callee {
             put_word(&mut self.uc, callee, func);
@@ -536,7 +547,7 @@ impl<'s> Rig<'s> {
             None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
         };
         for site in sites.iter().filter(wanted) {
-            writes.extend(self.suite.writes(site.spot(self.toward), state)?);
+            writes.extend(self.suite.writes(site.spot(self.toward, self.nop_op), state)?);
             if let Some(cell) = trace.cells.get_mut(site.ip) {
                 cell.marks.set(Mark::SITE, state != SiteState::Disabled);
             }

@@ -62,4 +62,9 @@ fn wrong_protocols_are_found() {
     // Both halves of the pair of 6.12 in two writes, without a word about CPUs between them.
     let two = "call = [{ at = -4, branch = \"call\", half = \"first\" }, { branch = \"call\", half = \"second\" }]\ndisabled = [{ at = -4, insns = [\"nop\"] }, { insns = [\"nop\"] }]\ninitial = []";
     assert!(site(two).failed > 0);
+    // The site first, and only then what the entry trampoline reads.
+    let late = "call = [{ branch = \"call\", half = \"second\" }, { op = true }]";
+    assert_eq!(site(late).failed, 0);
+    let never = site(&format!("{late}\ndisabled = [{{ insns = [\"nop\"] }}]"));
+    assert!(never.failed > 0 && never.astray[0].when.ends_with("no `ftrace_ops` named before the function"));
 }

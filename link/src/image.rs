@@ -97,9 +97,9 @@ pub struct SiteEntry {
 }
 
 impl SiteEntry {
-    /// The site, for whoever writes to it; the entry trampoline is at `toward`.
-    pub fn spot(&self, toward: Option<u64>) -> Spot {
-        Spot { ip: self.ip, has_op: self.has_op, toward }
+    /// The site, for whoever writes to it; the entry trampoline is at `toward`, the `ftrace_ops` that does nothing at `nop_op`.
+    pub fn spot(&self, toward: Option<u64>, nop_op: Option<u64>) -> Spot {
+        Spot { ip: self.ip, has_op: self.has_op, toward, nop_op }
     }
 }
 

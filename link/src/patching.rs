@@ -67,12 +67,14 @@ struct How<'h> {
     site: &'h Site,
     /// The entry trampoline.
     toward: Option<u64>,
+    /// The `ftrace_ops` that does nothing.
+    nop_op: Option<u64>,
 }
 
 /// Disable all sites, as the kernel does at boot, then enable what is asked for.
 fn patch_sites(image: &mut Image, backend: &dyn Patch, site: &Site, options: &Options) -> Result<()> {
-    let toward = site.entry.and_then(|name| image.symbol(name)).map(|s| s.address);
-    let how = How { site, toward };
+    let address = |name: Option<&str>| name.and_then(|name| image.symbol(name)).map(|s| s.address);
+    let how = How { site, toward: address(site.entry), nop_op: address(site.nop_op()) };
     // Without a copy of their names: nothing looks at them until they are back.
     let sites = std::mem::take(&mut image.sites);
     for site in &sites {
@@ -143,7 +145,7 @@ fn missing(name: &str, what: &str) -> Error {
 
 /// Put one site into a state.
 fn put(image: &mut Image, backend: &dyn Patch, how: How, site: &SiteEntry, state: SiteState) -> Result<()> {
-    let writes = how.site.patch(backend, site.spot(how.toward), state);
+    let writes = how.site.patch(backend, site.spot(how.toward, how.nop_op), state);
     writes
         .and_then(|writes| writes.iter().try_for_each(|write| image.write(write)))
         .map_err(|e| e.at(format_args!("site {:#x} of {}", site.ip, site.function)))

@@ -14,7 +14,7 @@ fn writes(arch: &str, ip: u64, state: SiteState, has_op: bool) -> Vec<Write> {
 }
 
 fn spot(ip: u64, has_op: bool) -> Spot {
-    Spot { ip, has_op, toward: None }
+    Spot { ip, has_op, toward: None, nop_op: Some(0x5678) }
 }
 
 fn write(at: u64, bytes: &[u8]) -> Write {
@@ -56,8 +56,15 @@ fn arm64() {
     assert!(refused.unwrap_err().to_string().contains("--ops"));
 
     for has_op in [false, true] {
-        assert_eq!(writes("arm64", ip, SiteState::Disabled, has_op), [mov.clone(), write(ip, &NOP)]);
+        // arch/arm64/kernel/ftrace.c, `ftrace_make_nop`: the word before the function comes first.
+        let nop_op = has_op.then(|| write(0x40_0ff8, &[0x78, 0x56, 0, 0, 0, 0, 0, 0]));
+        let wanted: Vec<Write> = nop_op.into_iter().chain([mov.clone(), write(ip, &NOP)]).collect();
+        assert_eq!(writes("arm64", ip, SiteState::Disabled, has_op), wanted);
     }
+    // Who has none leaves that word alone.
+    let none = Spot { nop_op: None, ..spot(ip, true) };
+    let off = convention("arm64").site.patch(arch::backend("arm64").unwrap(), none, SiteState::Disabled).unwrap();
+    assert_eq!(off, [mov.clone(), write(ip, &NOP)]);
     // The function is at 0x401000; its site is at + 4, or at + 8 after a landing pad.
     for ip in [0x40_1004, 0x40_1008] {
         let writes = writes("arm64", ip, SiteState::Enabled { target: ip, op: Some(0), jump: false }, true);
@@ -115,7 +122,7 @@ fn riscv64_writes_one_word() {
     let profile = tramptool_profiles::load(Source { name: "one-word.toml", text }, &facts).unwrap();
     let site = &profile.convention("riscv64").unwrap().site;
     let (f, ip, entry) = (0x40_1008, 0x40_100c, 0x48_0ffe);
-    let spot = Spot { ip, has_op: false, toward: Some(entry) };
+    let spot = Spot { ip, has_op: false, toward: Some(entry), nop_op: None };
     let on = |target| SiteState::Enabled { target, op: Some(0x1234), jump: false };
     let pokes = |spot, state| site.poke(riscv64, spot, state).unwrap();
     let poke = |write| Poke { write, traps: false };
@@ -162,6 +169,10 @@ fn mistakes_are_refused_with_their_line() {
         (r#"call = [{ branch = "call", half = "third" }]"#, "unknown half 'third'; valid: first, second"),
         (r#"call = [{ half = "first" }]"#, "valid: one of `insns`, `branch`, which may have a `half`, and `op`"),
         (r#"call = [{ op = true }]"#, "writes the `ftrace_ops`; valid: with `op-literal`"),
+        (
+            r#"disabled = [{ nop-op = "n" }]"#,
+            "`nop-op` is written alone, by a site that is off; valid: in `disabled`, with `op-literal`",
+        ),
         (r#"breakpoint = "int3""#, "unknown instruction of sites of riscv64 'int3'; valid: nop"),
     ] {
         assert_eq!(refused(line), format!("x.toml:4: {wanted}"));

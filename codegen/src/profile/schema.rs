@@ -166,6 +166,9 @@ pub(super) struct WriteIn {
     /// The address of the `ftrace_ops`, at `op-literal`.
     #[serde(default)]
     pub op: bool,
+    /// The address of the `ftrace_ops` of this name there: one that does nothing, for `disabled`. Where there is none of that
+    /// name, the word stays as it is.
+    pub nop_op: Option<String>,
 }
 
 /// The copy of an entry trampoline: its code up to the label `end`, with the load at the label `op-ptr` aimed at a word

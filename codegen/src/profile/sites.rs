@@ -89,6 +89,16 @@ impl Reader<'_> {
         const HALVES: [(&str, Half); 2] = [("first", Half::First), ("second", Half::Second)];
         let branch = write.branch.as_ref().map(|b| self.word(b, &BRANCHES, "branch", &join(at, keys!["branch"])));
         let half = write.half.as_ref().map(|h| self.word(h, &HALVES, "half", &join(at, keys!["half"])));
+        if let Some(name) = &write.nop_op {
+            let alone =
+                write.insns.is_empty() && (&write.branch, &write.half, write.op, goes) == (&None, &None, false, false);
+            if !alone || !literal {
+                let valid = "`nop-op` is written alone, by a site that is off; valid: in `disabled`, with `op-literal`";
+                return Err(self.at(at, valid));
+            }
+            let what = What::NopOp(self.symbol(name, &join(at, keys!["nop-op"]))?);
+            return Ok(SiteWrite { at: write.at, what });
+        }
         let what = match (&write.insns[..], branch.transpose()?, half.transpose()?, write.op) {
             ([], Some(how), Some(Half::First), false) => What::Half(how, Half::First),
             ([], Some(_), ..) if !goes => {
