@@ -2,6 +2,8 @@
 //! crate `tramptool`.
 
 #[cfg(feature = "judge")]
+pub mod aligned;
+#[cfg(feature = "judge")]
 pub mod contracts;
 #[cfg(feature = "judge")]
 pub mod explain;
@@ -15,6 +17,8 @@ pub mod partition;
 pub mod printed;
 #[cfg(feature = "judge")]
 pub mod report;
+#[cfg(feature = "judge")]
+pub mod review;
 #[cfg(feature = "judge")]
 pub mod spending;
 

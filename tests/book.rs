@@ -40,6 +40,32 @@ fn pages() -> Vec<String> {
     [vec!["README.md".to_owned()], pages].concat()
 }
 
+/// A block that is a file of the repository too; its commands are among those of the page that are run.
+#[test]
+fn files_of_the_repository_are_as_pages_show_them() {
+    let mut seen = 0;
+    for name in pages() {
+        let text = read(&name);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let run: Vec<String> = blocks.flat_map(commands).map(|line| words(&line)).collect();
+        for rest in text.split("<!-- same: ").skip(1) {
+            let (file, rest) = rest.split_once(" -->\n```").unwrap();
+            let block = rest.split_once('\n').unwrap().1.split("```").next().unwrap();
+            blessed(file, block);
+            for step in block.lines().filter_map(|line| line.trim().strip_prefix("- run: tramptool ")) {
+                // The page takes one architecture.
+                let step = words(step);
+                let all = common::arches();
+                let mut any = all.iter().map(|(arch, _)| format!("tramptool {}", step.replace("$arch", arch)));
+                assert!(any.any(|step| run.contains(&step)), "{name}: nobody runs: tramptool {step}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
 /// A directory for the commands of one page, in which its files are left.
 struct Page {
     name: String,

@@ -281,7 +281,7 @@ pub fn lines<'a>(left: Side<'a>, right: Side<'a>) -> Vec<Row<&'a TextLine>> {
 }
 
 /// A longest common subsequence, as two columns. On a change, the left side comes first.
-fn align<T>(left: Vec<T>, right: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<Row<T>> {
+pub fn align<T>(left: Vec<T>, right: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<Row<T>> {
     let (rows, columns) = (left.len(), right.len());
     // common[i][j]: the length for left[i..] and right[j..].
     let mut common = vec![vec![0_u32; columns + 1]; rows + 1];

@@ -22,6 +22,7 @@ pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Res
         size: d.size.into(),
         nop: d.text.starts_with("nop"),
         text: d.text.to_string(),
+        target: d.target.map(|to| to as usize),
     };
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
 }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use codegen::contract::Contract;
+use codegen::effects::Effects;
 use codegen::error::Result;
 use codegen::faults::Operator;
 use codegen::mutate::{At, Edit, Mutant, Ways, edits};
@@ -22,8 +23,19 @@ pub struct Function {
     code: Vec<u8>,
     /// What the linker changes: the place in the function, and where the file has the relocation's type.
     relocations: Vec<(usize, usize)>,
+    /// What it refers to: the place in the function, and what is there.
+    pub references: Vec<(usize, Refers)>,
     /// Names of places in it, with their offsets.
     pub labels: Vec<(String, usize)>,
+}
+
+/// What a relocation refers to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refers {
+    /// This offset in the function itself.
+    Own(usize),
+    /// A symbol, and bytes from there.
+    To(String),
 }
 
 /// A decoded instruction.
@@ -37,6 +49,8 @@ pub struct Line {
     pub text: String,
     /// It does nothing.
     pub nop: bool,
+    /// Where it goes, if it says so itself.
+    pub target: Option<usize>,
 }
 
 /// A decoder: from code that begins at an offset to its instructions.
@@ -75,13 +89,34 @@ impl Function {
         let contents = header.data(LE, bytes).map_err(&fail)?;
         let code = contents.get(start as usize..end.min(contents.len() as u64) as usize).unwrap_or_default();
         let inside = |place: u64| (start..start + code.len() as u64).contains(&place);
-        let mut relocations = Vec::new();
+        let (mut relocations, mut references) = (Vec::new(), Vec::new());
         for section in sections.iter().filter(|s| s.info_link(LE) == index) {
             let Some((entries, _)) = section.rela(LE, bytes).map_err(&fail)? else { continue };
             let first = section.sh_offset(LE);
             for (n, rela) in entries.iter().enumerate().filter(|(_, rela)| inside(rela.r_offset(LE))) {
+                let place = (rela.r_offset(LE) - start) as usize;
                 // r_info is the second word of the three.
-                relocations.push(((rela.r_offset(LE) - start) as usize, first as usize + 24 * n + 8));
+                relocations.push((place, first as usize + 24 * n + 8));
+                // Without a symbol it says something of the instruction, as that the linker may relax it.
+                let Some(number) = rela.symbol(LE, false) else { continue };
+                let symbol = table.symbol(number).map_err(&fail)?;
+                let home = table.symbol_section(LE, symbol, number).map_err(&fail)?;
+                let (value, addend) = (symbol.st_value(LE), rela.r_addend(LE));
+                references.push((
+                    place,
+                    match home {
+                        Some(home) if home == index && inside(value) => {
+                            Refers::Own(value.wrapping_add_signed(addend).wrapping_sub(start) as usize)
+                        }
+                        _ => {
+                            let name = table.symbol_name(LE, symbol).map_err(&fail)?;
+                            let home = home.filter(|_| name.is_empty()).and_then(|home| sections.section(home).ok());
+                            let name = home.map_or(name, |home| sections.section_name(LE, home).unwrap_or_default());
+                            let addend = if addend == 0 { String::new() } else { format!("{addend:+#x}") };
+                            Refers::To(String::from_utf8_lossy(name).into_owned() + &addend)
+                        }
+                    },
+                ));
             }
         }
         let label = |(text, value): (&[u8], u64)| {
@@ -92,8 +127,28 @@ impl Function {
             at: header.sh_offset(LE).wrapping_add(start) as usize,
             code: code.to_vec(),
             relocations,
+            references,
             labels: mine.filter_map(label).collect(),
         }))
+    }
+
+    /// Its instructions; not what its object says is data.
+    ///
+    /// # Errors
+    /// What the decoder refuses.
+    pub fn lines(&self, decode: Decode) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        let labels = self.labels.iter().map(|(name, offset)| (name.as_str(), *offset as u64));
+        for part in code_in(labels, 0..self.code.len() as u64) {
+            let part = part.start as usize..part.end as usize;
+            lines.extend(decode(self.code.get(part.clone()).unwrap_or_default(), part.start)?);
+        }
+        Ok(lines)
+    }
+
+    /// What one of its instructions does, as far as the patterns know it.
+    pub fn effects(&self, patterns: &PatternTable, line: &Line) -> Effects {
+        self.found(patterns, line).effects()
     }
 
     /// All mutants of the function: edits that fit in place, each with code that none before it has. Instructions at
@@ -108,12 +163,7 @@ impl Function {
         decode: Decode,
         skip: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Mutant>> {
-        let mut lines = Vec::new();
-        let labels = self.labels.iter().map(|(name, offset)| (name.as_str(), *offset as u64));
-        for part in code_in(labels, 0..self.code.len() as u64) {
-            let part = part.start as usize..part.end as usize;
-            lines.extend(decode(self.code.get(part.clone()).unwrap_or_default(), part.start)?);
-        }
+        let lines = self.lines(decode)?;
         let mut code = Vec::new();
         for (n, line) in lines.iter().enumerate().filter(|(_, line)| !line.nop && !skip(line.offset)) {
             let insn = self.found(patterns, line);

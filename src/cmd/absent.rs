@@ -43,7 +43,7 @@ macro_rules! absent {
     };
 }
 
-absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand);
+absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand, review ReviewArgs);
 
 /// The part of `diff` that runs code.
 pub mod compare {

@@ -59,6 +59,25 @@ impl Contract {
     }
 }
 
+/// A contract that comes with the tool.
+fn shipped(name: &str) -> Option<&'static str> {
+    tool::contracts::CONTRACTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The text of a contract: one that comes with the tool, or a file.
+///
+/// # Errors
+/// It is neither.
+pub fn contract_text(contract: &str) -> Result<String> {
+    match shipped(contract) {
+        Some(text) => Ok(text.to_owned()),
+        None => std::fs::read_to_string(contract).map_err(|e| {
+            let known: Vec<&str> = tool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
+            Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
+        }),
+    }
+}
+
 impl ForeignArgs {
     /// The contract; `None` if none is given.
     ///
@@ -69,16 +88,9 @@ impl ForeignArgs {
         let Some(file) = self.object.iter().chain(&self.raw).next() else {
             return Err(Error::new("--contract says what a file promises; give --object FILE or --raw FILE"));
         };
-        let known = tool::contracts::CONTRACTS.iter().find(|(name, _)| *name == contract);
-        let text = match known {
-            Some((_, text)) => (*text).to_owned(),
-            None => std::fs::read_to_string(contract).map_err(|e| {
-                let known: Vec<&str> = tool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
-                Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
-            })?,
-        };
-        let file = if known.is_some() { file.display().to_string() } else { contract.clone() };
-        Ok(Some(Contract { name: contract.clone(), file, own: known.is_none(), text }))
+        let own = shipped(contract).is_none();
+        let file = if own { contract.clone() } else { file.display().to_string() };
+        Ok(Some(Contract { name: contract.clone(), file, own, text: contract_text(contract)? }))
     }
 
     /// The files with their contract, put before the judge; `None` if none are given. `arch` is an architecture's name,

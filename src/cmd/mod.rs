@@ -34,6 +34,8 @@ mod probe;
 mod protocol;
 #[cfg(feature = "judge")]
 mod report;
+#[cfg(feature = "judge")]
+mod review;
 mod show;
 mod side;
 #[cfg(feature = "judge")]
@@ -52,7 +54,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use codegen::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
-use absent::{check, compare, contract, cost, explain, mutate, probe, report};
+use absent::{check, compare, contract, cost, explain, mutate, probe, report, review};
 use exit::{DONE, complain};
 use ui::Ui;
 
@@ -104,6 +106,8 @@ enum Command {
     Compose(compose::ComposeArgs),
     /// Show what two trampolines do differently
     Diff(diff::DiffArgs),
+    /// Tell what a patch of trampolines changes, for a mail or a pull request
+    Review(review::ReviewArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// Print a man page
@@ -136,6 +140,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Probe(args) => probe::run(args, ui),
         Command::Compose(args) => compose::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
+        Command::Review(args) => review::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),
     }

@@ -173,6 +173,8 @@ enum Described {
     Mutants,
     /// What `diff --format json` writes.
     Diff,
+    /// What `review --format json` writes.
+    Review,
     /// What `check --contract` reads, in TOML.
     Contract,
     /// What `--profile` reads, in TOML.
@@ -231,6 +233,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
                 Described::Report => schemars::schema_for!(Document),
                 Described::Mutants => schemars::schema_for!(Mutants),
                 Described::Diff => schemars::schema_for!(super::compare::Comparison),
+                Described::Review => schemars::schema_for!(tool::review::Review),
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => codegen::profile::schema(),
             };

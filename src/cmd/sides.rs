@@ -97,6 +97,21 @@ pub fn one(text: &str, arch: Option<&str>) -> Result<Code> {
     }
 }
 
+/// The objects of a side, with their names, each once.
+///
+/// # Errors
+/// As [`side`]; it is a report.
+pub fn objects(text: &str, arch: Option<&str>) -> Result<Vec<(String, Vec<u8>)>> {
+    let all = match side(text, arch)? {
+        Side::One(code) => vec![*code],
+        Side::Many(all) => all.into_values().collect(),
+        Side::Report(_) => {
+            return Err(Error::new(format!("'{text}' is a report; valid: an object, or a directory of objects")));
+        }
+    };
+    Ok(all.into_iter().map(|code| (code.name, code.bytes)).collect::<BTreeMap<_, _>>().into_iter().collect())
+}
+
 fn generated(text: &str) -> Result<Code> {
     let (symbol, bytes) = subject(text)?.object;
     Ok(Code { name: text.to_owned(), bytes, symbol: Some(symbol) })
@@ -195,7 +210,7 @@ fn directory(dir: &Path) -> Result<Side> {
             if path.is_dir() && depth > 1 {
                 open.push((path, depth - 1));
             } else if path.extension().is_some_and(|extension| extension == "o") {
-                objects(&path, tree, &mut all)?;
+                functions(&path, tree, &mut all)?;
             }
         }
     }
@@ -206,7 +221,7 @@ fn directory(dir: &Path) -> Result<Side> {
 }
 
 /// The functions of an object.
-fn objects(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Result<()> {
+fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Result<()> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let object = Input { name: &name, bytes: &bytes };

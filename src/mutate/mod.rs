@@ -6,4 +6,5 @@ pub mod bugs;
 pub mod by;
 pub mod report;
 pub mod run;
+pub mod selftests;
 pub mod subject;

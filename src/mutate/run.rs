@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codegen::error::{Error, Result};
 use codegen::faults::Operator;
 use codegen::shell::shell;
-use emu_tests::{Clause, Filter, Observed, Progress, Verdict};
+use emu_tests::{Clause, Filter, Observed, Of, Progress, Row, Suite, Verdict};
 use rayon::prelude::*;
 
 use super::bugs::{Known, table};
 use super::by::By;
 use super::report::{Judged, Outcome};
+use super::selftests::Failed;
 use super::subject::Candidate;
 
 /// Stands among the clauses for a mutant that no linker lets through.
@@ -27,23 +28,63 @@ fn refused_by_linkers(e: &Error) -> bool {
     matches!(e.kind(), Error::Unpaired { .. })
 }
 
+/// The judge's report on a mutant; none if no linker lets it through.
+fn report(c: &Candidate, faulty: &[Suite], filter: &Filter, seed: u64) -> Result<Option<emu_tests::Report>> {
+    match emu_tests::check(faulty, filter, seed, &|_, _| {}) {
+        Ok(report) => Ok(Some(report)),
+        Err(e) if refused_by_linkers(&e) => Ok(None),
+        Err(e) => Err(e.at(format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant))),
+    }
+}
+
+/// The suite with the fault in it.
+fn faulty(c: &Candidate) -> Result<[Suite; 1]> {
+    let mut faulty = [c.subject.suite.clone()];
+    faulty[0].objects[c.object].1 = c.faulty()?;
+    Ok(faulty)
+}
+
+/// The cases in which the trampoline runs are enough; but a deviation that is gone can be noticed anywhere.
+fn concerning(c: &Candidate, suite: &Suite, filter: &Filter) -> Option<String> {
+    let deviates = suite.deviations.iter().any(|d| filter.judges(d.clause));
+    (!deviates).then(|| c.trampoline().to_owned())
+}
+
+/// Everything in which a mutant fails, in all cases; none if no linker lets it through.
+///
+/// # Errors
+/// A mutant that cannot be put before the judge.
+pub fn places(c: &Candidate, seed: u64) -> Result<Option<Vec<Failed>>> {
+    let faulty = faulty(c)?;
+    let filter = Filter { concerning: concerning(c, &faulty[0], &Filter::default()), ..Filter::default() };
+    let Some(report) = report(c, &faulty, &filter, seed)? else { return Ok(None) };
+    let mut all = Vec::new();
+    let failed = |row: &&Row| row.verdict == Verdict::Fail && row.clause.of() == Of::Trampoline;
+    for row in report.results.iter().filter(failed) {
+        let named = |place: &str| Failed {
+            trampoline: row.trampoline.clone(),
+            clause: row.clause.name(),
+            place: place.split('@').next().unwrap_or_default().to_owned(),
+        };
+        all.extend(row.places.iter().map(|place| named(place)));
+        // A deviation that is gone has no place.
+        if row.places.is_empty() {
+            all.push(named("deviation"));
+        }
+    }
+    all.sort();
+    all.dedup();
+    Ok(Some(all))
+}
+
 /// The clauses that fail: those of the first failing case, or of all.
 fn clauses(c: &Candidate, seed: u64) -> Result<Vec<&'static str>> {
-    let mut faulty = [c.subject.suite.clone()];
-    let object = &mut faulty[0].objects[c.object];
-    object.1 = c.faulty()?;
+    let faulty = faulty(c)?;
     let first_failure = c.bug.is_none();
     let mut filter = Filter { first_failure, ..Filter::default() };
-    // A deviation that is gone can be noticed anywhere.
-    if !faulty[0].deviations.iter().any(|d| filter.judges(d.clause)) {
-        filter.concerning = Some(c.trampoline().to_owned());
-    }
+    filter.concerning = concerning(c, &faulty[0], &filter);
     let failing = |filter: &Filter| -> Result<Vec<&'static str>> {
-        let report = match emu_tests::check(&faulty, filter, seed, &|_, _| {}) {
-            Ok(report) => report,
-            Err(e) if refused_by_linkers(&e) => return Ok(vec![LINKER]),
-            Err(e) => return Err(e.at(format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant))),
-        };
+        let Some(report) = report(c, &faulty, filter, seed)? else { return Ok(vec![LINKER]) };
         let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
         let failed: BTreeSet<Clause> = failed.filter(|clause| *clause != Clause::Coverage).collect();
         Ok(failed.into_iter().map(Clause::name).collect())
@@ -122,11 +163,7 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
                 bug.id, bug.property
             )));
         }
-        let known = |list: &'static [Known]| {
-            list.iter()
-                .find(|k| k.describes(c.arch(), c.subject.contract(), c.trampoline(), &c.mutant))
-                .map(|k| k.reason.as_str())
-        };
+        let known = |list: &'static [Known]| list.iter().find(|k| c.is(k)).map(|k| k.reason.as_str());
         let noticed = match (c.bug, &verified) {
             (Some(bug), _) => clauses.contains(&bug.property.as_str()),
             (None, Some(properties)) if by.alone() => !properties.is_empty(),

@@ -15,7 +15,7 @@ use emu_tests::{Chosen, Clause, Filter, Observed, Progress, Row, Source, Suite, 
 use link::Input;
 use link::object_mutants::Function;
 
-use super::bugs::Bug;
+use super::bugs::{Bug, Known};
 use crate::{settings, suite};
 
 /// Trampolines into which faults are put.
@@ -233,6 +233,11 @@ impl Candidate<'_> {
 
     pub(super) fn contract(&self) -> &Contract {
         &self.subject.suite.contracts[self.which]
+    }
+
+    /// Is it this one, of which something is known?
+    pub fn is(&self, known: &Known) -> bool {
+        known.describes(self.arch(), self.subject.contract(), self.trampoline(), &self.mutant)
     }
 
     /// What the symbolic checker finds wrong, by the names of its properties.

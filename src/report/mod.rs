@@ -20,7 +20,7 @@ pub use crate::printed::{cleaned, json, printable};
 pub use document::{ContractFile, Document, Part, Scope, SuiteName, lines_of};
 pub use expect::Expectations;
 pub use human::Palette;
-pub use lines::{COLUMNS, columns};
+pub use lines::{COLUMNS, columns, paragraph};
 
 /// How a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

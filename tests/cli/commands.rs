@@ -27,6 +27,7 @@ fn help_version_completions_and_man() {
         "explain",
         "show",
         "diff",
+        "review",
         "completions",
         "man",
     ] {

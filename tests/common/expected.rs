@@ -23,6 +23,7 @@ pub struct Expected {
     pub process: Process,
     pub linked: Linked,
     pub patched: Patched,
+    pub review: Review,
     pub place: Vec<Place>,
     #[serde(default)]
     pub survivor: Vec<Survivor>,
@@ -51,6 +52,20 @@ impl Layout {
         };
         self.names.get(name).cloned().or_else(element).unwrap_or_else(|| name.to_owned())
     }
+}
+
+/// Patches of `ftrace_caller`, by lines of its assembly text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Review {
+    /// A line that loads a register, and what a patch leaves of it.
+    pub lost: (String, String),
+    /// That register.
+    pub register: String,
+    /// A save, and the line behind which a patch puts it.
+    pub moved: (String, String),
+    /// The line that passes `parent_ip`, and the one behind which a patch puts it.
+    pub told: (String, String),
 }
 
 /// What its configuration means.

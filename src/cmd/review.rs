@@ -1,0 +1,86 @@
+//! `review`: what a patch of a trampoline changes, as a text for a mail or a pull request.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use codegen::error::Result;
+use emu_tests::Foreign;
+use tool::review::{Review, Side, text};
+use tool::settings::parse_u64;
+
+use super::args::ProfileArg;
+use super::exit::{DIFFERS, DONE};
+use super::foreign::contract_text;
+use super::how::Form;
+use super::output;
+use super::sides::objects;
+use super::ui::Ui;
+use super::values::one_of;
+
+/// Arguments of `review`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReviewArgs {
+    /// What was before: an object, a source, a directory of objects, or REVISION:PATH of one
+    #[arg(value_name = "OLD")]
+    old: String,
+    /// What is now
+    #[arg(value_name = "NEW")]
+    new: String,
+    /// The contract of both: one that comes with the tool, or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    contract: String,
+    /// The architecture of sources, which do not say it
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    #[command(flatten)]
+    profile: ProfileArg,
+    /// The seed of all random values, decimal or 0x...
+    #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
+    seed: u64,
+    /// How the review is written
+    #[arg(long, value_parser = one_of(Form::ALL), default_value = "human")]
+    format: Form,
+    /// Write the review to a file instead of stdout
+    #[arg(short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Both are judged by the contract. The review says what does not hold any more, what holds now, and what is different without \
+any contract. Then every fault that `tramptool mutate` knows is put into the instructions that are new or changed, and those are \
+named that the checks notice and the kernel's own startup and KUnit tests do not: src/selftests.toml says what these look at. \
+The text has 75 columns, as a mail has; --format markdown is for a pull request.
+
+Exit code: 0 nothing is worse, 1 something that the contract promises is lost, 2 trouble.
+
+Examples:
+  tramptool review old/ftrace_64.o new/ftrace_64.o --contract linux-6.12-x86_64-orc
+  tramptool review HEAD~1:my.o my.o --contract my.toml --format markdown -o review.md";
+
+/// Review.
+///
+/// # Errors
+/// A side that is nothing, or does not fit the contract.
+pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
+    args.output.as_deref().map_or(Ok(()), output::probe)?;
+    let contract = contract_text(&args.contract)?;
+    let side = |name: &str| objects(name, args.arch.as_deref()).map(|objects| Side { name: name.to_owned(), objects });
+    let (old, new) = (side(&args.old)?, side(&args.new)?);
+    let foreign = Foreign {
+        contract_name: &args.contract,
+        contract: &contract,
+        objects: Vec::new(),
+        arch: None,
+        profile: args.profile.of_contract(&contract).map_err(|e| e.at(&args.contract))?,
+        dump: None,
+    };
+    let review = Review::of(&old, &new, &foreign, args.seed)?;
+    let text = match args.format {
+        Form::Json => tool::report::json(&review)?,
+        Form::Human => text(&review, false),
+        Form::Markdown => text(&review, true),
+    };
+    output::report(text, args.output.as_deref(), ui)?;
+    Ok(if review.is_worse() { DIFFERS } else { DONE })
+}

@@ -1,0 +1,229 @@
+//! What a patch of a trampoline changes, for those who review it: what its contract says before and after, what it does
+//! differently, and which faults in the changed instructions only the checks would notice.
+
+mod faults;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codegen::error::{Error, Result};
+use emu_tests::{Clause, Difference, Failure, Filter, Foreign, Report, Row, Suite, Summary, Verdict};
+use link::Input;
+use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::aligned::{Mark, Pair, aligned, code};
+pub use faults::{Fault, Faults};
+pub use write::{WIDTH, text};
+
+/// The objects before or after.
+pub struct Side {
+    /// As they were given.
+    pub name: String,
+    /// Their names and contents.
+    pub objects: Vec<(String, Vec<u8>)>,
+}
+
+/// What a reviewer wants to know.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(title = "tramptool review")]
+pub struct Review {
+    /// The format's version.
+    pub version: u32,
+    /// What was before.
+    pub old: String,
+    /// What is now.
+    pub new: String,
+    /// By which contract both are judged.
+    pub contract: String,
+    /// The seed of all random values.
+    pub seed: u64,
+    /// The clauses by their verdicts, before and now.
+    pub clauses: [Counts; 2],
+    /// What does not hold any more.
+    pub worse: Vec<Change>,
+    /// What holds now.
+    pub better: Vec<Change>,
+    /// Each trampoline.
+    pub trampolines: Vec<Reviewed>,
+    /// Faults in the changed instructions.
+    pub faults: Faults,
+}
+
+/// Clauses by their verdicts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[allow(missing_docs, reason = "the verdicts' names")]
+pub struct Counts {
+    pub hold: usize,
+    pub deviate: usize,
+    pub fail: usize,
+}
+
+/// A clause whose verdict changed, at one place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Change {
+    /// The trampoline.
+    pub trampoline: String,
+    /// The clause.
+    pub clause: String,
+    /// What it demands.
+    pub about: String,
+    /// The register, slot or place.
+    pub place: String,
+    /// What was expected there, and what was found; or why it is not known.
+    pub found: String,
+    /// The last instruction that wrote it; empty if none did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub writer: String,
+    /// The command that shows it; empty where no file has what was judged.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub replay: String,
+}
+
+/// A trampoline before and after.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Reviewed {
+    /// Its name.
+    pub trampoline: String,
+    /// How many instructions it has now.
+    pub instructions: usize,
+    /// Those that are new, gone, moved or changed: a sign, the offset, the text.
+    pub changed: Vec<String>,
+    /// Offsets of those that are new, moved or changed.
+    #[serde(skip)]
+    offsets: BTreeSet<usize>,
+    /// What it does differently.
+    pub differences: Vec<Difference>,
+}
+
+impl Review {
+    /// Something that held does not hold any more.
+    pub fn is_worse(&self) -> bool {
+        !self.worse.is_empty()
+    }
+
+    /// Judge both sides by a contract, which a file or the tool has; `profile` is what it is read with.
+    ///
+    /// # Errors
+    /// An object that does not fit the contract, or cannot be run.
+    pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Review> {
+        let suites = |side: &Side| {
+            let foreign = Foreign { objects: side.objects.clone(), dump: None, ..*foreign };
+            emu_tests::foreign_suites(&foreign, crate::BACKENDS).map_err(|e| e.at(&side.name))
+        };
+        let (before, after) = (suites(old)?, suites(new)?);
+        let check = |suites: &[Suite], side: &Side| {
+            emu_tests::check(suites, &Filter::default(), seed, &|_, _| {}).map_err(|e| e.at(&side.name))
+        };
+        let (was, is) = (check(&before, old)?, check(&after, new)?);
+        let mut trampolines = Vec::new();
+        for suite in &after {
+            let other = before.iter().find(|other| other.options == suite.options);
+            let other = other.ok_or_else(|| Error::new(format!("{}: nothing for {}", old.name, suite.options)))?;
+            let each = suite.contracts.par_iter().map(|contract| reviewed(other, suite, &contract.name));
+            trampolines.extend(each.collect::<Result<Vec<_>>>()?);
+        }
+        let counts = |report: &Report| {
+            let Summary { pass, deviates, fail, .. } = report.summary;
+            Counts { hold: pass, deviate: deviates, fail }
+        };
+        // What is never executed has no faults.
+        let fails = |row: &Row| row.verdict == Verdict::Fail && row.clause != Clause::Coverage;
+        let faults = match is.results.iter().any(fails) {
+            false => {
+                let changed = trampolines.iter().map(|t| (t.trampoline.as_str(), &t.offsets)).collect();
+                faults::of(after, &changed, seed)?
+            }
+            true => Faults::not_run("what is new fails its contract as it is"),
+        };
+        let there =
+            |side: &Side| side.objects.iter().all(|(name, bytes)| std::fs::read(name).is_ok_and(|file| file == *bytes));
+        Ok(Review {
+            version: 1,
+            old: old.name.clone(),
+            new: new.name.clone(),
+            contract: foreign.contract_name.to_owned(),
+            seed,
+            clauses: [counts(&was), counts(&is)],
+            worse: changes(&was, &is, there(new)),
+            better: changes(&is, &was, false),
+            trampolines,
+            faults,
+        })
+    }
+}
+
+/// What fails or is not known in one report, and is not so in the other.
+fn changes(without: &Report, with: &Report, replayed: bool) -> Vec<Change> {
+    let key = |row: &Row| (row.trampoline.clone(), row.options.clone(), row.clause);
+    let others: BTreeMap<_, &Row> = without.results.iter().map(|row| (key(row), row)).collect();
+    let mut all = Vec::new();
+    for row in &with.results {
+        let other = others.get(&key(row)).copied();
+        let held = other.is_some_and(|other| matches!(other.verdict, Verdict::Pass | Verdict::Deviates));
+        let change = |place: &str, failure: Option<&Failure>, found: String| Change {
+            trampoline: row.trampoline.clone(),
+            clause: row.clause.name().to_owned(),
+            about: row.clause.about().to_owned(),
+            place: place.to_owned(),
+            found,
+            writer: failure.map_or_else(String::new, |f| f.last_writer.clone()),
+            replay: failure.filter(|_| replayed).map_or_else(String::new, |f| f.replay.clone()),
+        };
+        match row.verdict {
+            Verdict::Fail if row.places.is_empty() && other.is_none_or(|other| other.verdict != Verdict::Fail) => {
+                all.push(change("", None, row.reason.clone()));
+            }
+            Verdict::Fail => {
+                let known = other.map(ids).unwrap_or_default();
+                for id in ids(row).difference(&known) {
+                    let failure = row.failures.iter().find(|f| f.place_id == *id);
+                    let found =
+                        failure.map_or_else(String::new, |f| format!("expected {}, found {}", f.expected, f.found));
+                    all.push(change(failure.map_or(id, |f| &f.place), failure, found));
+                }
+            }
+            Verdict::Skip if held => all.push(change("", None, format!("not checked: {}", row.reason))),
+            Verdict::Pass | Verdict::Deviates | Verdict::Skip => {}
+        }
+    }
+    all
+}
+
+/// The places at which a clause failed, without the instructions.
+fn ids(row: &Row) -> BTreeSet<&str> {
+    row.places.iter().map(|place| place.split('@').next().unwrap_or_default()).collect()
+}
+
+/// A trampoline of two suites.
+fn reviewed(before: &Suite, after: &Suite, name: &str) -> Result<Reviewed> {
+    let find = |suite: &Suite| -> Result<(usize, Vec<crate::aligned::Insn>)> {
+        for (n, (object, bytes)) in suite.objects.iter().enumerate() {
+            let insns = code(&Input { name: object, bytes }, name)?;
+            if !insns.is_empty() {
+                return Ok((n, insns));
+            }
+        }
+        Err(Error::new(format!("{}: no code of {name}", suite.options)))
+    };
+    let ((l, left), (r, right)) = (find(before)?, find(after)?);
+    let pairs = aligned(&left, &right);
+    let line = |sign: char, insn: &crate::aligned::Insn| format!("{sign}{:4x}  {}", insn.at, insn.text);
+    let mut changed = Vec::new();
+    for Pair { left: l, right: r, mark, .. } in pairs.iter().filter(|pair| pair.mark != Mark::Same) {
+        // A branch that goes to the same instruction elsewhere is none, nor is what stands where other bytes have moved it.
+        let signs = if *mark == Mark::Moved { ('<', '>') } else { ('-', '+') };
+        changed.extend(l.and_then(|l| left.get(l)).map(|insn| line(signs.0, insn)));
+        changed.extend(r.and_then(|r| right.get(r)).map(|insn| line(signs.1, insn)));
+    }
+    let new = pairs.iter().filter(|pair| pair.mark != Mark::Same).filter_map(|pair| Some(right.get(pair.right?)?.at));
+    let offsets = new.collect();
+    let observed = |suite: &Suite, n: usize| {
+        let (object, bytes) = &suite.objects[n];
+        emu_tests::observe(&Input { name: object, bytes }, Some(name), crate::BACKENDS, suite.convention.orc)
+    };
+    let abi = &after.backend.facts().abi;
+    let differences = emu_tests::differences(&observed(before, l)?, &observed(after, r)?, abi);
+    Ok(Reviewed { trampoline: name.to_owned(), instructions: right.len(), changed, offsets, differences })
+}

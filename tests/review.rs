@@ -1,0 +1,167 @@
+//! `review`: patches of trampolines that GNU as assembles, and faults that a real kernel's tests have noticed.
+#![cfg(feature = "judge")]
+
+mod common;
+
+use codegen::error::Result;
+use common::expected::expected;
+use common::{Bench, arches};
+use serde::Deserialize;
+use serde_json::Value;
+use tool::mutate::run::places;
+use tool::mutate::selftests::unnoticed;
+use tool::mutate::subject::MutationSubject;
+
+/// A bench with `old.S`, its contract, and patches of it.
+fn patched(arch: &str) -> Bench {
+    let bench = Bench::new();
+    let gen_old =
+        ["gen", "ftrace_caller", "ftrace_stub_direct_tramp", "--arch", arch, "--emit", "asm,contract", "--stem", "old"];
+    bench.ok(&gen_old);
+    let old = std::fs::read_to_string(bench.path("old.S")).unwrap();
+    let review = expected(tool::backend(arch).unwrap()).review;
+    let line = |start: &str| {
+        let begins =
+            |line: &&str| line.trim_start().strip_prefix(start).is_some_and(|rest| !rest.starts_with([',', ' ']));
+        let line = old.lines().find(begins).unwrap_or_else(|| panic!("{arch}: no {start:?}"));
+        format!("{line}\n")
+    };
+    let write = |name: &str, text: String| std::fs::write(bench.path(name), text).unwrap();
+    let (lost, left) = &review.lost;
+    write("lost.S", old.replacen(&line(lost), &format!("\t{left}\n"), 1));
+    let behind = |(what, place): &(String, String)| {
+        let (what, place) = (line(what), line(place));
+        old.replacen(&what, "", 1).replacen(&place, &format!("{place}{what}"), 1)
+    };
+    write("moved.S", behind(&review.moved));
+    write("told.S", behind(&review.told));
+    bench
+}
+
+fn review<'a>(arch: &'a str, old: &'a str, new: &'a str) -> [&'a str; 7] {
+    ["review", old, new, "--arch", arch, "--contract", "old.toml"]
+}
+
+#[test]
+fn a_patch_that_loses_a_register_is_worse_and_its_revert_is_better() {
+    for (arch, _) in arches() {
+        let bench = patched(arch);
+        let register = expected(tool::backend(arch).unwrap()).review.register;
+        let text = bench.ends(1, &review(arch, "old.S", "lost.S"));
+        assert!(text.starts_with("lost.S is worse"), "{text}");
+        let (_, worse) = text.split_once("\nWorse\n").unwrap_or_else(|| panic!("{text}"));
+        let words = worse.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("ftrace_caller P1 ") && words.contains(&format!(", {register}: expected 0x")), "{text}");
+        assert!(
+            words.contains("(breaks traced code)") && words.contains("none were tried: what is new fails"),
+            "{text}"
+        );
+        let text = bench.ok(&review(arch, "lost.S", "old.S"));
+        let better = text.split_once("\nBetter\n").unwrap_or_else(|| panic!("{text}")).1;
+        assert!(better.contains(&register) && !text.contains("\nWorse\n"), "{text}");
+        // Both fail in the same way.
+        let text = bench.ok(&review(arch, "lost.S", "lost.S"));
+        assert!(text.starts_with("lost.S is no worse"), "{text}");
+    }
+}
+
+#[test]
+fn a_save_that_a_patch_moves_is_a_move() {
+    for (arch, _) in arches() {
+        let bench = patched(arch);
+        let text = bench.ok(&review(arch, "old.S", "moved.S"));
+        assert!(text.starts_with("moved.S holds") && text.contains("  the same, without any contract too\n"), "{text}");
+        let code: Vec<&str> = text.lines().filter(|line| line.starts_with("    ")).collect();
+        let signs: Vec<&str> = code.iter().filter_map(|line| line.split_whitespace().next()).collect();
+        assert!(signs.contains(&"<") && signs.contains(&">") && !signs.contains(&"-"), "{text}");
+        let json: Value =
+            serde_json::from_str(&bench.ok(&[&review(arch, "old.S", "moved.S")[..], &["--format", "json"]].concat()))
+                .unwrap();
+        let schema = serde_json::from_str(&bench.ok(&["report", "schema", "review"])).unwrap();
+        jsonschema::validate(&schema, &json).unwrap();
+        let faults = &json["faults"];
+        // Of a save that is wrong, all is noticed, by the function that has another argument then, too.
+        assert!(faults["run"].as_u64().unwrap() > 0 && faults["run"] == faults["noticed"], "{json}");
+        let mut wrong = faults["unnoticed"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|f| f["mutant"].as_str().unwrap().starts_with("DROP_SAVE"));
+        assert!(wrong.next().is_none(), "{json}");
+    }
+}
+
+#[test]
+fn what_the_kernels_tests_do_not_look_at_is_named() {
+    for (arch, _) in arches() {
+        let bench = patched(arch);
+        let text = bench.ok(&review(arch, "old.S", "told.S"));
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("never look at parent_ip, so not ftrace_caller ") && words.contains("(P10 parent_ip)"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 75), "{text}");
+        let text = bench.ok(&[&review(arch, "old.S", "told.S")[..], &["--format", "markdown"]].concat());
+        assert!(text.starts_with("**`told.S` holds") && text.contains("  ```diff\n"), "{text}");
+        // The same code has nothing that is new.
+        let text = bench.ok(&review(arch, "old.S", "old.S"));
+        assert!(text.contains("none were tried: no instruction is new"), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_reviewed_is_refused() {
+    let bench = patched(common::any());
+    let arch = common::any();
+    bench.refuses(&review(arch, "old.S", "missing.S"), &["missing.S"]);
+    bench.refuses(&["review", "old.S", "old.S", "--contract", "old.toml"], &["--arch"]);
+    bench.refuses(&["review", "old.S", "old.S", "--arch", arch, "--contract", "none.toml"], &["none.toml", "valid"]);
+    std::fs::write(bench.path("empty.S"), "\t.text\n").unwrap();
+    bench.refuses(&review(arch, "old.S", "empty.S"), &["empty.S", "ftrace_caller"]);
+    bench.refuses(&review(arch, "old.S", "linux-6.12"), &["linux-6.12"]);
+}
+
+/// `xtask/kernel/kernels.toml`.
+#[derive(Deserialize)]
+struct Kernels {
+    kernel: Vec<Kernel>,
+}
+
+#[derive(Deserialize)]
+struct Kernel {
+    name: String,
+    fault: Vec<(String, String)>,
+}
+
+/// Kernels with these faults did not pass their own tests: docs/real-kernels.md.
+#[test]
+fn faults_that_a_kernel_noticed_are_not_called_unnoticed() -> Result<()> {
+    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/xtask/kernel/kernels.toml");
+    let kernels: Kernels = toml::from_str(&std::fs::read_to_string(kernels).unwrap()).unwrap();
+    assert!(kernels.kernel.len() >= arches().len());
+    for kernel in &kernels.kernel {
+        let backend = tool::backend(&kernel.name)?;
+        let subject = MutationSubject::new(backend, tool::convention(backend)?, &[])?;
+        for (what, fault) in &kernel.fault {
+            let (trampoline, mutant) = fault.split_once(':').unwrap();
+            // Offsets are those of that kernel.
+            let (mutant, one_of_several) = mutant.split_once('@').map_or((mutant, false), |(mutant, _)| (mutant, true));
+            let mut noticed = 0;
+            for candidate in subject.mutants(|name| name == trampoline)? {
+                if !tool::mutate::bugs::named(mutant, &candidate.mutant) {
+                    continue;
+                }
+                let failed = places(&candidate, 1)?.unwrap();
+                let reasons = unnoticed(&kernel.name, &failed)?;
+                assert!(reasons.is_none() || one_of_several, "{what}: {failed:?}: {reasons:?}");
+                noticed += usize::from(reasons.is_none());
+                if noticed > 0 && one_of_several {
+                    break;
+                }
+            }
+            assert!(noticed > 0, "{}: {fault}", kernel.name);
+        }
+    }
+    Ok(())
+}
