@@ -90,6 +90,11 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
             }
         }
     }
+    // Those for which trampolines are patched alike run one after the other: each change of code is translated anew.
+    cases.sort_by_key(|case| {
+        let situation = case.situation;
+        (situation.stub().is_some() || situation.early()).then_some(situation)
+    });
     cases
 }
 
