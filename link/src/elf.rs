@@ -77,7 +77,7 @@ pub(crate) fn parts_fit_file(input: &Input, sizes: impl Iterator<Item = u64>) ->
     if parts <= file {
         return Ok(());
     }
-    let what = format_args!("its parts have {parts} bytes together, but it has {file}");
+    let what = format!("its parts have {parts} bytes together, but it has {file}");
     Err(Error::damaged(what).at(input.name))
 }
 

@@ -67,7 +67,7 @@ impl<'a> Object<'a> {
                 // A section of at most LIMIT bytes may have a symbol outside; no harm is done by wrapping.
                 Some(at) => at.map(|at| at.wrapping_add(symbol.st_value(LE))),
                 None => {
-                    let what = format_args!("symbol {} is in a section that does not exist", name.escape_debug());
+                    let what = format!("symbol {} is in a section that does not exist", name.escape_debug());
                     return Err(Error::damaged(what).at(self.name));
                 }
             },

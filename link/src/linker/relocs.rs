@@ -103,7 +103,7 @@ pub(super) fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>) -> 
             for rela in relocations {
                 let offset = rela.r_offset(LE);
                 let Some(room) = size.checked_sub(offset) else {
-                    let what = format_args!("a relocation at {name}+{offset:#x}, but {name} has {size:#x} bytes");
+                    let what = format!("a relocation at {name}+{offset:#x}, but {name} has {size:#x} bytes");
                     return Err(Error::damaged(what).at(object.name));
                 };
                 let symbol = rela.r_sym(LE, false) as usize;
