@@ -185,16 +185,28 @@ pub struct Case {
 }
 
 impl Case {
-    /// Is a function left by a jump anywhere?
+    /// Is a function left by a jump to its caller anywhere?
     #[must_use]
     pub fn jumps(&self) -> bool {
-        fn within(call: &Call) -> bool {
-            call.jumps || call.body.iter().any(act) || call.tail.as_deref().is_some_and(within)
+        self.any_call(&|call| call.jumps)
+    }
+
+    /// Does a function call another last, as a jump?
+    #[must_use]
+    pub fn jumps_last(&self) -> bool {
+        self.any_call(&|call| call.tail.is_some())
+    }
+
+    fn any_call(&self, test: &dyn Fn(&Call) -> bool) -> bool {
+        fn within(call: &Call, test: &dyn Fn(&Call) -> bool) -> bool {
+            let tail = call.tail.as_deref().is_some_and(|tail| within(tail, test));
+            test(call) || tail || call.body.iter().any(|a| act(a, test))
         }
-        fn act(a: &Act) -> bool {
-            matches!(a, Act::Call(c) | Act::Interrupt(c) | Act::Switch(c) if within(c))
+        fn act(a: &Act, test: &dyn Fn(&Call) -> bool) -> bool {
+            matches!(a, Act::Call(c) | Act::Interrupt(c) | Act::Switch(c) if within(c, test))
         }
-        self.acts.iter().any(act) || self.users.iter().any(|u| u.then.as_ref().is_some_and(|(_, a)| act(a)))
+        let handlers = self.users.iter().filter_map(|u| u.then.as_ref()).map(|(_, a)| &**a);
+        self.acts.iter().chain(handlers).any(|a| act(a, test))
     }
 }
 
@@ -240,6 +252,8 @@ pub enum Seen {
     Missed,
     /// At the end something is pending on a thread.
     Unbalanced,
+    /// A machine does not keep this; what is there instead is in `value`.
+    Lost(&'static str),
 }
 
 /// An event.
@@ -381,6 +395,7 @@ impl fmt::Display for Event {
             Seen::Direct => write!(f, "f{function} goes through the direct trampoline {data:#x}, call {n}"),
             Seen::WrongReturn => write!(f, "f{function} returns to {data:#x}"),
             Seen::Unbalanced => f.write_str("something is pending at the end"),
+            Seen::Lost(what) => write!(f, "{what} is lost in f{function}: {value:#x}"),
             _ => {
                 let handler = match seen {
                     Seen::Op => "callback",

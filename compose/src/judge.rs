@@ -20,29 +20,39 @@ pub struct Failure {
 }
 
 /// A core with what it promises.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject {
+#[derive(Clone, Copy)]
+pub struct Subject<'r> {
     /// Its name.
-    pub name: &'static str,
+    pub name: &'r str,
     /// Its shadow stack.
     pub room: Room,
-    run: fn(&Case) -> Vec<Event>,
-    supports: fn(&Case) -> bool,
+    run: &'r (dyn Fn(&Case) -> Vec<Event> + Sync),
+    supports: &'r (dyn Fn(&Case) -> bool + Sync),
     /// An event as far as the core promises it.
     promised: fn(Event) -> Option<Event>,
 }
 
-impl Subject {
+impl<'r> Subject<'r> {
     /// A core that promises all that the model knows.
     #[must_use]
-    pub const fn new<C: Core>(name: &'static str, room: Room) -> Self {
-        Self { name, room, run: run::<C>, supports: |_| true, promised: Some }
+    pub const fn new<C: Core + 'r>(name: &'r str, room: Room) -> Self {
+        Self { name, room, run: &run::<C>, supports: &|_| true, promised: Some }
     }
 
     /// One that has less, or promises less.
     #[must_use]
-    pub const fn limited(self, supports: fn(&Case) -> bool, promised: fn(Event) -> Option<Event>) -> Self {
+    pub const fn limited(
+        self,
+        supports: &'r (dyn Fn(&Case) -> bool + Sync),
+        promised: fn(Event) -> Option<Event>,
+    ) -> Self {
         Self { supports, promised, ..self }
+    }
+
+    /// The same core, run somewhere else.
+    #[must_use]
+    pub const fn elsewhere(self, name: &'r str, run: &'r (dyn Fn(&Case) -> Vec<Event> + Sync)) -> Self {
+        Self { name, run, ..self }
     }
 
     /// Has the core all that the case uses?

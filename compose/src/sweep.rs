@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::case::{Case, Seen};
+use crate::case::{Case, Seen, mix};
 use crate::generate::{SUBSETS, random, subset};
 use crate::judge::{Failure, Subject};
 
@@ -20,6 +20,8 @@ pub struct Plan {
     pub seed: u64,
     /// The case with this number alone.
     pub only: Option<u64>,
+    /// So many of the cases, which the seed chooses.
+    pub sample: Option<u64>,
 }
 
 /// What came of it.
@@ -50,6 +52,13 @@ impl Plan {
         }
     }
 
+    /// The numbers of a sample, those of other users not among them.
+    fn chosen(&self) -> Option<Vec<u64>> {
+        let wanted = self.sample.filter(|_| self.only.is_none() && !self.is_empty())?;
+        let drawn = (0..wanted.saturating_mul(64)).map(|n| mix(self.seed ^ 0x5a3f, n) % self.len());
+        Some(drawn.filter(|index| self.case(*index).is_some()).take(wanted as usize).collect())
+    }
+
     /// How many cases there are, those of others among them.
     #[must_use]
     pub const fn len(&self) -> u64 {
@@ -65,8 +74,10 @@ impl Plan {
     /// Run them.
     #[must_use]
     pub fn run(&self, subject: &Subject) -> Outcome {
-        const BATCH: u64 = 256;
-        let (first, end) = self.only.map_or((0, self.len()), |n| (n, n.saturating_add(1).min(self.len())));
+        const BATCH: u64 = 64;
+        let chosen = self.chosen();
+        let all = chosen.as_ref().map_or(self.len(), |list| list.len() as u64);
+        let (first, end) = self.only.map_or((0, all), |n| (n, n.saturating_add(1).min(self.len())));
         let (next, all) = (AtomicU64::new(first), Mutex::new(Outcome::default()));
         let work = || {
             loop {
@@ -76,6 +87,7 @@ impl Plan {
                 }
                 let mut own = Outcome::default();
                 for index in start..start.saturating_add(BATCH).min(end) {
+                    let index = chosen.as_ref().and_then(|list| list.get(index as usize).copied()).unwrap_or(index);
                     self.one(index, subject, &mut own);
                 }
                 let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -76,7 +76,7 @@ fn calls_that_find_the_stack_full_are_not_counted() {
 
 #[test]
 fn nothing_else_is_found() {
-    let plan = Plan { users: u64::MAX, all: true, random: 60_000, seed: 1, only: None };
+    let plan = Plan { users: u64::MAX, all: true, random: 60_000, seed: 1, only: None, sample: None };
     for subject in [OURS, LINUX_7_3_REPAIRED] {
         let outcome = plan.run(&subject);
         assert!(outcome.cases > 10_000, "{}: {}", subject.name, outcome.cases);

@@ -8,6 +8,7 @@ mod case;
 mod cases;
 mod check;
 mod compare;
+mod composed;
 mod contract_file;
 mod contract_read;
 mod contract_stated;
@@ -51,6 +52,7 @@ mod view;
 
 pub use case::{Distance, Handler};
 pub use check::{Progress, check, situations};
+pub use composed::{Composed, DIRECT_HANDLER, SIGNATURES as COMPOSED_SIGNATURES, direct_names};
 pub use contract_file::contract_schema;
 pub use contract_text::{Head, contract_text};
 pub use cpu::engine_version;

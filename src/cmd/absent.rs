@@ -45,6 +45,27 @@ macro_rules! absent {
 
 absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand, review ReviewArgs);
 
+/// The part of `compose` that runs code of a machine.
+pub mod on {
+    use std::path::Path;
+
+    use codegen::error::Result;
+    use compose::Subject;
+
+    /// Refuse.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn machine(
+        _: &str,
+        _: Option<&Path>,
+        _: Option<&str>,
+        _: &mut dyn FnMut(&Subject, &str) -> Result<u8>,
+    ) -> Result<u8> {
+        Err(super::refusal("compose --arch"))
+    }
+}
+
 /// The part of `diff` that runs code.
 pub mod compare {
     use codegen::error::Result;

@@ -1,12 +1,14 @@
 //! `compose`: the runtime's users in all combinations, against the model.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use codegen::error::{Error, Result};
-use compose::{Outcome, Plan, SUBJECTS, Subject, USERS};
+use compose::{OURS, Outcome, Plan, SUBJECTS, Subject, USERS};
 
 use super::exit::DONE;
+use super::on;
 use super::ui::Ui;
 
 /// Exit code: an event differs from the model's.
@@ -16,6 +18,15 @@ const FAILED: u8 = 1;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ComposeArgs {
+    /// Run the runtime on this architecture, in the emulator: linked with generated trampolines and functions of gcc
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// With --arch: the objects that `cargo xtask core-objects` makes [default: where it leaves them]
+    #[arg(long, value_name = "DIR", requires = "arch")]
+    objects: Option<PathBuf>,
+    /// With --arch: what the functions are like: word, stack, pair or big [default: each in turn]
+    #[arg(long, value_name = "SIGNATURE", requires = "arch")]
+    signature: Option<String>,
     /// Which implementation: `runtime`, or a version of Linux as its fact sheet describes it
     #[arg(long, value_name = "CORE", default_value = "runtime")]
     core: String,
@@ -25,12 +36,15 @@ pub struct ComposeArgs {
     /// Run all subsets of the users with every shape of calls, registering and unregistering at every moment
     #[arg(long)]
     all: bool,
-    /// How many random cases [default: 40000, none with --all]
+    /// How many random cases [default: 40000, with --arch 1000; none with --all]
     #[arg(long, value_name = "N")]
     random: Option<u64>,
     /// The first seed of random cases
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
+    /// Of all cases that are asked for, run so many that the seed chooses
+    #[arg(long, value_name = "N")]
+    sample: Option<u64>,
     /// Run the case with this number alone
     #[arg(long, value_name = "N")]
     case: Option<u64>,
@@ -48,7 +62,8 @@ command that runs it again.
 Examples:
   tramptool compose --all
   tramptool compose --users graph,graph2,fprobe --random 100000 --seed 7
-  tramptool compose --core kernel-7.3 --all --minimise";
+  tramptool compose --core kernel-7.3 --all --minimise
+  tramptool compose --arch arm64 --all --sample 1000";
 
 /// Run the cases.
 ///
@@ -63,12 +78,24 @@ pub fn run(args: &ComposeArgs, ui: &Ui) -> Result<u8> {
     };
     let chosen = args.users.iter().try_fold(0, |all, name| Ok::<u64, Error>(all | bit(name)?))?;
     let users = if args.users.is_empty() { u64::MAX } else { chosen };
-    let random = args.random.unwrap_or(if args.all { 0 } else { 40_000 });
-    let plan = Plan { users, all: args.all, random, seed: args.seed, only: args.case };
+    let usual = if args.arch.is_some() { 1000 } else { 40_000 };
+    let random = args.random.unwrap_or(if args.all { 0 } else { usual });
+    let plan = Plan { users, all: args.all, random, seed: args.seed, only: args.case, sample: args.sample };
     if let Some(case) = args.case.filter(|case| *case >= plan.len()) {
         return Err(Error::new(format!("no case {case}; valid: below {}", plan.len())));
     }
-    let outcome = plan.run(&subject);
+    let Some(arch) = &args.arch else { return judged(args, ui, &plan, &subject, "") };
+    if subject.name != OURS.name {
+        return Err(Error::new(format!("{} does not run on {arch}; valid: --core {}", subject.name, OURS.name)));
+    }
+    on::machine(arch, args.objects.as_deref(), args.signature.as_deref(), &mut |subject, signature| {
+        judged(args, ui, &plan, subject, &format!(" --arch {arch} --signature {signature}"))
+    })
+}
+
+/// Run the cases on a core; `more` are arguments that choose where.
+fn judged(args: &ComposeArgs, ui: &Ui, plan: &Plan, subject: &Subject, more: &str) -> Result<u8> {
+    let outcome = plan.run(subject);
     if outcome.cases == 0 {
         let why = match outcome.skipped {
             0 => "valid: --all, --random 1 or more, a case of these users".to_owned(),
@@ -76,16 +103,17 @@ pub fn run(args: &ComposeArgs, ui: &Ui) -> Result<u8> {
         };
         return Err(Error::new(format!("no case to run; {why}")));
     }
-    ui.out(shown(args, &subject, &outcome))?;
+    ui.out(shown(args, subject, &outcome, more))?;
     Ok(if outcome.failed == 0 { DONE } else { FAILED })
 }
 
-fn shown(args: &ComposeArgs, subject: &Subject, outcome: &Outcome) -> String {
+fn shown(args: &ComposeArgs, subject: &Subject, outcome: &Outcome, more: &str) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     for (index, failure) in &outcome.failures {
         let least = if args.minimise { subject.minimise(failure.clone()) } else { failure.clone() };
-        let _ = writeln!(out, "case {index}:\n{least}  again: tramptool compose {}\n", again(args, subject, *index));
+        let again = again(args, *index, more);
+        let _ = writeln!(out, "case {index}:\n{least}  again: tramptool compose {again}\n");
     }
     let Outcome { cases, skipped, failed, .. } = outcome;
     let _ = writeln!(out, "{}: {cases} cases, {failed} differ from the model", subject.name);
@@ -96,9 +124,10 @@ fn shown(args: &ComposeArgs, subject: &Subject, outcome: &Outcome) -> String {
 }
 
 /// The arguments with which a case fails again.
-fn again(args: &ComposeArgs, subject: &Subject, case: u64) -> String {
+fn again(args: &ComposeArgs, case: u64, more: &str) -> String {
     let users = if args.users.is_empty() { String::new() } else { format!(" --users {}", args.users.join(",")) };
     let all = if args.all { " --all" } else { "" };
     let random = args.random.map_or(String::new(), |n| format!(" --random {n}"));
-    format!("--core {}{users}{all}{random} --seed {} --case {case} --minimise", subject.name, args.seed)
+    let objects = args.objects.as_ref().map_or(String::new(), |dir| format!(" --objects {}", dir.display()));
+    format!("--core {}{more}{objects}{users}{all}{random} --seed {} --case {case} --minimise", args.core, args.seed)
 }

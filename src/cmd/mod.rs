@@ -27,6 +27,8 @@ mod link;
 mod list;
 #[cfg(feature = "judge")]
 mod mutate;
+#[cfg(feature = "judge")]
+mod on;
 mod output;
 #[cfg(feature = "judge")]
 mod probe;
@@ -54,7 +56,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use codegen::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
-use absent::{check, compare, contract, cost, explain, mutate, probe, report, review};
+use absent::{check, compare, contract, cost, explain, mutate, on, probe, report, review};
 use exit::{DONE, complain};
 use ui::Ui;
 

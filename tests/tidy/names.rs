@@ -32,6 +32,7 @@ pub const FILES: &Excuses = &[
     ("bench/src/generate.rs", "the object crate has names of its own for machines"),
     ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
     ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
+    ("compose/src/cross.rs", "the list of machines: an architecture is a row of it"),
     ("emu-tests/src/fixture.rs", "the list of fixtures: an architecture is a row of it"),
     ("src/contracts.rs", "the list of contracts, which are of one architecture each"),
 ];
@@ -128,6 +129,10 @@ const TESTS: &Excuses = &[
     ("emu-tests/tests/protocol.rs", "how one profile writes the sites of one architecture, and where that is wrong"),
     ("emu-tests/tests/site.rs", "faults in the bytes of sites, by hand"),
     ("profiles/tests/sites.rs", "the bytes that Linux writes, by hand"),
+    (
+        "tests/compose_on.rs",
+        "where one architecture has return addresses, and the ABI with vector registers of another",
+    ),
     ("tests/cli/link.rs", "objects that do not go together"),
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/stated.rs", "a sled whose call has data behind it"),

@@ -7,6 +7,7 @@
 mod apt;
 mod bless;
 mod boot;
+mod core_objects;
 mod document;
 mod failure;
 mod fixtures;
@@ -34,6 +35,11 @@ const VERBS: &[Verb] = &[
         name: "fixtures",
         usage: "[--check]  compile the objects of emu-tests/fixtures again, or only compare them",
         run: fixtures::run,
+    },
+    Verb {
+        name: "core-objects",
+        usage: "[DIR]  compile the runtime core for machines without an operating system, for `tramptool compose --arch`",
+        run: core_objects::run,
     },
     Verb {
         name: "kernel-objects",

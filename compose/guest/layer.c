@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The layer between trampolines and core: what a kernel's architecture code does. It fills the core's registers from a
+ * trampoline's frame, and puts back what changed.
+ */
+#include "guest.h"
+
+/* As in core.rs. */
+struct shown {
+	word ip, parent, retp, args[8], retval, direct;
+};
+
+/* Offsets in a frame; NONE is none. The emulator fills them in from the contracts. */
+#define NONE (~0UL)
+struct layout {
+	word pc, parent, sp, direct, args[8], retval;
+};
+
+#define FILLED __attribute__((section(".data")))
+struct layout args_layout FILLED, regs_layout FILLED, exit_layout FILLED, rethook_layout FILLED;
+/* Bytes that a return pops, so that SP is behind the cell. */
+word popped FILLED;
+/* Of the functions: what the core knows them by. */
+word sites[8];
+/* Where replaced return addresses lead. */
+word to_return FILLED, to_rethook FILLED;
+/* Where calls are made from that are no function's. */
+void (*handler_calls)(void), (*outside_calls)(void);
+
+extern word core_bytes(word which);
+extern void *core_sites(void *room, word *ips);
+extern void *core_new(void *room, void *sites, word to_return, word to_rethook);
+extern void *core_task(void *room);
+extern void core_enter(void *core, void *task, struct outside *outside, word ip, struct shown *regs);
+extern word core_leave(void *core, void *task, struct outside *outside, word rethook, struct shown *regs);
+extern word core_control(void *core, volatile word *user);
+extern word core_target(void *core, word ip);
+extern word core_context(void *task, word context);
+extern word core_balanced(void *core, void *task);
+
+static char core_room[32768] __attribute__((aligned(64)));
+static char site_room[1024] __attribute__((aligned(64)));
+static char task_room[2][8192] __attribute__((aligned(64)));
+static void *core, *task[2];
+
+__asm__(".globl host\n.type host, %function\nhost: ret\n.size host, . - host\n");
+
+static void run(void)
+{
+	handler_calls();
+}
+
+struct outside outside = { .host = host, .run = run };
+
+/* An ftrace_ops, of which trampolines read what the emulator fills in. */
+word ops[64] FILLED;
+void *function_trace_op = ops;
+
+#ifdef __x86_64__
+NOIPA void __fentry__(void) { }
+__attribute__((used)) void __x86_return_thunk(void) { }
+#endif
+
+/* What direct trampolines call. */
+NOIPA void direct_handler(void) { }
+
+#define FIELD(fregs, offset) (*(word *)((char *)(fregs) + (offset)))
+
+static void enter(word ip, word parent, void *fregs, const struct layout *layout)
+{
+	word pc = FIELD(fregs, layout->pc), at = FIELD(fregs, layout->sp);
+	struct shown regs = { .ip = ip, .parent = parent, .retp = at };
+	int i;
+
+	for (i = 0; i < 8; i++)
+		if (layout->args[i] != NONE)
+			regs.args[i] = FIELD(fregs, layout->args[i]);
+	core_enter(core, task[outside.mail[CURRENT]], &outside, ip, &regs);
+	if (regs.ip != ip)
+		pc = regs.ip;
+	FIELD(fregs, layout->pc) = pc;
+	if (regs.parent != parent) {
+		if (layout->parent == NONE)
+			*(word *)at = regs.parent;
+		else
+			FIELD(fregs, layout->parent) = regs.parent;
+	}
+	if (regs.direct && layout->direct != NONE)
+		FIELD(fregs, layout->direct) = regs.direct;
+}
+
+NOIPA void callback_args(word ip, word parent, void *op, void *fregs)
+{
+	(void)op;
+	enter(ip, parent, fregs, &args_layout);
+}
+
+NOIPA void callback_regs(word ip, word parent, void *op, void *fregs)
+{
+	(void)op;
+	enter(ip, parent, fregs, &regs_layout);
+}
+
+static word leave(void *fregs, const struct layout *layout, word rethook)
+{
+	struct shown regs = { .retp = FIELD(fregs, layout->sp) - popped };
+
+	regs.retval = FIELD(fregs, layout->retval);
+	return core_leave(core, task[outside.mail[CURRENT]], &outside, rethook, &regs);
+}
+
+NOIPA word ftrace_return_to_handler(void *fregs)
+{
+	return leave(fregs, &exit_layout, 0);
+}
+
+NOIPA word arch_rethook_trampoline_callback(void *regs)
+{
+	return leave(regs, &rethook_layout, 1);
+}
+
+static void changed(void)
+{
+	int f;
+
+	for (f = 0; f < 8; f++)
+		outside.mail[TARGETS + f] = core_target(core, sites[f]);
+	host(CHANGED, 0, 0, 0);
+}
+
+static void call_in(word current, word more)
+{
+	word before = core_context(task[current], 0), was = outside.mail[CURRENT];
+
+	core_context(task[current], before + more > 3 ? 3 : before + more);
+	outside.mail[CURRENT] = current;
+	outside_calls();
+	outside.mail[CURRENT] = was;
+	core_context(task[current], before);
+}
+
+NOIPA void serve(void)
+{
+	switch (outside.mail[SERVICE]) {
+	case INTERRUPT:
+		call_in(outside.mail[CURRENT], 1);
+		break;
+	case SWITCH:
+		call_in(1 - outside.mail[CURRENT], 1);
+		break;
+	case CONTROL:
+		outside.mail[ANSWER] = core_control(core, outside.mail + USER);
+		changed();
+		break;
+	case BALANCED:
+		outside.mail[ANSWER] = core_balanced(core, task[0]) && core_balanced(core, task[1]);
+		break;
+	}
+}
+
+/* A case begins. */
+NOIPA word begin(void)
+{
+	if (core_bytes(0) > sizeof(core_room) || core_bytes(1) > sizeof(task_room[0]) || core_bytes(2) > sizeof(site_room))
+		return 1;
+	core = core_new(core_room, core_sites(site_room, sites), to_return, to_rethook);
+	task[0] = core_task(task_room[0]);
+	task[1] = core_task(task_room[1]);
+	if (!core)
+		return 2;
+	outside_calls();
+	return 0;
+}
+
+/* What compilers call of their own accord. */
+NOIPA void *memset(void *to, int value, word n)
+{
+	volatile char *at = to;
+
+	while (n--)
+		*at++ = value;
+	return to;
+}
+
+NOIPA void *memcpy(void *to, const void *from, word n)
+{
+	volatile char *at = to;
+	const char *source = from;
+
+	while (n--)
+		*at++ = *source++;
+	return to;
+}

@@ -1,0 +1,128 @@
+//! What `host` is called for, and what handlers say.
+
+use std::collections::VecDeque;
+
+use compose::{Event, Seen, User, When, fold};
+
+use super::places::SIGNATURES;
+use super::state::{ARGS, DATA, SEEN, State, Step, Uc, body, changed, mail, next, post, result, tail};
+use crate::cpu::word;
+
+/// What handlers are called for, by their numbers in `core.rs`.
+const HANDLERS: [Seen; 7] = [
+    Seen::Op,
+    Seen::GraphEntry,
+    Seen::GraphReturn,
+    Seen::ProbeEntry,
+    Seen::ProbeExit,
+    Seen::KretEntry,
+    Seen::KretReturn,
+];
+
+/// `host` is called.
+pub(super) fn host(uc: &mut Uc) {
+    let registers = uc.get_data().registers;
+    let argument = |uc: &Uc, i: usize| registers.get(uc, registers.abi.args[i]);
+    let (a, b, c) = (argument(uc, 1), argument(uc, 2), argument(uc, 3));
+    let answer = match argument(uc, 0) {
+        1 => next(uc),
+        2 => body(uc, a, b, c),
+        3 => tail(uc),
+        4 => result(uc, a, b),
+        5 => changed(uc),
+        16 => entered(uc),
+        17 => stored(uc, a),
+        18 => {
+            let state = uc.get_data_mut();
+            let asked = state.handlers.pop();
+            u64::from(matches!(asked, Some((Some(user), n)) if user.wants(n)))
+        }
+        19 => left(uc),
+        _ => 0,
+    };
+    registers.set(uc, registers.abi.rets[0], answer);
+}
+
+/// The user with this object who was registered last.
+fn user(state: &State, seen: Seen, key: u64) -> Option<User> {
+    let family = match seen {
+        Seen::Op => 0,
+        Seen::GraphEntry | Seen::GraphReturn => 1,
+        Seen::ProbeEntry | Seen::ProbeExit => 2,
+        _ => 3,
+    };
+    let (_, user) = state.objects.iter().rev().find(|(k, _)| *k == (key, family))?;
+    Some(state.case.users[*user].clone())
+}
+
+/// What a handler was shown.
+fn shown(uc: &Uc) -> (Event, u64) {
+    let state = uc.get_data();
+    let seen = HANDLERS.get(mail(uc, SEEN) as usize).copied().unwrap_or(Seen::Op);
+    let key = mail(uc, SEEN + 1);
+    let depth = if state.jumps { 0 } else { mail(uc, SEEN + 4) };
+    let (f, parent) = (state.places.function(mail(uc, SEEN + 2)), state.places.parent(mail(uc, SEEN + 3)));
+    (Event { user: key & 0xffff, f, parent, depth, ..Event::of(seen) }, key)
+}
+
+/// An entry handler begins: how many words does it keep?
+fn entered(uc: &mut Uc) -> u64 {
+    let (event, key) = shown(uc);
+    let state = uc.get_data();
+    let n = mail(uc, ARGS + state.argument_index() as u64);
+    let user = user(state, event.seen, key);
+    let data = user.as_ref().map_or(vec![], |user| user.data(n));
+    data.iter().zip(DATA..).for_each(|(value, at)| post(uc, at, *value));
+    uc.get_data_mut().handlers.push((user, n));
+    data.len() as u64
+}
+
+/// It has kept them, or not.
+fn stored(uc: &mut Uc, stored: u64) -> u64 {
+    let (event, _) = shown(uc);
+    let state = uc.get_data_mut();
+    let Some((user, n)) = state.handlers.last().cloned() else { return 0 };
+    if user.is_some() {
+        let event = Event { n, value: stored, data: fold(None), ..event };
+        state.see(event);
+    }
+    fire(state, user.as_ref(), When::Entry);
+    0
+}
+
+/// A return handler.
+fn left(uc: &mut Uc) -> u64 {
+    let (event, key) = shown(uc);
+    let (value, length) = (mail(uc, SEEN + 5), mail(uc, SEEN + 6));
+    let words: Vec<u64> = (0..length.min(40)).map(|at| mail(uc, DATA + at)).collect();
+    let data = fold((length != u64::MAX).then_some(&*words));
+    let state = uc.get_data();
+    let abi = state.registers.abi;
+    // A result in memory is there; arm64 has its address in no register.
+    let value = match state.frames.last() {
+        Some(frame) if SIGNATURES[state.family] == "big" => {
+            let at = frame.entered[abi.sret];
+            if abi.args.contains(&abi.sret) && at != value { value } else { word(uc, at) }
+        }
+        _ => value,
+    };
+    let state = uc.get_data_mut();
+    state.see(Event { value, data, ..event });
+    let user = user(state, event.seen, key);
+    fire(state, user.as_ref(), When::Return);
+    0
+}
+
+/// What the handler of a user does besides, the first time.
+fn fire(state: &mut State, user: Option<&User>, now: When) {
+    let mut steps = VecDeque::new();
+    if let Some(user) = user
+        && let Some((when, act)) = &user.then
+        && *when == now
+        && state.fired >> (user.object % 64) & 1 == 0
+    {
+        state.fired |= 1 << (user.object % 64);
+        steps.push_back(Step::Act((**act).clone()));
+    }
+    state.level(steps);
+}

@@ -1,0 +1,154 @@
+//! Where things are in the image: functions under trace, their layer, trampolines.
+
+use std::collections::HashMap;
+
+use codegen::contract::Contract;
+use codegen::error::{Error, Result};
+use codegen::frame::Content;
+use codegen::kind::{Kind, Regs};
+use compose::{FUNCTIONS, HANDLER, OUTSIDE, address};
+use link::{Image, SiteEntry};
+
+use crate::suite::Suite;
+
+/// Signatures of functions under trace: words, words on the stack, a result in two registers, a result in memory.
+pub const SIGNATURES: [&str; 4] = ["word", "stack", "pair", "big"];
+/// Direct trampolines: two for each of so many users.
+const DIRECTS: usize = 32;
+/// No offset.
+const NONE: u64 = u64::MAX;
+
+/// The name of a direct trampoline.
+#[must_use]
+pub fn direct_name(index: usize) -> String {
+    format!("composed_direct_{index}")
+}
+
+/// The C function that direct trampolines call.
+pub const DIRECT_HANDLER: &str = "direct_handler";
+
+/// The names of all direct trampolines.
+pub fn direct_names() -> impl Iterator<Item = String> {
+    (0..DIRECTS).map(direct_name)
+}
+
+/// What happens when the CPU comes to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// `host`.
+    Host,
+    /// The entry of a function.
+    Entry(u64),
+    /// Behind its site.
+    Inside(u64),
+    /// A direct trampoline.
+    Direct(usize),
+}
+
+/// The functions of one signature.
+pub(super) struct Family {
+    /// Where they begin, and what is traced.
+    pub starts: Vec<u64>,
+    pub sites: Vec<SiteEntry>,
+    pub ends: Vec<u64>,
+    /// Who calls for handlers, and who calls what nobody calls.
+    pub handler: u64,
+    pub outside: u64,
+}
+
+/// All of it.
+pub(super) struct Places {
+    pub families: Vec<Family>,
+    /// Where calls come from: range of addresses, and what the model has for it.
+    callers: Vec<(u64, u64, u64)>,
+    pub points: HashMap<u64, Point>,
+    pub directs: Vec<u64>,
+    /// What sites call: nothing but arguments, all registers.
+    pub caller: u64,
+    pub regs_caller: u64,
+    pub ops: u64,
+    pub mail: u64,
+    pub begin: u64,
+}
+
+pub(super) fn symbol(image: &Image, name: &str) -> Result<u64> {
+    let found = image.symbol(name).map(|s| s.address);
+    found.ok_or_else(|| Error::new(format!("the core's objects have no {name}; valid: those made for this version")))
+}
+
+impl Places {
+    pub fn of(image: &Image, suite: &Suite) -> Result<Places> {
+        let (mut families, mut callers, mut points) = (vec![], vec![], HashMap::new());
+        for signature in SIGNATURES {
+            let (mut starts, mut sites, mut ends) = (vec![], vec![], vec![]);
+            for f in 0..FUNCTIONS {
+                let name = format!("{signature}_{f}");
+                let start = symbol(image, &name)?;
+                let end = start + image.symbol(&name).map_or(0, |s| s.size);
+                let site = image.sites.iter().find(|site| site.start == start);
+                let site = site.ok_or_else(|| Error::new(format!("{name} has no site; valid: functions with one")))?;
+                points.insert(start, Point::Entry(f));
+                points.insert(site.ip + u64::from(suite.convention.site.ip_offset.unsigned_abs()), Point::Inside(f));
+                callers.push((start, end, address(f) + 0x100));
+                starts.push(start);
+                ends.push(end);
+                sites.push(site.clone());
+            }
+            let mut from = |what: &str, parent: u64| {
+                let at = symbol(image, &format!("{signature}_{what}"))?;
+                let size = image.symbol(&format!("{signature}_{what}")).map_or(0, |s| s.size);
+                callers.push((at, at + size, parent));
+                Ok::<u64, Error>(at)
+            };
+            let (handler, outside) = (from("handler", HANDLER)?, from("outside", OUTSIDE)?);
+            families.push(Family { starts, sites, ends, handler, outside });
+        }
+        points.insert(symbol(image, "host")?, Point::Host);
+        let directs = direct_names().map(|name| symbol(image, &name)).collect::<Result<Vec<u64>>>()?;
+        points.extend(directs.iter().enumerate().map(|(index, at)| (*at, Point::Direct(index))));
+        let entry = |test: &dyn Fn(&Contract) -> bool| {
+            let found = suite.contracts.iter().find(|c| matches!(c.kind, Kind::Entry(_)) && test(c));
+            found.map(|c| symbol(image, &c.name)).transpose()
+        };
+        let caller = entry(&|c| c.kind == Kind::Entry(Regs::Args))?;
+        let caller = caller.ok_or_else(|| Error::new("no entry trampoline; valid: a profile with one"))?;
+        // Whoever has a direct call besides needs one that can go there.
+        let regs_caller = entry(&|c| c.kind == Kind::Entry(Regs::All) && c.direct)?.unwrap_or(caller);
+        // The words lie behind two pointers.
+        let mail = symbol(image, "outside")? + 16;
+        let (ops, begin) = (symbol(image, "ops")?, symbol(image, "begin")?);
+        Ok(Places { families, callers, points, directs, caller, regs_caller, ops, mail, begin })
+    }
+
+    /// What the model has for a return address.
+    pub fn parent(&self, at: u64) -> u64 {
+        let found = self.callers.iter().find(|(start, end, _)| (*start..*end).contains(&at));
+        found.map_or(at, |(.., parent)| *parent)
+    }
+
+    /// The function that the core knows by this address.
+    pub fn function(&self, ip: u64) -> u64 {
+        let of = |family: &Family| family.sites.iter().position(|site| site.ip == ip);
+        self.families.iter().find_map(of).map_or(u64::MAX, |f| f as u64)
+    }
+}
+
+/// Of a trampoline's frame: `struct layout` of the layer.
+pub(super) fn layout(contract: &Contract) -> Vec<u64> {
+    let offset = |content| {
+        let found = contract.frame.find(content).and_then(|index| contract.frame.fields.get(index));
+        found.map_or(NONE, |field| u64::from(field.offset.unsigned_abs()))
+    };
+    let abi = &contract.facts.abi;
+    let sp = match offset(Content::SiteSp) {
+        NONE => offset(Content::ExitSp),
+        at => at,
+    };
+    let parent = abi.link.map_or(NONE, |_| offset(Content::ParentIp));
+    let argument = |i: usize| abi.args.get(i).map_or(NONE, |reg| offset(Content::Reg(*reg)));
+    let result = abi.rets.first().map_or(NONE, |reg| offset(Content::Result(*reg)).min(offset(Content::Reg(*reg))));
+    let mut words = vec![offset(Content::Pc), parent, sp, offset(Content::Direct)];
+    words.extend((0..8).map(argument));
+    words.push(result);
+    words
+}

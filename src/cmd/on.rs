@@ -1,0 +1,58 @@
+//! The part of `compose` that runs code of a machine.
+
+use std::path::Path;
+
+use codegen::error::{Error, Result};
+use codegen::kind::Kind;
+use codegen::spec::{Direct, Spec};
+use codegen::target::Target;
+use compose::cross::{CROSS, directory};
+use compose::{OURS, Subject};
+use emu_tests::{COMPOSED_SIGNATURES, Composed, DIRECT_HANDLER, direct_names};
+use tool::suite::suite_of_specs;
+
+use super::exit::DONE;
+
+/// The core on the machine, with functions of each signature in turn: the worst of what `judge` returns.
+///
+/// # Errors
+/// No such machine or signature, no objects for it, or they do not go together.
+pub fn machine(
+    arch: &str,
+    objects: Option<&Path>,
+    signature: Option<&str>,
+    judge: &mut dyn FnMut(&Subject, &str) -> Result<u8>,
+) -> Result<u8> {
+    let backend = tool::backend(arch)?;
+    let name = backend.facts().name;
+    let known = |s: &&str| signature.is_none_or(|signature| signature == *s);
+    let signatures: Vec<(usize, &str)> =
+        COMPOSED_SIGNATURES.into_iter().enumerate().filter(|(_, s)| known(s)).collect();
+    if let ([], Some(signature)) = (&signatures[..], signature) {
+        return Err(Error::unknown("signature", signature, COMPOSED_SIGNATURES));
+    }
+    let cross = CROSS.into_iter().find(|cross| cross.arch == name);
+    let dir = objects.map(Path::to_owned).or_else(directory).unwrap_or_default();
+    let found = cross.and_then(|cross| cross.read(&dir).ok()).ok_or_else(|| {
+        let dir = dir.display();
+        Error::new(format!("no core for {name} in '{dir}'; valid: after `cargo xtask core-objects {dir}`"))
+    })?;
+    let composed = Composed::new(suite(&tool::default_target(backend)?)?, &found)?;
+    let mut worst = DONE;
+    for (family, signature) in signatures {
+        let (run, supports) = (|case: &_| composed.run(case, family), |case: &_| composed.supports(case, family));
+        let called = format!("runtime on {name}, {signature}");
+        worst = worst.max(judge(&OURS.limited(&supports, Some).elsewhere(&called, &run), signature)?);
+    }
+    Ok(worst)
+}
+
+/// All trampolines with a name, and direct ones.
+fn suite(target: &Target) -> Result<emu_tests::Suite> {
+    let direct = Kind::Direct(Direct { args: target.facts.abi.args.len() as u8, ip: false, live: None, jumped: false });
+    let names: Vec<String> = direct_names().collect();
+    let mut all: Vec<Spec<'_>> = Vec::new();
+    target.convention.specs().for_each(|spec| all.push(spec));
+    all.extend(names.iter().map(|name| Spec { callee: DIRECT_HANDLER, ..Spec::of(name, direct) }));
+    suite_of_specs(tool::backend(target.facts.name)?, target, &all)
+}

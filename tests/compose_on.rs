@@ -1,0 +1,191 @@
+//! `compose --arch`: the runtime core, compiled for machines without an operating system, in the emulator. A machine of which
+//! the compilers are not installed is skipped, and counted: `cargo test` has no word for that, so this file has its own `main`.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::Bench;
+use compose::cross::{CROSS, Cross, Failed};
+
+type Mutant = (&'static str, &'static str, &'static str, &'static str);
+
+include!("../compose/tests/mutants/list.rs");
+
+/// All users but kretprobes, for which not every architecture has a trampoline.
+const USERS: &str = "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Rust's library is compiled once; the rest takes a second.
+fn directory(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+struct On {
+    cross: Cross,
+    dir: String,
+}
+
+impl On {
+    fn compose<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        [&["compose", "--arch", self.cross.arch, "--objects", &self.dir][..], more].concat()
+    }
+}
+
+/// What functions, handlers and registers do is what the model says, for subsets of users and for random cases.
+fn agrees(on: &On) {
+    let b = Bench::new();
+    let random = b.ok(&on.compose(&["--users", USERS, "--random", "300"]));
+    for signature in ["word", "stack", "pair", "big"] {
+        let counts = format!("runtime on {}, {signature}: ", on.cross.arch);
+        assert!(random.contains(&counts), "{random}");
+    }
+    assert_eq!(random.matches(", 0 differ from the model").count(), 4, "{random}");
+    // Functions with results in memory do not call others as jumps: those cases are counted as what they are.
+    assert_eq!(random.matches(": 300 cases").count(), 3, "{random}");
+    let all = b.ok(&on.compose(&["--users", USERS, "--all", "--sample", "400", "--signature", "stack"]));
+    assert_eq!(all, format!("runtime on {}, stack: 400 cases, 0 differ from the model\n", on.cross.arch));
+}
+
+/// Handlers of kernels may not touch vector registers: nothing that the core runs does.
+fn touches_no_vector_register(on: &On) {
+    let object = format!("{}/{}-alone.o", on.dir, on.cross.arch);
+    let b = Bench::new();
+    for handler in ["core_enter", "core_return_to_handler", "core_rethook_return", "core_register", "core_unregister"] {
+        // What is not proven of a handler is told on stderr, and `ok` wants nothing there.
+        let sig = ["--sig", "void h(long a, double x)", "--call", handler, "--handler", &object];
+        b.ok(&[&["show", "direct", "--arch", on.cross.arch][..], &sig].concat());
+    }
+    fs::write(b.path("v.c"), "volatile double n; void h(long a, double x) { n += x; }").unwrap();
+    let arch_abi: &[&str] = if on.cross.arch == "riscv64" { &["-mabi=lp64d"] } else { &[] };
+    let gcc = format!("{}gcc", common::tools_of(on.cross.arch));
+    b.tool(&gcc, &[&["-O1", "-fno-pic", "-ffreestanding", "-c", "v.c"], arch_abi].concat());
+    let abi: &[&str] = if arch_abi.is_empty() { &[] } else { &["--set", "abi=lp64d"] };
+    let sig = ["--sig", "void h(long a, double x)", "--call", "h", "--handler", "v.o"];
+    let out = b.run(&[&["show", "direct", "--arch", on.cross.arch][..], abi, &sig].concat());
+    assert!(String::from_utf8(out.stderr).unwrap().contains("v.o: "), "a vector register goes unnoticed");
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// What differs when this stands in a file instead of that: the tool's report. None: it is no program.
+fn faulty(on: &On, file: &str, from: &str, to: &str, args: &[&str]) -> Option<String> {
+    let b = Bench::new();
+    let copied = b.path("root");
+    for dir in ["runtime/src", "compose/guest"] {
+        copy(&root().join(dir), &copied.join(dir));
+    }
+    let file = copied.join(file);
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches(from).count(), 1, "{} has it so often: {from}", file.display());
+    fs::write(&file, text.replace(from, to)).unwrap();
+    let dir = directory("core-objects-faulty");
+    on.cross.objects(&copied, &dir).ok()?;
+    let of = On { cross: on.cross, dir: dir.display().to_string() };
+    let out = b.run(&of.compose(&[&["--users", USERS, "--signature", "word", "--minimise"], args].concat()));
+    assert_ne!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stderr));
+    (out.status.code() == Some(1)).then(|| String::from_utf8(out.stdout).unwrap()).or_else(|| Some(String::new()))
+}
+
+/// Faults of the layer, which only a machine can have, and bugs that kernels had.
+fn faults_are_noticed(on: &On) {
+    let layer = "compose/guest/layer.c";
+    let (in_layer, random) =
+        (|from, to| faulty(on, layer, from, to, &["--random", "300"]).unwrap(), ["--random", "300"]);
+    let lost = in_layer("\tFIELD(fregs, layout->pc) = pc;", "\tFIELD(fregs, layout->args[2]) = pc;");
+    assert!(lost.contains(" is lost in f"), "{lost}");
+    let vanished = in_layer("\t\telse\n\t\t\tFIELD(fregs, layout->parent) = regs.parent;", "");
+    let vanished = if on.cross.arch == "x86_64" { in_layer("*(word *)at = regs.parent;", ";") } else { vanished };
+    assert!(vanished.contains("expected return handler"), "{vanished}");
+    for (name, file, from, to) in &MUTANTS[..2] {
+        let out = faulty(on, &format!("runtime/src/{file}"), from, to, &["--all", "--sample", "3000"]).unwrap();
+        assert!(out.contains("differ from the model"), "{name}");
+        assert!(!out.is_empty(), "{name}");
+    }
+    let good = faulty(on, layer, "\tint i;\n", "\tint i ;\n", &random).unwrap();
+    assert_eq!(good, "", "nothing is wrong");
+}
+
+/// The command of a failure shows it again, with the smallest case.
+fn what_fails_is_repeated(on: &On) {
+    let args = ["--users", "graph", "--random", "50"];
+    let layer = "compose/guest/layer.c";
+    let out = faulty(on, layer, "regs.retval = FIELD(fregs, layout->retval);", "regs.retval = 7;", &args[2..]).unwrap();
+    let (shown, again) = out.split_once("  again: ").unwrap();
+    assert!(shown.contains("value 0x7, "), "{out}");
+    let again = again.lines().next().unwrap();
+    let once = Bench::new().shell(1, again);
+    assert!(once.starts_with(shown), "{again}: {once}");
+}
+
+/// What cannot be run is refused by name.
+fn is_refused(on: &On) {
+    let b = Bench::new();
+    b.refuses(&on.compose(&["--core", "kernel-7.3"]), &["kernel-7.3 does not run on", "--core runtime"]);
+    b.refuses(&on.compose(&["--signature", "float"]), &["signature 'float'", "word", "big"]);
+    b.refuses(&["compose", "--arch", "sparc"], &["'sparc'"]);
+    b.refuses(&["compose", "--objects", "."], &["--arch"]);
+    let nothing = ["compose", "--arch", on.cross.arch, "--objects", "nowhere"];
+    b.refuses(&nothing, &["no core for", "'nowhere'", "cargo xtask core-objects nowhere"]);
+}
+
+type Test = (&'static str, fn(&On));
+
+const TESTS: [Test; 5] = [
+    ("agrees", agrees),
+    ("touches_no_vector_register", touches_no_vector_register),
+    ("faults_are_noticed", faults_are_noticed),
+    ("what_fails_is_repeated", what_fails_is_repeated),
+    ("is_refused", is_refused),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // Nothing here takes so long that it is not run at first.
+    if args.iter().any(|arg| matches!(arg.as_str(), "--ignored" | "--list")) {
+        return;
+    }
+    let filter = args.iter().find(|arg| !arg.starts_with('-'));
+    let (mut passed, mut skipped) = (0, 0);
+    for cross in CROSS {
+        let dir = directory("core-objects");
+        let wanted =
+            TESTS.iter().filter(|(name, _)| filter.is_none_or(|f| format!("{}_{name}", cross.arch).contains(f)));
+        let wanted: Vec<&Test> = wanted.collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        match cross.objects(&root(), &dir) {
+            Ok(_) => {}
+            Err(Failed::Missing(why)) => {
+                println!("{}: {} tests skipped: {why}", cross.arch, wanted.len());
+                skipped += wanted.len();
+                continue;
+            }
+            Err(why) => panic!("{}: {why}", cross.arch),
+        }
+        let on = On { cross, dir: dir.display().to_string() };
+        for (name, test) in wanted {
+            println!("test {}_{name} ...", cross.arch);
+            test(&on);
+            passed += 1;
+        }
+    }
+    println!("test result: ok. {passed} passed; 0 failed; {skipped} ignored; 0 measured; 0 filtered out");
+}
