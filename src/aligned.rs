@@ -66,13 +66,13 @@ pub struct Pair {
     pub partner: Option<usize>,
 }
 
-/// The instructions of a function; none if the object does not define it.
+/// The instructions of a function, and the symbols in it by their offsets; none if the object does not define it.
 ///
 /// # Errors
 /// A damaged object.
-pub fn code(object: &Input, symbol: &str) -> Result<Vec<Insn>> {
+pub fn code(object: &Input, symbol: &str) -> Result<(Vec<Insn>, BTreeMap<String, usize>)> {
     let backend = crate::backend_of(object)?;
-    let Some(function) = Function::find(object, symbol)? else { return Ok(Vec::new()) };
+    let Some(function) = Function::find(object, symbol)? else { return Ok(Default::default()) };
     let lines = function.lines(&|code, offset| disassemble(backend.machine(), code, offset))?;
     let abi = &backend.facts().abi;
     let each = lines.into_iter().filter(|line| !line.nop).map(|line| {
@@ -98,7 +98,17 @@ pub fn code(object: &Input, symbol: &str) -> Result<Vec<Insn>> {
         let effect = effect(function.effects(backend.patterns(), &line).moves, abi);
         Insn { at: line.offset, loose: without_numbers(&key), text, effect, key, target }
     });
-    Ok(each.collect())
+    let insns = each.collect();
+    // Assemblers mark with the others where code and data begin.
+    let named = function.labels.into_iter().filter(|(name, _)| !name.starts_with(['$', '.']));
+    Ok((insns, named.collect()))
+}
+
+impl Insn {
+    /// It differs in a number at most, or saves or loads the same registers: PUSH, or a store.
+    fn does_as(&self, other: &Insn) -> bool {
+        self.loose == other.loose || !self.effect.is_empty() && self.effect == other.effect
+    }
 }
 
 /// What it saves or loads.
@@ -128,10 +138,22 @@ fn without_numbers(text: &str) -> String {
     out.replace("-#", "#").replace("#(", "(")
 }
 
+/// The instructions that differ, each in a line: a sign, its offset, its text. `<` and `>` are those that have moved.
+pub fn changed(left: &[Insn], right: &[Insn], pairs: &[Pair]) -> Vec<String> {
+    let line = |sign: char, insn: &Insn| format!("{sign}{:4x}  {}", insn.at, insn.text);
+    let mut changed = Vec::new();
+    for Pair { left: l, right: r, mark, .. } in pairs.iter().filter(|pair| pair.mark != Mark::Same) {
+        let signs = if *mark == Mark::Moved { ('<', '>') } else { ('-', '+') };
+        changed.extend(l.and_then(|l| left.get(l)).map(|insn| line(signs.0, insn)));
+        changed.extend(r.and_then(|r| right.get(r)).map(|insn| line(signs.1, insn)));
+    }
+    changed
+}
+
 /// Two functions side by side.
 pub fn aligned(left: &[Insn], right: &[Insn]) -> Vec<Pair> {
     let numbers = |all: &[Insn]| (0..all.len()).collect::<Vec<_>>();
-    let rows = align(numbers(left), numbers(right), |l, r| left[*l].loose == right[*r].loose);
+    let rows = align(numbers(left), numbers(right), |l, r| left[*l].does_as(&right[*r]));
     let mut partners: BTreeMap<usize, usize> = BTreeMap::new();
     for row in &rows {
         if let Row::Both(l, r) = row {
@@ -169,12 +191,7 @@ pub fn aligned(left: &[Insn], right: &[Insn]) -> Vec<Pair> {
 /// Of those that are on one side only: the ones that do the same elsewhere, each once.
 fn moved(rows: &[Row<usize>], left: &[Insn], right: &[Insn]) -> Vec<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
-    let like: [fn(&Insn, &Insn) -> bool; 3] = [
-        |l, r| l.key == r.key,
-        |l, r| l.loose == r.loose,
-        // The same registers by another instruction: PUSH, or a store.
-        |l, r| !l.effect.is_empty() && l.effect == r.effect,
-    ];
+    let like: [fn(&Insn, &Insn) -> bool; 2] = [|l, r| l.key == r.key, Insn::does_as];
     for alike in like {
         for l in rows.iter().filter_map(|row| if let Row::Left(l) = row { Some(*l) } else { None }) {
             if pairs.iter().any(|(from, _)| *from == l) {

@@ -246,3 +246,37 @@ fn names_of_others_are_text() {
     well_formed(&page);
     assert!(page.contains("a&#60;script&#62;&#38;.toml"), "{page}");
 }
+
+/// Each instruction of both sides is on the page, what moved has an arrow, and what differs is said.
+#[test]
+fn a_comparison_is_a_page_with_both_sides() {
+    for (arch, _) in common::arches() {
+        let b = Bench::new();
+        for name in ["first", "other", "lost"] {
+            let source = format!("{}/tests/observe/{arch}/{name}.s", env!("CARGO_MANIFEST_DIR"));
+            b.tool(&format!("{}as", common::tools_of(arch)), &[&source, "-o", &format!("{name}.o")]);
+        }
+        for (code, other) in [(0, "other.o"), (1, "lost.o")] {
+            let page = b.ends(code, &["diff", "first.o", other, "--format", "html"]);
+            well_formed(&page);
+            self_contained(&page);
+            let json: Value =
+                serde_json::from_str(&b.ends(code, &["diff", "first.o", other, "--format", "json"])).unwrap();
+            let code = &json["pairs"][0]["code"];
+            for side in ["left", "right"] {
+                for insn in code[side].as_array().unwrap() {
+                    assert!(page.contains(&format!("<td class=\"{side}\">{}</td>", text_of(&insn["text"]))), "{insn}");
+                }
+            }
+            let moved = code["rows"].as_array().unwrap().iter().filter(|row| row["mark"] == "moved").count();
+            assert_eq!(page.matches("<path ").count() * 2, moved, "{page}");
+            for difference in json["pairs"][0]["differences"].as_array().unwrap() {
+                assert!(page.contains(&format!("<li>{}</li>", text_of(&difference["text"]))), "{difference}");
+            }
+        }
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    escaped(value.as_str().unwrap())
+}

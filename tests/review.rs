@@ -110,6 +110,37 @@ fn what_the_kernels_tests_do_not_look_at_is_named() {
     }
 }
 
+/// `diff --contract` says what the contract does, and where the instructions went.
+#[test]
+fn a_comparison_takes_a_contract_too() {
+    for (arch, _) in arches() {
+        let bench = patched(arch);
+        let assemble = |name: &str| {
+            let assembler = format!("{}as", common::tools_of(arch));
+            bench.tool(&assembler, &[&format!("{name}.S"), "-o", &format!("{name}.o")]);
+            format!("{name}.o:ftrace_caller")
+        };
+        let [old, moved, lost] = ["old", "moved", "lost"].map(assemble);
+        let diff = |code, new: &str| bench.ends(code, &["diff", &old, new, "--contract", "old.toml"]);
+        let text = diff(0, &moved);
+        assert!(
+            text.contains(&format!("{moved} holds")) && text.contains("the same in behaviour")
+                || text.contains("the same, "),
+            "{text}"
+        );
+        assert!(text.contains("\n  < ") && text.contains("\n  > ") && !text.contains("\n  - "), "{text}");
+        let text = diff(1, &lost);
+        assert!(text.contains("\nWorse\n") && text.contains("breaks traced code"), "{text}");
+        let json: Value =
+            serde_json::from_str(&bench.ends(1, &["diff", &old, &lost, "--contract", "old.toml", "--format", "json"]))
+                .unwrap();
+        let schema = serde_json::from_str(&bench.ok(&["report", "schema", "diff"])).unwrap();
+        jsonschema::validate(&schema, &json).unwrap();
+        assert_eq!(json["by_contract"]["worse"][0]["clause"], "P1", "{json}");
+        bench.refuses(&["diff", &old, &lost, "--contract", "none.toml"], &["none.toml"]);
+    }
+}
+
 #[test]
 fn what_cannot_be_reviewed_is_refused() {
     let bench = patched(common::any());

@@ -112,7 +112,11 @@ impl Function {
                             let name = table.symbol_name(LE, symbol).map_err(&fail)?;
                             let home = home.filter(|_| name.is_empty()).and_then(|home| sections.section(home).ok());
                             let name = home.map_or(name, |home| sections.section_name(LE, home).unwrap_or_default());
-                            let addend = if addend == 0 { String::new() } else { format!("{addend:+#x}") };
+                            let sign = if addend < 0 { '-' } else { '+' };
+                            let addend = match addend.unsigned_abs() {
+                                0 => String::new(),
+                                by => format!("{sign}{by:#x}"),
+                            };
                             Refers::To(String::from_utf8_lossy(name).into_owned() + &addend)
                         }
                     },

@@ -54,7 +54,7 @@ impl TargetArgs {
 }
 
 /// Whose conventions hold.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub struct ProfileArg {
     /// The kernel or tracer to generate for: a profile of `tramptool list`, or your own file [default: linux-6.12]
     #[arg(long, value_name = "NAME|FILE.toml")]

@@ -4,114 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use codegen::error::{Error, Result};
-use emu_tests::{Difference, Observed, Severity, differences, roles_of};
+use emu_tests::{Difference, Observed, Severity};
 use rayon::prelude::*;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
+use tool::review::Verdicts;
 
+use super::args::ProfileArg;
+use super::comparison::{Comparison, Pair};
 use super::exit::{DIFFERS, DONE};
+use super::foreign::contract_text;
 use super::how::{Form, How};
+use super::review::{foreign, sided};
 use super::sides::{Code, Side, one, side};
 use super::ui::{Style, Ui, wrap};
-
-/// What a report for programs has.
-#[derive(Serialize, JsonSchema)]
-#[schemars(title = "tramptool diff")]
-pub struct Comparison {
-    /// The format's version.
-    version: u32,
-    /// The left side, as it was given.
-    left: String,
-    /// The right side.
-    right: String,
-    /// Some pair differs in behaviour.
-    differs: bool,
-    /// What both have.
-    pairs: Vec<Pair>,
-    /// What only the left side has.
-    only_left: Vec<String>,
-    /// What only the right side has.
-    only_right: Vec<String>,
-}
-
-/// Two trampolines.
-#[derive(Serialize, JsonSchema)]
-struct Pair {
-    /// What they are called, if there are several pairs.
-    name: String,
-    /// What the left one does.
-    left: Observed,
-    /// What the right one does.
-    right: Observed,
-    /// What the right one does differently; of two architectures, nothing.
-    differences: Vec<Difference>,
-    /// Of two architectures: what only one gives, in which role.
-    roles: Vec<Role>,
-}
-
-/// What two architectures do in one role.
-#[derive(Serialize, JsonSchema)]
-struct Role {
-    /// The role.
-    role: String,
-    /// What only the left one does.
-    left: Vec<String>,
-    /// What only the right one does.
-    right: Vec<String>,
-}
-
-impl Pair {
-    fn of(name: &str, left: &Code, right: &Code) -> Result<Pair> {
-        let (left, right) = (left.observed()?, right.observed()?);
-        let [l, r] = [left.arch, right.arch].map(tool::backend);
-        let (l, r) = (l?, r?);
-        let (mut all, mut roles) = (Vec::new(), Vec::new());
-        if left.arch == right.arch {
-            all = differences(&left, &right, &l.facts().abi);
-        } else {
-            let site = |backend| tool::convention(backend).map(|convention| &convention.site);
-            let theirs = roles_of(&right, &r.facts().abi, site(r)?);
-            for ((role, ours), (_, theirs)) in roles_of(&left, &l.facts().abi, site(l)?).into_iter().zip(theirs) {
-                let only = |these: &[String], those: &[String]| -> Vec<String> {
-                    these.iter().filter(|line| !those.contains(line)).cloned().collect()
-                };
-                let (left, right) = (only(&ours, &theirs), only(&theirs, &ours));
-                if !left.is_empty() || !right.is_empty() {
-                    roles.push(Role { role: role.to_owned(), left, right });
-                }
-            }
-        }
-        Ok(Pair { name: name.to_owned(), left, right, differences: all, roles })
-    }
-
-    fn differs(&self, exact: bool) -> bool {
-        !self.roles.is_empty() || self.differences.iter().any(|d| exact || d.severity.is_behaviour())
-    }
-
-    /// One line: the same in behaviour or not, and how often it was run.
-    fn verdict(&self) -> String {
-        let count = |better: bool| {
-            let these = self.differences.iter().filter(|d| d.severity.is_behaviour() && d.better == better);
-            these.count()
-        };
-        let runs = format!("{} and {} runs", self.left.runs, self.right.runs);
-        if self.left.arch != self.right.arch {
-            let roles = self.roles.len();
-            return format!("{} against {}: {roles} roles differ, in {runs}", self.left.arch, self.right.arch);
-        }
-        let better = match count(true) {
-            0 => String::new(),
-            n => format!(", {n} for the better"),
-        };
-        match count(false) + count(true) {
-            0 if self.differences.is_empty() => format!("the same, in {runs}"),
-            0 => format!("the same in behaviour, in {runs}"),
-            1 => format!("1 difference of behaviour{better}, in {runs}"),
-            n => format!("{n} differences of behaviour{better}, in {runs}"),
-        }
-    }
-}
 
 /// Compare.
 ///
@@ -128,14 +33,28 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
         }
         (left, right) => compare(texts, left, right)?,
     };
-    let comparison = Comparison { differs: comparison.pairs.iter().any(|pair| pair.differs(how.exact)), ..comparison };
+    let by_contract = how.contract.map(|name| by_contract(texts, name, how.arch)).transpose()?;
+    let worse = by_contract.as_ref().is_some_and(Verdicts::is_worse);
+    let differs = worse || comparison.pairs.iter().any(|pair| pair.differs(how.exact));
+    let comparison = Comparison { differs, by_contract, ..comparison };
     let out = match how.format {
         Form::Json => tool::report::json(&comparison)?,
+        Form::Html => super::diff_page::page(&comparison)?,
         form => text(&comparison, form, how.brief, ui),
     };
     ui.out(out)?;
     Ok(if comparison.differs { DIFFERS } else { DONE })
 }
+
+/// The verdicts of a contract on both sides.
+fn by_contract(texts: [&str; 2], name: &str, arch: Option<&str>) -> Result<Verdicts> {
+    let text = contract_text(name)?;
+    let foreign = foreign(name, &text, &ProfileArg::default())?;
+    Verdicts::of(&sided(texts[0], arch)?, &sided(texts[1], arch)?, &foreign, SEED)
+}
+
+/// The seed of a judge that nobody gives another one.
+const SEED: u64 = 1;
 
 /// What two that are generated do differently, before their plans. Returns whether they do the same.
 ///
@@ -143,7 +62,7 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
 /// One of them cannot be run.
 pub fn behaviour(texts: [&str; 2], exact: bool, ui: &Ui, out: &mut String) -> Result<Option<bool>> {
     let [left, right] = texts.map(|text| one(text, None));
-    let pair = Pair::of("", &left?, &right?)?;
+    let pair = Pair::of("", (&left?, &right?))?;
     let _ = writeln!(out, "{}", pair.verdict());
     body(&pair, false, ui, out);
     out.push('\n');
@@ -184,9 +103,9 @@ fn compare(texts: [&str; 2], left: Side, right: Side) -> Result<Comparison> {
             "{left} and {right} have no trampoline in common; valid: two with the same names"
         )));
     }
-    let pairs = both.into_par_iter().map(|(name, left, right)| Pair::of(name, left, right)).collect::<Result<_>>()?;
+    let pairs = both.into_par_iter().map(|(name, left, right)| Pair::of(name, (left, right))).collect::<Result<_>>()?;
     let [left, right] = texts.map(str::to_owned);
-    Ok(Comparison { version: 1, left, right, differs: false, pairs, only_left, only_right })
+    Ok(Comparison { version: 1, left, right, differs: false, pairs, only_left, only_right, by_contract: None })
 }
 
 /// Leave of the others the one that is called as this one.
@@ -213,6 +132,10 @@ fn text(all: &Comparison, form: Form, brief: bool, ui: &Ui) -> String {
         let (left, right) = (format!("- {}", all.left), format!("+ {}", all.right));
         writeln!(out, "{}\n{}\n", ui.paint(Style::Left, &left), ui.paint(Style::Right, &right))
     };
+    if let Some(verdicts) = &all.by_contract {
+        out += &tool::review::verdicts([&all.left, &all.right], verdicts, markdown);
+        out.push('\n');
+    }
     let width = all.pairs.iter().map(|pair| pair.name.len()).max().unwrap_or(0);
     for pair in &all.pairs {
         let verdict = pair.verdict();
@@ -231,6 +154,9 @@ fn text(all: &Comparison, form: Form, brief: bool, ui: &Ui) -> String {
         };
         if !brief {
             body(pair, markdown, ui, &mut out);
+            if pair.name.is_empty() {
+                instructions(pair, markdown, ui, &mut out);
+            }
             let _ = if pair.name.is_empty() { Ok(()) } else { writeln!(out) };
         }
     }
@@ -279,6 +205,32 @@ fn body(pair: &Pair, markdown: bool, ui: &Ui, out: &mut String) {
                 let _ = writeln!(out, "{text}");
             }
         }
+    }
+}
+
+/// The instructions and symbols that differ.
+fn instructions(pair: &Pair, markdown: bool, ui: &Ui, out: &mut String) {
+    let Some(code) = &pair.code else { return };
+    let changed = code.changed();
+    if changed.is_empty() && code.only_left.is_empty() && code.only_right.is_empty() {
+        return;
+    }
+    heading("instructions that differ; < and > have moved", markdown, ui, out);
+    if markdown {
+        out.push_str("```diff\n");
+    }
+    for line in &changed {
+        let style = if line.starts_with(['-', '<']) { Style::Left } else { Style::Right };
+        let _ = writeln!(out, "{}", if markdown { line.clone() } else { ui.paint(style, &format!("  {line}")) });
+    }
+    for (sign, style, names) in [('-', Style::Left, &code.only_left), ('+', Style::Right, &code.only_right)] {
+        for name in names {
+            let line = format!("{sign}symbol {name}");
+            let _ = writeln!(out, "{}", if markdown { line } else { ui.paint(style, &format!("  {line}")) });
+        }
+    }
+    if markdown {
+        out.push_str("```\n");
     }
 }
 

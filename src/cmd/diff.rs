@@ -35,6 +35,9 @@ pub struct DiffArgs {
     /// One line a trampoline
     #[arg(long)]
     brief: bool,
+    /// Judge both sides by a contract too: one that comes with the tool, or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    contract: Option<String>,
     /// How the comparison is written
     #[arg(long, value_parser = one_of(Form::ALL), default_value = "human")]
     format: Form,
@@ -48,8 +51,8 @@ and the instruction on each side. Two architectures are compared by role. Where 
 follow.
 A trampoline for one function is written ARCH:direct,args=N,call=SYMBOL[,name=SYMBOL][,ip], and so on with the other options \
 of `tramptool gen`; lists are joined by +. Of two profiles, directories, kernel build trees or git revisions of such, all that \
-both have is compared.
-Exit code: 0 the same in behaviour (with --exact: the same), 1 different, 2 trouble.
+both have is compared. With a contract, the verdicts on both sides come first.
+Exit code: 0 the same in behaviour (with --exact: the same), 1 different, or something that the contract promises is lost, 2 trouble.
 
 Examples:
   tramptool diff old.o:ftrace_caller new.o:ftrace_caller
@@ -58,7 +61,8 @@ Examples:
   tramptool diff x86_64:ftrace_caller x86_64:ftrace_caller,unwinder=fp
   tramptool diff riscv64:ftrace_caller arm64:ftrace_caller,call-ops=off
   tramptool diff arm64:direct,args=2,call=f arm64:direct,args=2,call=f,ip
-  tramptool diff HEAD~1:objects objects --format markdown";
+  tramptool diff HEAD~1:objects objects --format markdown
+  tramptool diff old.o:t new.o:t --format html > diff.html";
 
 /// Compare.
 ///
@@ -66,13 +70,14 @@ Examples:
 /// One side does not exist or cannot be generated.
 pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
     let texts = [args.left.as_str(), args.right.as_str()];
-    let how = How { arch: args.arch.as_deref(), exact: args.exact, brief: args.brief, format: args.format };
+    let contract = args.contract.as_deref();
+    let how = How { arch: args.arch.as_deref(), exact: args.exact, brief: args.brief, format: args.format, contract };
     // A directory or a file with such a name goes before.
     let generated = texts.iter().all(|text| is_generated(text) && !std::path::Path::new(text).exists());
     if !generated {
         return compare::run(texts, &how, ui);
     }
-    if args.brief || args.format != Form::Human {
+    if args.brief || args.format != Form::Human || contract.is_some() {
         return compare::run(texts, &how, ui);
     }
     let (left, right) = (subject(&args.left)?, subject(&args.right)?);

@@ -11,6 +11,8 @@ pub struct How<'a> {
     pub brief: bool,
     /// In which form.
     pub format: Form,
+    /// The contract by which both sides are judged too.
+    pub contract: Option<&'a str>,
 }
 
 /// In which form a comparison is written.
@@ -22,13 +24,24 @@ pub enum Form {
     Markdown,
     /// For programs.
     Json,
+    /// A page for a browser.
+    Html,
 }
 
 impl Form {
+    /// Those of a text; with their names on the command line and what they are.
+    #[cfg(feature = "judge")]
+    pub const OF_A_TEXT: [(&'static str, &'static str, Form); 3] = [
+        ("human", "For reading, in 75 columns", Form::Human),
+        ("markdown", "For a mail or a pull request", Form::Markdown),
+        ("json", "For programs; `tramptool report schema review` describes it", Form::Json),
+    ];
+
     /// All of them, with their names on the command line and what they are.
-    pub const ALL: [(&'static str, &'static str, Form); 3] = [
+    pub const ALL: [(&'static str, &'static str, Form); 4] = [
         ("human", "For reading", Form::Human),
         ("markdown", "For a mail or a pull request", Form::Markdown),
         ("json", "For programs; `tramptool report schema diff` describes it", Form::Json),
+        ("html", "A page for a browser, in one file: the instructions side by side", Form::Html),
     ];
 }

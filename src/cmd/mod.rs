@@ -7,6 +7,8 @@ mod args;
 mod check;
 #[cfg(feature = "judge")]
 mod compare;
+#[cfg(feature = "judge")]
+mod comparison;
 mod completions;
 mod compose;
 mod compressed;
@@ -15,6 +17,8 @@ mod contract;
 #[cfg(feature = "judge")]
 mod cost;
 mod diff;
+#[cfg(feature = "judge")]
+mod diff_page;
 mod exit;
 #[cfg(feature = "judge")]
 mod explain;

@@ -232,7 +232,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
             let schema = match args.of {
                 Described::Report => schemars::schema_for!(Document),
                 Described::Mutants => schemars::schema_for!(Mutants),
-                Described::Diff => schemars::schema_for!(super::compare::Comparison),
+                Described::Diff => schemars::schema_for!(super::comparison::Comparison),
                 Described::Review => schemars::schema_for!(tool::review::Review),
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => codegen::profile::schema(),

@@ -39,7 +39,7 @@ pub struct ReviewArgs {
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     seed: u64,
     /// How the review is written
-    #[arg(long, value_parser = one_of(Form::ALL), default_value = "human")]
+    #[arg(long, value_parser = one_of(Form::OF_A_TEXT), default_value = "human")]
     format: Form,
     /// Write the review to a file instead of stdout
     #[arg(short, value_name = "FILE")]
@@ -64,23 +64,31 @@ Examples:
 /// A side that is nothing, or does not fit the contract.
 pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), output::probe)?;
+    let (old, new) = (sided(&args.old, args.arch.as_deref())?, sided(&args.new, args.arch.as_deref())?);
     let contract = contract_text(&args.contract)?;
-    let side = |name: &str| objects(name, args.arch.as_deref()).map(|objects| Side { name: name.to_owned(), objects });
-    let (old, new) = (side(&args.old)?, side(&args.new)?);
-    let foreign = Foreign {
-        contract_name: &args.contract,
-        contract: &contract,
-        objects: Vec::new(),
-        arch: None,
-        profile: args.profile.of_contract(&contract).map_err(|e| e.at(&args.contract))?,
-        dump: None,
-    };
+    let foreign = foreign(&args.contract, &contract, &args.profile)?;
     let review = Review::of(&old, &new, &foreign, args.seed)?;
     let text = match args.format {
         Form::Json => tool::report::json(&review)?,
-        Form::Human => text(&review, false),
-        Form::Markdown => text(&review, true),
+        form => text(&review, form == Form::Markdown),
     };
     output::report(text, args.output.as_deref(), ui)?;
-    Ok(if review.is_worse() { DIFFERS } else { DONE })
+    Ok(if review.verdicts.is_worse() { DIFFERS } else { DONE })
+}
+
+/// The objects of a side.
+///
+/// # Errors
+/// There are none.
+pub fn sided(name: &str, arch: Option<&str>) -> Result<Side> {
+    objects(name, arch).map(|objects| Side { name: name.to_owned(), objects })
+}
+
+/// What judges the objects of a side.
+///
+/// # Errors
+/// The profile that the contract names is unknown.
+pub fn foreign<'a>(name: &'a str, text: &'a str, profile: &ProfileArg) -> Result<Foreign<'a>> {
+    let profile = profile.of_contract(text).map_err(|e| e.at(name))?;
+    Ok(Foreign { contract_name: name, contract: text, objects: Vec::new(), arch: None, profile, dump: None })
 }

@@ -10,6 +10,7 @@ use codegen::error::{Error, Result};
 use emu_tests::{Observed, observable, observe};
 use link::Input;
 use serde_json::Value;
+use tool::aligned::{Insn, code};
 use tool::settings::parse_u64;
 
 use super::compressed::contents;
@@ -45,6 +46,16 @@ impl Code {
         let object = Input { name: &self.name, bytes: &self.bytes };
         let orc = tool::convention(tool::backend_of(&object)?)?.orc;
         observe(&object, self.symbol.as_deref(), tool::BACKENDS, orc)
+    }
+}
+
+impl Code {
+    /// The instructions of its function before a linker has filled in anything, and the symbols in it.
+    ///
+    /// # Errors
+    /// A damaged object.
+    pub fn instructions(&self, symbol: &str) -> Result<(Vec<Insn>, BTreeMap<String, usize>)> {
+        code(&Input { name: &self.name, bytes: &self.bytes }, symbol)
     }
 }
 

@@ -13,9 +13,9 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::aligned::{Mark, Pair, aligned, code};
+use crate::aligned::{Insn, Mark, aligned, changed, code};
 pub use faults::{Fault, Faults};
-pub use write::{WIDTH, text};
+pub use write::{WIDTH, text, verdicts};
 
 /// The objects before or after.
 pub struct Side {
@@ -35,7 +35,19 @@ pub struct Review {
     pub old: String,
     /// What is now.
     pub new: String,
-    /// By which contract both are judged.
+    /// What the contract says of both.
+    #[serde(flatten)]
+    pub verdicts: Verdicts,
+    /// Each trampoline.
+    pub trampolines: Vec<Reviewed>,
+    /// Faults in the changed instructions.
+    pub faults: Faults,
+}
+
+/// What a contract says of two sides.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Verdicts {
+    /// The contract.
     pub contract: String,
     /// The seed of all random values.
     pub seed: u64,
@@ -45,10 +57,21 @@ pub struct Review {
     pub worse: Vec<Change>,
     /// What holds now.
     pub better: Vec<Change>,
-    /// Each trampoline.
-    pub trampolines: Vec<Reviewed>,
-    /// Faults in the changed instructions.
-    pub faults: Faults,
+}
+
+impl Verdicts {
+    /// Something that held does not hold any more.
+    pub fn is_worse(&self) -> bool {
+        !self.worse.is_empty()
+    }
+
+    /// Judge both sides by a contract.
+    ///
+    /// # Errors
+    /// An object that does not fit the contract, or cannot be run.
+    pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Verdicts> {
+        judged(old, new, foreign, seed).map(|judged| judged.verdicts)
+    }
 }
 
 /// Clauses by their verdicts.
@@ -98,25 +121,12 @@ pub struct Reviewed {
 }
 
 impl Review {
-    /// Something that held does not hold any more.
-    pub fn is_worse(&self) -> bool {
-        !self.worse.is_empty()
-    }
-
-    /// Judge both sides by a contract, which a file or the tool has; `profile` is what it is read with.
+    /// Judge both sides by a contract; see what is different without one; put faults into what has changed.
     ///
     /// # Errors
     /// An object that does not fit the contract, or cannot be run.
     pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Review> {
-        let suites = |side: &Side| {
-            let foreign = Foreign { objects: side.objects.clone(), dump: None, ..*foreign };
-            emu_tests::foreign_suites(&foreign, crate::BACKENDS).map_err(|e| e.at(&side.name))
-        };
-        let (before, after) = (suites(old)?, suites(new)?);
-        let check = |suites: &[Suite], side: &Side| {
-            emu_tests::check(suites, &Filter::default(), seed, &|_, _| {}).map_err(|e| e.at(&side.name))
-        };
-        let (was, is) = (check(&before, old)?, check(&after, new)?);
+        let Judged { suites: [before, after], fails, verdicts } = judged(old, new, foreign, seed)?;
         let mut trampolines = Vec::new();
         for suite in &after {
             let other = before.iter().find(|other| other.options == suite.options);
@@ -124,34 +134,48 @@ impl Review {
             let each = suite.contracts.par_iter().map(|contract| reviewed(other, suite, &contract.name));
             trampolines.extend(each.collect::<Result<Vec<_>>>()?);
         }
-        let counts = |report: &Report| {
-            let Summary { pass, deviates, fail, .. } = report.summary;
-            Counts { hold: pass, deviate: deviates, fail }
-        };
-        // What is never executed has no faults.
-        let fails = |row: &Row| row.verdict == Verdict::Fail && row.clause != Clause::Coverage;
-        let faults = match is.results.iter().any(fails) {
+        let faults = match fails {
             false => {
                 let changed = trampolines.iter().map(|t| (t.trampoline.as_str(), &t.offsets)).collect();
                 faults::of(after, &changed, seed)?
             }
             true => Faults::not_run("what is new fails its contract as it is"),
         };
-        let there =
-            |side: &Side| side.objects.iter().all(|(name, bytes)| std::fs::read(name).is_ok_and(|file| file == *bytes));
-        Ok(Review {
-            version: 1,
-            old: old.name.clone(),
-            new: new.name.clone(),
-            contract: foreign.contract_name.to_owned(),
-            seed,
-            clauses: [counts(&was), counts(&is)],
-            worse: changes(&was, &is, there(new)),
-            better: changes(&is, &was, false),
-            trampolines,
-            faults,
-        })
+        Ok(Review { version: 1, old: old.name.clone(), new: new.name.clone(), verdicts, trampolines, faults })
     }
+}
+
+/// Two sides that were judged.
+struct Judged {
+    suites: [Vec<Suite>; 2],
+    /// A clause of the new side fails; what is never executed is not meant.
+    fails: bool,
+    verdicts: Verdicts,
+}
+
+fn judged(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Judged> {
+    let check = |side: &Side| {
+        let foreign = Foreign { objects: side.objects.clone(), dump: None, ..*foreign };
+        let suites = emu_tests::foreign_suites(&foreign, crate::BACKENDS)?;
+        let report = emu_tests::check(&suites, &Filter::default(), seed, &|_, _| {})?;
+        Ok((suites, report))
+    };
+    let (before, was) = check(old).map_err(|e: Error| e.at(&old.name))?;
+    let (after, is) = check(new).map_err(|e: Error| e.at(&new.name))?;
+    let counts = |report: &Report| {
+        let Summary { pass, deviates, fail, .. } = report.summary;
+        Counts { hold: pass, deviate: deviates, fail }
+    };
+    let there = new.objects.iter().all(|(name, bytes)| std::fs::read(name).is_ok_and(|file| file == *bytes));
+    let verdicts = Verdicts {
+        contract: foreign.contract_name.to_owned(),
+        seed,
+        clauses: [counts(&was), counts(&is)],
+        worse: changes(&was, &is, there),
+        better: changes(&is, &was, false),
+    };
+    let fails = is.results.iter().any(|row| row.verdict == Verdict::Fail && row.clause != Clause::Coverage);
+    Ok(Judged { suites: [before, after], fails, verdicts })
 }
 
 /// What fails or is not known in one report, and is not so in the other.
@@ -198,9 +222,9 @@ fn ids(row: &Row) -> BTreeSet<&str> {
 
 /// A trampoline of two suites.
 fn reviewed(before: &Suite, after: &Suite, name: &str) -> Result<Reviewed> {
-    let find = |suite: &Suite| -> Result<(usize, Vec<crate::aligned::Insn>)> {
+    let find = |suite: &Suite| -> Result<(usize, Vec<Insn>)> {
         for (n, (object, bytes)) in suite.objects.iter().enumerate() {
-            let insns = code(&Input { name: object, bytes }, name)?;
+            let (insns, _) = code(&Input { name: object, bytes }, name)?;
             if !insns.is_empty() {
                 return Ok((n, insns));
             }
@@ -209,14 +233,7 @@ fn reviewed(before: &Suite, after: &Suite, name: &str) -> Result<Reviewed> {
     };
     let ((l, left), (r, right)) = (find(before)?, find(after)?);
     let pairs = aligned(&left, &right);
-    let line = |sign: char, insn: &crate::aligned::Insn| format!("{sign}{:4x}  {}", insn.at, insn.text);
-    let mut changed = Vec::new();
-    for Pair { left: l, right: r, mark, .. } in pairs.iter().filter(|pair| pair.mark != Mark::Same) {
-        // A branch that goes to the same instruction elsewhere is none, nor is what stands where other bytes have moved it.
-        let signs = if *mark == Mark::Moved { ('<', '>') } else { ('-', '+') };
-        changed.extend(l.and_then(|l| left.get(l)).map(|insn| line(signs.0, insn)));
-        changed.extend(r.and_then(|r| right.get(r)).map(|insn| line(signs.1, insn)));
-    }
+    let changed = changed(&left, &right, &pairs);
     let new = pairs.iter().filter(|pair| pair.mark != Mark::Same).filter_map(|pair| Some(right.get(pair.right?)?.at));
     let offsets = new.collect();
     let observed = |suite: &Suite, n: usize| {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Change, Fault, Review};
+use super::{Change, Fault, Review, Verdicts};
 use crate::printed::printable;
 use crate::report::paragraph;
 
@@ -14,12 +14,17 @@ const SHOWN: usize = 8;
 /// For a mail, in lines of 75 columns, or as Markdown.
 pub fn text(review: &Review, markdown: bool) -> String {
     let mut to = Writer { markdown, out: String::new() };
-    to.head(review);
-    to.changes("Worse", &review.worse);
-    to.changes("Better", &review.better);
+    to.verdicts([&review.old, &review.new], &review.verdicts);
     to.behaviour(review);
     to.code(review);
     to.faults(review);
+    to.out
+}
+
+/// What a contract says of two sides, in the same lines.
+pub fn verdicts(names: [&str; 2], verdicts: &Verdicts, markdown: bool) -> String {
+    let mut to = Writer { markdown, out: String::new() };
+    to.verdicts(names, verdicts);
     to.out
 }
 
@@ -65,30 +70,32 @@ impl Writer {
         if self.markdown { format!("`{text}`") } else { text.to_owned() }
     }
 
-    fn head(&mut self, review: &Review) {
-        let [was, is] = review.clauses;
-        let verdict = match (review.worse.len(), is.fail) {
+    fn verdicts(&mut self, [old, new]: [&str; 2], verdicts: &Verdicts) {
+        let [was, is] = verdicts.clauses;
+        let verdict = match (verdicts.worse.len(), is.fail) {
             (0, 0) => "holds: nothing that the contract promises is lost".to_owned(),
             (0, 1) => "is no worse: 1 clause fails, as it did before".to_owned(),
             (0, n) => format!("is no worse: {n} clauses fail, as they did before"),
             (1, _) => "is worse: something that held does not".to_owned(),
             (n, _) => format!("is worse: {n} things that held do not"),
         };
-        let name = self.code_of(&review.new);
+        let name = self.code_of(new);
         let text = if self.markdown { format!("**{name} {verdict}.**") } else { format!("{name} {verdict}.") };
         self.out += &paragraph(&printable(&text), WIDTH, "", "  ");
         if self.markdown {
             self.out.push('\n');
         }
-        for (side, name, counts) in [("before", &review.old, was), ("now", &review.new, is)] {
+        for (side, name, counts) in [("before", old, was), ("now", new, is)] {
             let name = self.code_of(name);
             self.item(&format!(
                 "{side}, {name}: {} clauses hold, {} deviate, {} fail",
                 counts.hold, counts.deviate, counts.fail
             ));
         }
-        let contract = self.code_of(&review.contract);
-        self.item(&format!("by the contract {contract}, seed {}", review.seed));
+        let contract = self.code_of(&verdicts.contract);
+        self.item(&format!("by the contract {contract}, seed {}", verdicts.seed));
+        self.changes("Worse", &verdicts.worse);
+        self.changes("Better", &verdicts.better);
     }
 
     fn changes(&mut self, title: &str, all: &[Change]) {

@@ -303,6 +303,63 @@ pub struct Score {
     pub by: String,
 }
 
+/// A comparison.
+#[derive(Template)]
+#[template(path = "diff.html")]
+#[allow(missing_docs, reason = "as in `Check`")]
+pub struct Diff {
+    pub verdict: Verdict,
+    pub left: String,
+    pub right: String,
+    /// What only one side has, in sentences.
+    pub only: Vec<String>,
+    /// What a contract says, as text; empty without one.
+    pub contract: String,
+    pub pairs: Vec<DiffPair>,
+}
+
+/// Two trampolines.
+#[allow(missing_docs, reason = "as in the report")]
+pub struct DiffPair {
+    pub id: String,
+    pub name: String,
+    pub class: &'static str,
+    pub verdict: String,
+    pub groups: Vec<DiffGroup>,
+    /// How many instructions are the same, changed, moved, new, gone.
+    pub summary: String,
+    pub rows: Vec<DiffRow>,
+    /// Pixels of the drawing of arrows.
+    pub height: usize,
+    pub arrows: Vec<Arrow>,
+}
+
+/// Differences that concern the same people.
+#[allow(missing_docs, reason = "as in the report")]
+pub struct DiffGroup {
+    pub class: &'static str,
+    pub title: String,
+    pub lines: Vec<String>,
+}
+
+/// Instructions side by side.
+#[allow(missing_docs, reason = "the columns' names")]
+pub struct DiffRow {
+    pub class: &'static str,
+    pub left_at: String,
+    pub left: String,
+    pub right_at: String,
+    pub right: String,
+    pub how: String,
+}
+
+/// From a row to another, in pixels from the top.
+#[allow(missing_docs, reason = "coordinates")]
+pub struct Arrow {
+    pub from: usize,
+    pub to: usize,
+}
+
 /// What trampolines spend.
 #[derive(Template)]
 #[template(path = "cost.html")]

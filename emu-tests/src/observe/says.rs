@@ -278,6 +278,10 @@ impl Sayer<'_> {
     }
 
     fn name(&self, seen: &Seen, value: u64) -> String {
+        // Where that is depends on how long the code is.
+        if let Some(n) = seen.calls.iter().position(|call| call.by.next == value) {
+            return format!("behind call {}", n + 1);
+        }
         seen.tokens.name(value, &self.subject.names, seen.sp)
     }
 }
