@@ -103,6 +103,7 @@ static FACTS: Facts = Facts {
         cfa_offset: 0,
         pcrel32: 2,
     },
+    thread: "",
 };
 
 static MACHINE: Machine = Machine {
@@ -155,7 +156,8 @@ impl Architecture for Toy {
     const MACHINE: &'static Machine = &MACHINE;
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
-        let layouts = Layouts { direct: |live, _| toy::frame(live, &FACTS.abi), around: None, programs: None };
+        let layouts =
+            Layouts { direct: |live, _| toy::frame(live, &FACTS.abi), around: None, programs: None, record: None };
         let own = Own {
             e_flags: 0,
             harden: Harden::NONE,

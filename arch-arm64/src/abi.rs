@@ -91,6 +91,11 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
     recorded(fields, below)
 }
 
+/// The record of the traced function's caller.
+fn record_frame() -> FrameLayout {
+    frame(RECORD, Vec::new(), vec![Record { symbol: "RECORD_LR", offset: 0, ret: Content::ParentIp }])
+}
+
 fn around_args(args: usize, others: RegSet) -> FrameLayout {
     let FrameLayout { mut fields, records, size, .. } =
         direct_frame(&Live::first(args.max(ABI.rets.len()), &ABI, others), true);
@@ -126,6 +131,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         around: Some(around_args),
         programs: Some(programs_frame),
+        record: Some(record_frame),
     };
     let own = Own {
         e_flags: 0,

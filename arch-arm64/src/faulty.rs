@@ -18,6 +18,7 @@ pub enum Faulty {
     BtiJ,
     StrW { src: Reg, at: Disp },
     Cbz { reg: Reg, to: Local },
+    AddRegs { dst: Reg, src: Reg, add: Reg },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -31,4 +32,7 @@ codegen::rows! { Faulty, w names out target;
     Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
         { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
+    AddRegs { dst, src, add } => write!(w, "add\t{}, {}, {}", name(dst), name(src), name(add)),
+        { let (d, a, b) = (x(dst)?, x(src)?, x(add)?); dynasm!(out ; .arch aarch64 ; add X(d), X(a), X(b)) },
+        Effects::action(Action::AddRegs { dst, src, add });
 }

@@ -10,7 +10,7 @@
 )]
 
 use codegen::abi::Reg;
-use codegen::action::{Action, Part};
+use codegen::action::{Action, Cell, Part, Stored};
 use codegen::code::Ref;
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -144,6 +144,36 @@ pub enum Insn {
         base: Reg,
         sym: Sym,
     },
+    MrsThread {
+        dst: Reg,
+    },
+    Add {
+        dst: Reg,
+        src: Reg,
+        imm: Disp,
+    },
+    /// `dst` = the word at `base`, to which `add` is added.
+    Ldadd {
+        add: Reg,
+        dst: Reg,
+        base: Reg,
+    },
+    Cmp {
+        reg: Reg,
+        with: Reg,
+    },
+    BHs {
+        to: Local,
+    },
+    /// `src` 31 is xzr.
+    StrReg {
+        src: Reg,
+        base: Reg,
+        at: i32,
+    },
+    B {
+        sym: Sym,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -219,6 +249,36 @@ codegen::rows! { Insn, w names out target;
     AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
         { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) },
         Effects::action(Action::Low { dst, base, of: Part::Symbol(sym) });
+    MrsThread { dst } => write!(w, "mrs\t{}, tpidr_el0", name(dst)),
+        { out.push_u32(MRS_TPIDR_EL0 | u32::from(x(dst)?)) }, Effects::action(Action::ThreadPointer { dst });
+    Add { dst, src, imm } => write!(w, "add\t{}, {}, #{}", name(dst), name(src), names.disp(imm)),
+        { let (d, s, i) = (x(dst)?, x(src)?, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), XSP(s), i) },
+        Effects::action(Action::Add { dst, src, add: imm.value });
+    // As a number: GNU as takes the mnemonic only for ARMv8.1 and later.
+    Ldadd { add, dst, base } => write!(w, ".inst\t{:#010x}", ldadd(add.0, dst.0, base.0)),
+        { out.push_u32(ldadd(x(add)?, x(dst)?, x(base)?)) },
+        Effects { loads: 1, stores: 1, ..Effects::action(Action::AtomicAdd { dst, add, cell: Cell::At(base) }) };
+    Cmp { reg, with } => write!(w, "cmp\t{}, {}", name(reg), name(with)),
+        { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch aarch64 ; cmp X(a), X(b)) }, Effects::action(Action::Compare { reg, with });
+    BHs { to } => write!(w, "b.hs\t{}", names.local(to)),
+        { out.push_u32(B_HS); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{at}]", name(src), name(base)),
+        { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
+        Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at, stored: Stored::Reg(src) }) };
+    B { sym } => write!(w, "b\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Symbol(sym), 0) },
+        Effects::flow(Flow::Leave).and(Action::LeaveFor { sym, through: None });
+}
+
+/// MRS of a register that dynasm has no name for.
+const MRS_TPIDR_EL0: u32 = 0xd53b_d040;
+/// B.HS, without its distance.
+const B_HS: u32 = 0x5400_0002;
+
+/// LDADD (Arm ARM, C6.2): a load and a store in one instruction.
+fn ldadd(add: u8, dst: u8, base: u8) -> u32 {
+    let at = |reg: u8, bit: u32| u32::from(reg & 31) << bit;
+    0xf820_0000 | at(add, 16) | at(base, 5) | at(dst, 0)
 }
 
 /// dynasm has no relocation for ADRP, and its label form is off by a page.

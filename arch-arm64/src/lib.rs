@@ -61,6 +61,7 @@ pub const FACTS: Facts = Facts {
         cfa_offset: 0,
         pcrel32: reloc::PREL32,
     },
+    thread: "tpidr_el0",
 };
 
 /// The DWARF column of x30 (AADWARF64, section 4.1).

@@ -6,7 +6,7 @@ use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::Kind;
+use codegen::spec::{Clock, Kind, Recorder};
 use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
 use crate::Arm64;
@@ -24,6 +24,9 @@ const LINK: Reg = X30;
 const TEMP: Reg = X10;
 /// Free beside it.
 const TEMP2: Reg = X11;
+/// The slot of a record, and a value for it. TEMP has the thread pointer.
+const SLOT: Reg = X11;
+const VALUE: Reg = X12;
 /// The op, once loaded from the site's literal.
 const OP: Reg = X11;
 
@@ -32,7 +35,8 @@ impl Lower for Arm64 {
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) => {}
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => recorded(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });
@@ -87,7 +91,7 @@ impl Lower for Arm64 {
             Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::Str { src: XZR, at })),
             Step::Meta(word) => {
                 let at = cx.count()?;
-                number(word as i32, cx);
+                number(TEMP, word as i32, cx);
                 if word < 0 {
                     cx.insn(Insn::MovkTop { dst: TEMP, imm: (word >> 48) as u16 });
                 }
@@ -105,6 +109,47 @@ impl Lower for Arm64 {
         }
         Ok(())
     }
+}
+
+/// Records: the registers that sites leave for scratch are all that they need.
+fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    match step {
+        Step::Count => {
+            let imm = cx.number(NumberOf::RecordCount)?;
+            cx.insn(Insn::MrsThread { dst: TEMP });
+            cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
+            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
+            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
+        }
+        Step::Slot(event) => {
+            let (cursor, limit) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
+            cx.insn(Insn::MrsThread { dst: TEMP });
+            cx.insn(Insn::Movz { dst: SLOT, imm: recorder.bytes(event) as u16 });
+            cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at: limit }, "where the buffer ends");
+            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
+            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
+        }
+        Step::BranchIfFull(event) => {
+            cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
+            cx.insn(Insn::BHs { to: Local::Recorded(event) });
+        }
+        Step::Time(_) => match recorder.clock {
+            Clock::None => cx.noted(Insn::StrReg { src: XZR, base: SLOT, at: Recorder::TIME }, "no time"),
+            Clock::Word => {
+                let sym = cx.clock()?;
+                cx.insn(Insn::Adrp { dst: VALUE, sym });
+                cx.noted(Insn::LdrLo12 { dst: VALUE, base: VALUE, sym }, "time");
+                cx.insn(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::TIME });
+            }
+        },
+        Step::What(event) => {
+            number(VALUE, recorder.what(event), cx);
+            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::WHAT }, "what happened");
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
 }
 
 /// The register that has pc: where the site jumped, none has, so it is put where nothing is.
@@ -156,16 +201,16 @@ fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
     let mut src = XZR;
     if value != 0 {
         src = TEMP;
-        number(value, cx);
+        number(src, value, cx);
     }
     cx.noted(Insn::Str { src, at }, note);
 }
 
 /// Have a constant of 31 bits at hand.
-fn number(value: i32, cx: &mut Lowering<Insn>) {
-    cx.insn(Insn::Movz { dst: TEMP, imm: value as u16 });
+fn number(dst: Reg, value: i32, cx: &mut Lowering<Insn>) {
+    cx.insn(Insn::Movz { dst, imm: value as u16 });
     if value >> 16 != 0 {
-        cx.insn(Insn::MovkHigh { dst: TEMP, imm: (value >> 16) as u16 });
+        cx.insn(Insn::MovkHigh { dst, imm: (value >> 16) as u16 });
     }
 }
 
@@ -352,6 +397,10 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
             cx.noted(Insn::Mov { dst: TEMP, src: PC }, "pc");
             cx.noted(Insn::Mov { dst: LINK, src: PARENT }, "parent_ip");
             cx.insn(Insn::Ret { reg: TEMP });
+        }
+        (ExitPath::Function, Kind::Record(_)) => {
+            let sym = cx.body();
+            cx.noted(Insn::B { sym }, "into the traced function");
         }
         (ExitPath::Function, _) => cx.noted(Insn::Ret { reg: RESUME }, "into the traced function"),
         (ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect, _) => {

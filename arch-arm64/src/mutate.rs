@@ -57,6 +57,16 @@ impl Mutable for Arm64 {
         }
     }
 
+    fn torn(_: Option<Insn>, insn: Insn) -> Vec<Either<Insn, Faulty>> {
+        let Insn::Ldadd { add, dst, base } = insn else { return Vec::new() };
+        vec![
+            Either::Sound(Insn::LdrReg { dst: X13, base, at: Disp::number(0) }),
+            Either::Faulty(Faulty::AddRegs { dst: X14, src: add, add: X13 }),
+            Either::Sound(Insn::StrReg { src: X14, base, at: 0 }),
+            Either::Sound(Insn::Mov { dst, src: X13 }),
+        ]
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::BtiC => {

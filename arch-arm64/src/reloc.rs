@@ -135,9 +135,7 @@ fn insert(field: &mut [u8], value: i64, bits: u32, at: u32) -> Result<()> {
 fn low12(name: &str, value: u64, field: &mut [u8], scale: u32) -> Result<()> {
     let unit = 1_u64 << scale;
     if !value.is_multiple_of(unit) {
-        return Err(Error::new(format!(
-            "{name} reaches multiples of {unit} bytes; the target {value:#x} is not one: align it"
-        )));
+        return Err(Error::Misaligned { field: name.to_owned(), value, unit });
     }
     insert(field, (value & 0xfff) as i64 >> scale, 12, 10)
 }

@@ -51,6 +51,10 @@ fn single(rng: &mut Rng) -> Disp {
     off(rng.number(0, 32760, 8))
 }
 
+fn slot(rng: &mut Rng) -> i32 {
+    rng.number(0, 32760, 8)
+}
+
 fn pair(rng: &mut Rng) -> Disp {
     off(rng.number(0, 504, 8))
 }
@@ -114,6 +118,13 @@ every_row! {
     Br { reg: x };
     Ret { reg: x };
     AddLo12 { dst: x, base: x, sym: Rng::sym };
+    MrsThread { dst: x };
+    Add { dst: x, src: x, imm: added };
+    Ldadd { add: x, dst: x, base: x };
+    Cmp { reg: x, with: x };
+    BHs { to: Rng::local };
+    StrReg { src: stored, base: x, at: slot };
+    B { sym: Rng::sym };
 }
 
 every_row! {
@@ -121,6 +132,7 @@ every_row! {
     BtiJ;
     StrW { src: stored, at: half };
     Cbz { reg: x, to: Rng::local };
+    AddRegs { dst: x, src: x, add: x };
 }
 
 /// Our text: addresses in place of names, and the names that the manual prefers.
@@ -144,6 +156,16 @@ fn alias(text: &str) -> String {
         ("movz", [to, number]) => format!("mov {to},{number}"),
         ("movk", [to, number, "lsl16"]) => format!("movk {to},{number},lsl 16"),
         ("movk", [to, number, "lsl48"]) => format!("movk {to},{number},lsl 48"),
+        // LDADD as a number (C6.2): size 11, V 0, A and R 0, opc 000.
+        (".inst", [word]) => {
+            let word: u32 = word.parse().unwrap();
+            assert_eq!(word & !0x1f_03ff, 0xf820_0000, "{text}");
+            let [add, dst, base] = [16, 0, 5].map(|bit| match word >> bit & 31 {
+                31 if bit == 5 => "sp".to_owned(),
+                n => format!("x{n}"),
+            });
+            format!("ldadd {add},{dst},[{base}]")
+        }
         ("hint", ["34"]) => "bti c".to_owned(),
         ("hint", ["36"]) => "bti j".to_owned(),
         // A logical immediate is printed without a sign.
@@ -192,12 +214,24 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         // Without an operand it is that of x30.
         touch::<Arm64>(&mut reads, "x30");
     }
+    if ["cmp", "ldadd"].contains(&mnemonic) {
+        // Capstone takes the first operand for the result. ARM ARM, C6.2: CMP has none, that of LDADD is the second.
+        let flags = writes.flags;
+        (reads, writes) = Default::default();
+        (writes.flags, reads.flags) = (flags, false);
+        let base = |operand: &str| operand.trim_matches(['[', ']']).to_owned();
+        let result = (mnemonic == "ldadd").then_some(1);
+        for (n, operand) in operands.iter().enumerate() {
+            touch::<Arm64>(if result == Some(n) { &mut writes } else { &mut reads }, &base(operand));
+        }
+    }
     // Words of 8 bytes in the registers before the memory operand.
     let words: u8 =
         operands.iter().filter(|o| !o.starts_with('[')).map(|o| if o.starts_with('q') { 2 } else { 1 }).sum();
     let (loads, stores) = match mnemonic {
         "ldr" | "ldur" | "ldp" => (words, 0),
         "str" | "stp" => (0, words),
+        "ldadd" => (1, 1),
         _ => (0, 0),
     };
     Seen {
@@ -208,8 +242,8 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         writes,
         flow: match mnemonic {
             "bl" | "blr" => Control::Call,
-            "ret" | "br" => Control::Leave,
-            "cbz" | "cbnz" => Control::Branch,
+            "ret" | "br" | "b" => Control::Leave,
+            "cbz" | "cbnz" | "b.hs" => Control::Branch,
             _ => Control::Next,
         },
         size: insn.len(),

@@ -79,6 +79,12 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 2 * RECORD, fields, records, ..FrameLayout::empty() }
 }
 
+/// The record of the traced function's caller.
+fn record_frame() -> FrameLayout {
+    let records = vec![Record { symbol: "RECORD_PARENT", offset: 0, ret: Content::ParentIp }];
+    FrameLayout { size_symbol: "FRAME_SIZE", size: 16, records, ..FrameLayout::empty() }
+}
+
 fn around_args(args: usize, others: RegSet) -> FrameLayout {
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Stores::TakeEffect);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ARGS[i]))).collect();
@@ -165,6 +171,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         around: Some(around_args),
         programs: Some(programs_frame),
+        record: Some(record_frame),
     };
     let own = Own { e_flags, harden: Harden::NONE, direct_test: DIRECT, stack_align: 16, resume: 8, lead, layouts };
     Ok(Target {

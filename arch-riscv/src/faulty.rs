@@ -8,7 +8,7 @@ use codegen::step::{Disp, Local};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::insn::{compact, name, simm12, x, zero_first};
+use crate::insn::{compact, name, simm12, written, x, zero_first};
 use crate::option::Rvc;
 use crate::reloc;
 
@@ -18,6 +18,7 @@ use crate::reloc;
 pub enum Faulty {
     Sw { src: Reg, at: Disp },
     Beqz { reg: Reg, to: Local },
+    AddRegs { dst: Reg, src: Reg, add: Reg },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -30,4 +31,7 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
     Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
         { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
+    AddRegs { dst, src, add } => write!(w, "add\t{}, {}, {}", name(dst), name(src), name(add)),
+        { let (d, a, b) = (x(dst)?, x(src)?, x(add)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; add X(d), X(a), X(b)) },
+        written(dst, Effects::action(Action::AddRegs { dst, src, add }));
 }

@@ -12,7 +12,7 @@
 )]
 
 use codegen::abi::Reg;
-use codegen::action::{Action, Part};
+use codegen::action::{Action, Cell, Part, Stored};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -101,6 +101,26 @@ pub enum Insn {
     Nop,
     /// In four bytes, whatever others are encoded in.
     Nop4,
+    /// `dst` = the word at `base`, to which `add` is added.
+    AmoaddD {
+        dst: Reg,
+        add: Reg,
+        base: Reg,
+    },
+    Bgeu {
+        reg: Reg,
+        with: Reg,
+        to: Local,
+    },
+    SdReg {
+        src: Reg,
+        base: Reg,
+        at: i32,
+    },
+    /// By way of t1.
+    Tail {
+        sym: Sym,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -175,6 +195,23 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     Nop => w.write_str("nop"),
         { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.nop) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) } }, Effects::PLAIN;
+    // As a number: the architecture string need not have the A extension.
+    AmoaddD { dst, add, base } => write!(w, ".insn\tr 0x2f, 3, 0, {}, {}, {}", name(dst), name(base), name(add)),
+        { let (d, a, b) = (x(dst)?, x(add)?, x(base)?); out.push_u32(0x302f | u32::from(d) << 7 | u32::from(b) << 15 | u32::from(a) << 20) },
+        written(dst, Effects { loads: 1, stores: 1, ..Effects::action(Action::AtomicAdd { dst, add, cell: Cell::At(base) }) });
+    Bgeu { reg, with, to } => write!(w, "bgeu\t{}, {}, {}", name(reg), name(with), names.local(to)),
+        { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; bgeu X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfRegNotBelow { reg, with });
+    SdReg { src, base, at } => write!(w, "sd\t{}, {at}({})", name(src), name(base)),
+        { let (r, b, d) = (x(src)?, x(base)?, simm12(at)?);
+          if rvc && base == SP && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
+          else if rvc && compact(src) && compact(base) && (0..256).contains(&d) && d % 8 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sd X(r), [X(b), d as u32]) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sd X(r), [X(b), d]) } },
+        Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at, stored: Stored::Reg(src) }) };
+    Tail { sym } => write!(w, "tail\t{}", names.sym(sym)),
+        { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc t1, 0 ; jalr zero, t1, 0);
+          out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) },
+        Effects { executed: 2, ..Effects::flow(Flow::Leave).and(Action::LeaveFor { sym, through: Some(T1) }) };
     AddiLo { dst, anchor } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(anchor)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
           out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) },
@@ -207,7 +244,7 @@ fn addi_effects(dst: Reg, src: Reg, imm: i32) -> Effects {
 }
 
 /// What `effects` are when they write this register: SP is no longer known.
-fn written(dst: Reg, effects: Effects) -> Effects {
+pub(crate) fn written(dst: Reg, effects: Effects) -> Effects {
     if dst == SP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
 }
 

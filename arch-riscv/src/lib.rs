@@ -64,6 +64,7 @@ pub const FACTS: Facts = Facts {
         cfa_offset: 0,
         pcrel32: reloc::PCREL32,
     },
+    thread: "tp",
 };
 
 /// The DWARF columns of ra and t0 (RISC-V psABI, "DWARF Register Numbers").
@@ -84,7 +85,7 @@ impl Architecture for Riscv64 {
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
         let column =
-            if kind.calls_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
+            if kind.names_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
         CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind.returned_to(), signal: column == T0 }
     }
 }

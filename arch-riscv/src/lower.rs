@@ -6,7 +6,7 @@ use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Kind, Regs};
+use codegen::spec::{Clock, Kind, Recorder, Regs};
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
@@ -20,6 +20,10 @@ const PC: Reg = T0;
 const PARENT: Reg = RA;
 /// SP of the site on its way to memory. A full save stores it before.
 const TEMP: Reg = T1;
+/// The slot of a record, the address of the cursor or the counter, and the limit.
+const SLOT: Reg = T3;
+const CELL: Reg = T4;
+const LIMIT: Reg = T5;
 /// The parent's address: neither link register, so that the return-address stack is left alone, and x7, for which
 /// Zicfilp wants no landing pad.
 const PARENT_JUMP: Reg = T2;
@@ -29,7 +33,8 @@ impl Lower for Riscv64 {
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) => {}
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => recorded(step, cx)?,
             Step::LoadOp => load_op(DIRECT, cx)?,
             Step::BranchIfEarlyDirect => {
                 let at = cx.number(NumberOf::OpDirectCall)?;
@@ -100,6 +105,44 @@ impl Lower for Riscv64 {
     }
 }
 
+/// Records: t0 and t1, t3 and above are free at a function's entry and at its end, and are all that they need.
+fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    let immediate = |n: i32| Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(n) };
+    match step {
+        Step::Count => {
+            let imm = cx.number(NumberOf::RecordCount)?;
+            cx.insn(immediate(1));
+            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
+            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
+        }
+        Step::Slot(event) => {
+            let (imm, at) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
+            cx.insn(immediate(recorder.bytes(event)));
+            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
+            cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
+            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
+        }
+        Step::BranchIfFull(event) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to: Local::Recorded(event) }),
+        Step::Time(event) => match recorder.clock {
+            Clock::None => cx.noted(Insn::SdReg { src: ZERO, base: SLOT, at: Recorder::TIME }, "no time"),
+            Clock::Word => {
+                let (sym, anchor) = (cx.clock()?, Local::ClockAnchor(event));
+                cx.local(anchor);
+                cx.insn(Insn::AuipcHi { dst: TEMP, sym });
+                cx.noted(Insn::LdLo { dst: TEMP, anchor }, "time");
+                cx.insn(Insn::SdReg { src: TEMP, base: SLOT, at: Recorder::TIME });
+            }
+        },
+        Step::What(event) => {
+            let src = constant(recorder.what(event), cx);
+            cx.noted(Insn::SdReg { src, base: SLOT, at: Recorder::WHAT }, "what happened");
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
+}
+
 /// Load `op` from before the function. Functions are as aligned as that word, and begin with their sites.
 fn load_op(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
     let convention = cx.target.convention;
@@ -162,6 +205,11 @@ fn restore(cx: &mut Lowering<Insn>) {
 }
 
 fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
+    if let (ExitPath::Function, Kind::Record(_)) = (way, cx.spec.kind) {
+        let sym = cx.body();
+        cx.noted(Insn::Tail { sym }, "into the traced function");
+        return;
+    }
     let (reg, note) = match way {
         ExitPath::Function => (PC, "into the traced function"),
         ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect => {

@@ -47,6 +47,16 @@ impl Mutable for Riscv64 {
         }
     }
 
+    fn torn(_: Option<Insn>, insn: Insn) -> Vec<Either<Insn, Faulty>> {
+        let Insn::AmoaddD { dst, add, base } = insn else { return Vec::new() };
+        vec![
+            Either::Sound(Insn::LdReg { dst: T6, base, at: Disp::number(0) }),
+            Either::Faulty(Faulty::AddRegs { dst: T1, src: add, add: T6 }),
+            Either::Sound(Insn::SdReg { src: T1, base, at: 0 }),
+            Either::Sound(Insn::Mv { dst, src: T6 }),
+        ]
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Sd { src, at } => {

@@ -56,6 +56,11 @@ fn anchor(_: &mut Rng) -> Local {
     Local::Anchor
 }
 
+/// As a number alone.
+fn slot(rng: &mut Rng) -> i32 {
+    simm12(rng).value
+}
+
 every_row! {
     Insn ROWS row;
     Sd { src: reg, at: simm12 };
@@ -77,12 +82,17 @@ every_row! {
     Slli { dst: reg, by: shift };
     Nop;
     Nop4;
+    AmoaddD { dst: not_sp, add: reg, base: reg };
+    Bgeu { reg: reg, with: reg, to: Rng::local };
+    SdReg { src: reg, base: reg, at: slot };
+    Tail { sym: Rng::sym };
 }
 
 every_row! {
     Faulty FAULTY_ROWS faulty_row;
     Sw { src: reg, at: simm12 };
     Beqz { reg: reg, to: Rng::local };
+    AddRegs { dst: not_sp, src: reg, add: reg };
 }
 
 /// The parts of an address, by the psABI: 20 bits above, 12 with a sign below.
@@ -123,6 +133,8 @@ fn plain(text: &str) -> String {
         ("li", [d, n]) => format!("addi {d},zero,{n}"),
         ("nop", []) => "addi zero,zero,0".to_owned(),
         (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
+        // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
+        (".insn", ["r0x2f", "3", "0", d, base, s]) => format!("amoadd.d {d},{s},({base})"),
         ("slli", [d, n]) => format!("slli {d},{d},{n}"),
         ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),
         ("sext.w", [d, s]) => format!("addiw {d},{s},0"),
@@ -152,7 +164,9 @@ fn registers(text: &str) -> (Touched, Touched) {
         "sd" | "sw" | "fsd" => (&[0, 1], &[]),
         "ld" | "fld" | "addi" | "addiw" | "slli" | "jalr" => (&[1], &[0]),
         "auipc" | "lui" => (&[], &[0]),
-        "beq" | "bne" => (&[0, 1], &[]),
+        "beq" | "bne" | "bgeu" => (&[0, 1], &[]),
+        "amoadd.d" | "add" => (&[1, 2], &[0]),
+        "tail" => (&[], &[]),
         "call" => (&[], &[]),
         other => panic!("{other}"),
     };
@@ -160,6 +174,9 @@ fn registers(text: &str) -> (Touched, Touched) {
     written.iter().for_each(|&i| add(&mut writes, operands[i]));
     if mnemonic == "call" {
         add(&mut writes, "ra");
+    }
+    if mnemonic == "tail" {
+        add(&mut writes, "t1");
     }
     (reads, writes)
 }
@@ -190,8 +207,17 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         let low = low.strip_prefix("jalr ra,").unwrap().strip_suffix("(ra)").unwrap().parse::<i64>().unwrap();
         text = format!("call {}", BASE.wrapping_add_signed(high + low));
     }
+    if let [high, low] = &texts[..]
+        && high.starts_with("auipc t1,")
+    {
+        // The same of a tail call.
+        let high = high.strip_prefix("auipc t1,").unwrap().parse::<i64>().unwrap() << 44 >> 32;
+        let low = low.strip_prefix("jalr zero,").unwrap().strip_suffix("(t1)").unwrap().parse::<i64>().unwrap();
+        text = format!("tail {}", BASE.wrapping_add_signed(high + low));
+    }
     let (mnemonic, operands) = parts(&text);
     let (loads, stores) = match mnemonic {
+        "amoadd.d" => (1, 1),
         "ld" | "fld" => (1, 0),
         "sd" | "sw" | "fsd" => (0, 1),
         _ => (0, 0),
@@ -207,7 +233,8 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
             ("call", _) => Control::Call,
             ("jalr", Some(&"ra")) => Control::Call,
             ("jalr", _) => Control::Leave,
-            ("beq" | "bne", _) => Control::Branch,
+            ("beq" | "bne" | "bgeu", _) => Control::Branch,
+            ("tail", _) => Control::Leave,
             _ => Control::Next,
         },
         size: insns.iter().map(|i| i.len()).sum(),

@@ -84,6 +84,12 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 24, fields, records, ..FrameLayout::empty() }
 }
 
+/// The caller's rbp below the return address that the caller's call pushed.
+fn record_frame() -> FrameLayout {
+    let records = vec![Record { symbol: "RECORD_PARENT", offset: 0, ret: Content::ParentIp }];
+    FrameLayout { size_symbol: "FRAME_SIZE", size: 8, records, ..FrameLayout::empty() }
+}
+
 fn around_args(args: usize, others: RegSet) -> FrameLayout {
     let slot = |symbol, i: usize, content| field(symbol, "", 8 * i as i32, content, Stores::TakeEffect);
     let mut fields: Vec<Field> = (0..args).map(|i| slot(ARG_SLOTS[i], i, Content::Reg(ABI.args[i]))).collect();
@@ -140,8 +146,12 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
              direct-way=ret"
         )));
     }
-    let layouts =
-        Layouts { direct: |live, _| direct_frame(live), around: Some(around_args), programs: Some(programs_frame) };
+    let layouts = Layouts {
+        direct: |live, _| direct_frame(live),
+        around: Some(around_args),
+        programs: Some(programs_frame),
+        record: Some(record_frame),
+    };
     let own = Own {
         e_flags: 0,
         harden,

@@ -8,7 +8,7 @@ use codegen::step::{Disp, Local};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::insn::{NARROW, at_rsp, general};
+use crate::insn::{NARROW, at_fs, at_rsp, general, half, name, written};
 use crate::reloc;
 
 /// An instruction.
@@ -19,6 +19,8 @@ pub enum Faulty {
     Store32 { src: Reg, at: Disp },
     Jz { to: Local },
     JzFar { to: Local },
+    LoadThread { dst: Reg, at: Disp },
+    StoreThread { src: Reg, at: Disp },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -26,7 +28,7 @@ pub enum Faulty {
 codegen::rows! { Faulty, w names out target;
     Endbr32 => w.write_str("endbr32"),
         { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
-    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", HALVES.get(usize::from(src.0)).unwrap_or(&"?"), names.disp(at)),
+    Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", half(src), names.disp(at)),
         { at_rsp(out, NARROW, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value).and(Action::StoreHalf);
     Jz { to } => write!(w, "jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
@@ -34,10 +36,10 @@ codegen::rows! { Faulty, w names out target;
     JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
+    LoadThread { dst, at } => write!(w, "mov\t%fs:{}, %{}", names.disp(at), name(dst)),
+        { at_fs(out, &[0x8b], general(dst)?, at.value) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadThread { dst, at: at.value }) });
+    StoreThread { src, at } => write!(w, "mov\t%{}, %fs:{}", name(src), names.disp(at)),
+        { at_fs(out, &[0x89], general(src)?, at.value) },
+        Effects { stores: 1, ..Effects::action(Action::StoreThread { src, at: at.value }) };
 }
-
-/// The lower halves of the registers.
-const HALVES: [&str; 16] = [
-    "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
-    "r15d",
-];

@@ -13,7 +13,7 @@
 )]
 
 use codegen::abi::Reg;
-use codegen::action::Action;
+use codegen::action::{Action, Cell, Stored};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -136,6 +136,37 @@ pub enum Insn {
     CallLocal {
         to: Local,
     },
+    /// In 32 bits: the upper half becomes 0.
+    MovImm {
+        dst: Reg,
+        imm: i32,
+    },
+    /// Offsets of the four that follow are from the base of fs.
+    XaddThread {
+        reg: Reg,
+        at: Disp,
+    },
+    CmpThread {
+        reg: Reg,
+        at: Disp,
+    },
+    IncThread {
+        at: Disp,
+    },
+    Jae {
+        to: Local,
+    },
+    /// To so far above r11, as the two that follow.
+    StoreSlotImm {
+        imm: i32,
+        at: i32,
+    },
+    PopSlot {
+        at: i32,
+    },
+    PushSym {
+        sym: Sym,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -212,7 +243,7 @@ codegen::rows! { Insn, w names out target;
         Effects { stores: 1, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };
     JmpBody { sym } => write!(w, "jmp\t{}", names.sym(sym)),
         { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
-        Effects::flow(Flow::Leave).and(Action::LeaveFor { sym });
+        Effects::flow(Flow::Leave).and(Action::LeaveFor { sym, through: None });
     LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
     JmpR11 => w.write_str("jmp\t*%r11"),
@@ -223,6 +254,30 @@ codegen::rows! { Insn, w names out target;
     CallLocal { to } => write!(w, "call\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects { sp: SpEffect::Move(-8), stores: 1, ..Effects::flow(Flow::Jump(to)).and(Action::PushNext) };
+    MovImm { dst, imm } => write!(w, "mov\t${imm}, %{}", half(dst)),
+        { let r = general(dst)?; positive(imm)?; short(out, 0xb8, Reg(r))?; out.bytes.extend_from_slice(&imm.to_le_bytes()) },
+        written(dst, Effects::action(Action::Set { dst, number: imm }));
+    XaddThread { reg, at } => write!(w, "xadd\t%{}, %fs:{}", name(reg), names.disp(at)),
+        { at_fs(out, &[0x0f, 0xc1], general(reg)?, at.value) },
+        written(reg, Effects { loads: 1, stores: 1, ..Effects::action(Action::AtomicAdd { dst: reg, add: reg, cell: Cell::Thread(at.value) }) }.changing_flags());
+    CmpThread { reg, at } => write!(w, "cmp\t%fs:{}, %{}", names.disp(at), name(reg)),
+        { at_fs(out, &[0x3b], general(reg)?, at.value) },
+        Effects { loads: 1, ..Effects::action(Action::CompareCell { reg, cell: Cell::Thread(at.value) }) };
+    IncThread { at } => write!(w, "incq\t%fs:{}", names.disp(at)),
+        { at_fs(out, &[0xff], 0, at.value) },
+        Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at.value), add: 1 }) }.changing_flags();
+    Jae { to } => write!(w, "jae\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jae BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    StoreSlotImm { imm, at } => write!(w, "movq\t${imm}, {at}(%r11)"),
+        { at_slot(out, &[0x49, 0xc7], 0, at); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
+        Effects { stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Number(imm) }) };
+    PopSlot { at } => write!(w, "popq\t{at}(%r11)"),
+        { at_slot(out, &[0x41, 0x8f], 0, at) },
+        Effects { sp: SpEffect::Move(8), loads: 1, stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Popped }) };
+    PushSym { sym } => write!(w, "push\t{}(%rip)", names.sym(sym)),
+        { out.bytes.extend_from_slice(&[0xff, 0x35, 0, 0, 0, 0]); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
+        Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::action(Action::PushSymbol { sym }) };
 }
 
 /// REX.W: operands of 64 bits.
@@ -300,8 +355,46 @@ fn at_rip(out: &mut CodeBuf, opcode: u8, reg: Reg, sym: Sym) -> Result<()> {
     Ok(())
 }
 
+/// A register, or what belongs to the opcode, and an address relative to fs.
+pub(crate) fn at_fs(out: &mut CodeBuf, opcode: &[u8], reg: u8, at: i32) {
+    out.bytes.extend_from_slice(&[0x64, WIDE | reg >> 3 << 2]);
+    out.bytes.extend_from_slice(opcode);
+    out.bytes.extend_from_slice(&[0x04 | (reg & 7) << 3, 0x25]);
+    out.bytes.extend_from_slice(&at.to_le_bytes());
+}
+
+/// A register, or what belongs to the opcode, and `at(%r11)`.
+fn at_slot(out: &mut CodeBuf, opcode: &[u8], reg: u8, at: i32) {
+    out.bytes.extend_from_slice(opcode);
+    let modrm = |form: u8| form | (reg & 7) << 3 | 3;
+    match i8::try_from(at) {
+        Ok(0) => out.bytes.push(modrm(0x00)),
+        Ok(at) => out.bytes.extend_from_slice(&[modrm(0x40), at.cast_unsigned()]),
+        Err(_) => {
+            out.bytes.push(modrm(0x80));
+            out.bytes.extend_from_slice(&at.to_le_bytes());
+        }
+    }
+}
+
+/// What fits 32 bits with and without a sign.
+fn positive(imm: i32) -> Result<()> {
+    if imm >= 0 { Ok(()) } else { Err(Error::unencodable(format_args!("{imm}; valid: 0 to {}", i32::MAX))) }
+}
+
+/// The lower half of a register.
+pub(crate) fn half(reg: Reg) -> &'static str {
+    HALVES.get(usize::from(reg.0)).unwrap_or(&"?")
+}
+
+/// The lower halves of the registers.
+const HALVES: [&str; 16] = [
+    "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
+    "r15d",
+];
+
 /// What `effects` are when they write this register: SP is no longer known.
-fn written(dst: Reg, effects: Effects) -> Effects {
+pub(crate) fn written(dst: Reg, effects: Effects) -> Effects {
     if dst == RSP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
 }
 
@@ -329,7 +422,7 @@ enum Arithmetic {
     Sub,
 }
 
-fn name(reg: Reg) -> &'static str {
+pub(crate) fn name(reg: Reg) -> &'static str {
     TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
 }
 

@@ -61,6 +61,7 @@ pub const FACTS: Facts = Facts {
         cfa_offset: 8,
         pcrel32: reloc::PC32,
     },
+    thread: "fs",
 };
 
 /// The DWARF column of the return address (psABI, figure 3.36).

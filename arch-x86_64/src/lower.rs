@@ -2,11 +2,12 @@
 
 use codegen::abi::Reg;
 use codegen::error::Result;
+use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::harden::ReturnStyle;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::Kind;
+use codegen::spec::{Clock, Kind, Recorder};
 use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
@@ -18,6 +19,9 @@ use crate::regs::*;
 const NEXT: Reg = RDI;
 /// pc or parent_ip on its way to memory, where the arguments of the traced function stay where they are.
 const BODY: Reg = R11;
+/// The slot of a record: free at a function's entry and at its end.
+const SLOT: Reg = R11;
+
 impl Lower for X86_64 {
     type Insn = Insn;
 
@@ -70,6 +74,8 @@ impl Lower for X86_64 {
             }
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
             Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Recorded(_) => {}
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
                 cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });
@@ -93,6 +99,36 @@ impl Lower for X86_64 {
         }
         Ok(())
     }
+}
+
+/// Records: [`SLOT`] is all that they need, and the flags.
+fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    match step {
+        Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
+        Step::Slot(event) => {
+            let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.bytes(event));
+            cx.insn(Insn::MovImm { dst: SLOT, imm });
+            cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
+        }
+        Step::BranchIfFull(event) => {
+            cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
+            cx.insn(Insn::Jae { to: Local::Recorded(event) });
+        }
+        Step::Time(_) => match recorder.clock {
+            Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time"),
+            Clock::Word => {
+                let sym = cx.clock()?;
+                cx.noted(Insn::PushSym { sym }, "time");
+                cx.insn(Insn::PopSlot { at: Recorder::TIME });
+            }
+        },
+        Step::What(event) => {
+            cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
 }
 
 fn call(callee: Callee, cx: &mut Lowering<Insn>) {
@@ -477,7 +513,7 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
             cx.insn(Insn::Store { src: NEXT, at: Disp::number(0) });
             ret("to the parent", cx);
         }
-        (ExitPath::Function, Kind::Direct(direct)) if direct.jumped => {
+        (ExitPath::Function, kind) if kind.jumped_to() => {
             let sym = cx.body();
             cx.noted(Insn::JmpBody { sym }, "into the traced function");
         }

@@ -50,6 +50,20 @@ impl Mutable for X86_64 {
         }
     }
 
+    fn torn(before: Option<Insn>, insn: Insn) -> Vec<Either<Insn, Faulty>> {
+        let (reg, at, by) = match (before, insn) {
+            (Some(Insn::MovImm { dst, imm }), Insn::XaddThread { reg, at }) if dst == reg => (reg, at, imm as i8),
+            (_, Insn::IncThread { at }) => (R11, at, 1),
+            _ => return Vec::new(),
+        };
+        vec![
+            Either::Faulty(Faulty::LoadThread { dst: reg, at }),
+            Either::Sound(Insn::Sub { dst: reg, imm: -by }),
+            Either::Faulty(Faulty::StoreThread { src: reg, at }),
+            Either::Sound(Insn::Sub { dst: reg, imm: by }),
+        ]
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Endbr64 => {

@@ -33,6 +33,18 @@ fn disp(rng: &mut Rng) -> Disp {
     off(displacement(rng))
 }
 
+/// No trampoline makes a number of SP.
+fn not_sp(rng: &mut Rng) -> Reg {
+    match reg(rng) {
+        RSP => R11,
+        other => other,
+    }
+}
+
+fn positive(rng: &mut Rng) -> i32 {
+    rng.number(0, i32::MAX.into(), 1)
+}
+
 fn displacement(rng: &mut Rng) -> i32 {
     rng.number(i32::MIN.into(), i32::MAX.into(), 1)
 }
@@ -95,6 +107,14 @@ every_row! {
     LeaSym { dst: reg, sym: Rng::sym };
     Call { sym: Rng::sym };
     CallLocal { to: Rng::local };
+    MovImm { dst: not_sp, imm: positive };
+    XaddThread { reg: not_sp, at: disp };
+    CmpThread { reg: reg, at: disp };
+    IncThread { at: disp };
+    Jae { to: Rng::local };
+    StoreSlotImm { imm: displacement, at: displacement };
+    PopSlot { at: displacement };
+    PushSym { sym: Rng::sym };
 }
 
 every_row! {
@@ -103,6 +123,8 @@ every_row! {
     Store32 { src: reg, at: disp };
     Jz { to: Rng::local };
     JzFar { to: Rng::local };
+    LoadThread { dst: not_sp, at: disp };
+    StoreThread { src: reg, at: disp };
 }
 
 /// Our text: addresses in place of names, one name for each condition, no displacement of 0.
@@ -126,8 +148,10 @@ fn alias(text: &str) -> String {
         other => other,
     };
     // What a size is told by already: a register, or that there is one only.
-    let suffixed =
-        ["movq", "movl", "testb", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq"];
+    let suffixed = [
+        "movq", "movl", "testb", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq",
+        "cmpq", "xaddq",
+    ];
     let mnemonic = if suffixed.contains(&mnemonic) { &mnemonic[..mnemonic.len() - 1] } else { mnemonic };
     let operands = operands.strip_prefix("0(").map_or(operands.to_owned(), |rest| format!("({rest}"));
     format!("{mnemonic} {}", operands.replace(",0(", ",(")).trim().to_owned()
@@ -262,12 +286,22 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let words = if mnemonic == "movups" { 2 } else { 1 };
     let (loads, stores) = match mnemonic {
         "call" | "pushfq" => (0, 1),
+        "xadd" | "incq" => (1, 1),
+        "cmp" => (1, 0),
+        "mov" if text.contains("fs:") => {
+            let loads = u8::from(operands[0].starts_with("fs:"));
+            (loads, 1 - loads)
+        }
         "ret" | "popfq" => (1, 0),
         "pop" => (1, u8::from(memory(operands.first()))),
         "push" => (u8::from(memory(operands.first())), 1),
         "lea" | "nop" => (0, 0),
         _ => (words * u8::from(memory(operands.first())), words * u8::from(memory(operands.get(1)))),
     };
+    if mnemonic == "xadd" {
+        // Capstone does not say so. Intel SDM, volume 2: the flags are those of the addition.
+        writes.flags = true;
+    }
     if mnemonic == "nop" {
         // The registers of its operand are in the bytes, and nothing is done with them.
         (reads, writes) = Default::default();
@@ -281,7 +315,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         flow: match mnemonic {
             "call" => Control::Call,
             "ret" | "jmp" => Control::Leave,
-            "je" | "jne" => Control::Branch,
+            "je" | "jne" | "jae" => Control::Branch,
             "int3" => Control::Trap,
             _ => Control::Next,
         },

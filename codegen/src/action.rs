@@ -13,6 +13,26 @@ pub enum Part {
     Anchor(Local),
 }
 
+/// A word of memory that an instruction reads and writes in one step, or compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cell {
+    /// So many bytes from the thread pointer.
+    Thread(i32),
+    /// Where a register points to.
+    At(Reg),
+}
+
+/// What is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// A register.
+    Reg(Reg),
+    /// A number.
+    Number(i32),
+    /// What lies at SP, which is popped.
+    Popped,
+}
+
 /// What an instruction does to values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -162,6 +182,94 @@ pub enum Action {
         /// Bytes above SP.
         at: i32,
     },
+    /// `dst` = the thread pointer.
+    ThreadPointer {
+        /// What is written.
+        dst: Reg,
+    },
+    /// `dst` = a word of the thread.
+    LoadThread {
+        /// What is written.
+        dst: Reg,
+        /// Bytes from the thread pointer.
+        at: i32,
+    },
+    /// Store to a word of the thread.
+    StoreThread {
+        /// What is stored.
+        src: Reg,
+        /// Bytes from the thread pointer.
+        at: i32,
+    },
+    /// `dst` = the sum of two registers.
+    AddRegs {
+        /// What is written.
+        dst: Reg,
+        /// What is added to.
+        src: Reg,
+        /// What is added.
+        add: Reg,
+    },
+    /// Add to a word of memory, and have in `dst` what it was: no signal comes between.
+    AtomicAdd {
+        /// What is written.
+        dst: Reg,
+        /// What is added.
+        add: Reg,
+        /// The word.
+        cell: Cell,
+    },
+    /// Add a number to a word of memory: no signal comes between.
+    AddToMemory {
+        /// The word.
+        cell: Cell,
+        /// What is added.
+        add: i32,
+    },
+    /// Store a word at `base` + `at`, which is no place on the stack.
+    StoreAt {
+        /// Where the address is computed from.
+        base: Reg,
+        /// Bytes from there.
+        at: i32,
+        /// What is stored.
+        stored: Stored,
+    },
+    /// Push the word at a symbol.
+    PushSymbol {
+        /// The symbol.
+        sym: Sym,
+    },
+    /// The flags compare a register with a word of memory.
+    CompareCell {
+        /// The register.
+        reg: Reg,
+        /// The word.
+        cell: Cell,
+    },
+    /// The flags compare two registers.
+    Compare {
+        /// The first.
+        reg: Reg,
+        /// The second.
+        with: Reg,
+    },
+    /// Branch if the flags say that the first is not below the second, as numbers without a sign.
+    BranchIfNotBelow,
+    /// Branch if `reg` is not below `with`, as numbers without a sign.
+    BranchIfRegNotBelow {
+        /// The first.
+        reg: Reg,
+        /// The second.
+        with: Reg,
+    },
+    /// Leave for a symbol.
+    LeaveFor {
+        /// The symbol.
+        sym: Sym,
+        /// The register that the address passes through.
+        through: Option<Reg>,
+    },
     /// Push the flags.
     PushFlags,
     /// Pop the flags.
@@ -208,11 +316,6 @@ pub enum Action {
         reg: Reg,
         /// The address of the next instruction comes into the link register.
         links: bool,
-    },
-    /// Leave for a symbol.
-    LeaveFor {
-        /// The symbol.
-        sym: Sym,
     },
     /// Leave for the address that lies at SP, which is popped; by way of a function that does so, if one is named.
     Return {

@@ -13,6 +13,7 @@ use self::stated::{Atom, Stated};
 use crate::abi::{Loc, Reg, RegSet};
 use crate::error::Result;
 use crate::facts::Facts;
+use crate::facts::NumberOf::{RecordCount, RecordCursor, RecordLimit};
 use crate::frame::{Content, FrameLayout, Stores};
 use crate::harden::ReturnStyle;
 use crate::kind::{Calls, Entered, Keeps, Kind, KindTraits};
@@ -92,6 +93,8 @@ pub struct Contract {
     pub direct_mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
+    /// Of one that records: bytes from the thread pointer to the cursor, the limit and the counter.
+    pub thread_words: [i32; 3],
     /// What only a file states.
     pub stated: Stated,
 }
@@ -153,6 +156,10 @@ impl Contract {
             Calls::Named | Calls::Handlers => spec.callee.to_owned(),
             Calls::Nothing | Calls::Programs => String::new(),
         };
+        let thread_words = match spec.kind.recorder() {
+            Some(_) => [target.number(RecordCursor)?, target.number(RecordLimit)?, target.number(RecordCount)?],
+            None => [0; 3],
+        };
         let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
         Ok(Contract {
@@ -191,6 +198,7 @@ impl Contract {
             // Without a register for the target, it lies where a return finds it.
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && every_register,
+            thread_words,
             stated: Stated::default(),
         })
     }

@@ -11,7 +11,7 @@ use crate::frame::{Content, Field, FrameLayout, Stores};
 use crate::isa::Instruction;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
-use crate::spec::{Attach, Programs, Spec};
+use crate::spec::{Attach, Clock, Events, Programs, Recorder, Spec};
 use crate::target::Target;
 
 /// One way through a trampoline. The callback's own instructions are not counted.
@@ -48,6 +48,9 @@ impl Bound {
         let facts = target.facts;
         let (abi, site, frame) = (&facts.abi, &target.convention.site, &contract.frame);
         let pushes = u32::from(abi.link.is_none());
+        if let Some(recorder) = contract.kind.recorder() {
+            return Bound::record(recorder, contract, pushes);
+        }
         if contract.callee.is_empty() && contract.programs.is_empty() {
             return Bound { saved: 0, stack: 0, loads: pushes, stores: 0 };
         }
@@ -119,6 +122,21 @@ impl Bound {
             stack: contract.frame.size + 8 * pushes as i32,
             loads: before * live + stack + body * (stack + result) + way,
             stores: context + called + results + body * stack + 4 - pushes + pushes * (called + body),
+        }
+    }
+
+    /// Of one that records: the cursor is read and written once for each record, the limit read, two words stored and the
+    /// clock read; of a counter, the counter. One that calls the function has a frame record of the caller.
+    fn record(recorder: Recorder, contract: &Contract, pushes: u32) -> Bound {
+        let records = recorder.recorded().len() as u32;
+        let counts = u32::from(recorder.events == Events::Count);
+        let clock = u32::from(recorder.clock == Clock::Word) * records;
+        let body = u32::from(contract.kind.calls_body());
+        Bound {
+            saved: 2 * body - body * pushes,
+            stack: contract.frame.size + 8 * (body * pushes) as i32,
+            loads: counts + 2 * records + clock + 2 * body,
+            stores: counts + 3 * records + 2 * body,
         }
     }
 

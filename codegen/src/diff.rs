@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::abi::Reg;
 use crate::contract::Contract;
 use crate::frame::{Content, Field};
+use crate::recorder::Event;
 use crate::step::{Callee, ExitPath, Role, Step, Value};
 use crate::target::Target;
 use crate::text::{LineKind, TextLine, TextListing};
@@ -68,7 +69,10 @@ impl Side<'_> {
         let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).filter(|_| names);
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
-            Step::Block(..) | Step::Path(_) | Step::LoadDirect => {}
+            Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) => {}
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => {
+                out.extend(record_words(step));
+            }
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
@@ -204,6 +208,24 @@ impl Side<'_> {
         } else {
             "scratch register".into()
         }
+    }
+}
+
+fn record_words(step: Step) -> Option<String> {
+    Some(match step {
+        Step::Count => "the thread's counter goes up".to_owned(),
+        Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
+        Step::BranchIfFull(event) => format!("if the buffer is full: no record of the {}", event_words(event)),
+        Step::Time(_) => "time".to_owned(),
+        Step::What(event) => format!("what happened: {}", event_words(event)),
+        _ => return None,
+    })
+}
+
+fn event_words(event: Event) -> &'static str {
+    match event {
+        Event::Entry => "entry",
+        Event::Exit => "return",
     }
 }
 

@@ -47,6 +47,15 @@ pub enum Error {
         /// The address.
         value: u64,
     },
+    /// A field cannot hold an address that is no multiple of its unit.
+    Misaligned {
+        /// The name of the relocation.
+        field: String,
+        /// The address.
+        value: u64,
+        /// The unit, in bytes.
+        unit: u64,
+    },
     /// A relocation of the low part of an address names an instruction that has no high part.
     Unpaired {
         /// The address of that instruction.
@@ -190,6 +199,9 @@ impl fmt::Display for Error {
                 f,
                 "{field} cannot hold {value:#x}; link at another base address, or compile for a larger code model"
             ),
+            Error::Misaligned { field, value, unit } => {
+                write!(f, "{field} reaches multiples of {unit} bytes; the target {value:#x} is not one: align it")
+            }
             Error::Unpaired { .. } => f.write_str(
                 "there is no high part at the label that this low part names; it must be the label of the instruction \
                  with %pcrel_hi",

@@ -54,6 +54,8 @@ pub struct Facts {
     pub objtool: Option<(u32, u32)>,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
+    /// The register by which trampolines that record find what is the thread's; empty if they know none.
+    pub thread: &'static str,
 }
 
 /// What a linker must know of `e_flags`.
@@ -119,12 +121,23 @@ pub enum NumberOf {
     OpFunc,
     /// The same of the direct trampoline to which to go at once, or 0.
     OpDirectCall,
+    /// Bytes from the thread pointer to the word that says where the thread's next record begins.
+    RecordCursor,
+    /// The same to the word that says where none begins any more.
+    RecordLimit,
+    /// The same to the word that is counted up.
+    RecordCount,
 }
 
 impl NumberOf {
     /// All of them, with their names in a profile.
-    pub const ALL: [(&'static str, NumberOf); 2] =
-        [("op-func", NumberOf::OpFunc), ("op-direct-call", NumberOf::OpDirectCall)];
+    pub const ALL: [(&'static str, NumberOf); 5] = [
+        ("op-func", NumberOf::OpFunc),
+        ("op-direct-call", NumberOf::OpDirectCall),
+        ("record-cursor", NumberOf::RecordCursor),
+        ("record-limit", NumberOf::RecordLimit),
+        ("record-count", NumberOf::RecordCount),
+    ];
 
     /// The key in a profile.
     pub fn key(self) -> &'static str {

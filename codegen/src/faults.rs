@@ -72,6 +72,7 @@ operators! {
     CfiSignal "CFI_SIGNAL" "the unwind table does not say that the traced function has called nothing yet";
     CfiStart "CFI_START" "the unwind table begins where functions return to, and not one instruction earlier";
     RecordOrder "RECORD_ORDER" "two frame records have each other's place";
+    Torn "TORN" "a word that signals may change too is changed in more than one step";
     DropInt3 "DROP_INT3" "what stops speculation is missing";
     Drop "DROP" "any other instruction is missing";
     Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";

@@ -25,6 +25,7 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
+            Step::Recorded(event) => cx.local(Local::Recorded(event)),
             Step::FreeWithReturn => {
                 I::lower(step, &mut cx)?;
                 cx.return_lost();

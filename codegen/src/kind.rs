@@ -4,6 +4,7 @@ use crate::abi::{Abi, Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::live::{Live, MOST_WORDS, Word};
 use crate::program::{Attach, Program, called};
+use crate::recorder::{Events, Recorder};
 use crate::step::ExitPath;
 
 /// The kinds of trampoline. What each does stands in its row: [`Kind::traits`].
@@ -30,6 +31,8 @@ pub enum Kind {
     Around(Around),
     /// A trampoline for one function, which calls a list of programs with a context array, as BPF does.
     Programs(Programs),
+    /// A trampoline for one function, which calls nobody: it writes what happens into a buffer of the thread.
+    Record(Recorder),
 }
 
 /// How much of the machine an entry trampoline shows to its callback.
@@ -393,6 +396,20 @@ static PROGRAMS_CALL_ORIG: KindTraits =
 
 static PROGRAMS_SKIP_FRAME: KindTraits = KindTraits { entered: Entered::BySiteCall, ..PROGRAMS_CALL_ORIG };
 
+static RECORD: KindTraits = KindTraits {
+    word: "record",
+    entered: Entered::BySiteJump,
+    calls: Calls::Nothing,
+    gives: Gives::Arguments,
+    leaves: ExitPath::Function,
+    body: Body::NotCalled,
+    keeps: Keeps::AnyArguments,
+    for_one_function: true,
+    chosen: false,
+};
+
+static RECORD_BOTH: KindTraits = KindTraits { leaves: ExitPath::Parent, body: Body::BelowFrame, ..RECORD };
+
 impl Kind {
     /// The row of this kind.
     pub fn traits(self) -> &'static KindTraits {
@@ -413,6 +430,8 @@ impl Kind {
             Kind::Programs(Programs { call_orig: false, .. }) => &PROGRAMS,
             Kind::Programs(Programs { skip_frame: false, .. }) => &PROGRAMS_CALL_ORIG,
             Kind::Programs(_) => &PROGRAMS_SKIP_FRAME,
+            Kind::Record(Recorder { events: Events::Both, .. }) => &RECORD_BOTH,
+            Kind::Record(_) => &RECORD,
         }
     }
 
@@ -479,6 +498,11 @@ impl Kind {
     /// What it does as a trampoline that calls programs.
     pub fn programs(self) -> Option<Programs> {
         if let Kind::Programs(programs) = self { Some(programs) } else { None }
+    }
+
+    /// What it records.
+    pub fn recorder(self) -> Option<Recorder> {
+        if let Kind::Record(recorder) = self { Some(recorder) } else { None }
     }
 
     /// What a C function that it calls by name is passed of the traced function's arguments.

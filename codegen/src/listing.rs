@@ -4,7 +4,8 @@ use crate::abi::Reg;
 use crate::error::{Error, Result};
 use crate::facts::NumberOf;
 use crate::frame::{Content, FrameLayout};
-use crate::spec::Spec;
+use crate::profile::Convention;
+use crate::spec::{Clock, Recorder, Spec};
 use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
 use crate::target::Target;
 
@@ -145,6 +146,28 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
             valid: "one with it".to_owned(),
         })?;
         Ok(self.symbol(op))
+    }
+
+    /// What is recorded.
+    ///
+    /// # Errors
+    /// Nothing is.
+    pub fn recorder(&self) -> Result<Recorder> {
+        self.spec.kind.recorder().ok_or_else(|| Error::new("nothing is recorded; valid: of kind record"))
+    }
+
+    /// Refer to the variable with the time.
+    ///
+    /// # Errors
+    /// The profile has none.
+    pub fn clock(&mut self) -> Result<Sym> {
+        let &Convention { clock, profile, facts, .. } = self.target.convention;
+        let clock = clock.ok_or_else(|| Error::Absent {
+            profile: profile.to_owned(),
+            what: "variable `clock` with the time".to_owned(),
+            valid: format!("--clock {}, or a profile with `clock` in [arch.{}]", Clock::None.name(), facts.name),
+        })?;
+        Ok(self.symbol(clock))
     }
 
     /// Refer to where the body of the traced function begins.

@@ -42,6 +42,11 @@ pub trait Mutable: Isa {
     /// Faulty forms of the instruction, besides those that its effects tell.
     fn faults(_insn: Self::Insn, _out: &mut Faults<MutantInsn<Self>>) {}
 
+    /// What stands in the place of an instruction that changes a word of memory in one step: a load, an addition, a store.
+    fn torn(_before: Option<Self::Insn>, _insn: Self::Insn) -> Vec<MutantInsn<Self>> {
+        Vec::new()
+    }
+
     /// Instructions of trampolines that others wrote.
     const PATTERNS: PatternTable = PatternTable::NONE;
 }
@@ -217,7 +222,25 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Ed
             }
         },
     };
-    edits(&code, contract, &ways)
+    let mut all = edits(&code, contract, &ways);
+    all.extend(torn::<I>(listing));
+    all
+}
+
+/// What takes one step in several.
+fn torn<I: Mutable>(listing: &Listing<I::Insn>) -> Vec<Edit<MutantInsn<I>>> {
+    let insn =
+        |(line, l): (usize, &Line<I::Insn>)| if let Line::Insn(insn, _) = *l { Some((line, insn)) } else { None };
+    let code: Vec<(usize, I::Insn)> = listing.lines.iter().enumerate().filter_map(insn).collect();
+    let mut all = Vec::new();
+    for (n, &(line, insn)) in code.iter().enumerate() {
+        let before = n.checked_sub(1).map(|n| code[n].1);
+        let put: Vec<_> = I::torn(before, insn).into_iter().map(|insn| (line, insn)).collect();
+        if !put.is_empty() {
+            all.push(Edit::new(Operator::Torn, Operand::None, vec![line], put));
+        }
+    }
+    all
 }
 
 /// Every edit of a trampoline's instructions.

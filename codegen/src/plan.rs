@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout, Stores};
 use crate::program::{Attach, Program, called};
-use crate::spec::{Around, Direct, Form, Kind, Programs, Regs, Spec};
+use crate::spec::{Around, Direct, Event, Events, Form, Kind, Programs, Recorder, Regs, Spec};
 use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
 use crate::target::Target;
 
@@ -68,6 +68,16 @@ impl Plan {
             }
             Kind::Around(around) => self.around(around, target),
             Kind::Programs(programs) => self.programs(&programs, spec, target),
+            Kind::Record(recorder) => {
+                if target.convention.thread.is_none() {
+                    return Err(Error::Absent {
+                        profile: target.convention.profile.to_owned(),
+                        what: format!("thread pointer for {}, by which `record` finds its buffer", target.facts.name),
+                        valid: format!("one with `thread` in [arch.{}]", target.facts.name),
+                    });
+                }
+                self.record(recorder, target);
+            }
         }
         Ok(())
     }
@@ -345,6 +355,36 @@ impl Plan {
         }
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
         self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+    }
+
+    fn record(&mut self, recorder: Recorder, target: &Target) {
+        self.landing_pad(Kind::Record(recorder), target);
+        match recorder.events {
+            Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Count]),
+            Events::Entry => self.event(Event::Entry),
+            Events::Both => {
+                self.event(Event::Entry);
+                self.push(&[Step::Block(Role::Frame, "frame record: the function's caller"), Step::Alloc]);
+                self.push(&[Step::Record(0)]);
+                let heading = "the traced function, which returns here";
+                self.push(&[Step::Block(Role::Call, heading), Step::Call(Callee::Body)]);
+                self.event(Event::Exit);
+                self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
+                self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+                return;
+            }
+        }
+        self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Function)]);
+    }
+
+    /// The record of an event.
+    fn event(&mut self, event: Event) {
+        let heading = match event {
+            Event::Entry => "the record of the entry: nothing else was touched yet",
+            Event::Exit => "the record of the return: the results stay where they are",
+        };
+        self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), Step::BranchIfFull(event)]);
+        self.push(&[Step::Time(event), Step::What(event), Step::Recorded(event)]);
     }
 
     /// Call the programs that are called at these points. `first` is how many calls come before; what a program decides is

@@ -83,6 +83,10 @@ pub struct Convention {
     pub marks_regs: bool,
     /// The form in which objtool writes `.orc_unwind`: a name of [`Machine::orc`](crate::machine::Machine::orc).
     pub orc: Option<&'static str>,
+    /// The thread pointer: by it, trampolines that record find what is the thread's. `None` where there is no such place.
+    pub thread: Option<&'static str>,
+    /// The variable that `record --clock word` takes the time from.
+    pub clock: Option<&'static str>,
     /// Numbers that the code needs, with their usual values.
     pub numbers: Vec<Number>,
     /// What a kernel's configuration means; `None` where no kernel is configured.
@@ -343,6 +347,7 @@ impl Convention {
             Kind::Direct(_) => "calls one C function with the traced function's arguments".to_owned(),
             Kind::Sled => "calls one C function in the middle of a function".to_owned(),
             Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler".to_owned(),
+            Kind::Record(_) => "writes records of one function's calls to a buffer of the thread".to_owned(),
             Kind::Programs(_) => {
                 "calls programs before, instead of and after one function, with its arguments in an array".to_owned()
             }

@@ -2,6 +2,7 @@
 
 pub use crate::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, TailCall};
 pub use crate::program::{Attach, Program, called};
+pub use crate::recorder::{Clock, Event, Events, Recorder};
 
 /// The traced function that a trampoline is for, and who learns of its return.
 #[derive(Clone, Copy, Default, Debug)]

@@ -2,6 +2,7 @@
 //! refer to.
 
 use crate::program::Program;
+use crate::recorder::Event;
 
 /// What a step is for. `diff` compares plans role by role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -275,6 +276,18 @@ pub enum Step {
     Free(ExitPath),
     /// Pop the flags.
     PopFlags,
+    /// Count the word of the thread up.
+    Count,
+    /// Take a slot of the thread's buffer for the record of this event.
+    Slot(Event),
+    /// Branch past the record if the buffer is full.
+    BranchIfFull(Event),
+    /// Store the time.
+    Time(Event),
+    /// Store what happened, last of all: until then the slot is nobody's.
+    What(Event),
+    /// The place behind the record.
+    Recorded(Event),
     /// The place that a branch on this way goes to.
     Path(ExitPath),
     /// Leave.
@@ -308,6 +321,10 @@ pub enum Local {
     CalleeAnchor,
     /// The instruction after a call that only pushes its own address.
     Rebalance,
+    /// The same as [`Local::Anchor`] for the clock, in the record of this event.
+    ClockAnchor(Event),
+    /// Behind the record of this event.
+    Recorded(Event),
 }
 
 impl Local {
@@ -323,6 +340,10 @@ impl Local {
             Local::BodyAnchor => "pc",
             Local::CalleeAnchor => "func",
             Local::Rebalance => "rebalance",
+            Local::ClockAnchor(Event::Entry) => "clock",
+            Local::ClockAnchor(Event::Exit) => "clock_exit",
+            Local::Recorded(Event::Entry) => "entered",
+            Local::Recorded(Event::Exit) => "returned",
         }
     }
 
@@ -338,10 +359,14 @@ impl Local {
             Local::Rebalance => 5,
             Local::BodyAnchor => 6,
             Local::CalleeAnchor => 7,
+            Local::ClockAnchor(Event::Entry) => 8,
+            Local::ClockAnchor(Event::Exit) => 9,
+            Local::Recorded(Event::Entry) => 10,
+            Local::Recorded(Event::Exit) => 11,
         }
     }
 
-    pub(crate) const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 12;
 }
 
 /// The name behind a number in the text.

@@ -10,7 +10,7 @@ use crate::harden::Harden;
 use crate::live::Live;
 use crate::option::{Choice, Choices};
 use crate::profile::{Convention, FrameUse};
-use crate::spec::{Around, Direct, Form, Kind, Programs, Regs};
+use crate::spec::{Around, Direct, Events, Form, Kind, Programs, Recorder, Regs};
 
 /// An architecture with its options and profile resolved.
 #[derive(Clone, Debug)]
@@ -93,6 +93,8 @@ pub struct Layouts {
     pub around: Option<fn(usize, RegSet) -> FrameLayout>,
     /// Of a trampoline that calls programs.
     pub programs: Option<fn(&Programs) -> FrameLayout>,
+    /// Of a trampoline that records entries and returns: one frame record.
+    pub record: Option<fn() -> FrameLayout>,
 }
 
 impl Target {
@@ -169,6 +171,11 @@ impl Target {
                     self.layouts.programs.ok_or_else(|| self.no_layout("a frame with a context of programs"))?;
                 return Ok(Cow::Owned(frame(&programs)));
             }
+            Kind::Record(Recorder { events: Events::Both, .. }) => {
+                let frame = self.layouts.record.ok_or_else(|| self.no_layout("a frame of trampolines that record"))?;
+                return Ok(Cow::Owned(frame()));
+            }
+            Kind::Record(_) => return Ok(Cow::Owned(FrameLayout::empty())),
             Kind::Direct(Direct { live: Some(live), .. }) => {
                 return Ok(Cow::Owned((self.layouts.direct)(&live, self.choices)));
             }

@@ -1,7 +1,7 @@
 //! Which registers an instruction reads and writes: what follows from its effects.
 
 use crate::abi::{Abi, Reg, RegSet};
-use crate::action::Action;
+use crate::action::{Action, Cell, Stored};
 use crate::effects::{Effects, Flow, Moves, SpEffect};
 
 /// Registers that an instruction reads, or those that it writes.
@@ -100,8 +100,8 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::LandingPad
         | Action::PopOver
         | Action::PushNext
-        | Action::CallSymbol { .. }
-        | Action::LeaveFor { .. } => {}
+        | Action::PushSymbol { .. }
+        | Action::CallSymbol { .. } => {}
         Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
@@ -122,6 +122,18 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, base);
             add(writes, dst);
         }
+        Action::ThreadPointer { .. }
+        | Action::LoadThread { .. }
+        | Action::StoreThread { .. }
+        | Action::AddRegs { .. }
+        | Action::AtomicAdd { .. }
+        | Action::AddToMemory { .. }
+        | Action::StoreAt { .. }
+        | Action::CompareCell { .. }
+        | Action::Compare { .. }
+        | Action::BranchIfNotBelow
+        | Action::BranchIfRegNotBelow { .. }
+        | Action::LeaveFor { .. } => of_record(action, abi, reads, writes),
         Action::PushAt { base, .. } => add(reads, base),
         Action::StoreNumber { .. } => reads.add(abi.sp),
         Action::StoreVectors { first, second, .. } => {
@@ -151,5 +163,59 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
                 writes.add(abi.sp);
             }
         }
+    }
+}
+
+/// The register that an address is computed from.
+fn in_cell(cell: Cell) -> Option<Reg> {
+    if let Cell::At(base) = cell { Some(base) } else { None }
+}
+
+/// What records take.
+fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
+    // SP is SP here, whatever number the zero register has.
+    let zero = abi.zero.filter(|zero| *zero != abi.sp);
+    let add = |set: &mut Touched, reg: Reg| {
+        if Some(reg) != zero {
+            set.add(reg);
+        }
+    };
+    match action {
+        Action::ThreadPointer { dst } | Action::LoadThread { dst, .. } => add(writes, dst),
+        Action::StoreThread { src, .. } => add(reads, src),
+        Action::AddRegs { dst, src, add: added } => {
+            add(reads, src);
+            add(reads, added);
+            add(writes, dst);
+        }
+        Action::AtomicAdd { dst, add: added, cell } => {
+            add(reads, added);
+            in_cell(cell).into_iter().for_each(|base| add(reads, base));
+            add(writes, dst);
+        }
+        Action::AddToMemory { cell, .. } => in_cell(cell).into_iter().for_each(|base| add(reads, base)),
+        Action::StoreAt { base, stored, .. } => {
+            add(reads, base);
+            if let Stored::Reg(reg) = stored {
+                reads.moved(reg, abi);
+            }
+        }
+        Action::CompareCell { reg, cell } => {
+            add(reads, reg);
+            in_cell(cell).into_iter().for_each(|base| add(reads, base));
+            writes.flags = true;
+        }
+        Action::Compare { reg, with } => {
+            add(reads, reg);
+            add(reads, with);
+            writes.flags = true;
+        }
+        Action::BranchIfNotBelow => reads.flags = true,
+        Action::BranchIfRegNotBelow { reg, with } => {
+            add(reads, reg);
+            add(reads, with);
+        }
+        Action::LeaveFor { through, .. } => through.into_iter().for_each(|reg| add(writes, reg)),
+        _ => {}
     }
 }

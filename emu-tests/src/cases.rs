@@ -17,6 +17,7 @@ use crate::fixture::{Function, LIVEPATCH};
 use crate::rig::Rig;
 use crate::rng::Rng;
 use crate::situation::Situation;
+use crate::thread::POINTER;
 
 /// Bytes above SP that hold stack arguments and canaries.
 pub(crate) const ABOVE: u64 = 256;
@@ -129,6 +130,9 @@ fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
         Form::Shadow => true,
     });
     let shown = |programs: Programs| !f.sret && programs.words.iter().flatten().count() == f.args;
+    // So are they where records of both are written.
+    let both = contract.kind.recorder().is_some() && contract.kind.calls_body();
+    let around = around && (!both || in_registers <= abi.args.len());
     let programs = contract.kind.programs().is_none_or(shown);
     let live = contract.kind.live().is_none_or(|live| takes(f, live, in_registers, abi));
     direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
@@ -177,7 +181,13 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
             Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
         }
     }
-    let thread = contract.stated.thread.as_ref().map(|sum| sum.value(|_| sp));
+    let mut thread = contract.stated.thread.as_ref().map(|sum| sum.value(|_| sp));
+    if contract.kind.recorder().is_some() {
+        match abi.find(contract.facts.thread) {
+            Some(reg) => all[reg] = POINTER,
+            None => thread = Some(POINTER),
+        }
+    }
     Initial { registers: all, sp, above, thread }
 }
 

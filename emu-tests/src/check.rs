@@ -21,6 +21,7 @@ use crate::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};
 use crate::report::{Clause, Report};
 use crate::retire::judge_gap;
 use crate::rig::{Away, Rig};
+use crate::signals::judge_signals;
 use crate::site::{Layout, code, judge_site, layouts};
 use crate::situation::Situation;
 use crate::size::{count, judge_sizes};
@@ -228,6 +229,9 @@ fn judge_patched(
         }
         let so_far = tally.findings.len();
         let came_back = enabled(rig, case, expected, tally)?;
+        if came_back && case.closely && tally.findings.len() == so_far {
+            judge_signals(rig, case, expected, tally)?;
+        }
         let mut new = tally.findings.iter().skip(so_far);
         if filter.first_failure && new.any(|(f, _)| rig.known(f).is_none()) {
             return Ok(ControlFlow::Break(()));

@@ -119,6 +119,15 @@ pub(crate) struct TrampolineIn {
     /// `direct`, `programs`: what is called is known to leave vector registers alone, so that they need not be saved.
     #[serde(default)]
     pub(crate) general_handlers: bool,
+    /// `record`: `count`, `entry` or `both`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) events: Option<Spanned<String>>,
+    /// `record`: `none` or `word`; without it, `none`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) clock: Option<Spanned<String>>,
+    /// `record`: the number of the function in its records; without it, 0.
+    #[schemars(with = "Option<u32>")]
+    pub(crate) id: Option<Spanned<u32>>,
     /// `around`: what is kept beside the function while it runs, and what the handlers get.
     #[serde(default)]
     #[schemars(with = "Option<FormIn>")]
@@ -388,6 +397,8 @@ pub(crate) enum KindIn {
     Around,
     /// Calls a list of programs with a context array, as BPF does, and perhaps the traced function.
     Programs,
+    /// Jumped to by the site: writes records to a buffer of the thread, and calls or goes on to the traced function.
+    Record,
     /// Called by a sled in the middle of a function, at its tail call or its return: everything is live.
     Sled,
     /// `ftrace_stub`.

@@ -7,7 +7,7 @@ use codegen::abi::{Abi, Reg, RegSet};
 use codegen::contract::stated::Next;
 use codegen::contract::{Contract, Traced, promised};
 use codegen::error::{Error, Result};
-use codegen::facts::Facts;
+use codegen::facts::{Facts, NumberOf};
 use codegen::frame::{self, Content, Field, FrameLayout, Record};
 use codegen::intern::intern;
 use codegen::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
@@ -15,6 +15,7 @@ use codegen::live::{Live, MOST_WORDS, Word};
 use codegen::machine::Machine;
 use codegen::profile::Convention;
 use codegen::program::{Attach, Program};
+use codegen::recorder::{Clock, Events, Recorder};
 use toml::Spanned;
 
 use crate::contract_file::{
@@ -109,6 +110,8 @@ impl Reader<'_> {
             unpaired: t.unpaired,
             direct_mispredicted: t.direct_mispredicted,
             marks_regs: t.marks_regs,
+            thread_words: [NumberOf::RecordCursor, NumberOf::RecordLimit, NumberOf::RecordCount]
+                .map(|of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value)),
         })
     }
 
@@ -118,7 +121,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 19] = [
+        let given: [(&str, Option<usize>, &[&str]); 22] = [
             ("args", start(t.args.as_ref()), &["direct", "around"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -137,7 +140,10 @@ impl Reader<'_> {
             ("direct-mispredicted", (t.direct_mispredicted > 0).then_some(here), &["entry", "regs"]),
             ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs"]),
             ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
-            ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "sled"]),
+            ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
+            ("events", start(t.events.as_ref()), &["record"]),
+            ("clock", start(t.clock.as_ref()), &["record"]),
+            ("id", start(t.id.as_ref()), &["record"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -188,6 +194,7 @@ impl Reader<'_> {
                 Kind::Around(Around { form, args, general_handlers: false })
             }
             KindIn::Programs => Kind::Programs(self.programs(t, facts, convention)?),
+            KindIn::Record => Kind::Record(self.recorder(t, convention)?),
             KindIn::Sled => Kind::Sled,
             KindIn::Return => Kind::Return,
             KindIn::Rethook => Kind::Rethook,
@@ -195,6 +202,29 @@ impl Reader<'_> {
             KindIn::StubGraph => Kind::StubGraph,
             KindIn::StubDirect => Kind::StubDirect,
         })
+    }
+
+    /// What is recorded.
+    fn recorder(&self, t: &TrampolineIn, convention: &Convention) -> Result<Recorder> {
+        let events = self.wanted(t, "record", "events", t.events.as_ref())?;
+        let at = |e: Error, place: usize| self.at(place, e);
+        let named = Events::named(events.get_ref()).map_err(|e| at(e, events.span().start))?;
+        let clock = t.clock.as_ref().map(|c| Clock::named(c.get_ref()).map_err(|e| at(e, c.span().start)));
+        let (clock, id) = (clock.transpose()?.unwrap_or(Clock::None), t.id.as_ref().map_or(0, |id| *id.get_ref()));
+        let place = events.span().start;
+        let profile = convention.profile;
+        if convention.thread.is_none() {
+            return Err(self.at(place, format!("profile {profile} names no thread pointer; valid: one with `thread`")));
+        }
+        if clock == Clock::Word && convention.clock.is_none() {
+            return Err(
+                self.at(place, format!("profile {profile} names no variable with the time; valid: one with `clock`"))
+            );
+        }
+        if id > Recorder::LAST_ID {
+            return Err(self.at(place, format!("id = {id}; valid: 0 to {}", Recorder::LAST_ID)));
+        }
+        Ok(Recorder { events: named, clock, id })
     }
 
     /// What a trampoline of its kind must say.

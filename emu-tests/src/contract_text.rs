@@ -9,6 +9,7 @@ use codegen::frame::{Content, FrameLayout, Stores};
 use codegen::kind::{Direct, Form};
 use codegen::live::{Live, Word};
 use codegen::profile::Convention;
+use codegen::recorder::Events;
 
 /// The columns in which a comment ends.
 const WIDTH: usize = 120;
@@ -155,6 +156,13 @@ impl File {
             self.key("form", &quoted(around.form.name()));
             if around.form == Form::Frame {
                 self.key("args", &around.args.to_string());
+            }
+        }
+        if let Some(recorder) = contract.kind.recorder() {
+            self.key("events", &quoted(recorder.events.name()));
+            if recorder.events != Events::Count {
+                self.key("clock", &quoted(recorder.clock.name()));
+                self.key("id", &recorder.id.to_string());
             }
         }
         if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {

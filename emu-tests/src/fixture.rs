@@ -54,6 +54,9 @@ pub(crate) const OP: &str = "function_trace_op";
 /// The fixtures' variable that points to what is called, where trampolines call through one.
 pub(crate) const CALLEE: &str = "callee";
 
+/// The fixtures' variable in the place of a clock: nothing else uses it.
+pub(crate) const CLOCK: &str = "ops_list";
+
 /// The fixtures' function in the place of a tracer's callback.
 pub const CALLBACK: &str = "callback";
 

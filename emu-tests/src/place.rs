@@ -138,6 +138,17 @@ places! {
         "result in memory+{offset:#x}, against the unpatched run";
     AfterDisabled => "after:disabled", "disabled again, the function behaves differently";
 
+    // Records.
+    Cursor => "record:cursor", "where the thread's next record begins";
+    Limit => "record:limit", "where the thread's buffer ends";
+    Counter => "record:count", "the thread's counter";
+    BesideWords => "record:beside", "memory beside the thread's words";
+    Buffer { offset: usize } => "record:buffer+{offset:#x}", "the thread's buffer+{offset:#x}";
+    SignalCount => "signal:count", "the thread's counter after a signal here, whose handler calls the function too";
+    SignalSlots => "signal:slots", "bytes that records took, with a signal here, whose handler calls the function too";
+    SignalRecords => "signal:records", "the records of both, with a signal here, whose handler calls the function too";
+    SignalAfter => "signal:after", "what differs from the unpatched run, with a signal here";
+
     // Coverage.
     NeverExecuted => "never-executed", "instruction that is never executed";
 

@@ -91,6 +91,10 @@ clauses! {
     P17 "P17", of: Site, "the bytes that patching changes";
     P18 "P18", of: Site, "CPUs in a site while it is patched";
     P19 "P19", of: Place, "as many bytes as the symbol says, at every address";
+    P24 "P24", of: Trampoline, "what is in the thread's buffer, and what lies beside it",
+        unchecked: "it records nothing";
+    P25 "P25", of: Trampoline, "a signal before each instruction, whose handler is traced too",
+        unchecked: "it records nothing";
     Coverage "coverage", of: Cases, "every instruction was executed";
 }
 

@@ -17,7 +17,9 @@ use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, load, put_word, word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
-use crate::fixture::{CALLBACK, CALLEE, EXIT_HANDLER, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OP, OPS, Setup};
+use crate::fixture::{
+    CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OP, OPS, Setup,
+};
 use crate::hooks::Hooks;
 use crate::lent;
 use crate::marks::{Callees, callees, mark_cells};
@@ -28,6 +30,7 @@ use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::suite::Suite;
 use crate::tally::Tally;
+use crate::thread::{self, TIME, Words};
 use crate::trace::{Finding, Goal, Mark, Places, Trace, Uc};
 use crate::unwind::Table;
 use crate::variables::Variables;
@@ -120,6 +123,7 @@ fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64, code_align: O
     let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
     alias.extend(convention.callback.op.map(|op| (op, OP)));
     alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
+    alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
     alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
     let site = Some(&convention.site);
     let first = suite.first();
@@ -213,12 +217,17 @@ impl<'s> Rig<'s> {
             convention: Some(suite.convention),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
             cells: marks.cells,
+            clock: Some(address(CLOCK)?),
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
             ..Trace::of(&suite.contracts)?
         };
         let mut uc = load(suite.backend, traced.into_iter().chain([&image]), Some(Box::new(trace)))?;
         map_sparse(&mut uc, registers.machine.ret)?;
+        if suite.contracts.iter().any(|c| c.kind.recorder().is_some()) {
+            suite.contracts.iter().try_for_each(Words::check)?;
+            thread::map(&mut uc)?;
+        }
         let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
         lent::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;
         for i in 0..registers.machine.vectors.len() {
@@ -410,6 +419,12 @@ impl<'s> Rig<'s> {
         if let (Some(reg), Some(thread)) = (&self.registers.machine.thread, case.initial.thread) {
             // The engine has the register: its number is compared with the engine's own in a test.
             let _ = self.uc.reg_write(reg.id, thread);
+        }
+        if let Some(words) = Words::of(&self.suite.contracts[case.attach]) {
+            words.prepare(case, &mut self.uc);
+            if let Some(at) = self.trace().clock {
+                put_word(&mut self.uc, at, TIME);
+            }
         }
         let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
         let _ = self.uc.mem_write(*sp, above);

@@ -50,6 +50,10 @@ pub enum Situation {
     SkipLast,
     /// Behind the traced function stands a jump past the programs that come after it.
     Retired,
+    /// There is no room for a record.
+    Full,
+    /// There is room for one record, which begins right below the limit.
+    LastSlot,
     /// Every other program is detached: a jump past its call stands before it.
     Detached {
         /// The second is the first of them.
@@ -72,7 +76,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 17] = [
+const DECISIONS: [Decision; 19] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -90,6 +94,8 @@ const DECISIONS: [Decision; 17] = [
     ("stub-graph", |s| s == Situation::StubGraph),
     ("second", |s| s == Situation::Second),
     ("null", |s| s == Situation::Null),
+    ("full", |s| s == Situation::Full),
+    ("last-slot", |s| s == Situation::LastSlot),
 ];
 
 impl fmt::Display for Situation {
@@ -148,6 +154,8 @@ impl Situation {
             Situation::Results,
             Situation::Second,
             Situation::Null,
+            Situation::Full,
+            Situation::LastSlot,
         ])
     }
 
@@ -215,6 +223,15 @@ impl Situation {
         matches!(self, Situation::Detached { others } if others != call.is_multiple_of(2))
     }
 
+    /// Words of 8 bytes in which records may begin, if they are few.
+    pub(crate) fn room(self) -> Option<u64> {
+        match self {
+            Situation::Full => Some(0),
+            Situation::LastSlot => Some(1),
+            _ => None,
+        }
+    }
+
     /// The stub that the slot calls in place of a callback.
     pub(crate) fn stub(self) -> Option<Kind> {
         match self {
@@ -266,6 +283,9 @@ impl Situation {
                 ];
                 can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()
             }
+            _ if contract.kind.recorder().is_some_and(|recorder| !recorder.recorded().is_empty()) => {
+                vec![Situation::PLAIN, Situation::Full, Situation::LastSlot]
+            }
             _ => vec![Situation::PLAIN],
         }
     }
@@ -290,7 +310,7 @@ impl Situation {
             Situation::EarlyDirect => contract.early_direct,
             Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
             Situation::Detached { .. } => false,
-            Situation::Second | Situation::Null => false,
+            Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
         }
     }
 }
@@ -306,7 +326,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 34] = [
+    const NAMES: [&str; 36] = [
         "plain",
         "args",
         "ip",
@@ -341,6 +361,8 @@ mod tests {
         "results",
         "second",
         "null",
+        "full",
+        "last-slot",
     ];
 
     #[test]

@@ -27,7 +27,9 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             if !shown {
                 continue;
             }
-            for clause in Clause::ALL {
+            let records = suite.contracts[i].kind.recorder().is_some();
+            let concerned = |clause: &Clause| records || !matches!(clause, Clause::P24 | Clause::P25);
+            for clause in Clause::ALL.into_iter().filter(concerned) {
                 results.push(row(suite, tally, i, clause, filter));
             }
             survive(&mut registers, suite, tally, i);

@@ -6,7 +6,7 @@ use clap::Args;
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::profile::Profile;
-use codegen::spec::Form;
+use codegen::spec::{Clock, Events, Form};
 use codegen::target::Target;
 use tool::asked::Asked;
 use tool::kernel::{Configured, Tree, configured, of_tree};
@@ -149,7 +149,7 @@ impl KernelArgs {
 const SIG_HELP: &str = "\
 The traced function's prototype. It tells which registers are live. `direct` preserves them and passes them to a \
 function of the same prototype, `programs` puts them into the context, `around` gives its entry handler the argument \
-registers up to the last live one. Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's \
+registers up to the last live one, `record --events both` refuses what is on the stack. Up to 12 arguments of up to 16 bytes: C's own types, pointers, enums, the kernel's \
 typedefs, and structs by value, as `struct pair { long a; double b; } p` or by size and alignment alone, \
 `struct pair { 16, 8 } p`";
 
@@ -172,7 +172,7 @@ pub struct DirectArgs {
     /// direct: the C function to call; around: the entry handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub call: Option<String>,
-    /// direct, around, programs: the trampoline's symbol [default: that of the first function it calls, and _tramp]
+    /// direct, around, programs, record: the trampoline's symbol [default: that of the first function it calls or records, and _tramp]
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub name: Option<String>,
     /// direct: pass the traced function's ip before its arguments
@@ -185,12 +185,22 @@ pub struct DirectArgs {
     /// exit; `shadow`: the same, for functions with stack arguments: the entry handler stores parent_ip, the exit handler returns it
     #[arg(long, value_name = "FORM", value_parser = Form::named, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
-    /// around, programs, direct --jump: the traced function, and the offset at which it continues behind its site [default: that of compilers]
+    /// around, programs, record, direct --jump: the traced function, and the offset at which it continues behind its site [default: that of compilers]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
     pub function: Option<String>,
     /// around: the exit handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
     pub exit: Option<String>,
+    /// record: what the trampoline writes to the thread's buffer. `count`: adds 1 to a word at each entry; `entry`: a record at
+    /// each entry; `both`: also one at each return, with --sig
+    #[arg(long, value_name = "EVENTS", value_parser = Events::named, help_heading = "Records")]
+    pub events: Option<Events>,
+    /// record: where the time comes from. `none`: it is 0; `word`: the variable that the profile names
+    #[arg(long, value_name = "CLOCK", value_parser = Clock::named, help_heading = "Records")]
+    pub clock: Option<Clock>,
+    /// record: the function's number in its records, up to 8388607 [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Records")]
+    pub id: Option<u32>,
     /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
@@ -220,6 +230,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
+        let DirectArgs { events, clock, id, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -233,6 +244,9 @@ impl DirectArgs {
             form: *form,
             function: function.clone(),
             exit: exit.clone(),
+            events: *events,
+            clock: *clock,
+            id: *id,
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),

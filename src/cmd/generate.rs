@@ -32,7 +32,7 @@ use super::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GenArgs {
-    /// Trampolines by name, or `direct`, `around` or `programs`
+    /// Trampolines by name, or `direct`, `around`, `programs` or `record`
     #[arg(value_name = "TRAMPOLINE", required_unless_present = "all")]
     trampolines: Vec<String>,
     /// All trampolines that have a name
@@ -82,6 +82,7 @@ Examples:
   tramptool gen around --sig 'int f(long a)' --call on_entry --exit on_exit --function f --arch x86_64
   tramptool gen around --form fregs --call on_entry --exit on_exit --function vfs_read --arch x86_64
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
+  tramptool gen record --sig 'int f(long a)' --events both --clock none --function f --profile bare --arch arm64
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
 
 /// A kind of file.

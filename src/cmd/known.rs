@@ -6,7 +6,7 @@ use clap::Command;
 use clap::builder::{PossibleValuesParser, ValueParser};
 use codegen::error::Result;
 use codegen::profile::Convention;
-use tool::asked::{AROUND, DIRECT, PROGRAMS};
+use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD};
 
 /// The definition of the command line, with all values that are known for completion. It is for scripts alone: other values,
 /// such as files, globs and numbers, are valid too.
@@ -77,7 +77,7 @@ fn conventions() -> Result<Vec<&'static Convention>> {
 
 fn trampolines() -> Result<BTreeSet<String>> {
     let named = conventions()?.into_iter().flat_map(|c| c.trampolines.iter().map(|t| t.symbol));
-    Ok(named.chain([DIRECT, AROUND, PROGRAMS]).map(str::to_owned).collect())
+    Ok(named.chain([DIRECT, AROUND, PROGRAMS, RECORD]).map(str::to_owned).collect())
 }
 
 #[cfg(feature = "judge")]

@@ -7,10 +7,10 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::option::OptionInfo;
 use codegen::profile::{Convention, OptionRule, Profile};
-use codegen::spec::{Around, Direct, Form, Kind};
+use codegen::spec::{Around, Clock, Direct, Events, Form, Kind, Recorder};
 use codegen::target::Target;
 use serde::Serialize;
-use tool::asked::{AROUND, DIRECT, PROGRAMS};
+use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD};
 use tool::settings::option;
 
 use super::args::ProfileArg;
@@ -83,6 +83,7 @@ struct Number {
 const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None, jumped: false });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0, general_handlers: false });
 const ANY_PROGRAMS: Kind = Kind::Programs(codegen::spec::Programs::CALL_ORIG);
+const ANY_RECORD: Kind = Kind::Record(Recorder { events: Events::Both, clock: Clock::None, id: 0 });
 
 /// List.
 ///
@@ -114,7 +115,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
 
 /// The names and kinds of the trampolines of a profile.
 fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> {
-    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), (PROGRAMS, ANY_PROGRAMS)];
+    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), (PROGRAMS, ANY_PROGRAMS), (RECORD, ANY_RECORD)];
     convention.specs().map(|s| (s.name, s.kind)).chain(for_one)
 }
 
@@ -195,7 +196,7 @@ fn human(profile: &Profile, targets: &[Target], ui: &Ui) -> String {
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
         line(format!("  {DIRECT}, {AROUND}: --args 0 to {}", facts.abi.args.len()));
-        line(format!("  {DIRECT}, {AROUND}, {PROGRAMS}: --sig with a C prototype"));
+        line(format!("  {DIRECT}, {AROUND}, {PROGRAMS}, {RECORD}: --sig with a C prototype"));
         let width = convention.offered().map(|(rule, o)| option(rule, o).len()).max().unwrap_or(0);
         for (rule, o) in convention.offered() {
             described(&option(rule, o), width, o.about).into_iter().for_each(&mut line);

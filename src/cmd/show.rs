@@ -12,7 +12,7 @@ use super::ui::{Style, Ui};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
-    /// Trampoline, or `direct`, `around` or `programs`
+    /// Trampoline, or `direct`, `around`, `programs` or `record`
     #[arg(value_name = "TRAMPOLINE")]
     trampoline: String,
     #[command(flatten)]

@@ -24,8 +24,8 @@ const QUICK: &str = "args3";
 
 /// Does every linker refuse what this error tells of? With any other error, nobody has judged the mutant.
 fn refused_by_linkers(e: &Error) -> bool {
-    // The fault took half of an address away from its other half.
-    matches!(e.kind(), Error::Unpaired { .. })
+    // The fault took half of an address away from its other half, or loads a word from where no word is.
+    matches!(e.kind(), Error::Unpaired { .. } | Error::Misaligned { .. })
 }
 
 /// The judge's report on a mutant; none if no linker lets it through.

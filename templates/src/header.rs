@@ -113,6 +113,7 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
             let ip = direct.ip.then(|| "unsigned long ip".to_owned());
             vec![void(&contract.callee, ip.into_iter().chain(words("arg", direct.args.into())).collect())]
         }
+        Kind::Record(_) => Vec::new(),
         Kind::Entry(_) => vec![void(&contract.callee, arguments(target))],
         Kind::Return => vec![(contract.callee.clone(), format!("unsigned long {}(void *fregs)", contract.callee))],
         Kind::Around(around) => {

@@ -4,7 +4,7 @@ use crate::abi::RegSet;
 use crate::contract::Contract;
 use crate::frame::{Content, Stores};
 use crate::live::Live;
-use crate::spec::{Around, Attach, Direct, Form, Kind, Programs};
+use crate::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
@@ -31,6 +31,7 @@ impl Contract {
             ],
             Kind::Around(around) => self.around_sentences(around),
             Kind::Programs(programs) => self.program_sentences(&programs),
+            Kind::Record(recorder) => self.record_sentences(recorder),
             Kind::Direct(direct) => self.direct_sentences(direct),
             Kind::Sled => vec![
                 "Called in the middle of a function: every register is live.".to_owned(),
@@ -123,6 +124,54 @@ impl Contract {
             stores.to_owned(),
             stack.to_owned(),
         ]
+    }
+
+    fn record_sentences(&self, recorder: Recorder) -> Vec<String> {
+        let function = self.traced.as_ref().map_or("", |t| &t.function);
+        let thread = self.convention.thread.unwrap_or_default();
+        let mut text = vec![SITE_JUMPS.to_owned()];
+        text.push(match recorder.events {
+            Events::Count => {
+                format!("Adds 1 to the word at {thread} + RECORD_COUNT in one instruction, then goes to {function} behind its site.")
+            }
+            Events::Entry => format!("Records the entry, then goes to {function} behind its site."),
+            Events::Both => format!("Records the entry, calls {function} behind its site, records the return."),
+        });
+        if recorder.events != Events::Count {
+            let time = match recorder.clock {
+                Clock::None => "0".to_owned(),
+                Clock::Word => self.convention.clock.unwrap_or_default().to_owned(),
+            };
+            let whats: Vec<String> = recorder
+                .recorded()
+                .iter()
+                .map(|event| {
+                    let name = match event {
+                        Event::Entry => "entry",
+                        Event::Exit => "return",
+                    };
+                    format!("{:#x} ({name})", recorder.what(*event))
+                })
+                .collect();
+            text.push(format!(
+                "A record is 16 bytes: the time, which is {time}, then {}, stored last.",
+                whats.join(" or ")
+            ));
+            text.push(format!(
+                "It lies where the word at {thread} + RECORD_CURSOR says. One instruction takes it, so a signal handler may record too."
+            ));
+            text.push(format!(
+                "If that is not below the word at {thread} + RECORD_LIMIT, nothing is stored: the cursor counts on, and tells how much."
+            ));
+        }
+        text.push("Touches no vector register.".to_owned());
+        if recorder.events == Events::Both {
+            text.push(
+                "The function must not have stack arguments: its caller's stack is one frame higher than it expects."
+                    .to_owned(),
+            );
+        }
+        text
     }
 
     fn direct_sentences(&self, direct: Direct) -> Vec<String> {

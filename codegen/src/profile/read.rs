@@ -233,11 +233,22 @@ impl<'a> Reader<'a> {
             copies: of.copies.as_ref().map(|c| self.copies(c, facts, &join(at, keys!["copies"]))).transpose()?,
             marks_regs: of.marks_regs,
             orc: of.orc.as_deref().map(intern),
+            thread: of.thread.as_deref().map(|reg| self.thread(reg, facts)).transpose()?,
+            clock: of.clock.as_deref().map(|name| self.symbol(name, &join(at, keys!["clock"]))).transpose()?,
             numbers,
             kernel: of.kernel.as_ref().map(|k| self.kernel(k, &join(at, keys!["kernel"]))).transpose()?,
             options,
             frames,
             callback,
+        })
+    }
+
+    /// The thread pointer, which must be the one that the instructions are for.
+    fn thread(&self, register: &str, facts: &Facts) -> Result<&'static str> {
+        let known = Some(facts.thread).filter(|known| !known.is_empty());
+        known.filter(|known| *known == register).ok_or_else(|| {
+            let what = format!("thread pointer of {}", facts.name);
+            self.at(keys!["arch", facts.name, "thread"], Error::unknown(&what, register, known))
         })
     }
 

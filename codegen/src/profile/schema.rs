@@ -78,8 +78,14 @@ pub(super) struct ArchIn {
     /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects that have no
     /// `.orc_header` to tell.
     pub orc: Option<String>,
-    /// Numbers that the code needs, by what they are: `op-func` and `op-direct-call`, offsets in what `op` points to. The
-    /// name that the text gives one, and its usual value.
+    /// The register by which trampolines that record find what is the thread's: `fs`, `tpidr_el0` or `tp`. Without it, there
+    /// are none.
+    pub thread: Option<String>,
+    /// The variable that `record --clock word` takes the time from.
+    pub clock: Option<String>,
+    /// Numbers that the code needs, by what they are: `op-func` and `op-direct-call`, offsets in what `op` points to;
+    /// `record-cursor`, `record-limit` and `record-count`, offsets from the thread pointer to words for `record`. The name that
+    /// the text gives one, and its usual value.
     pub numbers: BTreeMap<String, (String, i32)>,
     /// What a kernel's configuration means.
     pub kernel: Option<KernelIn>,

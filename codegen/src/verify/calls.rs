@@ -424,6 +424,7 @@ impl Checker<'_> {
 
     /// The traced function: its state is that of the site, and it returns here.
     fn body(&mut self, line: usize, sp: i32, state: &mut State) {
+        self.recorded(line, false, state);
         self.keeps(line, self.contract.kept, state);
         self.keeps_vectors(line, state);
         let at_function = sp - self.abi.return_bytes() as i32;
@@ -454,7 +455,7 @@ impl Checker<'_> {
         let abi = self.abi;
         let lost = Value::lost(Why::Clobbered);
         self.site.c_loses(abi).iter().chain(abi.link).for_each(|reg| state.set(reg, lost));
-        (state.flags, state.tested) = (lost, None);
+        (state.flags, state.tested, state.compared) = (lost, None, None);
         let sp = state.get(abi.sp).on_stack().unwrap_or(0);
         state.memory.forget_below(sp);
         (0..copied.unwrap_or(0)).for_each(|word| state.memory.store(sp + 8 * word, lost));

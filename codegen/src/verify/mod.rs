@@ -11,6 +11,7 @@
 mod calls;
 mod out;
 pub mod plan;
+mod records;
 mod run;
 mod value;
 
@@ -61,6 +62,7 @@ properties! {
     Control "control" "Branches ask what they should, and every way ends.";
     Pad "pad" "The entry is a landing pad.";
     Returns "returns" "Returns are made as was asked for.";
+    Record "record" "What is to be recorded is, in a slot of its own.";
 }
 
 /// Something wrong, at a line of the listing or, of a plan, a step.
@@ -100,7 +102,7 @@ pub(crate) enum Called {
 /// The calls that a contract demands, in their order.
 pub(crate) fn demanded(contract: &Contract) -> Vec<Called> {
     match contract.kind.traits().calls {
-        Calls::Nothing => Vec::new(),
+        Calls::Nothing => contract.kind.calls_body().then_some(Called::Body).into_iter().collect(),
         Calls::Callback => vec![Called::Callback],
         Calls::ExitHandler => vec![Called::ExitHandler],
         Calls::Named => vec![Called::Named],
@@ -185,6 +187,8 @@ struct Checker<'c> {
     literal: Option<i64>,
     /// Where in `op` is what, if the trampoline reads it itself and may leave before anything else.
     early: Option<OpFields>,
+    /// Of one that records: what it knows of its thread.
+    thread: Option<value::Places>,
     faults: Vec<Fault>,
 }
 
@@ -227,8 +231,19 @@ impl<'c> Checker<'c> {
             op: op.map_or(nothing, |s| Value::of(Root::Content(s))),
             literal: None,
             early: None,
+            thread: None,
             faults: Vec::new(),
         };
+        if let Some(recorder) = contract.kind.recorder() {
+            let [cursor, limit, count] = contract.thread_words;
+            checker.thread = Some(value::Places {
+                recorder,
+                cursor,
+                limit,
+                count,
+                clock: contract.convention.clock.and_then(|name| symbol(name, 0)),
+            });
+        }
         if contract.early_direct {
             checker.op = Value::of(Root::Literal);
             checker.literal = site.literal();
@@ -304,6 +319,9 @@ impl<'c> Checker<'c> {
             Root::Left(at, call) => format!("what call {call} left at sp{at:+}"),
             Root::LowBit(at, call) => format!("the lowest bit of what call {call} left at sp{at:+}"),
             Root::Returned(call) => format!("what call {call} returned"),
+            Root::Thread => "the thread pointer".to_owned(),
+            Root::ThreadWord(at) => format!("the word {at:+} bytes from the thread pointer"),
+            Root::Slot(n) => format!("slot {n}"),
             Root::Body(reg) => format!("{} as the function left it", self.abi.name(reg)),
             Root::BodyVector(n, half) => format!("vector {n}, part {half}, as the function left it"),
         };

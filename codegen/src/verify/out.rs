@@ -35,6 +35,7 @@ impl Checker<'_> {
         let Some(out) = self.way(line, state) else { return };
         let Some(goes_to) = self.destination(line, action, state) else { return };
         let Some(sp) = state.get(self.abi.sp).on_stack() else { return };
+        self.recorded(line, true, state);
         let made = if out == Out::Early { 0 } else { self.calls.len() };
         if state.calls != made {
             self.fault(line, Property::Calls, format!("{} calls of {made} were made", state.calls));
@@ -85,7 +86,10 @@ impl Checker<'_> {
                 }
                 Some(goes_to)
             }
-            Action::LeaveFor { sym } => Some(Value::of(Root::Symbol(sym))),
+            Action::LeaveFor { sym, through } => {
+                through.into_iter().for_each(|reg| state.set(reg, Value::of(Root::Symbol(sym))));
+                Some(Value::of(Root::Symbol(sym)))
+            }
             Action::Return { thunk } => {
                 let name = thunk.and_then(|sym| self.symbols.get(usize::from(sym.0)));
                 if name.is_some_and(|s| s.name != self.machine.return_thunk || s.add != 0) {

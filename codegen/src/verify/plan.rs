@@ -4,6 +4,7 @@ use super::{Called, Fault, Property, demanded};
 use crate::contract::Contract;
 use crate::kind::Gives;
 use crate::plan::Plan;
+use crate::recorder::{Event, Events};
 use crate::step::{Callee, ExitPath, Step};
 
 /// How far a way is.
@@ -23,6 +24,12 @@ struct State {
     aligned: bool,
     /// Calls that were made, or passed over.
     calls: usize,
+    /// The event whose record is written.
+    slot: Option<Event>,
+    /// Records that were written, or passed over.
+    recorded: usize,
+    /// Entries that were counted.
+    counted: usize,
 }
 
 /// What is wrong with the order of a plan's steps. None is right.
@@ -56,6 +63,11 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                     }
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
                 }
+            }
+            if let Step::BranchIfFull(event) = step
+                && !plan.steps[at..].contains(&Step::Recorded(event))
+            {
+                faults.push(fault(at, Property::Control, "a branch to a place that is nowhere"));
             }
             if at != from && matches!(step, Step::Path(ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect))
             {
@@ -151,6 +163,9 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
+        Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) | Step::Recorded(_) => {
+            record(step, state, contract)?
+        }
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Block(..)
         | Step::LandingPad
@@ -167,6 +182,28 @@ fn follow(
         | Step::BranchIfDirect
         | Step::BranchIfJump
         | Step::Path(_) => {}
+    }
+    Ok(())
+}
+
+fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Property, &'static str)> {
+    let wrong = |wrong: bool, what| if wrong { Err((Property::Record, what)) } else { Ok(()) };
+    match step {
+        Step::Count => state.counted += 1,
+        Step::Slot(event) => {
+            wrong(state.slot.is_some(), "a slot is taken inside of a record")?;
+            let due = contract.kind.recorder().and_then(|r| r.recorded().get(state.recorded).copied());
+            wrong(due != Some(event), "a slot is taken for another event than the next")?;
+            state.slot = Some(event);
+        }
+        Step::BranchIfFull(event) | Step::Time(event) | Step::What(event) => {
+            wrong(state.slot != Some(event), "a record without a slot")?;
+        }
+        Step::Recorded(event) => {
+            wrong(state.slot != Some(event), "the end of a record that was not begun")?;
+            (state.slot, state.recorded) = (None, state.recorded + 1);
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -196,7 +233,7 @@ fn call(
     if state.arguments & wanted != wanted {
         return Err((Property::Arguments, "an argument of the call is not set up"));
     }
-    if called == Called::Body && !state.restored {
+    if called == Called::Body && state.saved && !state.restored {
         return Err((Property::Registers, "the function is called with its state still in the frame"));
     }
     if contract.realigned && called != Called::Body && !state.aligned {
@@ -210,6 +247,11 @@ fn leave(way: ExitPath, state: &State, calls: &[Called], contract: &Contract) ->
     let wrong = |wrong: bool, property, what| if wrong { Err((property, what)) } else { Ok(()) };
     let early = way == ExitPath::EarlyDirect;
     wrong(state.allocated, Property::Stack, "a way out with the frame still there")?;
+    if let Some(recorder) = contract.kind.recorder() {
+        let counted = usize::from(recorder.events == Events::Count);
+        let all = state.recorded == recorder.recorded().len() && state.counted == counted;
+        wrong(!all, Property::Record, "a way out without all records")?;
+    }
     wrong(early && !contract.early_direct, Property::Way, "a way out that is not promised")?;
     wrong(way == ExitPath::Direct && !contract.direct, Property::Way, "a way out that is not promised")?;
     wrong(way == ExitPath::DirectJump && !contract.direct_jumps, Property::Way, "a way out that is not promised")?;

@@ -3,7 +3,7 @@
 use super::value::{Root, State, Value, Why};
 use super::{Checker, Code, Property};
 use crate::abi::Reg;
-use crate::action::{Action, Part};
+use crate::action::{Action, Part, Stored};
 use crate::effects::{Effects, Flow, Moves, SpEffect};
 use crate::step::{Local, Sym};
 
@@ -18,6 +18,8 @@ enum Question {
     Early,
     /// Did this call return anything but 0?
     Skip(u8),
+    /// Is there no room for this slot?
+    Full(u8),
 }
 
 /// Where it goes on.
@@ -93,10 +95,14 @@ impl Checker<'_> {
             state.set(self.abi.sp, Value::stack(sp));
             state.memory.forget_below(sp);
         }
+        let taken = self.record_action(at, effects.action, loaded[0], state);
         self.stores(at, effects, sp, loaded, state);
         self.writes(at, effects, before, loaded, state);
+        if let (Action::AtomicAdd { dst, .. }, Some(value)) = (effects.action, taken) {
+            self.write(dst, value, state);
+        }
         if effects.changes_flags {
-            (state.flags, state.tested) = (Value::lost(Why::Computed), None);
+            (state.flags, state.tested, state.compared) = (Value::lost(Why::Computed), None, None);
         }
         match effects.flow {
             Flow::Next => Then::Next,
@@ -136,7 +142,7 @@ impl Checker<'_> {
     }
 
     /// A register as an operand that is moved, or computed with.
-    fn read(&self, reg: Reg, state: &State) -> Value {
+    pub(super) fn read(&self, reg: Reg, state: &State) -> Value {
         if self.abi.zero == Some(reg) { Value::number(0) } else { state.get(reg) }
     }
 
@@ -189,7 +195,9 @@ impl Checker<'_> {
                     *to = Some(self.load(at, sp.wrapping_add(offset + 8 * n as i32), sp, state));
                 }
             }
-            Action::PopFlags | Action::PopOver => loaded[0] = Some(self.load(at, sp, sp, state)),
+            Action::PopFlags | Action::PopOver | Action::StoreAt { stored: Stored::Popped, .. } => {
+                loaded[0] = Some(self.load(at, sp, sp, state))
+            }
             Action::PushAt { base, at: offset } => {
                 loaded[0] = Some(match state.get(base).on_stack() {
                     Some(base) => self.load(at, base.wrapping_add(offset), sp, state),
@@ -228,6 +236,7 @@ impl Checker<'_> {
                 }
             }
             Action::PushFlags => self.store(at, sp, sp, state.flags, state),
+            Action::PushSymbol { sym } => self.store(at, sp, sp, Value::of(Root::Content(sym)), state),
             Action::PushNext => self.store(at, sp, sp, Value::of(Root::Next(at as u16)), state),
             Action::PushAt { .. } | Action::PopOver => {
                 self.store(at, sp, sp, loaded[0].unwrap_or(Value::lost(Why::Computed)), state);
@@ -265,14 +274,26 @@ impl Checker<'_> {
                     to.into_iter().for_each(|to| (0..words).for_each(|half| to[half] = value(half)));
                 }
             }
-            Action::PopFlags => (state.flags, state.tested) = (loaded[0].unwrap_or(computed), None),
-            Action::Test { reg } => (state.flags, state.tested) = (computed, Some(self.read(reg, state))),
+            Action::CompareCell { reg, cell } => {
+                let word = self.of_thread(cell, state).map_or(computed, |at| Value::of(Root::ThreadWord(at)));
+                (state.flags, state.tested, state.compared) = (computed, None, Some((self.read(reg, state), word)));
+            }
+            Action::Compare { reg, with } => {
+                let both = (self.read(reg, state), self.read(with, state));
+                (state.flags, state.tested, state.compared) = (computed, None, Some(both));
+            }
+            Action::PopFlags => {
+                (state.flags, state.tested, state.compared) = (loaded[0].unwrap_or(computed), None, None)
+            }
+            Action::Test { reg } => {
+                (state.flags, state.tested, state.compared) = (computed, Some(self.read(reg, state)), None);
+            }
             Action::TestLowBit { reg } => {
                 let bit = match self.read(reg, state) {
                     Value { root: Root::Left(at, call), add: 0 } => Value::of(Root::LowBit(at, call)),
                     _ => computed,
                 };
-                (state.flags, state.tested) = (computed, Some(bit));
+                (state.flags, state.tested, state.compared) = (computed, Some(bit), None);
             }
             _ => {}
         }
@@ -295,6 +316,9 @@ impl Checker<'_> {
                 (dst, if pc { Value::of(Root::Rounded) } else { lost })
             }
             Action::Set { dst, number } => (dst, Value::number(number.into())),
+            Action::LoadThread { dst, at } => (dst, Value::of(Root::ThreadWord(at))),
+            Action::AddRegs { dst, .. } => (dst, lost),
+            Action::ThreadPointer { dst } => (dst, Value::of(Root::Thread)),
             Action::SetWide { dst, number } => (dst, Value::number(number)),
             Action::SetTop { dst, bits } => {
                 (dst, number(state.get(dst), |n| n & !(0xffff << 48) | i64::from(bits) << 48))
@@ -319,6 +343,9 @@ impl Checker<'_> {
                 let base = operand(base).plus(offset.into());
                 let value = match (base.root, base.on_stack()) {
                     (_, Some(place)) => self.load(at, place, sp, state),
+                    _ if self.thread_offset(base).is_some() => {
+                        Value::of(Root::ThreadWord(self.thread_offset(base).unwrap_or_default()))
+                    }
                     (root, _) if root == self.op.root => Value::of(Root::OpField(base.add as i32)),
                     (Root::Rounded, _) if Some(base.add) == self.literal => Value::of(Root::Literal),
                     (Root::Pc, _) if Some(base.add) == self.literal && !self.contract.landing_pad => {
@@ -360,12 +387,18 @@ impl Checker<'_> {
 
     /// Both ways on from a branch, each knowing the answer.
     fn branch(&mut self, at: usize, local: Local, action: Action, state: &State) -> Vec<(usize, State)> {
+        let compared = match action {
+            Action::BranchIfNotBelow => state.compared,
+            Action::BranchIfRegNotBelow { reg, with } => Some((self.read(reg, state), self.read(with, state))),
+            _ => None,
+        };
+        let full = compared.and_then(|(reg, with)| self.asks_for_room(reg, with, state));
         let (asked, zero) = match action {
             Action::BranchIf { reg, zero } => (Some(self.read(reg, state)), zero),
             Action::BranchIfFlags { zero } => (state.tested, zero),
             _ => (None, false),
         };
-        let question = asked.and_then(|value| self.question(value, state));
+        let question = full.map(Question::Full).or_else(|| asked.and_then(|value| self.question(value, state)));
         let (Some(question), Some(label)) = (question, self.label(at, local)) else {
             let what = asked.map_or("something unknown".to_owned(), |value| self.tell(value));
             self.fault(at, Property::Control, format!("a branch asks whether {what} is 0, which decides nothing here"));
@@ -380,6 +413,9 @@ impl Checker<'_> {
                     (Question::Direct, _) => state.direct = Some(answer),
                     (Question::Jump, _) => state.jump = Some(answer),
                     (Question::Early, _) => state.early = Some(answer),
+                    (Question::Full(slot), _) => {
+                        state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.full = Some(answer));
+                    }
                     (Question::Skip(call), true) => {
                         state.skipped_by = Some(call);
                         // The traced function is passed over, and what would come before it.

@@ -1,6 +1,7 @@
 //! What registers and words hold while a listing is followed: never a number that a run would have, but where it is from.
 
 use crate::abi::{Abi, Reg};
+use crate::recorder::Recorder;
 use crate::step::Sym;
 
 /// Why nobody can tell what a value is.
@@ -55,6 +56,12 @@ pub(super) enum Root {
     LowBit(i32, u8),
     /// What call number n returned.
     Returned(u8),
+    /// The thread pointer.
+    Thread,
+    /// The word so many bytes from there.
+    ThreadWord(i32),
+    /// The slot for a record that was taken as this one.
+    Slot(u8),
     /// What the traced function left in the register when it returned.
     Body(Reg),
     /// The same of eight bytes of a vector register.
@@ -152,6 +159,27 @@ impl Memory {
     }
 }
 
+/// What a trampoline that records knows of its thread.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    pub recorder: Recorder,
+    /// Bytes from the thread pointer to the cursor, the limit and the counter.
+    pub cursor: i32,
+    pub limit: i32,
+    pub count: i32,
+    /// The variable with the time.
+    pub clock: Option<Sym>,
+}
+
+/// A slot that was taken.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    /// There is no room for it; nobody asked yet.
+    pub full: Option<bool>,
+    /// What was stored where in it.
+    pub stores: Vec<(i32, Value)>,
+}
+
 /// Registers, stack, and what happened on the way here.
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -160,6 +188,12 @@ pub(super) struct State {
     pub flags: Value,
     /// Whether this is zero is what the flags say.
     pub tested: Option<Value>,
+    /// Whether the first of these is below the second, they say too.
+    pub compared: Option<(Value, Value)>,
+    /// Slots that were taken for records.
+    pub slots: Vec<Slot>,
+    /// Times that the counter was counted up.
+    pub counted: u32,
     pub memory: Memory,
     /// How many of the calls were made, or passed over.
     pub calls: usize,
@@ -189,6 +223,9 @@ impl State {
             vectors: std::array::from_fn(|i| [0, 1].map(|half| Value::of(Root::Vector(i as u8, half)))),
             flags: Value::of(Root::Flags),
             tested: None,
+            compared: None,
+            slots: Vec::new(),
+            counted: 0,
             memory: Memory::new(),
             calls: 0,
             shown: None,

@@ -5,7 +5,7 @@
 
 use capstone::{Capstone, Endian, ExtraMode, NO_EXTRA_MODE};
 use codegen::abi::{Abi, Reg, RegSet};
-use codegen::action::Action;
+use codegen::action::{Action, Cell, Stored};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use codegen::frame::FrameLayout;
@@ -326,6 +326,16 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::StoreNumber { number, at } => all.extend([i64::from(number), i64::from(at)]),
         Action::StoreVectors { at, .. } | Action::LoadVectors { at, .. } => all.push(i64::from(at)),
         Action::RoundDown { to, .. } => all.push(-i64::from(to)),
+        Action::AtomicAdd { cell: Cell::Thread(at), .. }
+        | Action::AddToMemory { cell: Cell::Thread(at), .. }
+        | Action::CompareCell { cell: Cell::Thread(at), .. } => all.push(i64::from(at)),
+        Action::LoadThread { at, .. } | Action::StoreThread { at, .. } => all.push(i64::from(at)),
+        Action::StoreAt { at, stored, .. } => {
+            all.extend((at != 0).then_some(i64::from(at)));
+            if let Stored::Number(number) = stored {
+                all.push(i64::from(number));
+            }
+        }
         Action::None
         | Action::StoreHalf
         | Action::LandingPad
@@ -342,10 +352,19 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::BranchIf { .. }
         | Action::BranchIfFlags { .. }
         | Action::PushNext
+        | Action::PushSymbol { .. }
+        | Action::ThreadPointer { .. }
+        | Action::AddRegs { .. }
+        | Action::AtomicAdd { .. }
+        | Action::AddToMemory { .. }
+        | Action::CompareCell { .. }
+        | Action::Compare { .. }
+        | Action::BranchIfNotBelow
+        | Action::BranchIfRegNotBelow { .. }
+        | Action::LeaveFor { .. }
         | Action::CallSymbol { .. }
         | Action::CallRegister { .. }
         | Action::LeaveBy { .. }
-        | Action::LeaveFor { .. }
         | Action::Return { .. } => {}
     }
     all
@@ -444,6 +463,6 @@ pub fn touch<I: Isa>(set: &mut Touched, name: &str) {
     } else if let Some(reg) = by_name {
         set.general = set.general.union(RegSet::of(&[reg]));
     } else {
-        assert!(["rip", "zero", "xzr", "wzr", "pc"].contains(&name), "register {name}");
+        assert!(["rip", "zero", "xzr", "wzr", "pc", "fs"].contains(&name), "register {name}");
     }
 }

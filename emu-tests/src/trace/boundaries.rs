@@ -3,6 +3,8 @@
 
 use codegen::abi::{Loc, RegSet};
 use codegen::contract::stated::Next;
+use codegen::kind::Calls;
+use codegen::recorder::Event;
 use codegen::spec::Kind;
 use codegen::step::ExitPath;
 
@@ -18,7 +20,8 @@ use crate::situation::Situation;
 
 impl Trace {
     /// T0.
-    pub(super) fn at_site(&mut self, here: &Here) {
+    pub(super) fn at_site(&mut self, here: &mut Here) {
+        self.happens(here.uc, Event::Entry);
         let sp = here.sp();
         let resume = here.pc.wrapping_add(here.site.ip_offset as u64);
         self.begin_activation(here.snapshot(), sp, resume, here.parent(sp), self.case.attach);
@@ -273,7 +276,8 @@ impl Trace {
         if contract.kind.is_shadow() {
             self.check(p9.of(Clause::P7), Place::SpOfBody, sp, sp_now);
         }
-        let wanted = contract.kind.programs().map_or(1, |_| self.due(&contract, false).count() as u64);
+        let handlers = u64::from(contract.kind.traits().calls != Calls::Nothing);
+        let wanted = contract.kind.programs().map_or(handlers, |_| self.due(&contract, false).count() as u64);
         self.check(p9.of(Clause::P10), Place::CallsBefore, wanted, calls);
         self.compare_registers(here);
         let (mut words, mut sessions) = (Vec::new(), Vec::new());
@@ -308,6 +312,7 @@ impl Trace {
         self.check(p9, Place::BodyReturns, back, here.pc);
         self.check(p9.of(Clause::P7), Place::SpReturned, back_sp, here.sp());
         self.finish_body(here);
+        self.happens(here.uc, Event::Exit);
         let mut expect = here.snapshot();
         expect[abi.fp] = fp;
         self.state.end(index, Exiting { expect, parent, resume, sp: parent_sp, calls: 0, words, sessions });
@@ -325,7 +330,8 @@ impl Trace {
         self.check(p9, Place::ParentPc, e.parent, here.pc);
         let programs = contract.kind.programs();
         let after = if self.case.situation.retired() { 0 } else { self.due(&contract, true).count() as u64 };
-        let wanted = if programs.is_some() { after } else { 1 };
+        let handlers = u64::from(contract.kind.traits().calls != Calls::Nothing);
+        let wanted = if programs.is_some() { after } else { handlers };
         self.check(p9.of(Clause::P10), Place::CallsAfter, wanted, e.calls);
         self.check(p9.of(Clause::P7), Place::Sp, e.sp, here.sp());
         if let Some(link) = abi.link {

@@ -10,6 +10,7 @@ mod compare;
 mod finding;
 mod given;
 mod memory;
+mod records;
 mod stack;
 mod state;
 mod unwinding;
@@ -82,6 +83,8 @@ pub(crate) struct Trace {
     /// The entry trampoline, if a site may go to another one through it.
     pub through: Option<usize>,
     pub case: Arc<Case>,
+    /// Where the variable with the time is.
+    pub clock: Option<u64>,
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
     /// What the unwind table says.
@@ -213,6 +216,11 @@ impl Trace {
         (self.state.budget, self.state.one) = (if one { 2 } else { BUDGET }, one);
     }
 
+    /// Let so many instructions run.
+    pub fn steps(&mut self, count: u64) {
+        (self.state.budget, self.state.one) = (count + 1, true);
+    }
+
     /// The trampoline at work, or else the one that the case is about.
     fn trampoline(&self) -> usize {
         self.state.trampoline().unwrap_or(self.case.attach)
@@ -276,6 +284,7 @@ impl Trace {
             self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
             self.resumed(here);
         }
+        self.check_recorded(uc);
         let State { activations, hooked, pending, .. } = &self.state;
         let (entered, untold) = (activations.len() as u64, (hooked.len() + pending.len()) as u64);
         self.check(self.at(Clause::P9, EXIT), Place::SitesEntered, 0, entered);

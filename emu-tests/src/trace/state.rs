@@ -6,6 +6,7 @@ use super::cells::Region;
 use super::stack::Stack;
 use crate::cpu::Snapshot;
 use crate::flow::{ReturnStack, Taken};
+use crate::thread::Written;
 
 /// Which part of a traced call runs.
 #[derive(Default, Debug)]
@@ -116,6 +117,9 @@ pub(crate) struct State {
     /// Trampolines entered, as bits.
     pub entered: u64,
     pub sites_seen: u32,
+    /// The records that must have been written, and how often the counter must have been counted up.
+    pub written: Vec<Written>,
+    pub counted: u64,
 }
 
 impl State {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use codegen::abi::RegSet;
 use codegen::error::{Error, Result};
 use codegen::facts::Facts;
-use codegen::spec::Form;
+use codegen::spec::{Clock, Events, Form};
 use codegen::target::Target;
 
 /// What a trampoline for one function is asked to do: a value for each option of the commands.
@@ -33,6 +33,12 @@ pub struct Asked {
     pub function: Option<String>,
     /// The exit handler.
     pub exit: Option<String>,
+    /// What `record` records.
+    pub events: Option<Events>,
+    /// Where its records have the time from.
+    pub clock: Option<Clock>,
+    /// The number of the function in its records.
+    pub id: Option<u32>,
     /// Programs before the function, maybe each with a cookie behind a colon.
     pub fentry: Vec<String>,
     /// Programs that may decide its result.
@@ -66,17 +72,20 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 16] = [
+        let given: [(&str, bool, &[&str]); 19] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), CALLING),
             ("--name", self.name.is_some(), FOR_ONE),
             ("--sig", self.sig.is_some(), FOR_ONE),
-            ("--handler", self.handler.is_some(), FOR_ONE),
+            ("--handler", self.handler.is_some(), &[DIRECT, AROUND, PROGRAMS]),
             ("--ip", self.ip, &[DIRECT]),
             ("--jump", self.jump, &[DIRECT]),
             ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS]),
-            ("--form", self.form.is_some(), &[AROUND]),
+            ("--form", self.form.is_some(), &[AROUND, RECORD]),
             ("--function", self.function.is_some(), FOR_ONE),
+            ("--events", self.events.is_some(), &[RECORD]),
+            ("--clock", self.clock.is_some(), &[RECORD]),
+            ("--id", self.id.is_some(), &[RECORD]),
             ("--exit", self.exit.is_some(), &[AROUND]),
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
@@ -103,8 +112,11 @@ pub const AROUND: &str = "around";
 /// What trampolines are called on the command line that call programs.
 pub const PROGRAMS: &str = "programs";
 
+/// What trampolines are called on the command line that write records.
+pub const RECORD: &str = "record";
+
 /// The trampolines that are made for one function.
-pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS];
+pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD];
 
 /// The value of an option that a trampoline cannot do without.
 pub(crate) fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {

@@ -5,6 +5,7 @@ pub mod handler;
 mod paired;
 mod programs;
 mod proof;
+mod recorder;
 pub mod request;
 pub mod settings;
 #[cfg(feature = "judge")]

@@ -7,10 +7,11 @@ use codegen::spec::{Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
 use wildmatch::WildMatch;
 
-use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, wanted};
+use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, RECORD, wanted};
 use super::handler::{Proof, all_general};
 use super::paired::{of_form, paired};
 use super::programs::{programs, what_is_shown};
+use super::recorder::what_is_recorded;
 use super::settings::parse_u64;
 
 /// One trampoline that was asked for.
@@ -100,9 +101,14 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
     let callee = match programs.first() {
         Some(_) => String::new(),
+        None if what == RECORD => String::new(),
         None => wanted(what, "call", args.call.as_ref(), "SYMBOL, the C function to call")?,
     };
     let called = programs.first().map_or(callee.as_str(), |p| &p.symbol);
+    let called = match &args.function {
+        Some(function) if what == RECORD => function.split_once('+').map_or(function.as_str(), |(symbol, _)| symbol),
+        _ => called,
+    };
     let name = args.name.clone().unwrap_or_else(|| format!("{called}_tramp"));
     if args.handler.is_some() && args.sig.is_none() {
         return Err(Error::new(format!("{what}: --handler is given without a prototype; valid: with --sig")));
@@ -115,6 +121,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     let handlers: Vec<&str> = match what {
         AROUND => vec![&callee, &exit],
         PROGRAMS => programs.iter().map(|p| &*p.symbol).collect(),
+        RECORD => Vec::new(),
         _ => vec![&callee],
     };
     let form = (what == AROUND).then(|| of_form(args.form.unwrap_or(Form::Frame)));
@@ -122,6 +129,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     let kind = match what {
         AROUND => Kind::Around(paired(args, proof.as_ref(), target)?),
         PROGRAMS => Kind::Programs(what_is_shown(args, &programs, proof.as_ref(), target)?),
+        RECORD => Kind::Record(what_is_recorded(args, target)?),
         _ => Kind::Direct(what_is_passed(args, proof.as_ref(), target)?),
     };
     let frame = target.frame(kind)?;

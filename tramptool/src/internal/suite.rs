@@ -13,7 +13,9 @@ use codegen::facts::NumberOf;
 use codegen::kind::{Calls, Gives};
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Spec, TailCall};
+use codegen::spec::{
+    Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Spec, TailCall,
+};
 use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
@@ -41,6 +43,18 @@ const JUMP_STACK: &str = "direct_jump_words";
 /// The prototype of one that has a static chain too.
 const CHAINED: &str = "u64 chained(u64 a, u64 b)";
 const CHAIN: &str = "static-chain";
+
+/// What the recording trampolines of a suite record.
+const RECORDERS: &[(&str, Recorder)] = &[
+    ("record_count", Recorder { events: Events::Count, clock: Clock::None, id: 0 }),
+    ("record_entry", Recorder { events: Events::Entry, clock: Clock::None, id: 1 }),
+    ("record_entry_word", Recorder { events: Events::Entry, clock: Clock::Word, id: Recorder::LAST_ID }),
+    ("record_both", Recorder { events: Events::Both, clock: Clock::None, id: 0x1234 }),
+    ("record_both_word", Recorder { events: Events::Both, clock: Clock::Word, id: 7 }),
+];
+
+/// The prototype for which they are, where they must know that nothing is on the stack.
+const RECORDED: &str = "void traced_function(void)";
 
 /// What the functions of a suite have programs attached for: their prototype, the flags, and whom to call.
 const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
@@ -174,6 +188,9 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
         all.push((format!("around_{}{args}", around.form.name()), Kind::Around(around)));
     }
+    if jumps && target.convention.thread.is_some() {
+        all.extend(RECORDERS.iter().map(|(name, recorder)| ((*name).to_owned(), Kind::Record(*recorder))));
+    }
     for signature in SIGNATURES {
         let proto = Prototype::parse(signature)?;
         let direct = backend.place(target, &proto)?.direct(&target.facts.abi, target.convention.site.live, false);
@@ -254,7 +271,8 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
     let any_function = |kind: Kind| kind.direct().is_none_or(|d| usize::from(d.args) == most && d.live.is_none());
     let led_to = |kind: Kind| kind.traits().chosen || kind.is_callback() || kind.returned_to();
     // What has no instruction of its own that an option changes is there for the entry trampolines alone.
-    let changed = |kind: Kind| kind.attaches() && kind.traits().calls != Calls::Nothing && changes_code_of(kind);
+    let does = |kind: Kind| kind.traits().calls != Calls::Nothing || kind.recorder().is_some();
+    let changed = |kind: Kind| kind.attaches() && does(kind) && changes_code_of(kind);
     let wanted = |kind: Kind| changed(kind) || (entries && led_to(kind) && any_function(kind));
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())
 }
@@ -267,12 +285,17 @@ pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
 
 /// A trampoline that calls what there is in a suite.
 pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
+    let body = match kind.recorder() {
+        Some(_) => Body { exit: "", ..BODY },
+        None => BODY,
+    };
     let callee = match (kind.traits().calls, kind.traits().gives) {
         (Calls::Programs, _) => "",
+        _ if kind.recorder().is_some() => "",
         (Calls::Handlers, Gives::Frame) => CALLBACK,
         _ => CALLEE,
     };
-    Spec { name, kind, callee, body: BODY, programs, export: "" }
+    Spec { name, kind, callee, body, programs, export: "" }
 }
 
 /// The same programs, but for whom they are: two functions of the suite in turn.
@@ -332,6 +355,17 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let function = if programs.call_orig { format!(" --function {function}+{resume}") } else { String::new() };
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
+        }
+        Kind::Record(Recorder { events, clock, id }) => {
+            let sig = if events == Events::Both { format!(" --sig '{RECORDED}'") } else { String::new() };
+            let Body { function, resume, .. } = spec.body;
+            let numbered = format!(" --clock {} --id {id}", clock.name());
+            let numbered = if events == Events::Count { String::new() } else { numbered };
+            format!(
+                "record --events {}{numbered}{sig} --function {function}+{resume} --name {}",
+                events.name(),
+                spec.name
+            )
         }
         _ => spec.name.to_owned(),
     };

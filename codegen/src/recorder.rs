@@ -1,0 +1,135 @@
+//! Trampolines that write records themselves: which events, and what a record looks like.
+//!
+//! A record is 16 bytes and 8 more for each word: the time, what happened, the words. Records lie one behind the other in a
+//! buffer of the thread. The thread has two words for it: the cursor, where the next record begins, and the limit, at or
+//! behind which none begins. One instruction takes a slot and moves the cursor, so that a signal finds it either before or
+//! behind. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit.
+
+use crate::error::{Error, Result};
+
+/// What is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Events {
+    /// A counter of the thread goes up by one at each entry. There is no record.
+    Count,
+    /// A record at each entry.
+    Entry,
+    /// A record at each entry, and one at each return.
+    Both,
+}
+
+impl Events {
+    /// All of them.
+    pub const ALL: [Events; 3] = [Events::Count, Events::Entry, Events::Both];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Events::Count => "count",
+            Events::Entry => "entry",
+            Events::Both => "both",
+        }
+    }
+
+    /// The events with this name.
+    ///
+    /// # Errors
+    /// There are none; the message lists those that there are.
+    pub fn named(name: &str) -> Result<Events> {
+        let found = Events::ALL.into_iter().find(|events| events.name() == name);
+        found.ok_or_else(|| Error::unknown("events", name, Events::ALL.map(Events::name)))
+    }
+}
+
+/// Where the time of a record comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Clock {
+    /// It is 0.
+    None,
+    /// A variable in memory, which somebody else keeps up to date.
+    Word,
+}
+
+impl Clock {
+    /// All of them.
+    pub const ALL: [Clock; 2] = [Clock::None, Clock::Word];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::None => "none",
+            Clock::Word => "word",
+        }
+    }
+
+    /// The clock with this name.
+    ///
+    /// # Errors
+    /// There is none; the message lists those that there are.
+    pub fn named(name: &str) -> Result<Clock> {
+        let found = Clock::ALL.into_iter().find(|clock| clock.name() == name);
+        found.ok_or_else(|| Error::unknown("clock", name, Clock::ALL.map(Clock::name)))
+    }
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Event {
+    /// The traced function begins.
+    Entry,
+    /// It has returned.
+    Exit,
+}
+
+impl Event {
+    /// The number in a record. 0 is none: nobody wrote to that slot.
+    pub const fn number(self) -> i32 {
+        match self {
+            Event::Entry => 1,
+            Event::Exit => 2,
+        }
+    }
+}
+
+/// What a trampoline that records does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Recorder {
+    /// What it records.
+    pub events: Events,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// The number of the function in its records: up to [`Recorder::LAST_ID`].
+    pub id: u32,
+}
+
+impl Recorder {
+    /// The largest number of a function: with the kind of event below it, it fits the immediate operand of an x86-64 store.
+    pub const LAST_ID: u32 = (1 << 23) - 1;
+    /// Bytes of the largest record.
+    pub const LARGEST: i32 = 64;
+    /// Where in a record the time is.
+    pub const TIME: i32 = 0;
+    /// Where in a record its second word is: what happened.
+    pub const WHAT: i32 = 8;
+
+    /// The events of which there are records, in their order.
+    pub fn recorded(self) -> &'static [Event] {
+        match self.events {
+            Events::Count => &[],
+            Events::Entry => &[Event::Entry],
+            Events::Both => &[Event::Entry, Event::Exit],
+        }
+    }
+
+    /// Bytes of the record of an event.
+    pub fn bytes(self, _event: Event) -> i32 {
+        16
+    }
+
+    /// The second word of a record: the number of the function from bit 8 on, below it how many words follow in four bits, and
+    /// the number of the event in four.
+    pub fn what(self, event: Event) -> i32 {
+        let words = (self.bytes(event) - 16) / 8;
+        (self.id as i32) << 8 | words << 4 | event.number()
+    }
+}

@@ -1,0 +1,148 @@
+//! Records: that each slot is taken in one step, asked for room, and holds what the contract says.
+
+use super::value::{Places, Root, Slot, State, Value, Why};
+use super::{Checker, Property};
+use crate::action::{Action, Cell, Stored};
+use crate::recorder::{Clock, Event, Events, Recorder};
+
+impl Checker<'_> {
+    /// What an instruction does to the thread's words and to slots. Returns what it loads.
+    pub(super) fn record_action(
+        &mut self,
+        line: usize,
+        action: Action,
+        popped: Option<Value>,
+        state: &mut State,
+    ) -> Option<Value> {
+        match action {
+            Action::AtomicAdd { add, cell, .. } => {
+                let by = self.read(add, state);
+                Some(self.add_to(line, cell, by, state))
+            }
+            Action::AddToMemory { cell, add } => {
+                self.add_to(line, cell, Value::number(add.into()), state);
+                None
+            }
+            Action::StoreAt { base, at, stored } => {
+                let value = match stored {
+                    Stored::Reg(reg) => self.read(reg, state),
+                    Stored::Number(n) => Value::number(n.into()),
+                    Stored::Popped => popped.unwrap_or(Value::lost(Why::Computed)),
+                };
+                self.store_at(line, self.read(base, state).plus(at.into()), value, state);
+                None
+            }
+            Action::StoreThread { .. } => {
+                self.fault(line, Property::Record, "a word of the thread is changed in more than one step");
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes from the thread pointer to a word.
+    pub(super) fn of_thread(&self, cell: Cell, state: &State) -> Option<i32> {
+        match cell {
+            Cell::Thread(at) => Some(at),
+            Cell::At(reg) => self.thread_offset(self.read(reg, state)),
+        }
+    }
+
+    /// The same, of an address. The thread pointer may be a general register.
+    pub(super) fn thread_offset(&self, address: Value) -> Option<i32> {
+        let facts = self.contract.facts;
+        let pointer = match address.root {
+            Root::Thread => true,
+            Root::Register(reg) => self.abi.find(facts.thread) == Some(reg),
+            _ => false,
+        };
+        pointer.then(|| i32::try_from(address.add).ok()).flatten()
+    }
+
+    fn add_to(&mut self, line: usize, cell: Cell, by: Value, state: &mut State) -> Value {
+        let (Some(places), Some(at)) = (self.thread, self.of_thread(cell, state)) else {
+            self.fault(line, Property::Memory, "a word of memory is changed that nobody named");
+            return Value::lost(Why::Computed);
+        };
+        if places.recorder.events == Events::Count {
+            if at != places.count || !by.is(Value::number(1)) {
+                self.fault(line, Property::Record, "something else than 1 is added to the counter, or elsewhere");
+            }
+            state.counted += 1;
+            return Value::lost(Why::Computed);
+        }
+        let event = places.recorder.recorded().get(state.slots.len());
+        let bytes = event.map_or(0, |event| places.recorder.bytes(*event));
+        if at != places.cursor || !by.is(Value::number(bytes.into())) {
+            let by = self.tell(by);
+            self.fault(
+                line,
+                Property::Record,
+                format!("{by} is added {at:+} bytes from the thread pointer, not {bytes} to the cursor"),
+            );
+        }
+        state.slots.push(Slot { full: None, stores: Vec::new() });
+        Value::of(Root::Slot(state.slots.len() as u8 - 1))
+    }
+
+    fn store_at(&mut self, line: usize, address: Value, value: Value, state: &mut State) {
+        let slot = match address.root {
+            Root::Slot(n) => state.slots.get_mut(usize::from(n)),
+            _ => None,
+        };
+        match slot {
+            Some(slot) if slot.full == Some(false) => slot.stores.push((address.add as i32, value)),
+            Some(_) => {
+                self.fault(line, Property::Record, "a store to a slot for which nobody knows that there is room")
+            }
+            None => self.fault(line, Property::Memory, "a store to what is neither the stack nor a slot"),
+        }
+    }
+
+    /// Is this the question whether there is room for a slot? The one whose number it is.
+    pub(super) fn asks_for_room(&self, reg: Value, with: Value, state: &State) -> Option<u8> {
+        let Root::Slot(n) = reg.root else { return None };
+        let limit = self.thread.map(|places| Value::of(Root::ThreadWord(places.limit)));
+        let open = state.slots.get(usize::from(n)).is_some_and(|slot| slot.full.is_none());
+        (reg.add == 0 && open && limit.is_some_and(|limit| with.is(limit))).then_some(n)
+    }
+
+    /// All that must be recorded when the traced function begins, or at the end.
+    pub(super) fn recorded(&mut self, line: usize, at_end: bool, state: &State) {
+        let Some(places) = self.thread else { return };
+        let count = u32::from(places.recorder.events == Events::Count);
+        if state.counted != count {
+            self.fault(line, Property::Record, format!("{} entries are counted, not {count}", state.counted));
+        }
+        let due: Vec<Event> =
+            places.recorder.recorded().iter().copied().filter(|event| at_end || *event == Event::Entry).collect();
+        if state.slots.len() != due.len() {
+            self.fault(line, Property::Record, format!("{} slots are taken, not {}", state.slots.len(), due.len()));
+            return;
+        }
+        for (event, slot) in due.into_iter().zip(state.slots.clone()) {
+            match slot.full {
+                None => self.fault(line, Property::Record, "nobody asked whether there is room for a record"),
+                Some(true) => {}
+                Some(false) => self.complete(line, &places, event, &slot),
+            }
+        }
+    }
+
+    fn complete(&mut self, line: usize, places: &Places, event: Event, slot: &Slot) {
+        let time = match places.recorder.clock {
+            Clock::None => Value::number(0),
+            Clock::Word => places.clock.map_or(Value::lost(Why::Computed), |sym| Value::of(Root::Content(sym))),
+        };
+        let what = Value::number(places.recorder.what(event).into());
+        let wanted = [("the time", Recorder::TIME, time), ("what happened", Recorder::WHAT, what)];
+        for (name, at, wanted) in wanted {
+            let found = slot.stores.iter().rev().find(|(place, _)| *place == at);
+            let found = found.map_or(Value::lost(Why::Unwritten), |(_, value)| *value);
+            self.same(line, Property::Record, name, wanted, found);
+        }
+        if slot.stores.len() != wanted.len() || slot.stores.last().is_none_or(|(at, _)| *at != Recorder::WHAT) {
+            self.fault(line, Property::Record, "a record has other words, or what happened is not stored last");
+        }
+    }
+}

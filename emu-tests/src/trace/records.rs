@@ -1,0 +1,55 @@
+//! P24: what is in the thread's buffer after a run is what happened in it, and nothing else of the thread changed.
+
+use codegen::recorder::{Clock, Event, Events};
+
+use super::{Trace, Uc};
+use crate::cpu::{EXIT, put_word, word};
+use crate::place::Place;
+use crate::report::Clause;
+use crate::thread::{Words, Written};
+
+impl Trace {
+    /// Something happens that is to be recorded. The time goes on.
+    pub(super) fn happens(&mut self, uc: &mut Uc, event: Event) {
+        let index = match event {
+            Event::Entry => self.case.attach,
+            Event::Exit => self.trampoline(),
+        };
+        let Some(recorder) = self.kind(index).and_then(|kind| kind.recorder()) else { return };
+        if recorder.events == Events::Count && event == Event::Entry {
+            self.state.counted += 1;
+        }
+        if !recorder.recorded().contains(&event) {
+            return;
+        }
+        let time = match (recorder.clock, self.clock) {
+            (Clock::Word, Some(at)) => {
+                let next = word(uc, at).wrapping_add(0x1_0000_0001);
+                put_word(uc, at, next);
+                next
+            }
+            _ => 0,
+        };
+        let what = i64::from(recorder.what(event)).cast_unsigned();
+        self.state.written.push(Written { words: vec![time, what] });
+    }
+
+    /// The run is over: compare.
+    pub(super) fn check_recorded(&mut self, uc: &Uc) {
+        let Some(words) = self.contracts.get(self.case.attach).and_then(|c| Words::of(c)) else { return };
+        let (found, wanted) = (words.left(uc), words.wanted(&self.case, &self.state.written, self.state.counted));
+        let p24 = self.at(Clause::P24, EXIT);
+        for ((at, want), (_, have)) in wanted.near.into_iter().zip(found.near) {
+            let place = match at {
+                _ if at == words.cursor => Place::Cursor,
+                _ if at == words.limit => Place::Limit,
+                _ if at == words.count => Place::Counter,
+                _ => Place::BesideWords,
+            };
+            self.check(p24, place, want, have);
+        }
+        for (n, (want, have)) in wanted.buffer.into_iter().zip(found.buffer).enumerate() {
+            self.check(p24, Place::Buffer { offset: 8 * n }, want, have);
+        }
+    }
+}
