@@ -70,9 +70,8 @@ impl Side<'_> {
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => {
-                out.extend(record_words(step));
-            }
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) => out.extend(fixed_words(step)),
+            Step::Time(_) | Step::What(_) | Step::StackArgs | Step::ClearResult => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
@@ -116,9 +115,7 @@ impl Side<'_> {
                     ));
                 }
             }
-            Step::StackArgs => out.push("the function's stack arguments once more".into()),
             Step::Call(callee) => out.push(call_words(callee, contract)),
-            Step::ClearResult => out.push("result = 0".into()),
             Step::Cookie(cookie) => out.push(format!("cookie = {cookie}")),
             Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
             Step::Gap => out.push("gap for a jump".into()),
@@ -211,8 +208,11 @@ impl Side<'_> {
     }
 }
 
-fn record_words(step: Step) -> Option<String> {
+/// Of a step that needs no contract to tell of.
+fn fixed_words(step: Step) -> Option<String> {
     Some(match step {
+        Step::StackArgs => "the function's stack arguments once more".to_owned(),
+        Step::ClearResult => "result = 0".to_owned(),
         Step::Count => "the thread's counter goes up".to_owned(),
         Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
         Step::BranchIfFull(event) => format!("if the buffer is full: no record of the {}", event_words(event)),

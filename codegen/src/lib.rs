@@ -8,8 +8,8 @@
 //!
 //! The modules from below: each uses only those of its own line and of the lines before, and no two use each other.
 //!
-//! 1. Words that all need: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`program`], [`proto`], [`recorder`],
-//!    [`step`], [`shell`].
+//! 1. Words: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`program`], [`proto`], [`recorder`], [`step`],
+//!    [`shell`].
 //! 2. What is asked for: [`live`], [`kind`], [`spec`], [`option`], [`frame`], [`place`].
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
 //! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`].
