@@ -229,6 +229,24 @@ fn pairs_of_every_kind_are_compared() {
     assert!(two.matches("  the same\n").count() > 10, "{two}");
 }
 
+/// A field that lies elsewhere is one difference, and stores to it take effect as before.
+#[test]
+fn a_field_that_moved_is_told_by_its_name() {
+    let bench = Bench::new();
+    // Of one architecture, whose numbers have these names.
+    let sides = arches()
+        .into_iter()
+        .map(|(arch, _)| [format!("{arch}:ftrace_caller"), format!("{arch}:ftrace_caller,FREGS_A0=48,FREGS_A1=40")]);
+    let json = sides.map(|[left, right]| bench.run(&["diff", &left, &right, "--format", "json"]));
+    let json = json.filter(|out| out.status.code() == Some(1)).map(|out| String::from_utf8(out.stdout).unwrap());
+    let [json] = <[String; 1]>::try_from(json.collect::<Vec<_>>()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let found = json["pairs"][0]["differences"].as_array().unwrap();
+    let texts: Vec<&str> = found.iter().map(|d| d["text"].as_str().unwrap()).collect();
+    let field = |name, is, was| format!("{name} is at frame+{is} at the call; it was at frame+{was}");
+    assert_eq!(texts, [field("a0", "0x030", "0x028"), field("a1", "0x028", "0x030")]);
+}
+
 /// What holds in one report and not in the other.
 #[test]
 fn reports_are_compared_by_verdicts() {

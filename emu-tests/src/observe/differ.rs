@@ -6,8 +6,9 @@ use codegen::abi::Abi;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::fields::{Fields, OLDER, elsewhere, moved, only_longer, relied, words_of};
 use super::observed::{Call, Leave, Observed, Unwound, Way};
-use super::says::{each, scratch};
+use super::says::{each, hex, scratch};
 
 /// Whom a difference concerns; the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
@@ -85,7 +86,8 @@ type Places = (Option<u64>, Option<u64>);
 
 /// What the right one does differently, the worst first, each once. Both are of one architecture, whose psABI this is.
 pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<Difference> {
-    let mut all = Differ { abi, when: String::new(), by_store: false, all: Vec::new() };
+    let fields = Fields::of(left, right);
+    let mut all = Differ { abi, fields: &fields, when: String::new(), by_store: false, all: Vec::new() };
     let sides = [left, right].map(|o| (by_name(&o.path), by_name(&o.variants)));
     let mut done = BTreeSet::new();
     let ways = |o: &'_ Observed| o.path.iter().chain(&o.variants).map(|w| w.when.clone()).collect::<Vec<_>>();
@@ -94,8 +96,8 @@ pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<
             continue;
         }
         // Who does not look at a thing does what it does without.
-        let find = |(paths, variants): &(BTreeMap<&str, &Way>, BTreeMap<&str, &Way>)| -> Option<Way> {
-            let mut key = when.as_str();
+        let find = |(paths, variants): &(BTreeMap<&str, &Way>, BTreeMap<&str, &Way>), when: &str| -> Option<Way> {
+            let mut key = when;
             loop {
                 if let Some(way) = paths.get(key).or_else(|| variants.get(key)) {
                     return Some((*way).clone());
@@ -112,7 +114,9 @@ pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<
                 }
             }
         };
-        let (Some(l), Some(r)) = (find(&sides[0]), find(&sides[1])) else { continue };
+        // A store to a field that lies elsewhere is compared with one to where it lies.
+        let Some(there) = fields.there(&when) else { continue };
+        let (Some(l), Some(r)) = (find(&sides[0], &when), find(&sides[1], &there)) else { continue };
         // A store to a word that has moved is one to another word.
         let store = when.rsplit_once("frame+0x").and_then(|(_, at)| u64::from_str_radix(at, 16).ok());
         let calls = l.call.first().zip(r.call.first());
@@ -156,14 +160,15 @@ fn by_name(ways: &[Way]) -> BTreeMap<&str, &Way> {
     ways.iter().map(|way| (way.when.as_str(), way)).collect()
 }
 
-struct Differ {
+struct Differ<'a> {
     abi: &'static Abi,
+    fields: &'a Fields,
     when: String,
     by_store: bool,
     all: Vec<Difference>,
 }
 
-impl Differ {
+impl Differ<'_> {
     fn say(&mut self, severity: Severity, better: bool, (left, right): Places, text: String) {
         // A bit that is set is for what tests it.
         let text = text.replace("stored+0x1", "stored");
@@ -423,7 +428,20 @@ impl Differ {
             let text = format!("the words of {which} up to the caller's are {r} bytes; they were {l}");
             return self.say(Severity::LayoutOnly, false, (None, None), text);
         }
+        let elsewhere = elsewhere(left, right);
+        for (l, r) in &elsewhere {
+            let (l, r) = (hex(*l), hex(*r));
+            let name = left.frame.get(&l).map_or("", String::as_str);
+            let places = (left.slots.get(&l).copied(), right.slots.get(&r).copied());
+            let text = format!("{name} is at frame+{r} at {which}; it was at frame+{l}");
+            self.say(Severity::BreaksHandlers, false, places, text);
+        }
         each(&left.frame, &right.frame, NOT_ITS, |at, l, r| {
+            // Said by name already.
+            let (from, to) = self.fields.moved(at);
+            if from || to && !relied(l) {
+                return;
+            }
             let severity = if l == OLDER || l == NOT_ITS { Severity::LayoutOnly } else { Severity::BreaksHandlers };
             if (l, r) == (NOT_ITS, OLDER) {
                 return;
@@ -472,19 +490,8 @@ impl Differ {
     }
 }
 
-const OLDER: &str = "older";
 const NOT_ITS: &str = "not the frame's";
 
-/// The words from where the pointer points to, in order.
-fn words_of(call: &Call) -> Vec<String> {
-    call.frame.iter().filter(|(at, _)| !at.starts_with('-')).map(|(_, word)| word.clone()).collect()
-}
-
-/// From which offset on the words of the frames differ only in where they are; `None` if nowhere.
-fn moved(left: &Call, right: &Call) -> Option<u64> {
-    let (l, r) = (words_of(left), words_of(right));
-    only_longer(&l, &r).then(|| 8 * l.iter().zip(&r).take_while(|(l, r)| l == r).count() as u64)
-}
 const AS_IT_WAS: &str = "what it held before";
 
 impl Call {
@@ -520,29 +527,8 @@ fn found(u: &Unwound) -> String {
     }
 }
 
-/// Does somebody rely on a value? Not on what a call has left, nor on an address in the frame or a number.
-fn relied(value: &str) -> bool {
-    !(value.contains(" left it")
-        || value.starts_with("&stack")
-        || value.starts_with(OLDER)
-        || value.parse::<i64>().is_ok())
-}
-
 fn only(these: &[&'static str], those: &[&'static str]) -> Vec<&'static str> {
     these.iter().filter(|name| !those.contains(name)).copied().collect()
-}
-
-/// Are these the same words, but for others that nobody has written, in one place and at the end?
-fn only_longer(left: &[String], right: &[String]) -> bool {
-    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
-    let rest = |words: &[String]| -> Vec<String> {
-        let mut rest: Vec<String> = words.iter().skip(common).skip_while(|word| *word == OLDER).cloned().collect();
-        while rest.last().is_some_and(|word| word == OLDER) {
-            rest.pop();
-        }
-        rest
-    };
-    left.len() != right.len() && rest(left) == rest(right)
 }
 
 #[cfg(test)]

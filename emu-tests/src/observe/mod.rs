@@ -6,6 +6,7 @@
 
 mod code;
 mod differ;
+mod fields;
 mod observed;
 mod roles;
 mod run;
