@@ -30,7 +30,7 @@ use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::thread::{self, TIME, Words};
+use crate::thread::{self, Words};
 use crate::trace::{Finding, Goal, Mark, Places, Trace, Uc};
 use crate::unwind::Table;
 use crate::variables::Variables;
@@ -421,10 +421,8 @@ impl<'s> Rig<'s> {
             let _ = self.uc.reg_write(reg.id, thread);
         }
         if let Some(words) = Words::of(&self.suite.contracts[case.attach]) {
-            words.prepare(case, &mut self.uc);
-            if let Some(at) = self.trace().clock {
-                put_word(&mut self.uc, at, TIME);
-            }
+            let clock = self.trace().clock;
+            words.prepare(case, clock, &mut self.uc);
         }
         let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
         let _ = self.uc.mem_write(*sp, above);

@@ -23,7 +23,7 @@ pub(crate) const COUNT: u64 = 0x1234_5678_ffff_ffff;
 /// What each word of the buffer holds at first: no record has it.
 pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// What the variable with the time holds at first.
-pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
+const TIME: u64 = 0x0102_0304_0506_0708;
 
 /// Map the thread's memory.
 ///
@@ -86,7 +86,10 @@ impl Words {
     }
 
     /// Memory as it is before a run.
-    pub(crate) fn prepare<D>(self, case: &Case, uc: &mut Cpu<'_, D>) {
+    pub(crate) fn prepare<D>(self, case: &Case, clock: Option<u64>, uc: &mut Cpu<'_, D>) {
+        if let Some(at) = clock {
+            put_word(uc, at, TIME);
+        }
         for (at, _) in self.at_first(case) {
             let _ = uc.mem_write(at - BESIDE, &[0; 2 * BESIDE as usize]);
         }
