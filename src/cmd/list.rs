@@ -7,7 +7,7 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::option::OptionInfo;
 use codegen::profile::{Convention, OptionRule, Profile};
-use codegen::spec::{Around, Clock, Direct, Events, Form, Kind, Recorder};
+use codegen::spec::{Around, Clock, Direct, Events, Form, Kind, Programs, Recorder};
 use codegen::target::Target;
 use serde::Serialize;
 use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD};
@@ -82,7 +82,6 @@ struct Number {
 
 const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None, jumped: false });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0, general_handlers: false });
-const ANY_PROGRAMS: Kind = Kind::Programs(codegen::spec::Programs::CALL_ORIG);
 const ANY_RECORD: Kind = Kind::Record(Recorder { events: Events::Both, clock: Clock::None, id: 0 });
 
 /// List.
@@ -115,7 +114,12 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
 
 /// The names and kinds of the trampolines of a profile.
 fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> {
-    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), (PROGRAMS, ANY_PROGRAMS), (RECORD, ANY_RECORD)];
+    let jumps = !convention.site.protocol.jump.is_empty();
+    let programs = if jumps { Programs::CALL_ORIG } else { Programs { skip_frame: true, ..Programs::CALL_ORIG } };
+    let programs = (PROGRAMS, Kind::Programs(programs));
+    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), programs, (RECORD, ANY_RECORD)].into_iter();
+    // What a site jumps to is for sites that jump.
+    let for_one = for_one.filter(move |(_, kind)| jumps || !kind.jumped_to());
     convention.specs().map(|s| (s.name, s.kind)).chain(for_one)
 }
 
@@ -195,8 +199,12 @@ fn human(profile: &Profile, targets: &[Target], ui: &Ui) -> String {
         let (facts, convention) = (target.facts, target.convention);
         line(String::new());
         line(format!("{}, also {}", ui.paint(Style::Heading, facts.name), facts.aliases.join(", ")));
-        line(format!("  {DIRECT}, {AROUND}: --args 0 to {}", facts.abi.args.len()));
-        line(format!("  {DIRECT}, {AROUND}, {PROGRAMS}, {RECORD}: --sig with a C prototype"));
+        let those = |names: &[&str]| {
+            let there = names.iter().filter(|name| kinds(convention).any(|(there, _)| there == **name));
+            there.copied().collect::<Vec<_>>().join(", ")
+        };
+        line(format!("  {}: --args 0 to {}", those(&[DIRECT, AROUND]), facts.abi.args.len()));
+        line(format!("  {}: --sig with a C prototype", those(&[DIRECT, AROUND, PROGRAMS, RECORD])));
         let width = convention.offered().map(|(rule, o)| option(rule, o).len()).max().unwrap_or(0);
         for (rule, o) in convention.offered() {
             described(&option(rule, o), width, o.about).into_iter().for_each(&mut line);

@@ -90,6 +90,17 @@ fn list_names_everything() {
         let one: Value = serde_json::from_str(&b.ok(&["list", "--arch", name, "--format", "json"])).unwrap();
         assert_eq!(one["architectures"].as_array().unwrap(), std::slice::from_ref(architecture));
     }
+    // In others there is less: where no site jumps, nothing that is jumped to.
+    for profile in json["profiles"].as_array().unwrap() {
+        let asked = ["list", "--profile", profile.as_str().unwrap()];
+        let human = b.ok(&asked);
+        let json: Value = serde_json::from_str(&b.ok(&[&asked[..], &["--format", "json"]].concat())).unwrap();
+        for architecture in json["architectures"].as_array().unwrap() {
+            for entry in architecture["trampolines"].as_array().unwrap() {
+                assert!(human.contains(entry["name"].as_str().unwrap()), "{profile}: {entry}");
+            }
+        }
+    }
     for backend in tool::BACKENDS {
         let (arch, offered) = (backend.facts().name, tool::convention(*backend).unwrap().offered());
         let listed = b.ok(&["list", "--arch", arch]);
