@@ -78,7 +78,9 @@ fn patch_sites(image: &mut Image, backend: &dyn Patch, site: &Site, options: &Op
     // Without a copy of their names: nothing looks at them until they are back.
     let sites = std::mem::take(&mut image.sites);
     for site in &sites {
-        put(image, backend, how, site, SiteState::Disabled)?;
+        // A word that is not aligned is not where the kernel writes one: half of what stands there is its neighbour's.
+        let nop_op = how.nop_op.filter(|_| site.entry.is_multiple_of(8));
+        put(image, backend, How { nop_op, ..how }, site, SiteState::Disabled)?;
     }
     if !options.patch.is_empty() || !options.jump.is_empty() {
         let symbols = std::mem::take(&mut image.symbols);
