@@ -129,7 +129,7 @@ fn run(command: &mut Command, package: &str) -> Result<String, Failed> {
 }
 
 /// The source of the library that goes with the compiler.
-fn library() -> Result<(String, PathBuf), Failed> {
+fn rust_source() -> Result<(String, PathBuf), Failed> {
     const PACKAGES: &str = "rustc-web rust-web-src";
     let version = run(Command::new(RUSTC).arg("--version"), PACKAGES)?;
     let number = version.split_whitespace().nth(1).unwrap_or_default().to_owned();
@@ -173,8 +173,8 @@ impl Cross {
     }
 
     /// Rust's library, once for each version of the compiler.
-    fn library(&self, dir: &Path) -> Result<PathBuf, Failed> {
-        let (number, source) = library()?;
+    fn compiled_library(&self, dir: &Path) -> Result<PathBuf, Failed> {
+        let (number, source) = rust_source()?;
         let made = dir.join(format!("rust-{number}-{}{}", self.target, self.rust.concat()));
         if made.join("libcompiler_builtins.rmeta").exists() {
             return Ok(made);
@@ -195,7 +195,7 @@ impl Cross {
     /// # Errors
     /// A compiler is missing, or fails.
     pub fn objects(&self, root: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Failed> {
-        let library = self.library(dir)?;
+        let library = self.compiled_library(dir)?;
         let made = |name: &str| dir.join(format!("{}-{name}.o", self.arch));
         let (runtime, guest) = (root.join("runtime/src/lib.rs"), root.join("compose/guest"));
         run(self.rustc(&library, "tramptool_runtime", &runtime).arg("--emit=metadata"), RUSTC)?;
