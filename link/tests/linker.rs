@@ -10,6 +10,7 @@ use object::{
 use tramptool_link::{Access, Image, Input, Options, link};
 
 const X86: (&dyn Patch, Architecture) = (&arch_x86_64::X86_64, Architecture::X86_64);
+const ARM64: (&dyn Patch, Architecture) = (&arch_arm64::Arm64, Architecture::Aarch64);
 const RISCV: (&dyn Patch, Architecture) = (&arch_riscv::Riscv64, Architecture::Riscv64);
 const BASE: u64 = 0x1_0000;
 
@@ -265,6 +266,31 @@ fn sites_are_disabled_but_for_those_that_are_asked_for() {
     let image = linked(X86, &objects, Options { patch, jump, ..Options::default() }).unwrap();
     assert_eq!(image.bytes(BASE, 5).unwrap(), [0xe8, 27, 0, 0, 0]);
     assert_eq!(image.bytes(BASE + 16, 5).unwrap(), [0xe9, 11, 0, 0, 0]);
+}
+
+/// A function behind so many RETs and two NOPs, and what stands before it once its site is disabled. The `ftrace_ops` that does
+/// nothing is where the code begins.
+fn disabled_behind(rets: usize) -> Vec<u8> {
+    const RET: [u8; 4] = 0xd65f_03c0_u32.to_le_bytes();
+    const NOP: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
+    let mut sketch = Sketch::new(ARM64);
+    let text = sketch.text(&[vec![RET; rets], vec![NOP; 4], vec![RET]].concat().concat());
+    let entry = 4 * rets as u64;
+    sketch.function("ftrace_nop_ops", text, 0);
+    let f = sketch.function("f", text, entry + 8);
+    let list = sketch.section("__patchable_function_entries", SectionKind::Data, &[0; 8], 8);
+    sketch.refer(list, 0, arch_arm64::reloc::ABS64, f, -8);
+    let image = linked(ARM64, &[sketch.done()], Options::default()).unwrap();
+    assert_eq!(image.sites.iter().map(|s| s.ip).collect::<Vec<_>>(), [BASE + entry + 12]);
+    image.bytes(BASE, entry as usize + 8).unwrap().to_vec()
+}
+
+#[test]
+fn a_disabled_site_names_an_op_only_where_there_is_an_aligned_word_for_it() {
+    assert_eq!(disabled_behind(2)[8..], BASE.to_le_bytes());
+    let [ret, nop] = [0xd65f_03c0_u32, 0xd503_201f].map(u32::to_le_bytes);
+    assert_eq!(disabled_behind(1), [ret, nop, nop].concat());
+    assert_eq!(disabled_behind(3), [ret, ret, ret, nop, nop].concat());
 }
 
 #[test]
