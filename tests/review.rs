@@ -156,12 +156,18 @@ fn what_cannot_be_reviewed_is_refused() {
 /// `xtask/kernel/kernels.toml`.
 #[derive(Deserialize)]
 struct Kernels {
+    machine: Vec<Machine>,
+}
+
+#[derive(Deserialize)]
+struct Machine {
+    name: String,
     kernel: Vec<Kernel>,
 }
 
 #[derive(Deserialize)]
 struct Kernel {
-    name: String,
+    profile: String,
     fault: Vec<(String, String)>,
 }
 
@@ -170,10 +176,10 @@ struct Kernel {
 fn faults_that_a_kernel_noticed_are_not_called_unnoticed() -> Result<()> {
     let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/xtask/kernel/kernels.toml");
     let kernels: Kernels = toml::from_str(&std::fs::read_to_string(kernels).unwrap()).unwrap();
-    assert!(kernels.kernel.len() >= arches().len());
-    for kernel in &kernels.kernel {
-        let backend = tool::backend(&kernel.name)?;
-        let subject = MutationSubject::new(backend, tool::convention(backend)?, &[])?;
+    assert_eq!(kernels.machine.len(), arches().len());
+    for (arch, kernel) in kernels.machine.iter().flat_map(|m| m.kernel.iter().map(|kernel| (&m.name, kernel))) {
+        let convention = tool::profile(&kernel.profile)?.convention(arch)?;
+        let subject = MutationSubject::new(tool::backend(arch)?, convention, &[])?;
         for (what, fault) in &kernel.fault {
             let (trampoline, mutant) = fault.split_once(':').unwrap();
             // Offsets are those of that kernel.
@@ -184,14 +190,14 @@ fn faults_that_a_kernel_noticed_are_not_called_unnoticed() -> Result<()> {
                     continue;
                 }
                 let failed = places(&candidate, 1)?.unwrap();
-                let reasons = unnoticed(&kernel.name, &failed)?;
+                let reasons = unnoticed(arch, &failed)?;
                 assert!(reasons.is_none() || one_of_several, "{what}: {failed:?}: {reasons:?}");
                 noticed += usize::from(reasons.is_none());
                 if noticed > 0 && one_of_several {
                     break;
                 }
             }
-            assert!(noticed > 0, "{}: {fault}", kernel.name);
+            assert!(noticed > 0, "{arch}, {}: {fault}", kernel.profile);
         }
     }
     Ok(())

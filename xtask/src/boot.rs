@@ -8,69 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSection, ObjectSymbol};
-use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::qemu::{Boot, Machine};
+use crate::kernels::Kernel;
+use crate::qemu::Boot;
 use crate::tools::{call, copy, name, read, remove, root, tramptool, write};
 use crate::tree::Tree;
 
-/// What `kernel/kernels.toml` says.
-#[derive(Debug, Deserialize)]
-struct Manifest {
-    profile: String,
-    kernel: Vec<Kernel>,
-}
-
-/// A kernel.
-#[derive(Debug, Deserialize)]
-pub struct Kernel {
-    /// What it is called here.
-    pub name: String,
-    /// `ARCH` for make.
-    pub arch: String,
-    /// `CROSS_COMPILE` for make; also the prefix of the compiler for our program.
-    pub cross: String,
-    /// What QEMU boots, relative to the kernel's tree.
-    pub image: PathBuf,
-    #[serde(flatten)]
-    /// Where it runs.
-    pub machine: Machine,
-    /// What Debian calls the architecture, where its release has such a kernel.
-    pub debian: Option<String>,
-    /// The profile that it is generated for.
-    #[serde(skip)]
-    pub profile: String,
-    /// The version for which that profile speaks, as `6.12`.
-    #[serde(skip)]
-    pub version: String,
-    /// What is replaced.
-    swap: Vec<Swap>,
-    /// Faults: in words, and as `gen --fault` takes them.
-    pub fault: Vec<(String, String)>,
-}
-
-/// An object of the kernel, and what goes into its place.
-#[derive(Debug, Deserialize)]
-struct Swap {
-    object: PathBuf,
-    trampolines: Vec<String>,
-    export: Vec<String>,
-}
-
-/// The kernels of `kernel/kernels.toml`.
-pub fn kernels() -> Result<Vec<Kernel>, Failure> {
-    let path = root().join("xtask/kernel/kernels.toml");
-    let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
-    let facts: Vec<_> = arch::BACKENDS.iter().map(|backend| backend.facts()).collect();
-    let profile = profiles::find(&manifest.profile, &facts).map_err(|e| Failure::at(&path, e, "name a profile"))?;
-    let version = profile.kernels.last();
-    let version = version.ok_or_else(|| Failure::at(&path, "its profile is for no kernel", "name one that is"))?;
-    let mut kernels = manifest.kernel;
-    for kernel in &mut kernels {
-        (kernel.profile, kernel.version) = (manifest.profile.clone(), (*version).to_owned());
-    }
-    Ok(kernels)
+/// Where a kernel is built.
+pub fn place(kernel: &Kernel, cache: &Path) -> PathBuf {
+    cache.join("boot").join(&kernel.version).join(&kernel.name)
 }
 
 /// A kernel and where it is.
@@ -85,7 +32,8 @@ pub struct Bench<'b> {
 impl<'b> Bench<'b> {
     /// A kernel built from `linux` in `dir`.
     pub fn new(kernel: &'b Kernel, linux: &'b Path, dir: &'b Path) -> Bench<'b> {
-        let tree = Tree { linux, dir, arch: &kernel.arch, cross: &kernel.cross, compiler: None };
+        let (on, compiler) = (&kernel.on, kernel.compiler.as_deref());
+        let tree = Tree { linux, dir, arch: &on.arch, cross: &on.cross, compiler };
         Bench { kernel, tree, stock: dir.with_file_name(format!("{}-stock", kernel.name)) }
     }
 
@@ -94,9 +42,11 @@ impl<'b> Bench<'b> {
     /// Returns whether it was built now.
     pub fn build(&self) -> Result<bool, Failure> {
         let place = root().join("xtask/kernel");
-        let config = read(&place.join("common.config"))? + &read(&place.join(format!("{}.config", self.kernel.name)))?;
+        let files = self.kernel.config.iter().map(|name| read(&place.join(format!("{name}.config"))));
+        let config = files.collect::<Result<String, _>>()?;
         let built = self.stock.join("config");
-        let what = format!("# {}\n{config}", self.tree.linux.display());
+        let compiler = self.kernel.compiler.as_deref().unwrap_or("gcc");
+        let what = format!("# {} {compiler}\n{config}", self.tree.linux.display());
         if fs::read_to_string(&built).is_ok_and(|before| before == what) {
             return Ok(false);
         }
@@ -110,7 +60,7 @@ impl<'b> Bench<'b> {
         }
         self.tree.configure(&config)?;
         self.obeyed(&config)?;
-        self.tree.make(&[name(&self.kernel.image), "modules"])?;
+        self.tree.make(&[name(&self.kernel.on.image), "modules"])?;
         for file in self.kept() {
             copy(&self.tree.dir.join(file), &self.stock.join(name(file)))?;
         }
@@ -130,13 +80,14 @@ impl<'b> Bench<'b> {
 
     /// The files that a swap changes.
     fn kept(&self) -> impl Iterator<Item = &Path> {
-        let objects = self.kernel.swap.iter().map(|s| s.object.as_path());
-        objects.chain([self.kernel.image.as_path(), Path::new("vmlinux")])
+        let objects = self.kernel.on.swap.iter().map(|s| s.object.as_path());
+        objects.chain([self.kernel.on.image.as_path(), Path::new("vmlinux")])
     }
 
     /// Put the kernel's own objects back.
     pub fn restore(&self) -> Result<(), Failure> {
         self.kernel
+            .on
             .swap
             .iter()
             .try_for_each(|s| copy(&self.stock.join(name(&s.object)), &self.tree.dir.join(&s.object)))
@@ -148,7 +99,7 @@ impl<'b> Bench<'b> {
         let what = fault.unwrap_or("generated");
         let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
         let mut generated = Vec::new();
-        for (i, swap) in self.kernel.swap.iter().enumerate() {
+        for (i, swap) in self.kernel.on.swap.iter().enumerate() {
             let stem = format!("swap{i}");
             let mut tool = tramptool();
             tool.arg("gen")
@@ -165,9 +116,9 @@ impl<'b> Bench<'b> {
             copy(&object, &self.tree.dir.join(&swap.object))?;
             generated.push(object);
         }
-        let image = self.tree.dir.join(&self.kernel.image);
+        let image = self.tree.dir.join(&self.kernel.on.image);
         remove(&image)?;
-        let said = self.tree.make(&[name(&self.kernel.image)])?;
+        let said = self.tree.make(&[name(&self.kernel.on.image)])?;
         let warns = |line: &&str| line.to_lowercase().contains("warning");
         if let Some(line) = said.lines().find(|line| fault.is_none() && warns(line)) {
             return Err(Failure::new("linking the kernel", line, "see what is generated there, and mend it"));
@@ -183,7 +134,7 @@ impl<'b> Bench<'b> {
                 return Err(Failure::at(&self.stock, "has our code already", remedy));
             }
         }
-        copy(&image, &dir.path().join(name(&self.kernel.image)))?;
+        copy(&image, &dir.path().join(name(&self.kernel.on.image)))?;
         let linked = start.elapsed();
         Ok((self.boot(dir.path(), what, silence)?, linked))
     }
@@ -191,8 +142,8 @@ impl<'b> Bench<'b> {
     /// Boot what is in `dir`.
     pub fn boot(&self, dir: &Path, what: &str, silence: Duration) -> Result<Boot, Failure> {
         eprintln!("booting {}: {what}", self.kernel.name);
-        let image = dir.join(name(&self.kernel.image));
-        self.kernel.machine.boot(&image, &self.stock.join("initramfs"), silence)
+        let image = dir.join(name(&self.kernel.on.image));
+        self.kernel.on.machine.boot(&image, &self.stock.join("initramfs"), silence)
     }
 
     /// Which options of its configuration decide what is generated for it, as `gen` says it.
@@ -202,6 +153,14 @@ impl<'b> Bench<'b> {
         let said = call(&mut tool)?.err;
         let lines = said.lines().filter_map(|l| l.strip_prefix("tramptool: "));
         Ok(lines.filter(|l| l.contains("CONFIG_")).map(str::to_owned).collect())
+    }
+
+    /// What it was compiled by, as it says itself.
+    pub fn compiler(&self) -> Result<String, Failure> {
+        let path = self.tree.dir.join(".config");
+        let config = read(&path)?;
+        let text = config.lines().find_map(|l| l.strip_prefix("CONFIG_CC_VERSION_TEXT=")).map(|t| t.trim_matches('"'));
+        text.map(str::to_owned).ok_or_else(|| Failure::at(&path, "names no compiler", "build the kernel again"))
     }
 
     /// What it calls itself.
@@ -259,19 +218,6 @@ fn missing(vmlinux: &Path, object: &Path) -> Result<Option<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_kernel_has_a_configuration_and_three_faults() {
-        let place = root().join("xtask/kernel");
-        for kernel in kernels().unwrap() {
-            assert!(place.join(format!("{}.config", kernel.name)).exists());
-            assert_eq!(kernel.fault.len(), 3, "{}", kernel.name);
-            let trampolines: Vec<&String> = kernel.swap.iter().flat_map(|s| &s.trampolines).collect();
-            for (_, fault) in &kernel.fault {
-                assert!(trampolines.iter().any(|t| fault.starts_with(&format!("{t}:"))), "{fault}");
-            }
-        }
-    }
 
     #[test]
     fn an_option_that_kconfig_drops_is_seen() {

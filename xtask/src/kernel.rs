@@ -8,9 +8,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::boot::{Bench, Kernel, kernels, live_sites};
+use crate::boot::{Bench, live_sites, place};
 use crate::document::{folded, record, record_time, today};
 use crate::failure::Failure;
+use crate::kernels::{Kernel, kernels, profile_in};
 use crate::modules;
 use crate::qemu::{Boot, SILENCE, initramfs};
 use crate::tree::{cache, source};
@@ -18,15 +19,19 @@ use crate::verb::Outcome;
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let kernels = kernels()?;
+    let (profile, args) = profile_in(args)?;
+    let kernels = kernels(profile)?;
     let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
     let usage = || {
-        let remedy = format!("give one of {}, all, with --quick, --anew or --linux DIR", names.join(", "));
-        let what = if args.is_empty() { "no arguments".to_owned() } else { format!("what is {}?", args.join(" ")) };
+        let remedy =
+            format!("give one of {}, all, with --profile NAME, --quick, --anew or --linux DIR", names.join(", "));
+        let given: Vec<&str> = args.iter().map(|arg| arg.as_str()).collect();
+        let what =
+            if given.is_empty() { "no kernel is named".to_owned() } else { format!("what is {}?", given.join(" ")) };
         Failure::new("cargo xtask kernel", what, remedy)
     };
     let (mut quick, mut anew, mut linux, mut name) = (false, false, None, None);
-    let mut rest = args.iter();
+    let mut rest = args.iter().copied();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "--quick" => quick = true,
@@ -37,7 +42,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         }
     }
     let all = name.is_some_and(|name| name == "all");
-    let chosen: Vec<&Kernel> = kernels.iter().filter(|k| all || Some(&k.name) == name).collect();
+    let chosen: Vec<&Kernel> = kernels.iter().filter(|k| if all { k.first() } else { Some(&k.name) == name }).collect();
     let Some(first) = chosen.first() else {
         return Err(usage());
     };
@@ -51,14 +56,14 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let given = linux.clone();
     let linux = source(linux, &first.version, cache)?;
     let mut good = true;
-    for kernel in chosen {
+    for kernel in &chosen {
         good &= try_one(kernel, &linux, cache, quick, recorded)?;
     }
     if all {
         good &= modules::all(&kernels, given, cache)?;
         if good && recorded {
             let flags = [("--quick ", quick), ("--anew ", anew)].map(|(flag, given)| if given { flag } else { "" });
-            record_time(&format!("`./x kernel {}all`", flags.concat()), start)?;
+            record_time(&format!("`./x kernel --profile {} {}all`", first.profile, flags.concat()), start)?;
         }
     }
     Ok(if good { Outcome::Good } else { Outcome::Bad })
@@ -66,7 +71,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 
 /// Build it if need be, judge it, and write down what came of it.
 fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: bool) -> Result<bool, Failure> {
-    let dir = cache.join("boot").join(&kernel.name);
+    let dir = place(kernel, cache);
     let bench = Bench::new(kernel, linux, &dir);
     let start = Instant::now();
     let built = bench.build()?;
@@ -79,17 +84,17 @@ fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: b
         return Ok(good);
     }
     if !quick {
-        record(&kernel.name, &report)?;
+        record(&format!("{}, Linux {}", kernel.name, kernel.version), &report)?;
     }
     let (quick, from) = (if quick { "--quick " } else { "" }, if built { ", the kernel not built yet" } else { "" });
-    record_time(&format!("`./x kernel {quick}{}`{from}", kernel.name), start)?;
+    record_time(&format!("`./x kernel --profile {} {quick}{}`{from}", kernel.profile, kernel.name), start)?;
     Ok(good)
 }
 
 /// Boot the kernel as it is, with generated objects, and with faulty ones. Returns the report, and whether all is as
 /// it should be.
 fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
-    initramfs(&bench.kernel.cross, None, &bench.stock.join("initramfs"))?;
+    initramfs(&bench.kernel.on.cross, None, &bench.stock.join("initramfs"))?;
     let baseline = bench.boot(&bench.stock, "baseline", SILENCE)?;
     if !baseline.well() {
         let log = baseline.last.join("\n    ");
@@ -98,9 +103,14 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     let listed = live_sites(&bench.stock.join("vmlinux"))?;
     let same_sites = baseline.sites.as_ref() == Some(&listed);
     let version = bench.version()?;
+    let config: Vec<String> = bench.kernel.config.iter().map(|name| format!("`{name}.config`")).collect();
     let mut rows = vec![
-        format!("Linux {version}, {}, {}.", today(), bench.kernel.machine.version()?),
-        format!("Configuration: tinyconfig, `common.config` and `{}.config` of `xtask/kernel`.\n", bench.kernel.name),
+        format!("Linux {version}, {}, {}.", today(), bench.kernel.on.machine.version()?),
+        format!(
+            "Compiled by {}. Configuration: tinyconfig, {} of `xtask/kernel`.\n",
+            bench.compiler()?,
+            config.join(", ")
+        ),
         "| variant | ended | tests passed | as the baseline | generate and link, seconds | boot, seconds |".to_owned(),
         "|---|---|---|---|---|---|".to_owned(),
         row("the kernel's own", &baseline, "-", None),

@@ -2,7 +2,7 @@
 //! The repository's own chores: `cargo xtask <verb>`.
 //!
 //! Each verb is a module with a `run` function, and has one row in [`VERBS`]. What several need is in `tools`, `tree`
-//! (kernels being built), `qemu` (kernels running), `boot` (kernels built and run) and `document`.
+//! (kernels being built), `qemu` (kernels running), `kernels` (which there are), `boot` (kernels built and run) and `document`.
 
 mod apt;
 mod bless;
@@ -12,6 +12,7 @@ mod document;
 mod failure;
 mod fixtures;
 mod kernel;
+mod kernels;
 mod modules;
 mod objects;
 mod packages;
@@ -53,12 +54,12 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "kernel",
-        usage: "[--quick] [--anew] [--linux DIR] ARCH  boot a kernel with generated trampolines in place of its own; ARCH may be all",
+        usage: "[--profile NAME] [--quick] [--anew] [--linux DIR] KERNEL  boot a kernel with generated trampolines in place of its own; KERNEL may be all, for one of each architecture",
         run: kernel::run,
     },
     Verb {
         name: "modules",
-        usage: "[--fetch | --check] [ARCH ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
+        usage: "[--profile NAME] [--fetch | --check] [KERNEL ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
         run: modules::run,
     },
 ];

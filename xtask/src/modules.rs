@@ -9,9 +9,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::apt::{Apt, Archive};
-use crate::boot::{Bench, Kernel, kernels, live_sites};
+use crate::boot::{Bench, live_sites, place};
 use crate::document::{record, record_time, today};
 use crate::failure::Failure;
+use crate::kernels::{Kernel, kernels, profile_in};
 use crate::qemu::{SILENCE, initramfs};
 use crate::tools::{call, name, read, tramptool, write};
 use crate::tree::{cache, source};
@@ -33,22 +34,24 @@ struct Place {
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let kernels = kernels()?;
+    let (profile, args) = profile_in(args)?;
+    let kernels = kernels(profile)?;
     let (how, names) = match args.split_first() {
         Some((how, names)) if how.starts_with("--") => (how.as_str(), names),
-        _ => ("", args),
+        _ => ("", &*args),
     };
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
     let known: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
-    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let remedy = format!("give some of {}, or nothing for all", known.join(", "));
         return Err(Failure::new("cargo xtask modules", format!("there is no kernel {unknown}"), remedy));
     }
     let cache = cache()?;
-    let chosen = kernels.iter().filter(|k| names.is_empty() || names.contains(&k.name));
+    let chosen = kernels.iter().filter(|k| if names.is_empty() { k.first() } else { names.contains(&k.name.as_str()) });
     let start = Instant::now();
     let good = match how {
         "--fetch" => {
-            let mut with_arch = chosen.filter_map(|k| Some((k, k.debian.as_deref()?)));
+            let mut with_arch = chosen.filter_map(|k| Some((k, k.on.debian.as_deref()?)));
             with_arch.try_for_each(|(k, arch)| debian(arch, &k.version, &cache).map(drop))?;
             true
         }
@@ -56,7 +59,12 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         "" => {
             let loaded = load(chosen, None, &cache)?;
             if loaded.good {
-                record_time(&format!("`./x modules {}`{}", names.join(" "), loaded.with_downloads()), start)?;
+                let command = format!(
+                    "`./x modules --profile {} {}`",
+                    kernels.first().map_or("", |k| &k.profile),
+                    names.join(" ")
+                );
+                record_time(&(command + loaded.with_downloads()), start)?;
             }
             loaded.good
         }
@@ -77,10 +85,10 @@ pub fn all(kernels: &[Kernel], linux: Option<PathBuf>, cache: &Path) -> Result<b
     let start = Instant::now();
     // The document is about Debian's.
     let recorded = linux.is_none();
-    let loaded = load(kernels.iter(), linux, cache)?;
-    if loaded.good && recorded {
-        record("Modules", &loaded.table)?;
-        record_time(&format!("`./x modules`{}", loaded.with_downloads()), start)?;
+    let loaded = load(kernels.iter().filter(|k| k.first()), linux, cache)?;
+    if let Some(first) = kernels.first().filter(|_| loaded.good && recorded) {
+        record(&format!("Modules, Linux {}", first.version), &loaded.table)?;
+        record_time(&format!("`./x modules --profile {}`{}", first.profile, loaded.with_downloads()), start)?;
     }
     Ok(loaded.good)
 }
@@ -113,7 +121,7 @@ fn load<'k>(
     let (mut good, mut downloaded) = (true, false);
     for kernel in kernels {
         let start = Instant::now();
-        let (place, fresh) = match &kernel.debian {
+        let (place, fresh) = match &kernel.on.debian {
             Some(arch) => debian(arch, &kernel.version, cache)?,
             None => (ours(kernel, linux.clone(), cache)?, false),
         };
@@ -145,7 +153,7 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     write(&main, text.replace(count, &hostile).as_bytes())?;
     let mut make = Command::new("make");
     make.arg("-sC").arg(&place.headers).arg(format!("M={}", source.display()));
-    make.args([format!("ARCH={}", kernel.arch), format!("CROSS_COMPILE={}", kernel.cross)]);
+    make.args([format!("ARCH={}", kernel.on.arch), format!("CROSS_COMPILE={}", kernel.on.cross)]);
     // Debian's headers have the type information of a vmlinux, and would have pahole make that of the module.
     let said = call(make.args(["CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]))?.err;
     let built = start.elapsed().as_secs_f64();
@@ -155,9 +163,9 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
     };
     let ours = object("o")? == object("o_shipped")?;
     let files = dir.path().join("initramfs");
-    initramfs(&kernel.cross, Some(&source.join(format!("{MODULE}.ko"))), &files)?;
+    initramfs(&kernel.on.cross, Some(&source.join(format!("{MODULE}.ko"))), &files)?;
     eprintln!("booting {} with {MODULE}.ko", place.what);
-    let boot = kernel.machine.boot(&place.image, &files, SILENCE)?;
+    let boot = kernel.on.machine.boot(&place.image, &files, SILENCE)?;
     let warned = !said.trim().is_empty();
     if warned {
         eprintln!("{said}");
@@ -203,17 +211,17 @@ fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
 /// A kernel of `cargo xtask kernel`.
 fn ours(kernel: &Kernel, linux: Option<PathBuf>, cache: &Path) -> Result<Place, Failure> {
     let linux = source(linux, &kernel.version, cache)?;
-    let dir = cache.join("boot").join(&kernel.name);
+    let dir = place(kernel, cache);
     let bench = Bench::new(kernel, &linux, &dir);
     bench.build()?;
-    let image = bench.stock.join(name(&kernel.image));
+    let image = bench.stock.join(name(&kernel.on.image));
     Ok(Place { what: format!("our own {}", bench.version()?), headers: dir, image })
 }
 
 /// Debian's newest kernel of a version for clouds, which boots without modules; from the cache if one is there, else downloaded,
 /// which is also returned.
 fn debian(arch: &str, kernel: &str, cache: &Path) -> Result<(Place, bool), Failure> {
-    let dir = cache.join("debian").join(arch);
+    let dir = cache.join("debian").join(kernel).join(arch);
     let unpacked = dir.join("root");
     let fresh = !unpacked.exists();
     if fresh {
