@@ -218,7 +218,8 @@ fn the_source_of_a_module() {
             &format!("\nvoid seen{params};\n"),
             &format!("\nvoid seen{params}\n{{\n"),
             "function[] = \"comm_write\"",
-            "register_ftrace_direct(&direct, (unsigned long)seen_tramp)",
+            "#define DIRECT ((unsigned long)seen_tramp)\n",
+            "register_ftrace_direct(&direct, DIRECT)",
         ] {
             assert!(main.contains(part), "{part} in {main}");
         }
@@ -234,6 +235,15 @@ fn the_source_of_a_module() {
         b.tool(&format!("{prefix}objcopy"), &["-O", "binary", "-j", ".text", "seen.o", "seen.bin"]);
         let (ours, theirs) = (fs::read(b.path(&format!("{arch}.bin"))).unwrap(), fs::read(b.path("seen.bin")).unwrap());
         assert!(ours == theirs, "{arch}: {ours:02x?} {theirs:02x?}");
+    }
+    // What is jumped to says so in its address.
+    let jump = ["--arch", "x86_64", "--profile", "linux-7.3", "--jump", "--function", "comm_write+9", "-o", "jumped"];
+    b.ok(&[&gen_direct[..], &[sig], &jump].concat());
+    let main = fs::read_to_string(b.path("jumped/seen_main.c")).unwrap();
+    for part in
+        ["#define DIRECT ftrace_jmp_set((unsigned long)seen_tramp)\n", "#ifndef CONFIG_DYNAMIC_FTRACE_WITH_JMP\n"]
+    {
+        assert!(main.contains(part), "{part} in {main}");
     }
     // For a kernel that is known: the object too.
     write(&b, &config("6.12.117", &[&NEEDED[..], &["ARCH_RV64I"]].concat()), &offsets(&["ARCH_RV64I"], &[]));

@@ -51,8 +51,8 @@ fn no_mnemonic_in_a_template() {
     // Pages are prose: and, or, call.
     let is_page = |path: &Path| ["html", "css", "js"].iter().any(|e| path.extension().is_some_and(|is| is == *e));
     for template in files(&root().join("templates/templates"), "").into_iter().filter(|path| !is_page(path)) {
-        // This one is make's.
-        let text = fs::read_to_string(&template).unwrap().replace("$(call ", "$(");
+        // One is make's, one is in the name of a function of the kernel.
+        let text = fs::read_to_string(&template).unwrap().replace("$(call ", "$(").replace("ftrace_jmp_set(", "(");
         for word in text.split(|c: char| !c.is_alphanumeric()) {
             assert!(!mnemonics.contains(word), "{}: {word} is an instruction", template.display());
         }

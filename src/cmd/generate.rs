@@ -357,7 +357,13 @@ impl Generated<'_> {
                 );
             }
         }
-        let of_module = ["calls".to_owned(), "direct".to_owned(), format!("{name}_init"), format!("{name}_exit")];
+        let of_module = [
+            "calls".to_owned(),
+            "direct".to_owned(),
+            "DIRECT".to_owned(),
+            format!("{name}_init"),
+            format!("{name}_exit"),
+        ];
         if let Some(taken) = of_module.iter().find(|n| [spec.callee, spec.name].contains(&n.as_str())) {
             return refuse(&format!("the module has something called {taken}"), "--call and --name with other names");
         }
@@ -371,6 +377,7 @@ impl Generated<'_> {
             name,
             callee: spec.callee,
             tramp: spec.name,
+            jumped: spec.kind.jumped_to(),
             function: &proto.name,
             params: proto.params(),
             tags: &tags.collect::<Vec<_>>(),

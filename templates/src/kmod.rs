@@ -15,6 +15,8 @@ pub struct Kmod<'a> {
     pub callee: &'a str,
     /// The symbol of the trampoline.
     pub tramp: &'a str,
+    /// The site jumps to the trampoline.
+    pub jumped: bool,
     /// The traced function.
     pub function: &'a str,
     /// The parameters of both functions, with their parentheses.

@@ -13,6 +13,16 @@ void {{ callee }}{{ params }};
 // In {{ name }}_tramp.S.
 void {{ tramp }}(void);
 
+{% if jumped -%}
+// The site jumps to it. It jumps to {{ function }}() behind the site, for which the kernel must export that.
+#ifndef CONFIG_DYNAMIC_FTRACE_WITH_JMP
+#error "{{ tramp }} needs CONFIG_DYNAMIC_FTRACE_WITH_JMP"
+#endif
+#define DIRECT ftrace_jmp_set((unsigned long){{ tramp }})
+{%- else -%}
+#define DIRECT ((unsigned long){{ tramp }})
+{%- endif %}
+
 static unsigned long calls;
 module_param(calls, ulong, 0444);
 MODULE_PARM_DESC(calls, "calls of {{ function }}() that were seen; CPUs at the same time may lose some");
@@ -30,7 +40,7 @@ static int __init {{ name }}_init(void)
 	int err = ftrace_set_filter(&direct, function, strlen(function), 1);
 
 	if (!err)
-		err = register_ftrace_direct(&direct, (unsigned long){{ tramp }});
+		err = register_ftrace_direct(&direct, DIRECT);
 	if (err)
 		ftrace_free_filter(&direct);
 	return err;
@@ -38,7 +48,7 @@ static int __init {{ name }}_init(void)
 
 static void __exit {{ name }}_exit(void)
 {
-	unregister_ftrace_direct(&direct, (unsigned long){{ tramp }}, true);
+	unregister_ftrace_direct(&direct, DIRECT, true);
 }
 
 module_init({{ name }}_init);
