@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The only program of the kernels of `cargo xtask kernel` and `cargo xtask modules`: it traces a little itself, tries a
-// module if it finds one, says how that went, and switches off.
+// The first program of the kernels of `cargo xtask kernel` and `cargo xtask modules`: it traces a little itself, tries a
+// module if it finds one, runs the kernel's ftrace selftests if they are there, says how that went, and switches off.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,15 +11,31 @@
 #include <sys/klog.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TRACING "/sys/kernel/tracing/"
-// Calls a function of its own before each comm_write(), which vfs_write() calls for /proc/self/comm.
-#define MODULE "trace_comm_write"
-#define DIRECT "direct-->" MODULE "_tramp"
+
+// Calls a function of its own before each call of the traced one.
+struct module {
+	const char *name;
+	const char *traced;
+	// How enabled_functions names its trampoline.
+	const char *direct;
+	// What the stack of its function has, one behind the other.
+	const char *first, *second;
+};
+
+static const struct module modules[] = {
+	// vfs_write() calls it for /proc/self/comm.
+	{ "trace_comm_write", "comm_write", "direct-->trace_comm_write_tramp", "=> comm_write\n", "=> vfs_write\n" },
+	// vfs_read() calls it there, or jumps to it, so that ksys_read() has called it. The site jumps to the trampoline, so
+	// that seq_read() itself is not on the stack.
+	{ "trace_seq_read", "seq_read", "direct(jmp)-->trace_seq_read_tramp", "=> trace_seq_read_tramp", "s_read\n" },
+};
 
 static int failures;
-static int loaded;
+static const struct module *loaded;
 
 static void must(int good, const char *what)
 {
@@ -64,6 +80,20 @@ static void show(const char *file)
 		fclose(in);
 }
 
+// Say how enabled_functions names a trampoline.
+static void enabled(const char *direct)
+{
+	char line[512];
+	FILE *in = fopen(TRACING "enabled_functions", "r");
+
+	while (in && fgets(line, sizeof(line), in)) {
+		if (strstr(line, direct))
+			printf("init: enabled: %s", strstr(line, direct));
+	}
+	if (in)
+		fclose(in);
+}
+
 // Is each line with the first text followed by one with the second, and is there one?
 static int follows(const char *file, const char *first, const char *second)
 {
@@ -87,8 +117,11 @@ static int follows(const char *file, const char *first, const char *second)
 static int calls(void)
 {
 	int count = -1;
-	FILE *in = fopen("/sys/module/" MODULE "/parameters/calls", "r");
+	char name[128];
+	FILE *in;
 
+	snprintf(name, sizeof(name), "/sys/module/%s/parameters/calls", loaded->name);
+	in = fopen(name, "r");
 	must(in && fscanf(in, "%d", &count) == 1, "the module counts calls");
 	if (in)
 		fclose(in);
@@ -113,7 +146,7 @@ static void work(void)
 	}
 	if (loaded) {
 		must(calls() - before == 10, "the module sees every call");
-		must(lines(TRACING "enabled_functions", DIRECT) == 1, "enabled_functions names the trampoline");
+		must(lines(TRACING "enabled_functions", loaded->direct) == 1, "enabled_functions names the trampoline");
 	}
 }
 
@@ -129,8 +162,9 @@ static void trace(const char *tracer, const char *function)
 	put(TRACING "tracing_on", "0");
 	snprintf(what, sizeof(what), "%s sees %s", tracer, function);
 	must(lines(TRACING "trace", function) >= 10, what);
-	// One stack for each call that was seen, of the called function alone.
-	if (strcmp(function, MODULE) == 0 && follows(TRACING "trace", "=> comm_write\n", "=> vfs_write\n") != 10) {
+	// One stack for each call that was seen, of the called function alone; seq_read() has more than these ten.
+	if (loaded && strcmp(function, loaded->name) == 0 &&
+	    follows(TRACING "trace", loaded->first, loaded->second) < 10) {
 		must(0, "the stack has function and caller");
 		show(TRACING "trace");
 	}
@@ -140,36 +174,75 @@ static void trace(const char *tracer, const char *function)
 }
 
 // Load the module, have its function traced alone and together with tracers, and unload it.
-static void module(int file)
+static void module(const struct module *module, int file)
 {
 	static char log[1 << 20];
 	int length;
 
 	klogctl(5 /* clear */, NULL, 0);
-	loaded = syscall(SYS_finit_module, file, "", 0) == 0;
-	must(loaded, "load the module");
-	if (!loaded)
+	if (syscall(SYS_finit_module, file, "", 0) != 0) {
+		must(0, "load the module");
 		return;
+	}
+	loaded = module;
 	work();
-	trace("function", "comm_write");
-	trace("function_graph", "comm_write");
+	enabled(module->direct);
+	trace("function", module->traced);
+	trace("function_graph", module->traced);
 	put(TRACING "options/func_stack_trace", "1");
-	trace("function", MODULE);
+	trace("function", module->name);
 	put(TRACING "options/func_stack_trace", "0");
-	must(syscall(SYS_delete_module, MODULE, O_NONBLOCK) == 0, "unload the module");
-	loaded = 0;
-	must(lines(TRACING "enabled_functions", "comm_write") == 0, "nothing is left enabled");
+	must(syscall(SYS_delete_module, module->name, O_NONBLOCK) == 0, "unload the module");
+	loaded = NULL;
+	must(lines(TRACING "enabled_functions", module->traced) == 0, "nothing is left enabled");
 	work();
 	length = klogctl(3 /* read all since then */, log, sizeof(log) - 1);
-	must(length > 0, "read the log");
+	must(length >= 0, "read the log");
+	log[length > 0 ? length : 0] = 0;
 	must(!strstr(log, "WARNING") && !strstr(log, "BUG") && !strstr(log, "cut here"), "no warning in the log");
 	printf("init: the module was traced alone, with function, with function_graph\n");
 }
 
+// Run a line of shell; busybox is what there is.
+static void shell(const char *line)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		execl("/bin/busybox", "sh", "-c", line, NULL);
+		_exit(127);
+	}
+	must(child > 0 && waitpid(child, NULL, 0) == child, line);
+}
+
+// Have the kernel's ftrace selftests print their verdicts, and then what the kernel warned of meanwhile.
+static void selftests(void)
+{
+	static char log[1 << 20];
+	int length;
+
+	mkdir("/dev", 0755);
+	mkdir("/tmp", 0777);
+	must(mount("devtmpfs", "/dev", "devtmpfs", 0, NULL) == 0, "mount /dev");
+	setenv("PATH", "/bin", 1);
+	klogctl(5 /* clear */, NULL, 0);
+	// What the kernel says would come into the middle of verdicts.
+	klogctl(8 /* console level */, NULL, 1);
+	shell("busybox --install -s /bin && depmod && cd /ftrace && ./ftracetest -K -l /tmp/logs");
+	// Of those that failed.
+	shell("cd /tmp/logs && tail -n 12 *-log.* | sed 's/^/# /'");
+	klogctl(8, NULL, 7);
+	length = klogctl(3 /* read all since then */, log, sizeof(log) - 1);
+	must(length >= 0, "read the log");
+	log[length > 0 ? length : 0] = 0;
+	for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n")) {
+		if (strstr(line, "WARNING: ") || strstr(line, "BUG: "))
+			printf("%s\n", strchr(line, ']') ? strchr(line, ']') + 2 : line);
+	}
+}
+
 int main(void)
 {
-	int file = open("/" MODULE ".ko", O_RDONLY);
-
 	mkdir("/proc", 0755);
 	mkdir("/sys", 0755);
 	must(mount("proc", "/proc", "proc", 0, NULL) == 0, "mount /proc");
@@ -177,8 +250,17 @@ int main(void)
 	must(mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL) == 0, "mount tracefs");
 	trace("function", "vfs_write");
 	trace("function_graph", "vfs_write");
-	if (file >= 0)
-		module(file);
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+		char name[128];
+		int file;
+
+		snprintf(name, sizeof(name), "/%s.ko", modules[i].name);
+		file = open(name, O_RDONLY);
+		if (file >= 0)
+			module(&modules[i], file);
+	}
+	if (access("/ftrace/ftracetest", X_OK) == 0)
+		selftests();
 	if (failures == 0)
 		printf("init: all is well\n");
 	fflush(stdout);

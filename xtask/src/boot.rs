@@ -11,7 +11,7 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::failure::Failure;
 use crate::kernels::Kernel;
-use crate::qemu::Boot;
+use crate::qemu::{Boot, Trial};
 use crate::tools::{call, copy, name, read, remove, root, tramptool, write};
 use crate::tree::Tree;
 
@@ -78,6 +78,11 @@ impl<'b> Bench<'b> {
         }
     }
 
+    /// Where something is that was built.
+    pub fn built(&self, file: &str) -> PathBuf {
+        self.tree.dir.join(file)
+    }
+
     /// The files that a swap changes.
     fn kept(&self) -> impl Iterator<Item = &Path> {
         let objects = self.kernel.on.swap.iter().map(|s| s.object.as_path());
@@ -94,7 +99,7 @@ impl<'b> Bench<'b> {
     }
 
     /// Swap, link, look whether the image has what was generated, boot. Returns also how long it took up to the boot.
-    pub fn variant(&self, fault: Option<&str>, silence: Duration) -> Result<(Boot, Duration), Failure> {
+    pub fn variant(&self, fault: Option<&str>, trial: &Trial) -> Result<(Boot, Duration), Failure> {
         let start = Instant::now();
         let what = fault.unwrap_or("generated");
         let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
@@ -136,14 +141,14 @@ impl<'b> Bench<'b> {
         }
         copy(&image, &dir.path().join(name(&self.kernel.on.image)))?;
         let linked = start.elapsed();
-        Ok((self.boot(dir.path(), what, silence)?, linked))
+        Ok((self.boot(dir.path(), what, trial)?, linked))
     }
 
     /// Boot what is in `dir`.
-    pub fn boot(&self, dir: &Path, what: &str, silence: Duration) -> Result<Boot, Failure> {
+    pub fn boot(&self, dir: &Path, what: &str, trial: &Trial) -> Result<Boot, Failure> {
         eprintln!("booting {}: {what}", self.kernel.name);
         let image = dir.join(name(&self.kernel.on.image));
-        self.kernel.on.machine.boot(&image, &self.stock.join("initramfs"), silence)
+        self.kernel.on.machine.boot(&image, trial)
     }
 
     /// Which options of its configuration decide what is generated for it, as `gen` says it.
@@ -153,6 +158,11 @@ impl<'b> Bench<'b> {
         let said = call(&mut tool)?.err;
         let lines = said.lines().filter_map(|l| l.strip_prefix("tramptool: "));
         Ok(lines.filter(|l| l.contains("CONFIG_")).map(str::to_owned).collect())
+    }
+
+    /// What tells make the compiler, where it is not GCC.
+    pub fn compiled_by(&self) -> Vec<String> {
+        self.kernel.compiler.iter().map(|compiler| format!("CC={compiler}")).collect()
     }
 
     /// What it was compiled by, as it says itself.

@@ -11,11 +11,34 @@ use std::time::{Duration, Instant};
 use crate::boot::{Bench, live_sites, place};
 use crate::document::{folded, record, record_time, today};
 use crate::failure::Failure;
+use crate::hook;
 use crate::kernels::{Kernel, kernels, profile_in};
 use crate::modules;
-use crate::qemu::{Boot, SILENCE, initramfs};
+use crate::qemu::{Boot, Trial, initramfs};
+use crate::selftests;
 use crate::tree::{cache, source};
 use crate::verb::Outcome;
+
+/// What is asked of a kernel.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Whole,
+    /// One variant and one fault.
+    Quick,
+    /// The ftrace selftests of its tree, with its trampolines and with generated ones.
+    Selftests,
+}
+
+impl How {
+    /// The option that asks for it.
+    fn flag(self) -> &'static str {
+        match self {
+            How::Whole => "",
+            How::Quick => "--quick ",
+            How::Selftests => "--selftests ",
+        }
+    }
+}
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
@@ -23,18 +46,21 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let kernels = kernels(profile)?;
     let names: Vec<&str> = kernels.iter().map(|k| k.name.as_str()).collect();
     let usage = || {
-        let remedy =
-            format!("give one of {}, all, with --profile NAME, --quick, --anew or --linux DIR", names.join(", "));
+        let remedy = format!(
+            "give one of {}, all, with --profile NAME, --quick, --selftests, --anew or --linux DIR",
+            names.join(", ")
+        );
         let given: Vec<&str> = args.iter().map(|arg| arg.as_str()).collect();
         let what =
             if given.is_empty() { "no kernel is named".to_owned() } else { format!("what is {}?", given.join(" ")) };
         Failure::new("cargo xtask kernel", what, remedy)
     };
-    let (mut quick, mut anew, mut linux, mut name) = (false, false, None, None);
+    let (mut how, mut anew, mut linux, mut name) = (How::Whole, false, None, None);
     let mut rest = args.iter().copied();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
-            "--quick" => quick = true,
+            "--quick" => how = How::Quick,
+            "--selftests" => how = How::Selftests,
             "--anew" => anew = true,
             "--linux" => linux = Some(PathBuf::from(rest.next().ok_or_else(usage)?)),
             _ if name.is_none() => name = Some(arg),
@@ -57,12 +83,12 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let linux = source(linux, &first.version, cache)?;
     let mut good = true;
     for kernel in &chosen {
-        good &= try_one(kernel, &linux, cache, quick, recorded)?;
+        good &= try_one(kernel, &linux, cache, how, recorded)?;
     }
-    if all {
+    if all && how != How::Selftests {
         good &= modules::all(&kernels, given, cache)?;
         if good && recorded {
-            let flags = [("--quick ", quick), ("--anew ", anew)].map(|(flag, given)| if given { flag } else { "" });
+            let flags = [how.flag(), if anew { "--anew " } else { "" }];
             record_time(&format!("`./x kernel --profile {} {}all`", first.profile, flags.concat()), start)?;
         }
     }
@@ -70,12 +96,13 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 }
 
 /// Build it if need be, judge it, and write down what came of it.
-fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: bool) -> Result<bool, Failure> {
+fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, how: How, recorded: bool) -> Result<bool, Failure> {
     let dir = place(kernel, cache);
     let bench = Bench::new(kernel, linux, &dir);
     let start = Instant::now();
     let built = bench.build()?;
-    let judged = judge(&bench, quick);
+    let judged =
+        if how == How::Selftests { selftests::judge(&bench, linux, cache) } else { judge(&bench, how == How::Quick) };
     let restored = bench.restore();
     let (report, good) = judged?;
     restored?;
@@ -83,23 +110,32 @@ fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, quick: bool, recorded: b
     if !good || !recorded {
         return Ok(good);
     }
-    if !quick {
-        record(&format!("{}, Linux {}", kernel.name, kernel.version), &report)?;
+    let heading = format!("{}, Linux {}", kernel.name, kernel.version);
+    match how {
+        How::Whole => record(&heading, &report)?,
+        How::Quick => {}
+        How::Selftests => record(&(heading + ": its ftrace selftests"), &report)?,
     }
-    let (quick, from) = (if quick { "--quick " } else { "" }, if built { ", the kernel not built yet" } else { "" });
-    record_time(&format!("`./x kernel --profile {} {quick}{}`{from}", kernel.profile, kernel.name), start)?;
+    let (flag, from) = (how.flag(), if built { ", the kernel not built yet" } else { "" });
+    record_time(&format!("`./x kernel --profile {} {flag}{}`{from}", kernel.profile, kernel.name), start)?;
     Ok(good)
 }
 
 /// Boot the kernel as it is, with generated objects, and with faulty ones. Returns the report, and whether all is as
 /// it should be.
 fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
-    initramfs(&bench.kernel.on.cross, None, &bench.stock.join("initramfs"))?;
-    let baseline = bench.boot(&bench.stock, "baseline", SILENCE)?;
-    if !baseline.well() {
-        let log = baseline.last.join("\n    ");
-        return Err(Failure::new("the kernel as it is", baseline.end, format!("its log ends:\n    {log}")));
+    let files = bench.stock.join("initramfs");
+    let jumped = hook::jumped(bench.kernel)
+        .map(|hook| hook::build(bench.kernel, &bench.built(""), &bench.compiled_by(), &hook))
+        .transpose()?;
+    if let Some(wrong) = jumped.as_ref().and_then(|built| built.wrong) {
+        return Err(Failure::new("a module with a trampoline that is jumped to", wrong, "see what make said"));
     }
+    let modules: Vec<_> = jumped.into_iter().map(|built| built.file).collect();
+    initramfs(&bench.kernel.on.cross, &modules, &files)?;
+    let first = Trial::new(&files);
+    let baseline = bench.boot(&bench.stock, "baseline", &first)?;
+    baseline.must_be_well()?;
     let listed = live_sites(&bench.stock.join("vmlinux"))?;
     let same_sites = baseline.sites.as_ref() == Some(&listed);
     let version = bench.version()?;
@@ -116,8 +152,8 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
         row("the kernel's own", &baseline, "-", None),
     ];
     let mut good = same_sites;
-    let silence = SILENCE.min(4 * baseline.silent + Duration::from_secs(20));
-    let (variant, linked) = bench.variant(None, silence)?;
+    let trial = Trial { silence: first.silence.min(4 * baseline.silent + Duration::from_secs(20)), ..first };
+    let (variant, linked) = bench.variant(None, &trial)?;
     let differs = difference(&baseline.tests, &variant.tests);
     rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO"), Some(linked)));
     let mut logs = Vec::new();
@@ -127,7 +163,7 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     }
     let faults = if quick { 1 } else { bench.kernel.fault.len() };
     for (about, fault) in bench.kernel.fault.iter().take(faults) {
-        let (control, linked) = bench.variant(Some(fault), silence)?;
+        let (control, linked) = bench.variant(Some(fault), &trial)?;
         // It came as far as to set its sites up; what never runs would notice anything.
         let noticed = !control.well() && control.sites == baseline.sites;
         good &= noticed;

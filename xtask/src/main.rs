@@ -2,21 +2,24 @@
 //! The repository's own chores: `cargo xtask <verb>`.
 //!
 //! Each verb is a module with a `run` function, and has one row in [`VERBS`]. What several need is in `tools`, `tree`
-//! (kernels being built), `qemu` (kernels running), `kernels` (which there are), `boot` (kernels built and run) and `document`.
+//! (kernels being built), `qemu` (kernels running), `kernels` (which there are), `boot` (kernels built and run), `hook` (modules) and `document`.
 
 mod apt;
 mod bless;
 mod boot;
 mod core_objects;
+mod debian;
 mod document;
 mod failure;
 mod fixtures;
+mod hook;
 mod kernel;
 mod kernels;
 mod modules;
 mod objects;
 mod packages;
 mod qemu;
+mod selftests;
 mod tools;
 mod tree;
 mod verb;
@@ -54,7 +57,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "kernel",
-        usage: "[--profile NAME] [--quick] [--anew] [--linux DIR] KERNEL  boot a kernel with generated trampolines in place of its own; KERNEL may be all, for one of each architecture",
+        usage: "[--profile NAME] [--quick | --selftests] [--anew] [--linux DIR] KERNEL  boot a kernel with generated trampolines in place of its own; KERNEL may be all, for one of each architecture",
         run: kernel::run,
     },
     Verb {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels under QEMU: booted with our program, listened to, and stopped.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,16 +10,27 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::tools::{PACKAGES, call, name, root};
+use crate::tools::{PACKAGES, call, root};
 
 /// What our program prints when the kernel has come that far and its own checks are good.
 const WELL: &str = "init: all is well";
 
-/// A kernel that has not ended by then never will.
-const LIMIT: Duration = Duration::from_secs(480);
+/// What runs in a kernel, and how long that is waited for.
+pub struct Trial<'t> {
+    /// What the kernel unpacks and runs.
+    pub initramfs: &'t Path,
+    /// A kernel that says nothing for so long never will.
+    pub silence: Duration,
+    /// Nor will one end that has not ended by then.
+    pub limit: Duration,
+}
 
-/// Nor one that says nothing for so long, where it is not known how long it may.
-pub const SILENCE: Duration = Duration::from_secs(120);
+impl Trial<'_> {
+    /// A trial of a kernel of which it is not known how long it may be silent.
+    pub fn new(initramfs: &Path) -> Trial<'_> {
+        Trial { initramfs, silence: Duration::from_secs(120), limit: Duration::from_secs(480) }
+    }
+}
 
 /// A kernel that says so much repeats itself.
 const MOST: u64 = 4 << 20;
@@ -53,6 +65,15 @@ impl Boot {
         self.tests.iter().any(|line| line == WELL)
     }
 
+    /// An error if it did; the kernel as it is has no fault of ours.
+    pub fn must_be_well(&self) -> Result<(), Failure> {
+        if self.well() {
+            return Ok(());
+        }
+        let log = self.last.join("\n    ");
+        Err(Failure::new("the kernel as it is", self.end.clone(), format!("its log ends:\n    {log}")))
+    }
+
     /// How many startup tests passed.
     pub fn passed(&self) -> usize {
         self.tests.iter().filter(|line| line.ends_with("PASSED")).count()
@@ -60,8 +81,8 @@ impl Boot {
 }
 
 impl Machine {
-    /// Boot an image; it is over when it says nothing for `silence`.
-    pub fn boot(&self, image: &Path, initramfs: &Path, silence: Duration) -> Result<Boot, Failure> {
+    /// Boot an image.
+    pub fn boot(&self, image: &Path, trial: &Trial) -> Result<Boot, Failure> {
         let log = tempfile::NamedTempFile::new()
             .map_err(|e| Failure::new("temporary file", e.to_string(), "set TMPDIR to another directory"))?;
         let to = |file: std::io::Result<File>| {
@@ -74,7 +95,7 @@ impl Machine {
             .args(["-m", "512", "-smp", "1", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-kernel"])
             .arg(image)
             .arg("-initrd")
-            .arg(initramfs)
+            .arg(trial.initramfs)
             .args(["-append", &format!("{} panic=-1 oops=panic", self.console)])
             .stdin(Stdio::null())
             .stdout(to(log.reopen())?)
@@ -91,8 +112,8 @@ impl Machine {
             }
             let stop = match () {
                 () if ended.is_some() => break "by itself",
-                () if heard.elapsed() > silence => "silence",
-                () if start.elapsed() > LIMIT => "no end",
+                () if heard.elapsed() > trial.silence => "silence",
+                () if start.elapsed() > trial.limit => "no end",
                 () if size > MOST => "endless messages",
                 () => {
                     std::thread::sleep(Duration::from_millis(50));
@@ -127,14 +148,15 @@ fn remedy() -> String {
 fn heard_in(log: &str, end: &str) -> Boot {
     let mut tests = Vec::new();
     let mut test = "";
-    for line in log.lines().map(without_time) {
+    // What begins so is the comment of a test on itself.
+    for line in log.lines().map(without_time).filter(|line| !line.starts_with("# ")) {
         test = tested(line).unwrap_or(test);
         // The verdict may come on a line of its own, after what others said, or with numbers that vary.
         if line.ends_with("PASSED") || line.ends_with(": OK") || line == "OK" {
             tests.push(format!("{test}: {}", line.rsplit(' ').next().unwrap_or(line)));
         } else if line == WELL
             || ["FAILED", "NG: ", "not ok "].iter().any(|part| line.contains(part))
-            || ["ok ", "    ok ", "WARNING: ", "BUG: "].iter().any(|start| line.starts_with(start))
+            || ["ok ", "    ok ", "WARNING: ", "BUG: ", "init: enabled: "].iter().any(|start| line.starts_with(start))
         {
             tests.push(line.to_owned());
         }
@@ -169,40 +191,76 @@ fn without_time(line: &str) -> &str {
     line.trim_end().split_once("] ").filter(|(time, _)| time.starts_with('[')).map_or(line.trim_end(), |(_, rest)| rest)
 }
 
-/// Write an initramfs with our program, and with a module for it.
-pub fn initramfs(cross: &str, module: Option<&Path>, to: &Path) -> Result<(), Failure> {
-    let read = |path: &Path| fs::read(path).map_err(|e| Failure::at(path, e, "see what the compiler said"));
-    let init = tempfile::NamedTempFile::new()
+/// Write an initramfs with our program and these files, by their paths.
+pub fn initramfs(cross: &str, files: &[(String, Vec<u8>)], to: &Path) -> Result<(), Failure> {
+    let program = program(cross, &root().join("xtask/kernel/init.c"))?;
+    let init = [("init".to_owned(), program)];
+    fs::write(to, archive(init.iter().chain(files))).map_err(|e| Failure::at(to, e, "make room, or make it writable"))
+}
+
+/// Compile a program that needs nothing beside it.
+pub fn program(cross: &str, source: &Path) -> Result<Vec<u8>, Failure> {
+    let out = tempfile::NamedTempFile::new()
         .map_err(|e| Failure::new("temporary file", e.to_string(), "set TMPDIR to another directory"))?
         .into_temp_path();
-    let mut gcc = Command::new(format!("{cross}gcc"));
-    call(gcc.args(["-O2", "-static", "-o"]).arg(&init).arg(root().join("xtask/kernel/init.c")))?;
-    let program = read(&init)?;
-    let module = module.map(|path| Ok((name(path), read(path)?)));
-    let module = module.transpose()?;
-    let mut files = vec![("init", &*program)];
-    files.extend(module.as_ref().map(|(name, bytes)| (*name, &**bytes)));
-    fs::write(to, archive(&files)).map_err(|e| Failure::at(to, e, "make room, or make it writable"))
+    call(Command::new(format!("{cross}gcc")).args(["-O2", "-static", "-o"]).arg(&out).arg(source))?;
+    fs::read(&out).map_err(|e| Failure::at(&out, e, "see what the compiler said"))
 }
 
 /// An archive of programs (kernel Documentation/driver-api/early-userspace/buffer-format.rst).
-fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+fn archive<'f>(files: impl Iterator<Item = &'f (String, Vec<u8>)>) -> Vec<u8> {
     let mut out = Vec::new();
-    for &(name, data) in files.iter().chain(&[("TRAILER!!!", &[][..])]) {
-        let fields = [1, 0o100_755, 0, 0, 1, 0, data.len(), 0, 0, 0, 0, name.len() + 1, 0];
+    let mut entry = |name: &str, mode: usize, data: &[u8]| {
+        let fields = [1, mode, 0, 0, 1, 0, data.len(), 0, 0, 0, 0, name.len() + 1, 0];
         out.extend_from_slice(b"070701");
         fields.iter().for_each(|field| out.extend_from_slice(format!("{field:08x}").as_bytes()));
         for part in [&[name.as_bytes(), b"\0"].concat()[..], data] {
             out.extend_from_slice(part);
             out.resize(out.len().next_multiple_of(4), 0);
         }
+    };
+    let mut made = BTreeSet::new();
+    for (name, data) in files {
+        // A directory comes before what is in it.
+        for dir in name.match_indices('/').filter_map(|(at, _)| name.get(..at)) {
+            if made.insert(dir) {
+                entry(dir, 0o040_755, &[]);
+            }
+        }
+        entry(name, 0o100_755, data);
     }
+    entry("TRAILER!!!", 0, &[]);
     out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_archive_has_directories_before_what_is_in_them() {
+        let files =
+            ["init", "bin/sh", "lib/modules/x", "lib/modules/y"].map(|name| (name.to_owned(), b"text".to_vec()));
+        let archive = archive(files.iter());
+        let text = String::from_utf8_lossy(&archive).into_owned();
+        let entries: Vec<(&str, &str)> = text
+            .split("070701")
+            .skip(1)
+            .filter_map(|e| Some((e.get(8..16)?, e.get(104..)?.split('\0').next()?)))
+            .collect();
+        let (dir, file) = ("000041ed", "000081ed");
+        let wanted = [
+            (file, "init"),
+            (dir, "bin"),
+            (file, "bin/sh"),
+            (dir, "lib"),
+            (dir, "lib/modules"),
+            (file, "lib/modules/x"),
+            (file, "lib/modules/y"),
+            ("00000000", "TRAILER!!!"),
+        ];
+        assert_eq!(entries, wanted);
+    }
 
     /// As kernels say it: with the time, over two lines, with numbers that vary.
     const LOG: &str = "[    0.000000] ftrace: allocating 10997 entries in 43 pages\n\
@@ -232,6 +290,8 @@ mod tests {
         assert_eq!(boot.tests, heard_in(&later, "").tests);
         let together = LOG.replace(": \n[    0.970000] something else\n[    1.378498] ", ": ");
         assert!(together != LOG && boot.tests == heard_in(&together, "").tests);
+        let talkative = LOG.replace("init: all", "# not ok 5 with a FAILED condition\ninit: all");
+        assert!(talkative != LOG && boot.tests == heard_in(&talkative, "").tests);
         let worse = heard_in(&LOG.replace("function: PASSED", "function: FAILED!"), "");
         assert!(boot.tests != worse.tests);
         let hung = heard_in(LOG.split("    ok 1").next().unwrap_or_default(), "silence");

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::tools::call;
 
 /// Where Debian has newer kernels than its release.
-const NEWER: &str = "trixie-backports";
+pub const NEWER: &str = "trixie-backports";
 
 /// `$TRAMPTOOL_KERNEL_CACHE`, or a directory in the user's cache.
 pub fn cache() -> Result<PathBuf, Failure> {
