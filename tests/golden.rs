@@ -32,6 +32,9 @@ const TOLD: [&str; 7] = [
     "programs_fmod_ret_stack",
 ];
 
+/// Those of them that only profile bare has.
+const TOLD_OF_BARE: [&str; 1] = ["record_both_tsc"];
+
 /// The width of offset, bytes and CFA. The text follows as it is: its tabs stand where they do in a file of its own.
 const GUTTER: usize = 40;
 /// Bytes in one line.
@@ -225,12 +228,11 @@ fn below_the_head(text: &str) -> &str {
     text.splitn(4, '\n').nth(3).unwrap()
 }
 
-fn story(backend: &'static dyn Backend, spec: &Spec) -> String {
+fn story(backend: &'static dyn Backend, spec: &Spec, default: &Target) -> String {
     let facts = backend.facts();
-    let default = tool::default_target(backend).unwrap();
-    let command = suite::command(backend, spec, &default);
+    let command = suite::command(backend, spec, default);
     let text = printed(&command).unwrap();
-    let assembled = Assembled::new(&text, spec, &default);
+    let assembled = Assembled::new(&text, spec, default);
     let mut out = format!("{} on {}\n\n$ {command}\n\n", spec.name, facts.name);
     out += "The text, and to the left what GNU as makes of it: offset, bytes, where its unwind table has the CFA.\n\n";
     out += &assembled.beside(&text);
@@ -264,14 +266,20 @@ fn the_stories_are_true() {
         let _ = std::fs::remove_dir_all(root.join(GOLDEN));
     }
     for backend in tool::BACKENDS {
-        let trampolines = suite::trampolines(&tool::default_target(*backend).unwrap()).unwrap();
-        let specs = suite::specs(&trampolines).into_iter();
-        let specs: Vec<Spec> = specs.filter(|s| !s.kind.for_one_function() || TOLD.contains(&s.name)).collect();
+        let default = tool::default_target(*backend).unwrap();
+        let bare = tool::profile("bare").unwrap().convention(backend.facts().name).unwrap();
+        let bare = backend.target(bare, bare.defaults()).unwrap();
         let dir = format!("{GOLDEN}/{}", backend.facts().name);
-        for spec in &specs {
-            blessed(&format!("{dir}/{}.txt", spec.name), &story(*backend, spec));
+        let mut known = BTreeSet::new();
+        for (target, told) in [(&default, &TOLD[..]), (&bare, &TOLD_OF_BARE)] {
+            let trampolines = suite::trampolines(target).unwrap();
+            let of_default = std::ptr::eq(target, &default);
+            let specs = suite::specs(&trampolines).into_iter();
+            for spec in specs.filter(|s| of_default && !s.kind.for_one_function() || told.contains(&s.name)) {
+                blessed(&format!("{dir}/{}.txt", spec.name), &story(*backend, &spec, target));
+                known.insert(format!("{}.txt", spec.name));
+            }
         }
-        let known: BTreeSet<String> = specs.iter().map(|s| format!("{}.txt", s.name)).collect();
         let there = std::fs::read_dir(root.join(dir)).unwrap();
         let there: BTreeSet<String> = there.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
         assert_eq!(there, known, "{GOLDEN}: run `cargo xtask bless golden`");

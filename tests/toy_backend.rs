@@ -104,6 +104,7 @@ static FACTS: Facts = Facts {
         pcrel32: 2,
     },
     thread: "",
+    clock: ("", &[]),
 };
 
 static MACHINE: Machine = Machine {

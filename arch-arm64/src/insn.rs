@@ -21,6 +21,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::Arm64;
+use crate::lent::MRS_CNTVCT_EL0;
 use crate::regs::*;
 use crate::reloc;
 
@@ -174,6 +175,15 @@ pub enum Insn {
     B {
         sym: Sym,
     },
+    MrsClock {
+        dst: Reg,
+    },
+    /// So many of the lowest bits.
+    AndLow {
+        dst: Reg,
+        src: Reg,
+        bits: u8,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -268,6 +278,11 @@ codegen::rows! { Insn, w names out target;
     B { sym } => write!(w, "b\t{}", names.sym(sym)),
         { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Symbol(sym), 0) },
         Effects::flow(Flow::Leave).and(Action::LeaveFor { sym, through: None });
+    MrsClock { dst } => write!(w, "mrs\t{}, cntvct_el0", name(dst)),
+        { out.push_u32(MRS_CNTVCT_EL0 | u32::from(x(dst)?)) }, Effects::action(Action::ReadClock { low: dst, high: None });
+    AndLow { dst, src, bits } => write!(w, "and\t{}, {}, #{}", name(dst), name(src), 1_u64.checked_shl(bits.into()).unwrap_or_default().wrapping_sub(1)),
+        { let (d, s, b) = (x(dst)?, x(src)?, ranged(bits.into(), 1, 63)? as u32); out.push_u32(0x9240_0000 | (b - 1) << 10 | u32::from(s) << 5 | u32::from(d)) },
+        Effects::action(Action::LowBits { dst, src, bits });
 }
 
 /// MRS of a register that dynasm has no name for.

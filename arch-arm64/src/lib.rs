@@ -62,6 +62,7 @@ pub const FACTS: Facts = Facts {
         pcrel32: reloc::PREL32,
     },
     thread: "tpidr_el0",
+    clock: ("cntvct_el0", &[]),
 };
 
 /// The DWARF column of x30 (AADWARF64, section 4.1).

@@ -6,7 +6,7 @@ use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Kind, Recorder};
+use codegen::spec::{Clock, Event, Kind, Recorder};
 use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
 use crate::Arm64;
@@ -36,7 +36,8 @@ impl Lower for Arm64 {
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });
@@ -134,21 +135,49 @@ fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
             cx.insn(Insn::BHs { to: Local::Recorded(event) });
         }
-        Step::Time(_) => match recorder.clock {
-            Clock::None => cx.noted(Insn::StrReg { src: XZR, base: SLOT, at: Recorder::TIME }, "no time"),
-            Clock::Word => {
-                let sym = cx.clock()?;
-                cx.insn(Insn::Adrp { dst: VALUE, sym });
-                cx.noted(Insn::LdrLo12 { dst: VALUE, base: VALUE, sym }, "time");
-                cx.insn(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::TIME });
-            }
-        },
         Step::What(event) => {
             number(VALUE, recorder.what(event), cx);
             cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::WHAT }, "what happened");
         }
+        Step::Time(event) => time(event, cx)?,
+        Step::Timed(_) => {}
+        Step::Words(event) => {
+            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
+                cx.insn(Insn::StrReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
+            }
+        }
         _ => return Err(cx.unsupported(step)),
     }
+    Ok(())
+}
+
+/// The time of a record.
+fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at: Recorder::TIME };
+    match recorder.clock {
+        Clock::None => {
+            cx.noted(store(XZR), "no time");
+            return Ok(());
+        }
+        Clock::Word => {
+            let sym = cx.clock()?;
+            cx.insn(Insn::Adrp { dst: VALUE, sym });
+            cx.noted(Insn::LdrLo12 { dst: VALUE, base: VALUE, sym }, "time");
+        }
+        Clock::Tsc => cx.noted(Insn::MrsClock { dst: VALUE }, "time"),
+        Clock::Stamp8 => {
+            let bytes = recorder.bytes(event);
+            cx.noted(store(XZR), "no time yet");
+            cx.noted(Insn::Add { dst: VALUE, src: SLOT, imm: Disp::number(bytes - 1) }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: VALUE, src: VALUE, bits: Recorder::BLOCK.ilog2() as u8 });
+            number(TEMP, bytes, cx);
+            cx.insn(Insn::Cmp { reg: VALUE, with: TEMP });
+            cx.insn(Insn::BHs { to: Local::Timed(event) });
+            cx.noted(Insn::MrsClock { dst: VALUE }, "time");
+        }
+    }
+    cx.insn(store(VALUE));
     Ok(())
 }
 

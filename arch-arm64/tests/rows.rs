@@ -51,6 +51,10 @@ fn single(rng: &mut Rng) -> Disp {
     off(rng.number(0, 32760, 8))
 }
 
+fn low_bits(rng: &mut Rng) -> u8 {
+    rng.number(1, 63, 1) as u8
+}
+
 fn slot(rng: &mut Rng) -> i32 {
     rng.number(0, 32760, 8)
 }
@@ -125,6 +129,8 @@ every_row! {
     BHs { to: Rng::local };
     StrReg { src: stored, base: x, at: slot };
     B { sym: Rng::sym };
+    MrsClock { dst: x };
+    AndLow { dst: x, src: x, bits: low_bits };
 }
 
 every_row! {

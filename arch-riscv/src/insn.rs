@@ -23,6 +23,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::Riscv64;
+use crate::lent::RDTIME;
 use crate::option::Rvc;
 use crate::regs::*;
 use crate::reloc;
@@ -121,6 +122,15 @@ pub enum Insn {
     Tail {
         sym: Sym,
     },
+    Rdtime {
+        dst: Reg,
+    },
+    /// So many of the lowest bits; never compressed.
+    AndLow {
+        dst: Reg,
+        src: Reg,
+        bits: u8,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -212,10 +222,22 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc t1, 0 ; jalr zero, t1, 0);
           out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) },
         Effects { executed: 2, ..Effects::flow(Flow::Leave).and(Action::LeaveFor { sym, through: Some(T1) }) };
+    // As a number: assemblers have the mnemonic only with Zicsr. TIME is 0xc01.
+    Rdtime { dst } => write!(w, ".insn\ti 0x73, 2, {}, zero, -1023", name(dst)),
+        { out.push_u32(RDTIME | u32::from(x(dst)?) << 7) }, written(dst, Effects::action(Action::ReadClock { low: dst, high: None }));
+    AndLow { dst, src, bits } => write!(w, "andi\t{}, {}, {}", name(dst), name(src), 1_u64.checked_shl(bits.into()).unwrap_or_default().wrapping_sub(1)),
+        { let (d, s) = (x(dst)?, x(src)?); out.push_u32(0x7013 | u32::from(d) << 7 | u32::from(s) << 15 | ones(bits)? << 20) },
+        written(dst, Effects::action(Action::LowBits { dst, src, bits }));
     AddiLo { dst, anchor } => write!(w, "addi\t{}, {}, %pcrel_lo({})", name(dst), name(dst), names.local(anchor)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
           out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) },
         written(dst, Effects::action(Action::Low { dst, base: dst, of: Part::Anchor(anchor) }));
+}
+
+/// A number with so many ones: so large that no compressed instruction has it.
+fn ones(bits: u8) -> Result<u32> {
+    let valid = || Error::unencodable(format_args!("{bits} bits; valid: 6 to 11"));
+    if (6..=11).contains(&bits) { Ok((1 << bits) - 1) } else { Err(valid()) }
 }
 
 pub(crate) fn name(reg: Reg) -> &'static str {

@@ -65,6 +65,7 @@ pub const FACTS: Facts = Facts {
         pcrel32: reloc::PCREL32,
     },
     thread: "tp",
+    clock: ("rdtime", &[]),
 };
 
 /// The DWARF columns of ra and t0 (RISC-V psABI, "DWARF Register Numbers").

@@ -6,7 +6,7 @@ use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Kind, Recorder, Regs};
+use codegen::spec::{Clock, Event, Kind, Recorder, Regs};
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
@@ -34,7 +34,8 @@ impl Lower for Riscv64 {
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
             Step::LoadOp => load_op(DIRECT, cx)?,
             Step::BranchIfEarlyDirect => {
                 let at = cx.number(NumberOf::OpDirectCall)?;
@@ -124,22 +125,50 @@ fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
         }
         Step::BranchIfFull(event) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to: Local::Recorded(event) }),
-        Step::Time(event) => match recorder.clock {
-            Clock::None => cx.noted(Insn::SdReg { src: ZERO, base: SLOT, at: Recorder::TIME }, "no time"),
-            Clock::Word => {
-                let (sym, anchor) = (cx.clock()?, Local::ClockAnchor(event));
-                cx.local(anchor);
-                cx.insn(Insn::AuipcHi { dst: TEMP, sym });
-                cx.noted(Insn::LdLo { dst: TEMP, anchor }, "time");
-                cx.insn(Insn::SdReg { src: TEMP, base: SLOT, at: Recorder::TIME });
-            }
-        },
         Step::What(event) => {
             let src = constant(recorder.what(event), cx);
             cx.noted(Insn::SdReg { src, base: SLOT, at: Recorder::WHAT }, "what happened");
         }
+        Step::Time(event) => time(event, cx)?,
+        Step::Timed(_) => {}
+        Step::Words(event) => {
+            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
+                cx.insn(Insn::SdReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
+            }
+        }
         _ => return Err(cx.unsupported(step)),
     }
+    Ok(())
+}
+
+/// The time of a record.
+fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at: Recorder::TIME };
+    match recorder.clock {
+        Clock::None => {
+            cx.noted(store(ZERO), "no time");
+            return Ok(());
+        }
+        Clock::Word => {
+            let (sym, anchor) = (cx.clock()?, Local::ClockAnchor(event));
+            cx.local(anchor);
+            cx.insn(Insn::AuipcHi { dst: TEMP, sym });
+            cx.noted(Insn::LdLo { dst: TEMP, anchor }, "time");
+        }
+        Clock::Tsc => cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1"),
+        Clock::Stamp8 => {
+            let bytes = recorder.bytes(event);
+            cx.noted(store(ZERO), "no time yet");
+            let last = Disp::number(bytes - 1);
+            cx.noted(Insn::Addi { dst: TEMP, src: SLOT, imm: last }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: TEMP, src: TEMP, bits: Recorder::BLOCK.ilog2() as u8 });
+            cx.insn(Insn::Addi { dst: LIMIT, src: ZERO, imm: Disp::number(bytes) });
+            cx.insn(Insn::Bgeu { reg: TEMP, with: LIMIT, to: Local::Timed(event) });
+            cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1");
+        }
+    }
+    cx.insn(store(TEMP));
     Ok(())
 }
 

@@ -56,6 +56,11 @@ fn anchor(_: &mut Rng) -> Local {
     Local::Anchor
 }
 
+/// More ones than a compressed instruction holds.
+fn bits(rng: &mut Rng) -> u8 {
+    rng.number(6, 11, 1) as u8
+}
+
 /// As a number alone.
 fn slot(rng: &mut Rng) -> i32 {
     simm12(rng).value
@@ -86,6 +91,8 @@ every_row! {
     Bgeu { reg: reg, with: reg, to: Rng::local };
     SdReg { src: reg, base: reg, at: slot };
     Tail { sym: Rng::sym };
+    Rdtime { dst: not_sp };
+    AndLow { dst: not_sp, src: reg, bits: bits };
 }
 
 every_row! {
@@ -135,6 +142,8 @@ fn plain(text: &str) -> String {
         (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
         // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
         (".insn", ["r0x2f", "3", "0", d, base, s]) => format!("amoadd.d {d},{s},({base})"),
+        // CSRRS of TIME ("Zicntr") with x0: Capstone has the pseudo-instruction.
+        (".insn", ["i0x73", "2", d, "zero", "-1023"]) => format!("rdtime {d}"),
         ("slli", [d, n]) => format!("slli {d},{d},{n}"),
         ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),
         ("sext.w", [d, s]) => format!("addiw {d},{s},0"),
@@ -162,8 +171,8 @@ fn registers(text: &str) -> (Touched, Touched) {
     };
     let (read, written): (&[usize], &[usize]) = match mnemonic {
         "sd" | "sw" | "fsd" => (&[0, 1], &[]),
-        "ld" | "fld" | "addi" | "addiw" | "slli" | "jalr" => (&[1], &[0]),
-        "auipc" | "lui" => (&[], &[0]),
+        "ld" | "fld" | "addi" | "addiw" | "andi" | "slli" | "jalr" => (&[1], &[0]),
+        "auipc" | "lui" | "rdtime" => (&[], &[0]),
         "beq" | "bne" | "bgeu" => (&[0, 1], &[]),
         "amoadd.d" | "add" => (&[1, 2], &[0]),
         "tail" => (&[], &[]),

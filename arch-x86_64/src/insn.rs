@@ -167,6 +167,28 @@ pub enum Insn {
     PushSym {
         sym: Sym,
     },
+    /// To eax and edx.
+    Rdtsc,
+    /// To so far above r11, as the one that follows.
+    StoreSlot {
+        src: Reg,
+        at: i32,
+    },
+    /// Of the register, the lower half.
+    StoreSlotHalf {
+        src: Reg,
+        at: i32,
+    },
+    /// In 32 bits: so many of the lowest bits are left.
+    AndLow {
+        dst: Reg,
+        bits: u8,
+    },
+    /// In 32 bits.
+    CmpImm {
+        reg: Reg,
+        imm: i8,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -278,6 +300,38 @@ codegen::rows! { Insn, w names out target;
     PushSym { sym } => write!(w, "push\t{}(%rip)", names.sym(sym)),
         { out.bytes.extend_from_slice(&[0xff, 0x35, 0, 0, 0, 0]); out.fixup(4, reloc::PC32, Ref::Symbol(sym), -4) },
         Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::action(Action::PushSymbol { sym }) };
+    Rdtsc => w.write_str("rdtsc"),
+        { out.bytes.extend_from_slice(&[0x0f, 0x31]) }, Effects::action(Action::ReadClock { low: RAX, high: Some(RDX) });
+    StoreSlot { src, at } => write!(w, "mov\t%{}, {at}(%r11)", name(src)),
+        { let r = general(src)?; at_slot(out, &[0x49 | r >> 3 << 2, 0x89], r, at) },
+        Effects { stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Reg(src) }) };
+    StoreSlotHalf { src, at } => write!(w, "mov\t%{}, {at}(%r11)", half(src)),
+        { let r = general(src)?; at_slot(out, &[0x41 | r >> 3 << 2, 0x89], r, at) },
+        Effects { stores: 1, ..Effects::action(Action::StoreHalfAt { base: R11, at, src }) };
+    AndLow { dst, bits } => write!(w, "and\t${}, %{}", low(bits), half(dst)),
+        { let r = general(dst)?; short_immediate(out, 0xe0, r, low_bits(bits)?) },
+        written(dst, Effects::action(Action::LowBits { dst, src: dst, bits }).changing_flags());
+    CmpImm { reg, imm } => write!(w, "cmp\t${imm}, %{}", half(reg)),
+        { let r = general(reg)?; positive(imm.into())?; short_immediate(out, 0xf8, r, imm) }, Effects::action(Action::CompareNumber { reg, number: imm.into() });
+}
+
+/// An operation of a register in 32 bits and a number of 8.
+fn short_immediate(out: &mut CodeBuf, modrm: u8, reg: u8, imm: i8) {
+    if reg >= 8 {
+        out.bytes.push(0x41);
+    }
+    out.bytes.extend_from_slice(&[0x83, modrm | reg & 7, imm.cast_unsigned()]);
+}
+
+/// A number with so many ones.
+fn low(bits: u8) -> u64 {
+    1_u64.checked_shl(bits.into()).unwrap_or_default().wrapping_sub(1)
+}
+
+/// The same in 8 bits with a sign.
+fn low_bits(bits: u8) -> Result<i8> {
+    let valid = || Error::unencodable(format_args!("{bits} bits; valid: 1 to 7"));
+    if (1..=7).contains(&bits) { Ok(low(bits) as i8) } else { Err(valid()) }
 }
 
 /// REX.W: operands of 64 bits.

@@ -1,4 +1,5 @@
 //! Instructions that the checker runs in the engine's place: XSAVEC, and XRSTOR of what it stores. The engine has neither.
+//! RDTSC, whose time must be the checker's own: the engine asks the machine that it runs on.
 //! Intel SDM volume 1, 13.4, 13.8 and 13.10; volume 2, XSAVEC and XRSTOR. Of the state components there are x87 and SSE, as
 //! the engine has no more.
 
@@ -9,6 +10,8 @@ use crate::regs::{RAX, RDX, VECTORS};
 
 /// What they are, and how they are run.
 pub(crate) const LENT: Lent = Lent { size, run };
+
+const RDTSC: [u8; 2] = [0x0f, 0x31];
 
 /// What XCR0 enables.
 const ENABLED: u64 = X87 | SSE;
@@ -41,6 +44,9 @@ const FOP: i32 = 258;
 
 /// How many bytes such an instruction has; `None` if the code begins with none.
 fn size(code: &[u8]) -> Option<usize> {
+    if code.starts_with(&RDTSC) {
+        return Some(RDTSC.len());
+    }
     Form::read(code).map(|form| form.size)
 }
 
@@ -49,6 +55,12 @@ fn size(code: &[u8]) -> Option<usize> {
 /// # Errors
 /// The fault that a CPU would raise.
 fn run(code: &[u8], next: u64, cpu: &mut dyn LentCpu) -> Result<LentTo, &'static str> {
+    if code.starts_with(&RDTSC) {
+        let now = cpu.clock();
+        cpu.set_general(RAX, now & 0xffff_ffff);
+        cpu.set_general(RDX, now >> 32);
+        return Ok(LentTo::Us);
+    }
     let Some(form) = Form::read(code) else { return Ok(LentTo::Engine) };
     let area = Area { at: form.address(cpu, next), wide: form.wide };
     // EDX:EAX.

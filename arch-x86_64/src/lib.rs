@@ -62,6 +62,7 @@ pub const FACTS: Facts = Facts {
         pcrel32: reloc::PC32,
     },
     thread: "fs",
+    clock: ("rdtsc", &[regs::RAX, regs::RDX]),
 };
 
 /// The DWARF column of the return address (psABI, figure 3.36).

@@ -7,7 +7,7 @@ use codegen::frame::Content;
 use codegen::harden::ReturnStyle;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Kind, Recorder};
+use codegen::spec::{Clock, Event, Kind, Recorder};
 use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
@@ -74,7 +74,8 @@ impl Lower for X86_64 {
             }
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
             Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
             Step::Recorded(_) => {}
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
@@ -115,20 +116,58 @@ fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
             cx.insn(Insn::Jae { to: Local::Recorded(event) });
         }
-        Step::Time(_) => match recorder.clock {
-            Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time"),
-            Clock::Word => {
-                let sym = cx.clock()?;
-                cx.noted(Insn::PushSym { sym }, "time");
-                cx.insn(Insn::PopSlot { at: Recorder::TIME });
-            }
-        },
         Step::What(event) => {
             cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
+        }
+        Step::Time(event) => time(event, cx)?,
+        Step::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
+        Step::Words(event) => {
+            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
+                cx.insn(Insn::StoreSlot { src, at: Recorder::WORDS + 8 * n as i32 });
+            }
         }
         _ => return Err(cx.unsupported(step)),
     }
     Ok(())
+}
+
+/// The time of a record. What RDTSC overwrites may be in use.
+fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    match recorder.clock {
+        Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time"),
+        Clock::Word => {
+            let sym = cx.clock()?;
+            cx.noted(Insn::PushSym { sym }, "time");
+            cx.insn(Insn::PopSlot { at: Recorder::TIME });
+        }
+        Clock::Tsc => {
+            cx.insn(Insn::Push { reg: RAX });
+            read_clock(cx);
+            cx.insn(Insn::Pop { reg: RAX });
+        }
+        Clock::Stamp8 => {
+            let imm = recorder.bytes(event) as i8;
+            cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time yet");
+            cx.insn(Insn::Push { reg: RAX });
+            cx.insn(Insn::Mov { dst: RAX, src: SLOT });
+            cx.noted(Insn::Sub { dst: RAX, imm: 1 - imm }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: RAX, bits: Recorder::BLOCK.ilog2() as u8 });
+            cx.insn(Insn::CmpImm { reg: RAX, imm });
+            cx.insn(Insn::Jae { to: Local::Timed(event) });
+            read_clock(cx);
+        }
+    }
+    Ok(())
+}
+
+/// The clock to the slot. rax is free.
+fn read_clock(cx: &mut Lowering<Insn>) {
+    cx.insn(Insn::Push { reg: RDX });
+    cx.insn(Insn::Rdtsc);
+    cx.noted(Insn::StoreSlotHalf { src: RAX, at: Recorder::TIME }, "time");
+    cx.insn(Insn::StoreSlotHalf { src: RDX, at: Recorder::TIME + 4 });
+    cx.insn(Insn::Pop { reg: RDX });
 }
 
 fn call(callee: Callee, cx: &mut Lowering<Insn>) {

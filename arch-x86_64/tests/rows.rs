@@ -70,6 +70,15 @@ fn moved(rng: &mut Rng) -> Disp {
     if rng.illegal { off(0) } else { off(rng.number(-i64::from(i32::MAX), i32::MAX.into(), 1)) }
 }
 
+fn compared(rng: &mut Rng) -> i8 {
+    rng.number(0, 127, 1).max(-1) as i8
+}
+
+/// So many ones fit a byte with a sign.
+fn bits(rng: &mut Rng) -> u8 {
+    rng.number(1, 7, 1) as u8
+}
+
 every_row! {
     Insn ROWS row;
     Endbr64;
@@ -115,6 +124,11 @@ every_row! {
     StoreSlotImm { imm: displacement, at: displacement };
     PopSlot { at: displacement };
     PushSym { sym: Rng::sym };
+    Rdtsc;
+    StoreSlot { src: reg, at: displacement };
+    StoreSlotHalf { src: reg, at: displacement };
+    AndLow { dst: not_sp, bits: bits };
+    CmpImm { reg: reg, imm: compared };
 }
 
 every_row! {
@@ -150,7 +164,7 @@ fn alias(text: &str) -> String {
     // What a size is told by already: a register, or that there is one only.
     let suffixed = [
         "movq", "movl", "testb", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq",
-        "cmpq", "xaddq",
+        "cmpq", "xaddq", "andl", "cmpl",
     ];
     let mnemonic = if suffixed.contains(&mnemonic) { &mnemonic[..mnemonic.len() - 1] } else { mnemonic };
     let operands = operands.strip_prefix("0(").map_or(operands.to_owned(), |rest| format!("({rest}"));
@@ -287,7 +301,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let (loads, stores) = match mnemonic {
         "call" | "pushfq" => (0, 1),
         "xadd" | "incq" => (1, 1),
-        "cmp" => (1, 0),
+        "cmp" if operands.iter().any(|o| o.starts_with("fs:")) => (1, 0),
         "mov" if text.contains("fs:") => {
             let loads = u8::from(operands[0].starts_with("fs:"));
             (loads, 1 - loads)

@@ -41,6 +41,14 @@ impl LentCpu for Fake {
         self.others.insert(id, value.to_vec());
     }
 
+    fn set_general(&mut self, reg: Reg, value: u64) {
+        self.general.insert(reg.0, value);
+    }
+
+    fn clock(&self) -> u64 {
+        0x0123_4567_89ab_cdef
+    }
+
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> bool {
         let from = self.memory.get(at.wrapping_sub(AREA) as usize..).and_then(|rest| rest.get(..bytes.len()));
         from.map(|from| bytes.copy_from_slice(from)).is_some()
@@ -229,6 +237,12 @@ impl LentCpu for Seen {
     }
 
     fn set(&mut self, _: i32, _: &[u8]) {}
+
+    fn set_general(&mut self, _: Reg, _: u64) {}
+
+    fn clock(&self) -> u64 {
+        0
+    }
 
     fn read(&mut self, at: u64, _: &mut [u8]) -> bool {
         self.first.get_or_insert(at);

@@ -247,6 +247,38 @@ pub enum Action {
         /// The word.
         cell: Cell,
     },
+    /// The CPU's clock: into `low`, or its low half there and its high half into `high`.
+    ReadClock {
+        /// What is written.
+        low: Reg,
+        /// The same.
+        high: Option<Reg>,
+    },
+    /// `dst` = so many of the lowest bits of `src`.
+    LowBits {
+        /// What is written.
+        dst: Reg,
+        /// What they are of.
+        src: Reg,
+        /// How many.
+        bits: u8,
+    },
+    /// Store the lower half of a register at `base` + `at`, which is no place on the stack.
+    StoreHalfAt {
+        /// Where the address is computed from.
+        base: Reg,
+        /// Bytes from there.
+        at: i32,
+        /// What is stored.
+        src: Reg,
+    },
+    /// The flags compare a register with a number.
+    CompareNumber {
+        /// The register.
+        reg: Reg,
+        /// The number.
+        number: i32,
+    },
     /// The flags compare two registers.
     Compare {
         /// The first.

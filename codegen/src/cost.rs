@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::abi::{Loc, Reg, RegSet};
+use crate::action::Action;
 use crate::code::CodeBuf;
 use crate::contract::Contract;
 use crate::effects::{Flow, SpEffect};
@@ -25,6 +26,13 @@ pub struct PathCost {
     pub loads: u32,
     /// 8-byte slots written, including a call's push.
     pub stores: u32,
+    /// Times that the CPU's clock is read.
+    #[serde(skip_serializing_if = "none")]
+    pub clock: u32,
+}
+
+fn none(times: &u32) -> bool {
+    *times == 0
 }
 
 /// The least that a trampoline with this contract can do with.
@@ -125,18 +133,22 @@ impl Bound {
         }
     }
 
-    /// Of one that records: the cursor is read and written once for each record, the limit read, two words stored and the
-    /// clock read; of a counter, the counter. One that calls the function has a frame record of the caller.
+    /// Of one that records: the cursor is read and written once for each record, the limit read, its words stored and the
+    /// clock read, which may take registers that are in use; of a counter, the counter. One that calls the function has a frame record of the caller.
     fn record(recorder: Recorder, contract: &Contract, pushes: u32) -> Bound {
         let records = recorder.recorded().len() as u32;
         let counts = u32::from(recorder.events == Events::Count);
-        let clock = u32::from(recorder.clock == Clock::Word) * records;
+        let (read, entry) = (recorder.clock == Clock::Word, records.min(1));
+        // Where a function returns there are registers to spare, where it begins only those that sites leave.
+        let spilled = entry * u32::from(recorder.clock.of_cpu()) * contract.facts.clock.1.len() as u32;
+        let clock = u32::from(read) * records + spilled;
+        let words: i32 = recorder.recorded().iter().map(|event| recorder.words(*event)).sum();
         let body = u32::from(contract.kind.calls_body());
         Bound {
             saved: 2 * body - body * pushes,
             stack: contract.frame.size + 8 * (body * pushes) as i32,
             loads: counts + 2 * records + clock + 2 * body,
-            stores: counts + 3 * records + 2 * body,
+            stores: counts + 3 * records + spilled + words as u32 + 2 * body,
         }
     }
 
@@ -218,7 +230,7 @@ pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruct
         }
     }
     total.bytes = code.bytes.len() as u32;
-    let zero = PathCost { path: "plain", executed: 0, loads: 0, stores: 0 };
+    let zero = PathCost { path: "plain", executed: 0, loads: 0, stores: 0, clock: 0 };
     walk((spec, listing), 0, 0, zero, &mut total)?;
     Ok(total)
 }
@@ -239,6 +251,7 @@ fn walk(
         path.executed += u32::from(effects.executed);
         path.loads += u32::from(effects.loads);
         path.stores += u32::from(effects.stores);
+        path.clock += u32::from(matches!(effects.action, Action::ReadClock { .. }));
         if let SpEffect::Move(by) = effects.sp {
             depth -= by;
         }

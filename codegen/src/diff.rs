@@ -69,9 +69,10 @@ impl Side<'_> {
         let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).filter(|_| names);
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
-            Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) => {}
+            Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) => out.extend(fixed_words(step)),
-            Step::Time(_) | Step::What(_) | Step::StackArgs | Step::ClearResult => out.extend(fixed_words(step)),
+            Step::Time(_) | Step::Words(_) | Step::What(_) => out.extend(fixed_words(step)),
+            Step::StackArgs | Step::ClearResult => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
@@ -217,6 +218,8 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
         Step::BranchIfFull(event) => format!("if the buffer is full: no record of the {}", event_words(event)),
         Step::Time(_) => "time".to_owned(),
+        Step::Words(Event::Entry) => "the first arguments".to_owned(),
+        Step::Words(Event::Exit) => "the result".to_owned(),
         Step::What(event) => format!("what happened: {}", event_words(event)),
         _ => return None,
     })

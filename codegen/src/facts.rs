@@ -1,7 +1,7 @@
 //! What is true of an architecture, whatever its options and whatever the profile: names, the psABI, ELF, DWARF, and the
 //! dialect of its assembler.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, Reg};
 use crate::option::OptionInfo;
 
 /// What is true of an architecture under every choice.
@@ -56,6 +56,8 @@ pub struct Facts {
     pub cie: Cie,
     /// The register by which trampolines that record find what is the thread's; empty if they know none.
     pub thread: &'static str,
+    /// What reads the CPU's clock, empty if nothing does; and the registers that it overwrites, whatever it is asked for.
+    pub clock: (&'static str, &'static [Reg]),
 }
 
 /// What a linker must know of `e_flags`.

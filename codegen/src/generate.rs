@@ -26,6 +26,10 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::Recorded(event) => cx.local(Local::Recorded(event)),
+            Step::Timed(event) => {
+                cx.local(Local::Timed(event));
+                I::lower(step, &mut cx)?;
+            }
             Step::FreeWithReturn => {
                 I::lower(step, &mut cx)?;
                 cx.return_lost();

@@ -102,7 +102,7 @@ pub enum OrcFp {
     Elsewhere,
 }
 
-/// Instructions that an engine lacks, and how they are done in its place.
+/// Instructions that an engine lacks, or whose results it has from outside, and how they are done in its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
     /// How many bytes such an instruction has; `None` if the code begins with none.
@@ -133,6 +133,10 @@ pub trait LentCpu {
     fn get(&self, id: i32, value: &mut [u8]);
     /// Set it.
     fn set(&mut self, id: i32, value: &[u8]);
+    /// Set a general register.
+    fn set_general(&mut self, reg: Reg, value: u64);
+    /// The CPU's clock.
+    fn clock(&self) -> u64;
     /// Load from memory. Is there any?
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> bool;
     /// Store to memory. Is there any?

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout, Stores};
 use crate::program::{Attach, Program, called};
-use crate::spec::{Around, Direct, Event, Events, Form, Kind, Programs, Recorder, Regs, Spec};
+use crate::spec::{Around, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder, Regs, Spec};
 use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
 use crate::target::Target;
 
@@ -75,6 +75,12 @@ impl Plan {
                         what: format!("thread pointer for {}, by which `record` finds its buffer", target.facts.name),
                         valid: format!("one with `thread` in [arch.{}]", target.facts.name),
                     });
+                }
+                if recorder.clock.of_cpu() && target.facts.clock.0.is_empty() {
+                    let (arch, clock) = (target.facts.name, recorder.clock.name());
+                    return Err(Error::new(format!(
+                        "record --clock {clock}: {arch} has no clock that code may read; valid: --clock none or word"
+                    )));
                 }
                 self.record(recorder, target);
             }
@@ -361,14 +367,14 @@ impl Plan {
         self.landing_pad(Kind::Record(recorder), target);
         match recorder.events {
             Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Count]),
-            Events::Entry => self.event(Event::Entry),
+            Events::Entry => self.event(Event::Entry, recorder),
             Events::Both => {
-                self.event(Event::Entry);
+                self.event(Event::Entry, recorder);
                 self.push(&[Step::Block(Role::Frame, "frame record: the function's caller"), Step::Alloc]);
                 self.push(&[Step::Record(0)]);
                 let heading = "the traced function, which returns here";
                 self.push(&[Step::Block(Role::Call, heading), Step::Call(Callee::Body)]);
-                self.event(Event::Exit);
+                self.event(Event::Exit, recorder);
                 self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
                 self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
                 return;
@@ -378,13 +384,20 @@ impl Plan {
     }
 
     /// The record of an event.
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: Event, recorder: Recorder) {
         let heading = match event {
             Event::Entry => "the record of the entry: nothing else was touched yet",
             Event::Exit => "the record of the return: the results stay where they are",
         };
         self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), Step::BranchIfFull(event)]);
-        self.push(&[Step::Time(event), Step::What(event), Step::Recorded(event)]);
+        self.push(&[Step::Time(event)]);
+        if recorder.clock == Clock::Stamp8 {
+            self.push(&[Step::Timed(event)]);
+        }
+        if recorder.words(event) > 0 {
+            self.push(&[Step::Words(event)]);
+        }
+        self.push(&[Step::What(event), Step::Recorded(event)]);
     }
 
     /// Call the programs that are called at these points. `first` is how many calls come before; what a program decides is

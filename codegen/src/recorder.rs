@@ -5,6 +5,7 @@
 //! behind which none begins. One instruction takes a slot and moves the cursor, so that a signal finds it either before or
 //! behind. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit.
 
+use crate::abi::{Abi, Reg};
 use crate::error::{Error, Result};
 
 /// What is recorded.
@@ -46,20 +47,31 @@ impl Events {
 pub enum Clock {
     /// It is 0.
     None,
+    /// The CPU's own, in each record.
+    Tsc,
+    /// The CPU's own, in each record in which a multiple of [`Recorder::BLOCK`] bytes lies; 0 in the others.
+    Stamp8,
     /// A variable in memory, which somebody else keeps up to date.
     Word,
 }
 
 impl Clock {
     /// All of them.
-    pub const ALL: [Clock; 2] = [Clock::None, Clock::Word];
+    pub const ALL: [Clock; 4] = [Clock::None, Clock::Tsc, Clock::Stamp8, Clock::Word];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Clock::None => "none",
+            Clock::Tsc => "tsc",
+            Clock::Stamp8 => "stamp8",
             Clock::Word => "word",
         }
+    }
+
+    /// Is it the CPU's own?
+    pub fn of_cpu(self) -> bool {
+        matches!(self, Clock::Tsc | Clock::Stamp8)
     }
 
     /// The clock with this name.
@@ -100,17 +112,27 @@ pub struct Recorder {
     pub clock: Clock,
     /// The number of the function in its records: up to [`Recorder::LAST_ID`].
     pub id: u32,
+    /// Argument registers in the record of an entry: up to [`Recorder::MOST_ARGS`].
+    pub args: u8,
+    /// The record of a return has the first result register.
+    pub result: bool,
 }
 
 impl Recorder {
     /// The largest number of a function: with the kind of event below it, it fits the immediate operand of an x86-64 store.
     pub const LAST_ID: u32 = (1 << 23) - 1;
+    /// The most argument registers in a record.
+    pub const MOST_ARGS: u8 = 6;
     /// Bytes of the largest record.
-    pub const LARGEST: i32 = 64;
+    pub const LARGEST: i32 = Recorder::WORDS + 8 * Recorder::MOST_ARGS as i32;
+    /// Bytes for which there is one time under [`Clock::Stamp8`]: eight records without words.
+    pub const BLOCK: i32 = 128;
     /// Where in a record the time is.
     pub const TIME: i32 = 0;
     /// Where in a record its second word is: what happened.
     pub const WHAT: i32 = 8;
+    /// Where in a record the words begin that only some have.
+    pub const WORDS: i32 = 16;
 
     /// The events of which there are records, in their order.
     pub fn recorded(self) -> &'static [Event] {
@@ -122,14 +144,30 @@ impl Recorder {
     }
 
     /// Bytes of the record of an event.
-    pub fn bytes(self, _event: Event) -> i32 {
-        16
+    pub fn bytes(self, event: Event) -> i32 {
+        Recorder::WORDS + 8 * self.words(event)
+    }
+
+    /// Words behind the first two in the record of an event.
+    pub fn words(self, event: Event) -> i32 {
+        match event {
+            Event::Entry => self.args.into(),
+            Event::Exit => self.result.into(),
+        }
+    }
+
+    /// The registers that these words have: arguments at the entry, the result at the return.
+    pub fn registers(self, event: Event, abi: &Abi) -> &'static [Reg] {
+        let all = match event {
+            Event::Entry => abi.args,
+            Event::Exit => abi.rets,
+        };
+        &all[..all.len().min(self.words(event) as usize)]
     }
 
     /// The second word of a record: the number of the function from bit 8 on, below it how many words follow in four bits, and
     /// the number of the event in four.
     pub fn what(self, event: Event) -> i32 {
-        let words = (self.bytes(event) - 16) / 8;
-        (self.id as i32) << 8 | words << 4 | event.number()
+        (self.id as i32) << 8 | self.words(event) << 4 | event.number()
     }
 }

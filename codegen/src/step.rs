@@ -284,6 +284,10 @@ pub enum Step {
     BranchIfFull(Event),
     /// Store the time.
     Time(Event),
+    /// The place behind what reads the clock in some records only.
+    Timed(Event),
+    /// Store the words that only some records have.
+    Words(Event),
     /// Store what happened, last of all: until then the slot is nobody's.
     What(Event),
     /// The place behind the record.
@@ -325,6 +329,8 @@ pub enum Local {
     ClockAnchor(Event),
     /// Behind the record of this event.
     Recorded(Event),
+    /// Behind what reads the clock, in the record of this event.
+    Timed(Event),
 }
 
 impl Local {
@@ -344,6 +350,8 @@ impl Local {
             Local::ClockAnchor(Event::Exit) => "clock_exit",
             Local::Recorded(Event::Entry) => "entered",
             Local::Recorded(Event::Exit) => "returned",
+            Local::Timed(Event::Entry) => "timed",
+            Local::Timed(Event::Exit) => "timed_exit",
         }
     }
 
@@ -363,10 +371,12 @@ impl Local {
             Local::ClockAnchor(Event::Exit) => 9,
             Local::Recorded(Event::Entry) => 10,
             Local::Recorded(Event::Exit) => 11,
+            Local::Timed(Event::Entry) => 12,
+            Local::Timed(Event::Exit) => 13,
         }
     }
 
-    pub(crate) const COUNT: usize = 12;
+    pub(crate) const COUNT: usize = 14;
 }
 
 /// The name behind a number in the text.

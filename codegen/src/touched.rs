@@ -122,18 +122,6 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, base);
             add(writes, dst);
         }
-        Action::ThreadPointer { .. }
-        | Action::LoadThread { .. }
-        | Action::StoreThread { .. }
-        | Action::AddRegs { .. }
-        | Action::AtomicAdd { .. }
-        | Action::AddToMemory { .. }
-        | Action::StoreAt { .. }
-        | Action::CompareCell { .. }
-        | Action::Compare { .. }
-        | Action::BranchIfNotBelow
-        | Action::BranchIfRegNotBelow { .. }
-        | Action::LeaveFor { .. } => of_record(action, abi, reads, writes),
         Action::PushAt { base, .. } => add(reads, base),
         Action::StoreNumber { .. } => reads.add(abi.sp),
         Action::StoreVectors { first, second, .. } => {
@@ -163,6 +151,8 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
                 writes.add(abi.sp);
             }
         }
+        // The others are of records.
+        _ => of_record(action, abi, reads, writes),
     }
 }
 
@@ -203,6 +193,22 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
         Action::CompareCell { reg, cell } => {
             add(reads, reg);
             in_cell(cell).into_iter().for_each(|base| add(reads, base));
+            writes.flags = true;
+        }
+        Action::ReadClock { low, high } => {
+            add(writes, low);
+            high.into_iter().for_each(|high| add(writes, high));
+        }
+        Action::LowBits { dst, src, .. } => {
+            add(reads, src);
+            add(writes, dst);
+        }
+        Action::StoreHalfAt { base, src, .. } => {
+            add(reads, base);
+            add(reads, src);
+        }
+        Action::CompareNumber { reg, .. } => {
+            add(reads, reg);
             writes.flags = true;
         }
         Action::Compare { reg, with } => {

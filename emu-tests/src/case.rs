@@ -93,6 +93,8 @@ pub(crate) struct Case {
     /// What SP is besides a multiple of 16.
     pub entry_sp: u64,
     pub seed: u64,
+    /// The first record begins so many words into a block.
+    pub slot: u64,
     pub sret: bool,
     /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
     pub closely: bool,

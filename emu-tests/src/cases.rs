@@ -1,6 +1,7 @@
 //! Which cases there are: functions, situations, handlers and stacks.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use codegen::abi::{Abi, Reg, RegSet};
@@ -8,6 +9,7 @@ use codegen::contract::Contract;
 use codegen::contract::stated::{Atom, Held, Next};
 use codegen::frame::{Content, Stores};
 use codegen::live::Live;
+use codegen::recorder::{Clock, Event, Recorder};
 use codegen::spec::{Form, Programs};
 
 use crate::case::{Case, Handler, Initial};
@@ -75,8 +77,14 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
         for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
             for &handler in handlers.clone() {
-                for &entry_sp in stacks.clone() {
-                    let new = nth == 0 && handler == Handler::General && !situation.args() && rig.away.is_none();
+                for (&entry_sp, slot) in
+                    stacks.clone().flat_map(|sp| slots(&contract, nth, situation).map(move |at| (sp, at)))
+                {
+                    let new = nth == 0
+                        && alike(&contract, slot)
+                        && handler == Handler::General
+                        && !situation.args()
+                        && rig.away.is_none();
                     let seed = Rng::new(rig.seed, (function as u64) << 8 | entry_sp).next();
                     let closely = filter.closely.unwrap_or(new);
                     let (sret, rest) = (f.sret, Case::default());
@@ -84,7 +92,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                     // tells. What comes out is compared for all.
                     let on_stack = f.args > rig.registers.abi.args.len();
                     let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
-                    let rest = Case { watched, sret, ..rest };
+                    let rest = Case { watched, sret, slot, ..rest };
                     let case = Case { attach, function, situation, closely, handler, entry_sp, seed, ..rest };
                     cases.push(Arc::new(filled(rig, &contract, case)));
                 }
@@ -97,6 +105,18 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
         (situation.stub().is_some() || situation.early()).then_some(situation)
     });
     cases
+}
+
+/// The words of a block in which the first record begins, in one case each: which records have the time depends on it.
+fn slots(contract: &Contract, nth: usize, situation: Situation) -> Range<u64> {
+    let some = contract.kind.recorder().is_some_and(|recorder| recorder.clock == Clock::Stamp8);
+    if some && nth == 0 && situation == Situation::PLAIN { 0..Recorder::BLOCK as u64 / 8 } else { 0..1 }
+}
+
+/// Does either the first record begin a block, or the second?
+fn alike(contract: &Contract, slot: u64) -> bool {
+    let entry = contract.kind.recorder().map_or(0, |recorder| recorder.bytes(Event::Entry) as u64);
+    (8 * slot).is_multiple_of(Recorder::BLOCK as u64) || (8 * slot + entry).is_multiple_of(Recorder::BLOCK as u64)
 }
 
 /// May SP be this at a function's entry, besides a multiple of 16? At a sled, it is what SP is there.

@@ -101,7 +101,7 @@ pub(crate) struct TrampolineIn {
     /// How it is entered and left.
     pub(crate) kind: KindIn,
     /// `direct`: how many argument registers the traced function has. `around` with the form `frame`: how many are kept and
-    /// passed on.
+    /// passed on. `record`: of an entry.
     #[serde(default)]
     #[schemars(with = "Option<u8>")]
     pub(crate) args: Option<Spanned<u8>>,
@@ -122,18 +122,20 @@ pub(crate) struct TrampolineIn {
     /// `record`: `count`, `entry` or `both`.
     #[schemars(with = "Option<String>")]
     pub(crate) events: Option<Spanned<String>>,
-    /// `record`: `none` or `word`; without it, `none`.
+    /// `record`: `none`, `tsc`, `stamp8` or `word`; without it, `none`.
     #[schemars(with = "Option<String>")]
     pub(crate) clock: Option<Spanned<String>>,
     /// `record`: the number of the function in its records; without it, 0.
     #[schemars(with = "Option<u32>")]
     pub(crate) id: Option<Spanned<u32>>,
+    /// `record`: the record of a return has the first result register.
+    #[serde(default)]
+    pub(crate) with_result: bool,
     /// `around`: what is kept beside the function while it runs, and what the handlers get.
     #[serde(default)]
     #[schemars(with = "Option<FormIn>")]
     pub(crate) form: Option<Spanned<FormIn>>,
-    /// `programs`: the words of the function's arguments as the context has them, each a register, or `stack+0`, `stack+8`,
-    /// and so on.
+    /// `programs`: the words of the function's arguments as the context has them, each a register or `stack+0`, `stack+8` ...
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) words: Option<Spanned<Vec<Spanned<String>>>>,

@@ -121,8 +121,8 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 22] = [
-            ("args", start(t.args.as_ref()), &["direct", "around"]),
+        let given: [(&str, Option<usize>, &[&str]); 23] = [
+            ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
             ("live", start(t.live.as_ref()), &["direct", "programs"]),
@@ -144,6 +144,7 @@ impl Reader<'_> {
             ("events", start(t.events.as_ref()), &["record"]),
             ("clock", start(t.clock.as_ref()), &["record"]),
             ("id", start(t.id.as_ref()), &["record"]),
+            ("with-result", t.with_result.then_some(here), &["record"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -224,7 +225,15 @@ impl Reader<'_> {
         if id > Recorder::LAST_ID {
             return Err(self.at(place, format!("id = {id}; valid: 0 to {}", Recorder::LAST_ID)));
         }
-        Ok(Recorder { events: named, clock, id })
+        let args = t.args.as_ref().map_or(0, |n| *n.get_ref());
+        if args > Recorder::MOST_ARGS {
+            return Err(self.at(place, format!("args = {args}; valid: 0 to {}", Recorder::MOST_ARGS)));
+        }
+        if clock.of_cpu() && convention.facts.clock.0.is_empty() {
+            let arch = convention.facts.name;
+            return Err(self.at(place, format!("{arch} has no clock that code may read; valid: `none` or `word`")));
+        }
+        Ok(Recorder { events: named, clock, id, args, result: t.with_result })
     }
 
     /// What a trampoline of its kind must say.

@@ -163,6 +163,10 @@ impl File {
             if recorder.events != Events::Count {
                 self.key("clock", &quoted(recorder.clock.name()));
                 self.key("id", &recorder.id.to_string());
+                if recorder.args > 0 {
+                    self.key("args", &recorder.args.to_string());
+                }
+                self.when("with-result", recorder.result);
             }
         }
         if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {

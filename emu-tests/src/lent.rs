@@ -1,4 +1,4 @@
-//! Instructions that the engine lacks, done in its place: at the trampolines' own, and nowhere else.
+//! Instructions that the engine lacks, or whose results it has from outside, done in its place: at the trampolines' own, and nowhere else.
 
 use codegen::abi::Reg;
 use codegen::error::{Error, Result};
@@ -79,6 +79,16 @@ impl LentCpu for Cpu<'_, '_> {
             }
             None => self.uc.reg_write_long(id, value),
         };
+    }
+
+    fn set_general(&mut self, reg: Reg, value: u64) {
+        if let Some(registers) = self.uc.get_data().as_ref().and_then(|trace| trace.registers) {
+            registers.set(self.uc, reg, value);
+        }
+    }
+
+    fn clock(&self) -> u64 {
+        self.uc.get_data().as_ref().map_or(0, |trace| trace.now())
     }
 
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> bool {

@@ -14,7 +14,7 @@ use crate::rig::Rig;
 use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::tally::Tally;
-use crate::thread::{BUFFER, COUNT, FRESH, Words};
+use crate::thread::{BUFFER, COUNT, FRESH, Words, first};
 use crate::trace::{At, Finding};
 
 /// Bytes below SP at which a signal handler's frame begins: behind the red zone of programs.
@@ -43,7 +43,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
     rig.load_case(&roomy, &case.initial.registers, false);
     let alone = rig.uc.emu_start(start, EXIT, 0, 0);
     let wrong = alone.is_err() || rig.uc.pc_read().ok() != Some(EXIT);
-    let one = recorded(rig, words);
+    let one = recorded(rig, words, case);
     if wrong {
         // What is wrong with it has been said.
         return Ok(());
@@ -73,7 +73,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         let finding = |place, expected, found| {
             Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
         };
-        let both = recorded(rig, words);
+        let both = recorded(rig, words, case);
         let whole = interleaved(&one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
         tally.judged(case, finding(Place::SignalSlots, 2 * one.taken, both.taken));
@@ -113,15 +113,16 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
 }
 
 /// What a run left in the thread's memory.
-fn recorded(rig: &Rig, words: Words) -> Recorded {
+fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     let left = words.left(&rig.uc);
     let of = |at: u64| left.near.iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| *value);
-    let (mut at, mut whats) = (0, Vec::new());
+    let from = first(case);
+    let (mut at, mut whats) = (((from - BUFFER) / 8) as usize, Vec::new());
     while let Some(what) = left.buffer.get(at + 1).copied().filter(|what| *what != FRESH) {
         whats.push(what);
         at += bytes(what) as usize / 8;
     }
-    Recorded { whats, taken: of(words.cursor).wrapping_sub(BUFFER), counted: of(words.count).wrapping_sub(COUNT) }
+    Recorded { whats, taken: of(words.cursor).wrapping_sub(from), counted: of(words.count).wrapping_sub(COUNT) }
 }
 
 /// Bytes of a record, by its second word.

@@ -136,7 +136,10 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     for case in &cases {
         let situation = case.situation.to_string();
         let concerns = !contract.kind.returned_to() || case.situation.exit() == Some(contract.kind);
-        if !concerns || all.iter().any(|s| s.situation == situation) || case.function != cases[0].function {
+        if !concerns
+            || case.slot == 0 && all.iter().any(|s| s.situation == situation)
+            || case.function != cases[0].function
+        {
             continue;
         }
         let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
@@ -154,7 +157,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         let mut returns = returns.borrow_mut();
         returns.arrived(EXIT);
         let Count { executed, loads, stores, entry, lowest, .. } = count.get();
-        all.push(Spent {
+        let spent = Spent {
             situation,
             executed,
             loads,
@@ -163,7 +166,11 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
             mispredicted: returns.mispredicted(),
             imbalance: returns.imbalance(),
             ended,
-        });
+        };
+        // Where the first record begins says nothing but which of them have the time.
+        if !all.contains(&spent) {
+            all.push(spent);
+        }
     }
     Ok((rig.ranges[this].1, all))
 }

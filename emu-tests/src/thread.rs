@@ -20,10 +20,12 @@ pub(crate) const BUFFER: u64 = 0x4004_0000;
 pub(crate) const SIZE: u64 = 0x1000;
 /// What the counter holds at first: both halves change when it is counted up.
 pub(crate) const COUNT: u64 = 0x1234_5678_ffff_ffff;
+/// Bytes for each of which one record has the time, where not all have it.
+const BLOCK: u64 = 128;
 /// What each word of the buffer holds at first: no record has it.
 pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
-/// What the variable with the time holds at first.
-const TIME: u64 = 0x0102_0304_0506_0708;
+/// What the time is at first.
+pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 
 /// Map the thread's memory.
 ///
@@ -75,14 +77,14 @@ impl Words {
         let limit = match case.situation.room() {
             None => BUFFER + SIZE - Recorder::LARGEST as u64,
             // One record begins right below the limit.
-            Some(room) => BUFFER + 8 * room,
+            Some(room) => first(case) + 8 * room,
         };
-        [(self.cursor, BUFFER), (self.limit, limit), (self.count, COUNT)]
+        [(self.cursor, first(case)), (self.limit, limit), (self.count, COUNT)]
     }
 
     /// Bytes of the buffer in which records may begin.
     pub(crate) fn room(self, case: &Case) -> u64 {
-        self.at_first(case)[1].1 - BUFFER
+        self.at_first(case)[1].1 - first(case)
     }
 
     /// Memory as it is before a run.
@@ -114,11 +116,15 @@ impl Words {
         let [(_, mut cursor), (_, limit), (_, count)] = self.at_first(case);
         let mut buffer = vec![FRESH; SIZE as usize / 8];
         for record in records {
+            let end = cursor + 8 * record.words.len() as u64;
             if cursor < limit {
                 let from = ((cursor - BUFFER) / 8) as usize;
                 buffer.iter_mut().skip(from).zip(&record.words).for_each(|(slot, word)| *slot = *word);
+                if record.stamp && !(cursor..end).any(|byte| byte % BLOCK == 0) {
+                    buffer[from] = 0;
+                }
             }
-            cursor += 8 * record.words.len() as u64;
+            cursor = end;
         }
         let of = |at: u64| {
             let known = [(self.cursor, cursor), (self.limit, limit), (self.count, count.wrapping_add(counted))];
@@ -134,6 +140,13 @@ impl Words {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub words: Vec<u64>,
+    /// It has the time only if a multiple of [`BLOCK`] bytes lies in it.
+    pub stamp: bool,
+}
+
+/// Where the first record of a run begins: anywhere in a block.
+pub(crate) fn first(case: &Case) -> u64 {
+    BUFFER + 8 * case.slot
 }
 
 /// What is in a thread's memory after a run.

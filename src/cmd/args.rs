@@ -156,12 +156,12 @@ typedefs, and structs by value, as `struct pair { long a; double b; } p` or by s
 /// What a trampoline for one function is asked to do.
 #[derive(Args)]
 pub struct DirectArgs {
-    /// direct, around: how many argument registers to preserve and pass on
+    /// direct, around: how many argument registers to preserve and pass on; record: how many the record of an entry has, up to 6
     #[arg(long, value_name = "N", help_heading = "Direct-call trampolines")]
     pub args: Option<u8>,
     /// The traced function's prototype: tells which registers are live
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
-    #[arg(conflicts_with_all = ["args", "ip"])]
+    #[arg(conflicts_with = "ip")]
     pub sig: Option<String>,
     /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain. Profile bare always preserves that
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
@@ -195,12 +195,16 @@ pub struct DirectArgs {
     /// each entry; `both`: also one at each return, with --sig
     #[arg(long, value_name = "EVENTS", value_parser = Events::named, help_heading = "Records")]
     pub events: Option<Events>,
-    /// record: where the time comes from. `none`: it is 0; `word`: the variable that the profile names
+    /// record: where the time comes from. `none`: it is 0; `tsc`: the CPU's clock (RDTSC, CNTVCT_EL0, rdtime); `stamp8`: the same,
+    /// in one record of each 128 bytes; `word`: the variable that the profile names
     #[arg(long, value_name = "CLOCK", value_parser = Clock::named, help_heading = "Records")]
     pub clock: Option<Clock>,
     /// record: the function's number in its records, up to 8388607 [default: 0]
     #[arg(long, value_name = "N", help_heading = "Records")]
     pub id: Option<u32>,
+    /// record: the first result register in the record of a return
+    #[arg(long, help_heading = "Records")]
+    pub result: bool,
     /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
@@ -230,7 +234,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
-        let DirectArgs { events, clock, id, .. } = self;
+        let DirectArgs { events, clock, id, result, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -247,6 +251,7 @@ impl DirectArgs {
             events: *events,
             clock: *clock,
             id: *id,
+            result: *result,
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),

@@ -271,6 +271,9 @@ fn human(e: &Entry, ui: &Ui) -> String {
         let once = |n: u32| Some(n).filter(|_| i == 0);
         out += &row(&p.way, p, once(e.cost.saved), once(e.cost.bytes).map(u64::from));
     }
+    if let Some(times) = e.cost.paths.first().map(|p| p.clock).filter(|times| *times > 0) {
+        out += &format!("  readings of the CPU's clock on the plain way: {times}\n");
+    }
     let Bound { saved, stack, loads, stores } = e.bound;
     out += &format!("  {:<58}{:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6}\n", "at least, by the contract", "-");
     e.kernel.iter().for_each(|k| out += &other_rows(k));

@@ -80,6 +80,8 @@ pub struct Path {
     pub loads: u32,
     /// Words written.
     pub stores: u32,
+    /// Times that the CPU's clock is read.
+    pub clock: u32,
 }
 
 /// Generate trampolines for one target, into one object.
@@ -152,8 +154,8 @@ impl Trampolines {
     pub fn cost(&self, name: &str) -> Result<Cost> {
         let cost = &self.listing(name)?.cost;
         let paths = cost.paths.iter().map(|p| {
-            let codegen::cost::PathCost { path, executed, loads, stores } = *p;
-            Path { name: path, executed, loads, stores }
+            let codegen::cost::PathCost { path, executed, loads, stores, clock } = *p;
+            Path { name: path, executed, loads, stores, clock }
         });
         Ok(Cost {
             bytes: cost.bytes,

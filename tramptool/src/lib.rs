@@ -36,7 +36,7 @@ pub use codegen::error::{Error, Result};
 pub use generated::{Contract, Cost, Path, Slot, Trampolines, generate};
 #[cfg(feature = "judge")]
 pub use judge::{Failure, Verdict};
-pub use spec::{Form, Spec};
+pub use spec::{Clock, Events, Form, Spec};
 pub use target::Target;
 
 /// What the README and the book say of the library compiles and runs.

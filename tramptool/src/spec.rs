@@ -2,9 +2,9 @@
 
 use codegen::error::Result;
 use codegen::proto::Prototype;
-use codegen::spec::Form as Inner;
+use codegen::spec::{Clock as Time, Events as Recorded, Form as Inner};
 
-use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS};
+use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD};
 use crate::internal::request::{Request, trampoline};
 use crate::target::Target;
 
@@ -19,6 +19,32 @@ pub enum Form {
     /// The same, but nothing stays on the stack while the function runs: the first handler keeps the return address, the
     /// second returns it.
     Shadow,
+}
+
+/// What a trampoline of [`Spec::record`] records.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Events {
+    /// A counter of the thread goes up by one at each entry. There is no record.
+    Count,
+    /// A record at each entry.
+    Entry,
+    /// A record at each entry, and one at each return. It needs [`Spec::sig`].
+    Both,
+}
+
+/// Where the time in records comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Clock {
+    /// It is 0.
+    None,
+    /// The CPU's clock: RDTSC, CNTVCT_EL0, `rdtime`.
+    Tsc,
+    /// The same, in one record of each 128 bytes.
+    Stamp8,
+    /// A variable, which the profile names.
+    Word,
 }
 
 /// A trampoline that is wanted.
@@ -58,7 +84,41 @@ impl Spec {
         Spec::of(PROGRAMS, Asked { sig: Some(sig.to_owned()), ..Asked::default() })
     }
 
-    /// How many argument registers are kept and passed on.
+    /// Writes records of `function` to a buffer of the thread, and calls nothing else. Of [`Events::Entry`] and
+    /// [`Events::Both`], it needs [`Spec::clock`]. The name of the function is as in [`Spec::around`].
+    pub fn record(function: &str, events: Events) -> Spec {
+        let events = match events {
+            Events::Count => Recorded::Count,
+            Events::Entry => Recorded::Entry,
+            Events::Both => Recorded::Both,
+        };
+        Spec::of(RECORD, Asked { function: Some(function.to_owned()), events: Some(events), ..Asked::default() })
+    }
+
+    /// Of [`Spec::record`]: where the time comes from.
+    pub fn clock(mut self, clock: Clock) -> Spec {
+        self.asked.clock = Some(match clock {
+            Clock::None => Time::None,
+            Clock::Tsc => Time::Tsc,
+            Clock::Stamp8 => Time::Stamp8,
+            Clock::Word => Time::Word,
+        });
+        self
+    }
+
+    /// Of [`Spec::record`]: the function's number in its records.
+    pub fn id(mut self, id: u32) -> Spec {
+        self.asked.id = Some(id);
+        self
+    }
+
+    /// Of [`Spec::record`]: the first result register is in the record of a return.
+    pub fn result(mut self) -> Spec {
+        self.asked.result = true;
+        self
+    }
+
+    /// How many argument registers are kept and passed on; of [`Spec::record`], how many the record of an entry has.
     pub fn args(mut self, count: u8) -> Spec {
         self.asked.args = Some(count);
         self

@@ -140,6 +140,8 @@ impl Contract {
         if recorder.events != Events::Count {
             let time = match recorder.clock {
                 Clock::None => "0".to_owned(),
+                Clock::Tsc => format!("the CPU's clock ({})", self.facts.clock.0),
+                Clock::Stamp8 => format!("the CPU's clock ({}) or 0", self.facts.clock.0),
                 Clock::Word => self.convention.clock.unwrap_or_default().to_owned(),
             };
             let whats: Vec<String> = recorder
@@ -157,6 +159,18 @@ impl Contract {
                 "A record is 16 bytes: the time, which is {time}, then {}, stored last.",
                 whats.join(" or ")
             ));
+            if recorder.clock == Clock::Stamp8 {
+                text.push(format!(
+                    "It has the time if a multiple of {} bytes lies in it, and 0 otherwise.",
+                    Recorder::BLOCK
+                ));
+            }
+            if recorder.args > 0 {
+                text.push(format!("Behind those of an entry lie the function's {}.", first(recorder.args)));
+            }
+            if recorder.result {
+                text.push("Behind those of a return lies the first result register.".to_owned());
+            }
             text.push(format!(
                 "It lies where the word at {thread} + RECORD_CURSOR says. One instruction takes it, so a signal handler may record too."
             ));

@@ -322,6 +322,9 @@ impl<'c> Checker<'c> {
             Root::Thread => "the thread pointer".to_owned(),
             Root::ThreadWord(at) => format!("the word {at:+} bytes from the thread pointer"),
             Root::Slot(n) => format!("slot {n}"),
+            Root::InBlock(n, add) => format!("where in a block slot {n} {add:+} lies"),
+            Root::Clock(_, None) => "the clock".to_owned(),
+            Root::Clock(_, Some(half)) => format!("the {} half of the clock", format!("{half:?}").to_lowercase()),
             Root::Body(reg) => format!("{} as the function left it", self.abi.name(reg)),
             Root::BodyVector(n, half) => format!("vector {n}, part {half}, as the function left it"),
         };

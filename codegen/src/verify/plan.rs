@@ -163,9 +163,9 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Time(_) | Step::What(_) | Step::Recorded(_) => {
-            record(step, state, contract)?
-        }
+        Step::Count | Step::Slot(_) | Step::BranchIfFull(_) => record(step, state, contract)?,
+        Step::Time(_) | Step::Timed(_) | Step::Words(_) => record(step, state, contract)?,
+        Step::What(_) | Step::Recorded(_) => record(step, state, contract)?,
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Block(..)
         | Step::LandingPad
@@ -196,7 +196,7 @@ fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Pro
             wrong(due != Some(event), "a slot is taken for another event than the next")?;
             state.slot = Some(event);
         }
-        Step::BranchIfFull(event) | Step::Time(event) | Step::What(event) => {
+        Step::BranchIfFull(event) | Step::Time(event) | Step::Timed(event) | Step::Words(event) | Step::What(event) => {
             wrong(state.slot != Some(event), "a record without a slot")?;
         }
         Step::Recorded(event) => {

@@ -1,6 +1,6 @@
 //! Records: that each slot is taken in one step, asked for room, and holds what the contract says.
 
-use super::value::{Places, Root, Slot, State, Value, Why};
+use super::value::{Half, Places, Root, Slot, State, Value, Why};
 use super::{Checker, Property};
 use crate::action::{Action, Cell, Stored};
 use crate::recorder::{Clock, Event, Events, Recorder};
@@ -28,6 +28,14 @@ impl Checker<'_> {
                     Stored::Reg(reg) => self.read(reg, state),
                     Stored::Number(n) => Value::number(n.into()),
                     Stored::Popped => popped.unwrap_or(Value::lost(Why::Computed)),
+                };
+                self.store_at(line, self.read(base, state).plus(at.into()), value, state);
+                None
+            }
+            Action::StoreHalfAt { base, at, src } => {
+                let value = match self.read(src, state) {
+                    half @ Value { root: Root::Clock(_, Some(_)), add: 0 } => half,
+                    _ => Value::lost(Why::Computed),
                 };
                 self.store_at(line, self.read(base, state).plus(at.into()), value, state);
                 None
@@ -81,7 +89,7 @@ impl Checker<'_> {
                 format!("{by} is added {at:+} bytes from the thread pointer, not {bytes} to the cursor"),
             );
         }
-        state.slots.push(Slot { full: None, stores: Vec::new() });
+        state.slots.push(Slot { full: None, timed: None, stores: Vec::new() });
         Value::of(Root::Slot(state.slots.len() as u8 - 1))
     }
 
@@ -107,6 +115,16 @@ impl Checker<'_> {
         (reg.add == 0 && open && limit.is_some_and(|limit| with.is(limit))).then_some(n)
     }
 
+    /// Is this the question whether the time belongs into a slot? The one whose number it is.
+    pub(super) fn asks_for_time(&self, reg: Value, with: Value, state: &State) -> Option<u8> {
+        let Value { root: Root::InBlock(n, last), add: 0 } = reg else { return None };
+        let recorder = self.thread.filter(|places| places.recorder.clock == Clock::Stamp8)?.recorder;
+        let bytes = recorder.bytes(*recorder.recorded().get(usize::from(n))?);
+        // A multiple lies in the slot if its last byte is not so far behind one.
+        let open = state.slots.get(usize::from(n)).is_some_and(|slot| slot.timed.is_none());
+        (open && last == bytes - 1 && with.is(Value::number(bytes.into()))).then_some(n)
+    }
+
     /// All that must be recorded when the traced function begins, or at the end.
     pub(super) fn recorded(&mut self, line: usize, at_end: bool, state: &State) {
         let Some(places) = self.thread else { return };
@@ -120,28 +138,54 @@ impl Checker<'_> {
             self.fault(line, Property::Record, format!("{} slots are taken, not {}", state.slots.len(), due.len()));
             return;
         }
-        for (event, slot) in due.into_iter().zip(state.slots.clone()) {
+        for (n, (event, slot)) in due.into_iter().zip(state.slots.clone()).enumerate() {
             match slot.full {
                 None => self.fault(line, Property::Record, "nobody asked whether there is room for a record"),
                 Some(true) => {}
-                Some(false) => self.complete(line, &places, event, &slot),
+                Some(false) => self.complete(line, &places, (event, n as u8 + 1), &slot),
             }
         }
     }
 
-    fn complete(&mut self, line: usize, places: &Places, event: Event, slot: &Slot) {
-        let time = match places.recorder.clock {
-            Clock::None => Value::number(0),
-            Clock::Word => places.clock.map_or(Value::lost(Why::Computed), |sym| Value::of(Root::Content(sym))),
+    /// The record of an event, which so many slots were taken for.
+    fn complete(&mut self, line: usize, places: &Places, (event, taken): (Event, u8), slot: &Slot) {
+        let recorder = places.recorder;
+        let clock = |half| Value::of(Root::Clock(taken, half));
+        let whole = |value: Value| vec![("the time", Recorder::TIME, value)];
+        let mut wanted = match (recorder.clock, slot.timed) {
+            (Clock::None, _) | (Clock::Stamp8, Some(false)) => whole(Value::number(0)),
+            (Clock::Word, _) => {
+                whole(places.clock.map_or(Value::lost(Why::Computed), |sym| Value::of(Root::Content(sym))))
+            }
+            (Clock::Stamp8, None) => {
+                self.fault(line, Property::Record, "nobody asked whether a record has the time");
+                return;
+            }
+            (Clock::Tsc, _) | (Clock::Stamp8, Some(true)) if self.contract.facts.clock.1.is_empty() => {
+                whole(clock(None))
+            }
+            (Clock::Tsc, _) | (Clock::Stamp8, Some(true)) => vec![
+                ("the time", Recorder::TIME, clock(Some(Half::Low))),
+                ("the upper half of the time", Recorder::TIME + 4, clock(Some(Half::High))),
+            ],
         };
-        let what = Value::number(places.recorder.what(event).into());
-        let wanted = [("the time", Recorder::TIME, time), ("what happened", Recorder::WHAT, what)];
-        for (name, at, wanted) in wanted {
-            let found = slot.stores.iter().rev().find(|(place, _)| *place == at);
-            let found = found.map_or(Value::lost(Why::Unwritten), |(_, value)| *value);
-            self.same(line, Property::Record, name, wanted, found);
+        for (n, &reg) in recorder.registers(event, self.abi).iter().enumerate() {
+            let value = match event {
+                Event::Entry => self.start.get(reg),
+                Event::Exit => Value::of(Root::Body(reg)),
+            };
+            wanted.push(("a word of a record", Recorder::WORDS + 8 * n as i32, value));
         }
-        if slot.stores.len() != wanted.len() || slot.stores.last().is_none_or(|(at, _)| *at != Recorder::WHAT) {
+        wanted.push(("what happened", Recorder::WHAT, Value::number(recorder.what(event).into())));
+        for (name, at, wanted) in &wanted {
+            let found = slot.stores.iter().rev().find(|(place, _)| place == at);
+            let found = found.map_or(Value::lost(Why::Unwritten), |(_, value)| *value);
+            self.same(line, Property::Record, name, *wanted, found);
+        }
+        // Before it was known that a record has the time, it had none.
+        let before = usize::from(slot.timed == Some(true));
+        if slot.stores.len() != wanted.len() + before || slot.stores.last().is_none_or(|(at, _)| *at != Recorder::WHAT)
+        {
             self.fault(line, Property::Record, "a record has other words, or what happened is not stored last");
         }
     }

@@ -1,10 +1,11 @@
 //! Following a listing: what each instruction makes of registers, stack and way.
 
-use super::value::{Root, State, Value, Why};
+use super::value::{Half, Root, State, Value, Why};
 use super::{Checker, Code, Property};
 use crate::abi::Reg;
 use crate::action::{Action, Part, Stored};
 use crate::effects::{Effects, Flow, Moves, SpEffect};
+use crate::recorder::Recorder;
 use crate::step::{Local, Sym};
 
 /// What a branch asks.
@@ -20,6 +21,8 @@ enum Question {
     Skip(u8),
     /// Is there no room for this slot?
     Full(u8),
+    /// Has the record in this slot no time?
+    Untimed(u8),
 }
 
 /// Where it goes on.
@@ -282,6 +285,13 @@ impl Checker<'_> {
                 let both = (self.read(reg, state), self.read(with, state));
                 (state.flags, state.tested, state.compared) = (computed, None, Some(both));
             }
+            Action::CompareNumber { reg, number } => {
+                let both = (self.read(reg, state), Value::number(number.into()));
+                (state.flags, state.tested, state.compared) = (computed, None, Some(both));
+            }
+            Action::ReadClock { high: Some(high), .. } => {
+                self.write(high, Value::of(Root::Clock(state.slots.len() as u8, Some(Half::High))), state);
+            }
             Action::PopFlags => {
                 (state.flags, state.tested, state.compared) = (loaded[0].unwrap_or(computed), None, None)
             }
@@ -318,6 +328,18 @@ impl Checker<'_> {
             Action::Set { dst, number } => (dst, Value::number(number.into())),
             Action::LoadThread { dst, at } => (dst, Value::of(Root::ThreadWord(at))),
             Action::AddRegs { dst, .. } => (dst, lost),
+            Action::ReadClock { low, high } => {
+                (low, Value::of(Root::Clock(state.slots.len() as u8, high.map(|_| Half::Low))))
+            }
+            Action::LowBits { dst, src, bits } => {
+                let value = match operand(src) {
+                    Value { root: Root::Slot(n), add } if 1 << bits == Recorder::BLOCK => {
+                        Value::of(Root::InBlock(n, add as i32))
+                    }
+                    _ => lost,
+                };
+                (dst, value)
+            }
             Action::ThreadPointer { dst } => (dst, Value::of(Root::Thread)),
             Action::SetWide { dst, number } => (dst, Value::number(number)),
             Action::SetTop { dst, bits } => {
@@ -392,13 +414,17 @@ impl Checker<'_> {
             Action::BranchIfRegNotBelow { reg, with } => Some((self.read(reg, state), self.read(with, state))),
             _ => None,
         };
-        let full = compared.and_then(|(reg, with)| self.asks_for_room(reg, with, state));
+        let asks = |(reg, with)| {
+            let full = self.asks_for_room(reg, with, state).map(Question::Full);
+            full.or_else(|| self.asks_for_time(reg, with, state).map(Question::Untimed))
+        };
+        let of_record = compared.and_then(asks);
         let (asked, zero) = match action {
             Action::BranchIf { reg, zero } => (Some(self.read(reg, state)), zero),
             Action::BranchIfFlags { zero } => (state.tested, zero),
             _ => (None, false),
         };
-        let question = full.map(Question::Full).or_else(|| asked.and_then(|value| self.question(value, state)));
+        let question = of_record.or_else(|| asked.and_then(|value| self.question(value, state)));
         let (Some(question), Some(label)) = (question, self.label(at, local)) else {
             let what = asked.map_or("something unknown".to_owned(), |value| self.tell(value));
             self.fault(at, Property::Control, format!("a branch asks whether {what} is 0, which decides nothing here"));
@@ -415,6 +441,9 @@ impl Checker<'_> {
                     (Question::Early, _) => state.early = Some(answer),
                     (Question::Full(slot), _) => {
                         state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.full = Some(answer));
+                    }
+                    (Question::Untimed(slot), _) => {
+                        state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.timed = Some(!answer));
                     }
                     (Question::Skip(call), true) => {
                         state.skipped_by = Some(call);

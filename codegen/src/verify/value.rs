@@ -62,10 +62,21 @@ pub(super) enum Root {
     ThreadWord(i32),
     /// The slot for a record that was taken as this one.
     Slot(u8),
+    /// Where in a block of [`Recorder::BLOCK`] bytes the address so many bytes above that slot lies.
+    InBlock(u8, i32),
+    /// The CPU's clock: how many slots were taken when it was read, and which half if not the whole.
+    Clock(u8, Option<Half>),
     /// What the traced function left in the register when it returned.
     Body(Reg),
     /// The same of eight bytes of a vector register.
     BodyVector(u8, u8),
+}
+
+/// Half of a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Half {
+    Low,
+    High,
 }
 
 /// A value: where it is from, and what was added.
@@ -176,6 +187,8 @@ pub(super) struct Places {
 pub(super) struct Slot {
     /// There is no room for it; nobody asked yet.
     pub full: Option<bool>,
+    /// The time belongs into it, where only some have one; nobody asked yet.
+    pub timed: Option<bool>,
     /// What was stored where in it.
     pub stores: Vec<(i32, Value)>,
 }

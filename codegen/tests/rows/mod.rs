@@ -330,6 +330,9 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::AddToMemory { cell: Cell::Thread(at), .. }
         | Action::CompareCell { cell: Cell::Thread(at), .. } => all.push(i64::from(at)),
         Action::LoadThread { at, .. } | Action::StoreThread { at, .. } => all.push(i64::from(at)),
+        Action::LowBits { bits, .. } => all.push(i64::MAX >> (63 - bits)),
+        Action::CompareNumber { number, .. } => all.push(i64::from(number)),
+        Action::StoreHalfAt { at, .. } => all.extend((at != 0).then_some(i64::from(at))),
         Action::StoreAt { at, stored, .. } => {
             all.extend((at != 0).then_some(i64::from(at)));
             if let Stored::Number(number) = stored {
@@ -354,6 +357,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::PushNext
         | Action::PushSymbol { .. }
         | Action::ThreadPointer { .. }
+        | Action::ReadClock { .. }
         | Action::AddRegs { .. }
         | Action::AtomicAdd { .. }
         | Action::AddToMemory { .. }

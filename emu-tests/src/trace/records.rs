@@ -3,10 +3,10 @@
 use codegen::recorder::{Clock, Event, Events};
 
 use super::{Trace, Uc};
-use crate::cpu::{EXIT, put_word, word};
+use crate::cpu::{EXIT, put_word};
 use crate::place::Place;
 use crate::report::Clause;
-use crate::thread::{Words, Written};
+use crate::thread::{TIME, Words, Written};
 
 impl Trace {
     /// Something happens that is to be recorded. The time goes on.
@@ -22,16 +22,26 @@ impl Trace {
         if !recorder.recorded().contains(&event) {
             return;
         }
+        self.state.events += 1;
         let time = match (recorder.clock, self.clock) {
             (Clock::Word, Some(at)) => {
-                let next = word(uc, at).wrapping_add(0x1_0000_0001);
-                put_word(uc, at, next);
-                next
+                put_word(uc, at, self.now());
+                self.now()
             }
+            (Clock::Tsc | Clock::Stamp8, _) => self.now(),
             _ => 0,
         };
         let what = i64::from(recorder.what(event)).cast_unsigned();
-        self.state.written.push(Written { words: vec![time, what] });
+        let mut words = vec![time, what];
+        if let Some(registers) = self.registers {
+            words.extend(recorder.registers(event, registers.abi).iter().map(|reg| registers.get(uc, *reg)));
+        }
+        self.state.written.push(Written { words, stamp: recorder.clock == Clock::Stamp8 });
+    }
+
+    /// What the time is: both halves change at each event.
+    pub fn now(&self) -> u64 {
+        TIME.wrapping_add(self.state.events.wrapping_mul(0x1_0000_0003))
     }
 
     /// The run is over: compare.

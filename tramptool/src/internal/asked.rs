@@ -39,6 +39,8 @@ pub struct Asked {
     pub clock: Option<Clock>,
     /// The number of the function in its records.
     pub id: Option<u32>,
+    /// Results are recorded.
+    pub result: bool,
     /// Programs before the function, maybe each with a cookie behind a colon.
     pub fentry: Vec<String>,
     /// Programs that may decide its result.
@@ -71,10 +73,10 @@ impl Asked {
     /// # Errors
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
-        const CALLING: &[&str] = &[DIRECT, AROUND];
-        let given: [(&str, bool, &[&str]); 19] = [
+        const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
+        let given: [(&str, bool, &[&str]); 20] = [
             ("--args", self.args.is_some(), CALLING),
-            ("--call", self.call.is_some(), CALLING),
+            ("--call", self.call.is_some(), &[DIRECT, AROUND]),
             ("--name", self.name.is_some(), FOR_ONE),
             ("--sig", self.sig.is_some(), FOR_ONE),
             ("--handler", self.handler.is_some(), &[DIRECT, AROUND, PROGRAMS]),
@@ -86,6 +88,7 @@ impl Asked {
             ("--events", self.events.is_some(), &[RECORD]),
             ("--clock", self.clock.is_some(), &[RECORD]),
             ("--id", self.id.is_some(), &[RECORD]),
+            ("--result", self.result, &[RECORD]),
             ("--exit", self.exit.is_some(), &[AROUND]),
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),

@@ -1,7 +1,8 @@
 //! What `record` is asked for.
 
+use codegen::abi::Reg;
 use codegen::error::{Error, Result};
-use codegen::place::{Place, Placement};
+use codegen::place::{Place, Returned};
 use codegen::proto::Prototype;
 use codegen::spec::{Clock, Events, Form, Recorder};
 use codegen::target::Target;
@@ -38,8 +39,17 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
     if let Some(form) = args.form.filter(|form| *form != Form::Frame) {
         return Err(Error::new(format!("{RECORD}: --form {} does not exist; valid: --form frame", form.name())));
     }
-    if args.args.is_some() {
-        return Err(Error::new(format!("{RECORD}: --args: arguments are not recorded yet; valid: without it")));
+    let recorded = args.args.unwrap_or(0);
+    if recorded > Recorder::MOST_ARGS {
+        return Err(Error::new(format!("{RECORD}: --args {recorded}; valid: 0 to {}", Recorder::MOST_ARGS)));
+    }
+    if recorded > 0 && events == Events::Count {
+        return Err(Error::new(format!("{RECORD}: --args is given, but a counter has no records; valid: without it")));
+    }
+    if args.result && events != Events::Both {
+        return Err(Error::new(format!(
+            "{RECORD}: --result is given, but no return is recorded; valid: --events both"
+        )));
     }
     match &args.sig {
         None if events == Events::Both => {
@@ -48,22 +58,37 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
                  prototype, or --events entry"
             )));
         }
-        Some(sig) => in_registers(sig, events, target).map_err(|e| e.at("--sig"))?,
+        Some(sig) => fits(sig, (events, recorded, args.result), target).map_err(|e| e.at("--sig"))?,
         None => {}
     }
-    Ok(Recorder { events, clock, id })
+    Ok(Recorder { events, clock, id, args: recorded, result: args.result })
 }
 
-/// Refuse arguments on the stack where a frame displaces them.
-fn in_registers(sig: &str, events: Events, target: &Target) -> Result<()> {
+/// Refuse arguments on the stack where a frame displaces them, and words of a record that the prototype has no registers for.
+fn fits(sig: &str, (events, args, result): (Events, u8, bool), target: &Target) -> Result<()> {
     let proto = Prototype::parse(sig)?;
-    let Placement { args, .. } = super::backend(target.facts.name)?.place(target, &proto)?;
-    let on_stack = args.iter().position(|pieces| pieces.iter().any(|piece| matches!(piece.place, Place::Stack(_))));
-    match on_stack.filter(|_| events == Events::Both) {
-        Some(n) => Err(proto.refuse(
+    let placement = super::backend(target.facts.name)?.place(target, &proto)?;
+    let on_stack =
+        placement.args.iter().position(|pieces| pieces.iter().any(|piece| matches!(piece.place, Place::Stack(_))));
+    if let Some(n) = on_stack.filter(|_| events == Events::Both) {
+        return Err(proto.refuse(
             Some(n),
             "an argument on the stack, which the frame displaces; valid: arguments in registers, or --events entry",
-        )),
-        None => Ok(()),
+        ));
     }
+    let general = |place: &Place| if let Place::Reg(reg) = place { Some(*reg) } else { None };
+    let used: Vec<Reg> = placement.args.iter().flatten().filter_map(|piece| general(&piece.place)).collect();
+    let abi = &target.facts.abi;
+    if let Some(n) = abi.args.iter().take(args.into()).position(|reg| !used.contains(reg)) {
+        let what = format!("{n} general argument registers; valid: --args 0 to {n}");
+        return Err(proto.refuse(placement.args.len().checked_sub(1), &what));
+    }
+    let returned = match &placement.returned {
+        Returned::Registers(pieces) => pieces.iter().any(|piece| general(&piece.place) == abi.rets.first().copied()),
+        Returned::Nothing | Returned::Memory => false,
+    };
+    if result && !returned {
+        return Err(proto.refuse(None, "no result in a general register; valid: without --result"));
+    }
+    Ok(())
 }

@@ -110,6 +110,11 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         _ => called,
     };
     let name = args.name.clone().unwrap_or_else(|| format!("{called}_tramp"));
+    if args.args.is_some() && args.sig.is_some() && what != RECORD {
+        return Err(Error::new(format!(
+            "{what}: --args is given with --sig, which tells the same; valid: one of the two"
+        )));
+    }
     if args.handler.is_some() && args.sig.is_none() {
         return Err(Error::new(format!("{what}: --handler is given without a prototype; valid: with --sig")));
     }

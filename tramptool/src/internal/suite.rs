@@ -46,15 +46,23 @@ const CHAIN: &str = "static-chain";
 
 /// What the recording trampolines of a suite record.
 const RECORDERS: &[(&str, Recorder)] = &[
-    ("record_count", Recorder { events: Events::Count, clock: Clock::None, id: 0 }),
-    ("record_entry", Recorder { events: Events::Entry, clock: Clock::None, id: 1 }),
-    ("record_entry_word", Recorder { events: Events::Entry, clock: Clock::Word, id: Recorder::LAST_ID }),
-    ("record_both", Recorder { events: Events::Both, clock: Clock::None, id: 0x1234 }),
-    ("record_both_word", Recorder { events: Events::Both, clock: Clock::Word, id: 7 }),
+    ("record_count", recorder(Events::Count, Clock::None, 0)),
+    ("record_entry", recorder(Events::Entry, Clock::None, 1)),
+    ("record_entry_word", recorder(Events::Entry, Clock::Word, Recorder::LAST_ID)),
+    ("record_entry_args", Recorder { args: 3, ..recorder(Events::Entry, Clock::Tsc, 2) }),
+    ("record_both", recorder(Events::Both, Clock::None, 0x1234)),
+    ("record_both_word", recorder(Events::Both, Clock::Word, 7)),
+    ("record_both_tsc", recorder(Events::Both, Clock::Tsc, 8)),
+    ("record_both_stamp8", Recorder { args: 1, ..recorder(Events::Both, Clock::Stamp8, 9) }),
+    ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 10) }),
 ];
 
+const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
+    Recorder { events, clock, id, args: 0, result: false }
+}
+
 /// The prototype for which they are, where they must know that nothing is on the stack.
-const RECORDED: &str = "void traced_function(void)";
+const RECORDED: &str = "u64 traced_function(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)";
 
 /// What the functions of a suite have programs attached for: their prototype, the flags, and whom to call.
 const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
@@ -356,10 +364,12 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id }) => {
+        Kind::Record(Recorder { events, clock, id, args, result }) => {
             let sig = if events == Events::Both { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
-            let numbered = format!(" --clock {} --id {id}", clock.name());
+            let args = if args > 0 { format!(" --args {args}") } else { String::new() };
+            let result = if result { " --result" } else { "" };
+            let numbered = format!(" --clock {} --id {id}{args}{result}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
                 "record --events {}{numbered}{sig} --function {function}+{resume} --name {}",
