@@ -15,22 +15,32 @@ use crate::took::{Took, took};
 pub fn run(json: bool) -> Result<(), String> {
     let mut rows = Vec::new();
     for backend in tool::BACKENDS {
-        let suite = tool::suite::suite(*backend, &tool::default_target(*backend).map_err(|e| e.to_string())?)
-            .map_err(|e| e.to_string())?;
-        let cost = emu_tests::measure(&suite, "ftrace_caller", "args6").map_err(|e| e.to_string())?;
-        let row = Row::new(
-            format!("{} bare emulator, us", backend.facts().name),
-            cost.bare.as_secs_f64() * 1e6,
-            "scenario with all checks, us",
-            cost.scenario.as_secs_f64() * 1e6,
-        );
-        rows.push(row.demanded(Demand::AtMost(5.0)));
+        rows.push(scenario(*backend, 1)?);
     }
     for backend in tool::BACKENDS {
         rows.push(judging(*backend)?.demanded(Demand::AtMost(30.0)));
     }
     rows.push(everything()?);
     print(&rows, json)
+}
+
+/// Only what one scenario costs, so many times as long, for a profiler.
+pub fn scenarios(times: &str, json: bool) -> Result<(), String> {
+    let times = times.parse().map_err(|_| format!("{times} is no number of times"))?;
+    print(&tool::BACKENDS.iter().map(|b| scenario(*b, times)).collect::<Result<Vec<_>, _>>()?, json)
+}
+
+fn scenario(backend: &'static dyn Backend, times: u32) -> Result<Row, String> {
+    let target = tool::default_target(backend).map_err(|e| e.to_string())?;
+    let suite = tool::suite::suite(backend, &target).map_err(|e| e.to_string())?;
+    let cost = emu_tests::measure(&suite, "ftrace_caller", "args6", times).map_err(|e| e.to_string())?;
+    let row = Row::new(
+        format!("{} bare emulator, us", backend.facts().name),
+        cost.bare.as_secs_f64() * 1e6,
+        "scenario with all checks, us",
+        cost.scenario.as_secs_f64() * 1e6,
+    );
+    Ok(row.demanded(Demand::AtMost(5.0)))
 }
 
 /// All clauses of an object that others wrote, once the tool has started, beside as many bare runs of one function.
@@ -40,7 +50,7 @@ fn judging(backend: &'static dyn Backend) -> Result<Row, String> {
         None => ("a trampoline of GNU as".to_owned(), assembled(backend)?, "my_tramp", "args2"),
     };
     let suite = suites.first().ok_or("a contract without trampolines")?;
-    let bare = emu_tests::measure(suite, trampoline, function).map_err(|e| e.to_string())?.bare;
+    let bare = emu_tests::measure(suite, trampoline, function, 1).map_err(|e| e.to_string())?.bare;
     let (mut best, mut scenarios) = (Duration::MAX, 0);
     for _ in 0..5 {
         let clock = Instant::now();

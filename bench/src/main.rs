@@ -2,6 +2,7 @@
 //!
 //! `bench generate [--format json]` and `bench check [--format json]`; `./x bench` runs both. `bench native` measures
 //! what traced calls cost on this machine, `bench against REVISION` generating and checking beside another revision.
+//! `bench scenarios TIMES` is for profilers: the checker's scenarios alone, so many times as long.
 
 mod against;
 #[cfg(feature = "check")]
@@ -29,8 +30,13 @@ fn main() -> ExitCode {
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
         #[cfg(feature = "check")]
+        Some("scenarios") => check::scenarios(args.get(1).map_or("1", String::as_str), json),
+        #[cfg(feature = "check")]
         Some("check-all") => check::all(),
-        other => Err(format!("unknown benchmark '{}'; valid: generate, native, against, check", other.unwrap_or(""))),
+        other => Err(format!(
+            "unknown benchmark '{}'; valid: generate, native, against, check, scenarios",
+            other.unwrap_or("")
+        )),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -146,12 +146,15 @@ impl Case {
     }
 }
 
+/// Bytes for a result returned in memory.
+pub(crate) const RESULT: usize = 64;
+
 /// What a run leaves behind.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) registers: Snapshot,
     pub(crate) above: Vec<u8>,
-    pub(crate) result: Vec<u8>,
+    pub(crate) result: [u8; RESULT],
 }
 
 /// A function that was run unpatched.

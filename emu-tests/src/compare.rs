@@ -5,11 +5,11 @@ use std::sync::Arc;
 use codegen::abi::{Loc, RegSet};
 use codegen::error::{Error, Result};
 
-use crate::case::{Case, Initial, Outcome, Unpatched};
+use crate::case::{Case, Initial, Outcome, RESULT, Unpatched};
 use crate::cpu::{EXIT, Snapshot};
 use crate::place::Place;
 use crate::report::Clause;
-use crate::rig::{RESULT, Rig};
+use crate::rig::Rig;
 use crate::tally::Tally;
 use crate::trace::{At, Culprit, Finding};
 
@@ -38,8 +38,7 @@ fn outcome(rig: &mut Rig, case: &Arc<Case>, runs: Runs) -> Result<Outcome> {
         // Nothing runs: the call is over.
         let sp = &mut initial.gpr[rig.registers.abi.sp.0 as usize];
         *sp = sp.wrapping_add(rig.registers.abi.return_bytes());
-        let result = vec![0; RESULT as usize];
-        Outcome { registers: initial, above: case.initial.above.clone(), result }
+        Outcome { registers: initial, above: case.initial.above.clone(), result: [0; RESULT] }
     } else {
         runs(rig, case, (&name, start), &initial)?
     };
@@ -155,7 +154,7 @@ pub(crate) fn agree(
     }
     let stack: fn(usize) -> Place = |offset| Place::AfterStack { offset };
     let result: fn(usize) -> Place = |offset| Place::AfterResult { offset };
-    let pairs = [(&expected.above, &found.above, stack), (&expected.result, &found.result, result)];
+    let pairs = [(&expected.above[..], &found.above[..], stack), (&expected.result[..], &found.result[..], result)];
     for (want, have, place) in pairs {
         if want != have
             && let Some(i) = want.iter().zip(have.iter()).position(|(a, b)| a != b)

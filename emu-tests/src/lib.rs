@@ -26,6 +26,7 @@ mod foreign;
 mod hooks;
 mod inside;
 mod lent;
+mod linked;
 mod marks;
 mod measure;
 mod observe;

@@ -26,57 +26,63 @@ pub struct ScenarioCost {
     pub bare: Duration,
 }
 
-/// Time one scenario of a trampoline on a function, and the engine's share in it.
+/// Runs of one kind in a row: so few that a scheduler seldom takes the processor away in between.
+const RUNS: u32 = 100;
+/// How often they are timed, in turns with those of the other kind. The least time of each counts.
+const ROUNDS: u32 = 100;
+
+/// Time one scenario of a trampoline on a function, and the engine's share in it, in `times` as many rounds as are enough.
 ///
 /// # Errors
 /// An unknown trampoline or function, or an engine that does not start.
-pub fn measure(suite: &Suite, trampoline: &str, function: &str) -> Result<ScenarioCost> {
-    const RUNS: u32 = 2000;
+pub fn measure(suite: &Suite, trampoline: &str, function: &str, times: u32) -> Result<ScenarioCost> {
     let functions = functions()?;
     let filter = Filter { function: Some(function.into()), situation: Some(Situation::PLAIN), ..Filter::default() };
     let fixture = fixtures(suite, &filter).next().ok_or_else(|| Error::new("no fixture fits these options"))?;
     let attach = suite.contracts.iter().position(|c| c.name == trampoline);
     let attach = attach
         .ok_or_else(|| Error::unknown("trampoline", trampoline, suite.contracts.iter().map(|c| c.name.as_str())))?;
-    let mut best = ScenarioCost { scenario: Duration::MAX, bare: Duration::MAX };
-    for hooks in [true, false] {
+    let ready = |hooks: bool| {
         let mut rig = Rig::new(Setup { suite, fixture, functions: &functions, seed: 1 }, hooks)?;
         let cases = cases(&rig, attach, &filter);
         let case = cases
             .first()
             .ok_or_else(|| Error::unknown("function", function, functions.iter().map(|f| f.name.as_str())))?;
         // As all functions but the first are run.
-        let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
+        let case = Arc::new(Case { closely: false, ..Case::clone(case) });
         rig.patch_all(SiteState::Disabled, None)?;
-        rig.unwatch(RUNS as usize)?;
-        let expected = reference(&mut rig, case)?;
+        rig.unwatch(RUNS as usize * ROUNDS as usize)?;
+        let expected = reference(&mut rig, &case)?;
         rig.patch_all(rig.on(attach), None)?;
-        rig.prepare(case)?;
-        let sp = case.initial.sp;
-        let start = rig.function(function);
-        let mut tally = Tally::new(suite);
-        for _ in 0..5 {
-            let clock = Instant::now();
-            for _ in 0..RUNS {
-                if hooks {
-                    enabled(&mut rig, case, &expected, &mut tally)?;
-                } else {
-                    // The least that makes the run come back: SP, and the return address where the psABI has it.
-                    rig.registers.set(&mut rig.uc, rig.registers.abi.sp, sp);
-                    match rig.registers.abi.link {
-                        Some(link) => rig.registers.set(&mut rig.uc, link, EXIT),
-                        None => drop(put_word(&mut rig.uc, sp, EXIT)),
-                    }
-                    let _ = rig.uc.emu_start(start, EXIT, 0, 0);
-                }
+        rig.prepare(&case)?;
+        Ok::<_, Error>((rig, case, expected))
+    };
+    let ((mut rig, case, expected), (mut bare, ..)) = (ready(true)?, ready(false)?);
+    let (start, sp) = (bare.function(function), case.initial.sp);
+    let mut tally = Tally::new(suite);
+    let mut best = ScenarioCost { scenario: Duration::MAX, bare: Duration::MAX };
+    for _ in 0..ROUNDS * times {
+        let clock = Instant::now();
+        for _ in 0..RUNS {
+            enabled(&mut rig, &case, &expected, &mut tally)?;
+        }
+        best.scenario = best.scenario.min(clock.elapsed() / RUNS);
+        let clock = Instant::now();
+        for _ in 0..RUNS {
+            // The least that makes the run come back: SP, and the return address where the psABI has it.
+            bare.registers.set(&mut bare.uc, bare.registers.abi.sp, sp);
+            match bare.registers.abi.link {
+                Some(link) => bare.registers.set(&mut bare.uc, link, EXIT),
+                None => drop(put_word(&mut bare.uc, sp, EXIT)),
             }
-            let each = clock.elapsed() / RUNS;
-            let best = if hooks { &mut best.scenario } else { &mut best.bare };
-            *best = each.min(*best);
+            let _ = bare.uc.emu_start(start, EXIT, 0, 0);
         }
-        if let Some((finding, ..)) = tally.findings.iter().find(|(f, ..)| rig.known(f).is_none()) {
-            return Err(Error::new(format!("{trampoline} fails {}: {}", finding.clause.name(), finding.place)));
-        }
+        best.bare = best.bare.min(clock.elapsed() / RUNS);
     }
-    Ok(best)
+    match tally.findings.iter().find(|(f, ..)| rig.known(f).is_none()) {
+        Some((finding, ..)) => {
+            Err(Error::new(format!("{trampoline} fails {}: {}", finding.clause.name(), finding.place)))
+        }
+        None => Ok(best),
+    }
 }

@@ -1,6 +1,5 @@
 //! A linked image on an engine: loaded, patched and run.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,21 +7,21 @@ use codegen::error::{Error, Result};
 use codegen::patch::{SiteState, Write};
 use codegen::site::{Site, Spot};
 use codegen::spec::Kind;
-use link::{Image, Input, Options, PAGE, link};
+use link::{Image, Options, PAGE};
+use rustc_hash::FxHashMap;
 use unicorn_engine::{Context, Prot, uc_error};
 
-use crate::case::{Case, Distance, Handler, Initial, Outcome, Unpatched};
+use crate::case::{Case, Distance, Handler, Initial, Outcome, RESULT, Unpatched};
 use crate::copy::put_copies;
 use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, load, put_word, word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
-use crate::fixture::{
-    CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OP, OPS, Setup,
-};
+use crate::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
 use crate::hooks::Hooks;
 use crate::lent;
-use crate::marks::{Callees, callees, mark_cells};
+use crate::linked::{link_at, loadable};
+use crate::marks::mark_cells;
 use crate::place::Place;
 use crate::replay::Replay;
 use crate::retire::jumps;
@@ -40,8 +39,6 @@ use crate::variables::Variables;
 const BASE: u64 = 0x7f_ffff_f000;
 /// Bytes below SP that hold garbage.
 const BELOW: u64 = 4096;
-/// Bytes for a result returned in memory.
-pub(crate) const RESULT: u64 = 64;
 
 /// A linked image on an engine.
 pub(crate) struct Rig<'s> {
@@ -52,7 +49,7 @@ pub(crate) struct Rig<'s> {
     /// The trampolines, and all that they refer to.
     pub(crate) image: Image,
     /// Where the traced functions begin.
-    starts: HashMap<String, u64>,
+    starts: FxHashMap<String, u64>,
     /// What came out of functions that were run unpatched.
     pub(crate) unpatched: Vec<Unpatched>,
     /// The traced functions, if they are elsewhere.
@@ -66,9 +63,10 @@ pub(crate) struct Rig<'s> {
     pub(crate) dirty: bool,
     /// The callback in the call slots and in `op`, and the direct trampoline in `op`.
     pub(crate) prepared: Option<(u64, u64)>,
-    /// Registers of the fresh CPU, and garbage for the stack.
+    /// Registers of the fresh CPU.
     pub(crate) clean: Snapshot,
-    pub(crate) garbage: Vec<u8>,
+    /// What is on the stack when a function is called: garbage below SP, and what the last case had above it.
+    stack: Vec<u8>,
     pub(crate) places: Places,
     pub(crate) scratch: u64,
     pub(crate) callback: u64,
@@ -101,59 +99,6 @@ pub(crate) struct Away<'s> {
     pub(crate) code_align: Option<u64>,
     /// What came out beside the trampolines.
     pub(crate) beside: &'s Tally,
-}
-
-/// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
-/// for begins at `body`.
-fn link_at(suite: &Suite, fixture: &Fixture, base: u64, body: u64, code_align: Option<u64>) -> Result<Image> {
-    let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
-    let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
-    let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
-    let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
-    let ours = ours.map(|(name, bytes)| Input { name, bytes });
-    // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
-    // code and data must not have the same offset in their pages.
-    let inputs: Vec<Input> =
-        if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
-    let stub = suite.stubs.then_some(suite.backend.machine().ret);
-    let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
-    let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
-    let convention = suite.convention;
-    // What the profile calls them; here they have the names of the fixtures.
-    let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
-    alias.extend(convention.callback.op.map(|op| (op, OP)));
-    alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
-    alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
-    alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
-    let site = Some(&convention.site);
-    let first = suite.first();
-    let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());
-    let wanted = through.filter(|callee| !callee.is_empty()).collect();
-    // Code may begin anywhere in a page.
-    let (base, skip) = (base & !(PAGE - 1), base % PAGE);
-    link(
-        suite.backend,
-        &inputs,
-        &Options { base, skip, code_align, define, first, stub, site, alias, wanted, ..Options::default() },
-    )
-}
-
-/// The image as a file would say it, ready to be run: the C functions that others wrote return at once.
-fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
-    let mut image = Image::from_elf(&linked.to_elf()?)?;
-    let first = suite.first();
-    let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
-    // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
-    image.sites.retain(|site| !judged(site.start));
-    let mut called = Vec::new();
-    for contract in &suite.contracts {
-        called.push(callees(&image, contract)?);
-        for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
-            // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
-            image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
-        }
-    }
-    Ok((image, called))
 }
 
 /// Let there be code at the addresses with one bit: no more than the hook on every instruction ever reaches it.
@@ -257,7 +202,7 @@ impl<'s> Rig<'s> {
             registers,
             clean: registers.snapshot(&uc),
             fresh,
-            garbage,
+            stack: garbage,
             dirty: true,
             prepared: None,
             uc,
@@ -424,9 +369,10 @@ impl<'s> Rig<'s> {
             let clock = self.trace().clock;
             words.prepare(case, clock, &mut self.uc);
         }
-        let _ = self.uc.mem_write(sp - BELOW, &self.garbage);
-        let _ = self.uc.mem_write(*sp, above);
-        let _ = self.uc.mem_write(self.scratch, &[0; RESULT as usize]);
+        self.stack.truncate(BELOW as usize);
+        self.stack.extend_from_slice(above);
+        let _ = self.uc.mem_write(sp - BELOW, &self.stack);
+        let _ = self.uc.mem_write(self.scratch, &[0; RESULT]);
     }
 
     /// What the run left, and whether it reached the exit.
@@ -449,11 +395,8 @@ impl<'s> Rig<'s> {
             || lets_go
             || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
-        let mut outcome = Outcome {
-            registers: self.registers.general(&self.uc),
-            above: vec![0; above.len()],
-            result: vec![0; RESULT as usize],
-        };
+        let mut outcome =
+            Outcome { registers: self.registers.general(&self.uc), above: vec![0; above.len()], result: [0; RESULT] };
         let _ = self.uc.mem_read(*sp, &mut outcome.above);
         let _ = self.uc.mem_read(self.scratch, &mut outcome.result);
         outcome

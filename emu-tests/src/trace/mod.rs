@@ -205,9 +205,7 @@ impl Trace {
         self.case = Arc::clone(case);
         self.enabled = enabled;
         self.shadow = self.kind(case.attach).is_some_and(Kind::is_shadow);
-        let last = std::mem::take(&mut self.state);
-        self.state = State { budget: BUDGET, stack: last.stack, ..State::default() };
-        self.state.stack.clear();
+        self.state.begin(BUDGET);
         self.checks.way = None;
     }
 
@@ -256,6 +254,7 @@ impl Trace {
         self.checks.fail(Finding::new(at, place, expected, found));
     }
 
+    #[inline]
     fn check(&mut self, at: At, place: impl Into<Place>, expected: impl Into<Value>, found: impl Into<Value>) {
         self.checks.check(at, place, expected, found);
     }
@@ -313,8 +312,14 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         return;
     };
     state.pc = pc;
-    let came_by = state.came_by.take().unwrap_or(pc);
     cell.visited = true;
+    // Where nothing can happen: in the middle of code that nothing is asked about.
+    let plain = cell.region == state.region && cell.branch.is_none() && cell.marks == Mark::NONE && !cell.by_sp;
+    let each = state.region.trampoline().is_some() && (t.case.closely || t.recording.is_some());
+    if plain && state.flows() && !each {
+        return;
+    }
+    let came_by = state.came_by.take().unwrap_or(pc);
     let marks = cell.marks;
     let to = match (cell.region, state.trampoline()) {
         (Region::Shared, Some(index)) => Region::Trampoline(index as u8),

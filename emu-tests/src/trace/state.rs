@@ -125,6 +125,28 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Forget the last run, but keep the room that it took.
+    pub fn begin(&mut self, budget: u64) {
+        let State {
+            mut activations, mut hooked, mut pending, mut parents, mut written, mut stack, mut returns, ..
+        } = std::mem::take(self);
+        activations.clear();
+        hooked.clear();
+        pending.clear();
+        parents.clear();
+        written.clear();
+        stack.clear();
+        returns.begin(None);
+        *self = State { budget, activations, hooked, pending, parents, written, stack, returns, ..State::default() };
+    }
+
+    /// The instruction before was no branch, stored nothing that is still to be judged, and came from where it is; and in a
+    /// function, no trampoline is at work that it goes on from.
+    pub fn flows(&self) -> bool {
+        let resumes = self.region == Region::Function && self.trampoline().is_some();
+        self.taken.is_none() && self.came_by.is_none() && self.stack.lowest.is_none() && !resumes
+    }
+
     /// The trampoline at work.
     pub fn trampoline(&self) -> Option<usize> {
         match self.moment {

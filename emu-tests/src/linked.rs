@@ -1,0 +1,68 @@
+//! The image that is run: the objects that are judged, with our functions and callbacks.
+
+use codegen::error::Result;
+use codegen::patch::Write;
+use link::{Image, Input, Options, PAGE, link};
+
+use crate::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, NOP_OPS, OP};
+use crate::marks::{Callees, callees};
+use crate::suite::Suite;
+
+/// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
+/// for begins at `body`.
+pub(crate) fn link_at(
+    suite: &Suite,
+    fixture: &Fixture,
+    base: u64,
+    body: u64,
+    code_align: Option<u64>,
+) -> Result<Image> {
+    let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
+    let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
+    let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
+    let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
+    let ours = ours.map(|(name, bytes)| Input { name, bytes });
+    // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
+    // code and data must not have the same offset in their pages.
+    let inputs: Vec<Input> =
+        if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
+    let stub = suite.stubs.then_some(suite.backend.machine().ret);
+    let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
+    let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
+    let convention = suite.convention;
+    // What the profile calls them; here they have the names of the fixtures.
+    let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
+    alias.extend(convention.callback.op.map(|op| (op, OP)));
+    alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
+    alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
+    alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
+    let site = Some(&convention.site);
+    let first = suite.first();
+    let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());
+    let wanted = through.filter(|callee| !callee.is_empty()).collect();
+    // Code may begin anywhere in a page.
+    let (base, skip) = (base & !(PAGE - 1), base % PAGE);
+    link(
+        suite.backend,
+        &inputs,
+        &Options { base, skip, code_align, define, first, stub, site, alias, wanted, ..Options::default() },
+    )
+}
+
+/// The image as a file would say it, ready to be run: the C functions that others wrote return at once.
+pub(crate) fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
+    let mut image = Image::from_elf(&linked.to_elf()?)?;
+    let first = suite.first();
+    let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
+    // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
+    image.sites.retain(|site| !judged(site.start));
+    let mut called = Vec::new();
+    for contract in &suite.contracts {
+        called.push(callees(&image, contract)?);
+        for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
+            // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
+            image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
+        }
+    }
+    Ok((image, called))
+}
