@@ -6,6 +6,7 @@ use clap::Command;
 use clap::builder::{PossibleValuesParser, ValueParser};
 use codegen::error::Result;
 use codegen::profile::Convention;
+use codegen::spec::{Clock, Events, Form};
 use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD};
 
 /// The definition of the command line, with all values that are known for completion. It is for scripts alone: other values,
@@ -49,6 +50,9 @@ fn values(name: &str, command: &str) -> Result<BTreeSet<String>> {
         "NAME|FILE.toml" => profiles::names().into_iter().map(str::to_owned).collect(),
         "TRAMPOLINE" if command == "mutate" => trampolines()?.into_iter().chain(bugs()?).collect(),
         "TRAMPOLINE" => trampolines()?,
+        "FORM" => names(&Form::ALL.map(Form::name)),
+        "EVENTS" => names(&Events::ALL.map(Events::name)),
+        "CLOCK" => names(&Clock::ALL.map(Clock::name)),
         "CLAUSE" => clauses()?.into_iter().chain(bugs()?).collect(),
         "OPTION=VALUE" => {
             let options = conventions()?.into_iter().flat_map(|c| c.offered().map(|(_, option)| option));
@@ -60,6 +64,10 @@ fn values(name: &str, command: &str) -> Result<BTreeSet<String>> {
         }
         _ => BTreeSet::new(),
     })
+}
+
+fn names(all: &[&str]) -> BTreeSet<String> {
+    all.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn arches() -> impl Iterator<Item = String> {

@@ -38,6 +38,7 @@ mod output;
 mod probe;
 #[cfg(feature = "judge")]
 mod protocol;
+mod refused;
 #[cfg(feature = "judge")]
 mod report;
 #[cfg(feature = "judge")]
@@ -169,30 +170,11 @@ fn refuse(error: &clap::Error) -> u8 {
             let _ = error.print();
             DONE
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let definition = Cli::command();
-            let names: Vec<&str> = definition.get_subcommands().map(|c| c.get_name()).collect();
-            complain(&format!("no command given; valid: {}; see `tramptool --help`", names.join(", ")))
-        }
-        _ => complain(&one_line(&error.to_string())),
-    }
-}
-
-/// clap's paragraphs, without the pointer to `--help` that ends them all.
-fn one_line(text: &str) -> String {
-    let text = text.trim_start_matches("error: ");
-    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("For more information"));
-    let mut out = String::new();
-    for line in lines {
-        if !out.is_empty() {
-            out.push_str(if out.ends_with(':') { " " } else { "; " });
-        }
-        match line.strip_prefix("[possible values: ").and_then(|l| l.strip_suffix(']')) {
-            Some(values) => out.extend(["valid: ", values]),
-            None => out.push_str(line),
+        _ => {
+            let words: Vec<String> = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
+            complain(&refused::message(error, &Cli::command(), &words))
         }
     }
-    out
 }
 
 #[cfg(test)]
@@ -215,12 +197,5 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
-    }
-
-    #[test]
-    fn errors_of_clap_are_one_line() {
-        let text = "error: invalid value 'x' for '--format <FORMAT>'\n  [possible values: human, json]\n\nFor more \
-                    information, try '--help'.\n";
-        assert_eq!(one_line(text), "invalid value 'x' for '--format <FORMAT>'; valid: human, json");
     }
 }

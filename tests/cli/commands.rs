@@ -66,6 +66,8 @@ fn a_shell_completes_what_is_known() {
     assert_eq!(offered(&["tramptool", "gen", "--profile", "b"]), ["bare"]);
     assert_eq!(offered(&["tramptool", "gen", "ftrace_r"]), ["ftrace_regs_caller"]);
     assert_eq!(offered(&["tramptool", "explain", "P19"]), ["P19"]);
+    assert_eq!(offered(&["tramptool", "gen", "around", "--form", ""]), ["frame", "fregs", "shadow"]);
+    assert_eq!(offered(&["tramptool", "gen", "record", "--events", "b"]), ["both"]);
     assert!(offered(&["tramptool", "explain", "bug:F1"]).contains(&"bug:F1".to_owned()));
     assert!(offered(&["tramptool", "gen", "--set", "rvc"]).contains(&"rvc=off".to_owned()));
 }
@@ -185,6 +187,44 @@ fn bad_arguments() {
     ] {
         b.refuses(&["diff", side, "arm64:ftrace_caller"], &["valid"]);
         b.refuses(&["diff", "arm64:ftrace_caller", side], &["valid"]);
+    }
+}
+
+/// What newcomers type: one line that says what is wrong and what would be right, and nothing in clap's own words.
+#[test]
+fn wrong_command_lines_have_a_remedy() {
+    let b = Bench::new();
+    let one = any();
+    for (line, says) in [
+        ("gen around", "--arch <ARCH> is missing; valid: --arch with one of "),
+        ("gen", "--arch <ARCH> and <TRAMPOLINE>... are missing; valid: --arch with one of "),
+        ("gen around --arch ARCH", "around: --call, --exit, --function and --args are missing; valid: --call SYMBOL, "),
+        (
+            "gen around --args 2 --call f --arch ARCH",
+            "around: --exit and --function are missing; valid: --exit SYMBOL, ",
+        ),
+        ("gen direct --arch ARCH", "direct: --call and --args are missing; valid: --call SYMBOL, "),
+        ("gen direct --call f --arch ARCH", "direct: --args is missing; valid: --args 0 to --args "),
+        ("gen direct --args two --arch ARCH", "invalid value 'two' for '--args <N>'; valid: a number"),
+        ("gen programs --arch ARCH", "programs: a program and --sig are missing; valid: --fentry, "),
+        ("gen --al --arch ARCH", "unknown argument '--al'; there is --all; see `tramptool gen --help`"),
+        ("gen ftrace_caller --option x --arch ARCH", "unknown argument '--option'; see `tramptool gen --help`"),
+        ("gen ftrace_caler --arch ARCH", "unknown trampoline 'ftrace_caler'; valid: ftrace_stub, "),
+        ("frobnicate", "unknown command 'frobnicate'; valid: list, gen, "),
+        ("report", "no command given; valid: merge, "),
+        ("report frobnicate", "unknown command 'frobnicate'; valid: merge, "),
+        ("contract", "no command given; valid: init"),
+        ("contract init", "--object <FILE> and --symbol <NAME> are missing; see `tramptool contract init --help`"),
+        ("mutate --sample 0", "invalid value '0' for '--sample <N>'; valid: a number from 1"),
+        ("mutate --sample many", "invalid value 'many' for '--sample <N>'; valid: a number"),
+        ("show ftrace_caller", "--arch <ARCH> is missing; valid: --arch with one of "),
+        ("diff ftrace_caller", "<RIGHT> is missing; see `tramptool diff --help`"),
+        ("link a.o", "-o <FILE> is missing; see `tramptool link --help`"),
+        ("sites", "<FILE> is missing; see `tramptool sites --help`"),
+        ("explain", "<CLAUSE> is missing; see `tramptool explain --help`"),
+    ] {
+        let words: Vec<&str> = line.split(' ').map(|word| if word == "ARCH" { one } else { word }).collect();
+        b.refuses(&words, &[says]);
     }
 }
 
@@ -316,7 +356,7 @@ fn check_sites_has_no_other_options() {
             String::from_utf8(b.run(&args[..3 + usize::from(!value.is_empty())]).stderr).unwrap()
         });
         let conflict = format!("cannot be used with '{option}");
-        let needs = |told: &String| told.contains(&conflict) || told.contains("required arguments");
+        let needs = |told: &String| told.contains(&conflict) || told.contains(" missing; ");
         assert!(told.iter().any(needs), "{option}: {told:?}");
         refused += 1;
     }

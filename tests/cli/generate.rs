@@ -229,7 +229,7 @@ fn programs_are_attached_to_one_function() {
         assert!(calls.len() >= 5, "{code}");
 
         let bad = |more: &[&str], parts: &[&str]| b.refuses(&[&what[..], more].concat(), parts);
-        bad(&[], &["there is none", "--fentry"]);
+        bad(&[], &["a program is missing", "--fentry"]);
         bad(&["--fexit", "after"], &["--function", "valid"]);
         bad(&["--fentry", "before", "--function", "f"], &["--function", "CALL_ORIG"]);
         bad(&["--fentry", "before:0x80000000"], &["0x80000000", "0x7fffffff"]);

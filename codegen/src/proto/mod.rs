@@ -112,7 +112,7 @@ mod tests {
             ("int __odd(l) f(int a)", "`__odd(...)` before `f`", "f(int "),
             ("void f(int a, int __odd b)", "`__odd` before `b`", "__odd "),
             ("void f(struct s { long a; } x, struct s { int a; } y)", "another `struct s`", "{ int "),
-            ("void f(struct s x, struct s { 8, 8 } y)", "not known what is in `struct s`", "struct"),
+            ("void f(struct s x, struct s { 8, 8 } y)", "members of `struct s` are unknown", "struct"),
             ("int f(int a /* b)", "comment", "/* b)"),
             ("int f(struct s { char a[99999999]; } x)", "number", "999999"),
             ("int f(struct s { char a[9999999][9999999]; } x)", "beyond all measure", "a[9999"),

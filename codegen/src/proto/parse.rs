@@ -317,7 +317,7 @@ impl<'t> Parser<'t> {
         if !self.takes("{") {
             return Ok(match self.structs.get(&(keyword, tag)) {
                 Some(body) => Base::Type(Type::Struct(body.clone())),
-                None => Base::Opaque(format!("it is not known what is in `{keyword} {tag}`")),
+                None => Base::Opaque(format!("the members of `{keyword} {tag}` are unknown")),
             });
         }
         let body = self.deeper(|parser| match parser.ahead(0) {
@@ -502,7 +502,9 @@ impl<'t> Parser<'t> {
                 if parser.takes(")") {
                     return Ok(Some(params));
                 }
-                parser.wants(",", "an argument")?;
+                if !parser.takes(",") {
+                    return parser.fail("no `,` and no `)` after an argument; valid: `,` or `)`");
+                }
             }
         })
     }

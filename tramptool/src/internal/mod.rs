@@ -2,6 +2,7 @@
 
 pub mod asked;
 pub mod handler;
+mod missing;
 mod paired;
 mod programs;
 mod proof;

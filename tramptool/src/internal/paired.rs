@@ -135,12 +135,12 @@ pub(crate) fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Re
     let live = |traced: &Traced| {
         traced.placement.direct(&target.facts.abi, target.convention.site.live, general_handlers).args
     };
-    match (form, args.args.or(traced.as_ref().map(live))) {
-        (Form::Frame, Some(args)) => Ok(Around { form, args, general_handlers }),
-        (Form::Frame, None) => Err(Error::new(format!(
-            "around: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
-            target.facts.name
-        ))),
+    match form {
+        // That one of both is given was seen to before.
+        Form::Frame => {
+            let args = args.args.or(traced.as_ref().map(live)).unwrap_or(0);
+            Ok(Around { form, args, general_handlers })
+        }
         _ if args.args.is_some() => Err(Error::new(format!(
             "around: --args is not for --form {}, which keeps all; valid: without --args",
             form.name()

@@ -8,7 +8,7 @@ use codegen::proto::Prototype;
 use codegen::spec::{Attach, FLAGS, Program, Programs};
 use codegen::target::Target;
 
-use super::asked::{Asked, PROGRAMS, wanted};
+use super::asked::Asked;
 use super::handler::Proof;
 use super::settings::parse_u64;
 
@@ -37,11 +37,6 @@ pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
         })?;
         all.push(Program { attach, symbol: Cow::Owned(symbol.to_owned()), cookie });
     }
-    if all.is_empty() {
-        return Err(Error::new(
-            "programs: there is none; valid: --fentry, --fmod-ret, --fexit or --fsession with SYMBOL[:COOKIE]",
-        ));
-    }
     Ok(all)
 }
 
@@ -52,10 +47,9 @@ pub(crate) fn what_is_shown(
     proof: Option<&Proof>,
     target: &Target,
 ) -> Result<Programs> {
-    let valid = "PROTOTYPE, that of the traced function";
-    let sig = wanted(PROGRAMS, "sig", args.sig.as_ref(), valid)?;
+    let sig = args.sig.as_deref().unwrap_or_default();
     let backend = super::backend(target.facts.name)?;
-    let proto = Prototype::parse(&sig).map_err(|e| e.at("--sig"))?;
+    let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
     let placement = backend.place(target, &proto);
     let live = args.live_besides(target)?;
     let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, live, Proof::holds(proof)));

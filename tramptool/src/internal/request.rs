@@ -9,6 +9,7 @@ use wildmatch::WildMatch;
 
 use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, RECORD, wanted};
 use super::handler::{Proof, all_general};
+use super::missing;
 use super::paired::{of_form, paired};
 use super::programs::{programs, what_is_shown};
 use super::recorder::what_is_recorded;
@@ -98,11 +99,12 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         let kind = target.convention.kind(what);
         return kind.map(|kind| named(what, kind)).ok_or_else(|| Error::unknown("trampoline", what, valid));
     }
+    missing::refuse(what, args, target)?;
     let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
     let callee = match programs.first() {
         Some(_) => String::new(),
         None if what == RECORD => String::new(),
-        None => wanted(what, "call", args.call.as_ref(), "SYMBOL, the C function to call")?,
+        None => args.call.clone().unwrap_or_default(),
     };
     let called = programs.first().map_or(callee.as_str(), |p| &p.symbol);
     let called = match &args.function {
@@ -120,7 +122,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     }
     let (mut function, mut resume) = (String::new(), 0);
     let exit = match what {
-        AROUND => wanted(what, "exit", args.exit.as_ref(), "SYMBOL, the exit handler")?,
+        AROUND => args.exit.clone().unwrap_or_default(),
         _ => String::new(),
     };
     let handlers: Vec<&str> = match what {
@@ -185,13 +187,8 @@ fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Res
         if !direct.live.is_empty() {
             return Err(Error::new("direct: --live is given without a prototype; valid: with --sig"));
         }
-        let most = facts.abi.args.len() - usize::from(direct.ip);
-        let args = direct.args.ok_or_else(|| {
-            Error::new(format!(
-                "direct: --args is missing; valid: --args 0 to --args {most} on {}, or --sig with a prototype",
-                facts.name
-            ))
-        })?;
+        // That it is given was seen to before.
+        let args = direct.args.unwrap_or(0);
         return Ok(Direct { args, ip: direct.ip, live: None, jumped: direct.jump });
     };
     let backend = super::backend(facts.name)?;

@@ -1,0 +1,121 @@
+//! What a trampoline for one function cannot do without: all that is missing is named at once.
+
+use codegen::error::{Error, Result};
+use codegen::spec::Form;
+use codegen::target::Target;
+
+use super::asked::{AROUND, Asked, DIRECT, PROGRAMS};
+
+/// An option that is missing, and what it takes.
+type Missing = (&'static str, String);
+
+/// Refuse what lacks an option, with all that it lacks.
+///
+/// # Errors
+/// One or more are missing.
+pub(crate) fn refuse(what: &str, args: &Asked, target: &Target) -> Result<()> {
+    let all = match what {
+        DIRECT => of_direct(args, target),
+        AROUND => of_around(args, target),
+        PROGRAMS => of_programs(args),
+        // What `record` wants depends on its events, which come first.
+        _ => Vec::new(),
+    };
+    let (names, valid): (Vec<&str>, Vec<&str>) = all.iter().map(|(name, valid)| (*name, valid.as_str())).unzip();
+    let names = match names.split_last() {
+        None => return Ok(()),
+        Some((only, [])) => format!("{only} is missing"),
+        Some((last, others)) => format!("{} and {last} are missing", others.join(", ")),
+    };
+    Err(Error::new(format!("{what}: {names}; valid: {}", valid.join("; "))))
+}
+
+fn symbol(option: &'static str, given: Option<&String>, what: &str) -> Option<Missing> {
+    given.is_none_or(String::is_empty).then(|| (option, format!("{option} SYMBOL, {what}")))
+}
+
+fn prototype(args: &Asked) -> Option<Missing> {
+    let given = args.sig.as_ref().is_some_and(|sig| !sig.is_empty());
+    (!given).then(|| ("--sig", "--sig PROTOTYPE, that of the traced function".to_owned()))
+}
+
+fn function(args: &Asked) -> Option<Missing> {
+    symbol("--function", args.function.as_ref(), "the traced function")
+}
+
+/// The number of arguments, where no prototype tells it.
+fn count(args: &Asked, besides: usize, target: &Target) -> Option<Missing> {
+    let most = target.facts.abi.args.len() - besides;
+    let valid = format!("--args 0 to --args {most} on {}, or --sig with a prototype", target.facts.name);
+    (args.args.is_none() && args.sig.is_none()).then_some(("--args", valid))
+}
+
+fn of_direct(args: &Asked, target: &Target) -> Vec<Missing> {
+    let call = symbol("--call", args.call.as_ref(), "the C function to call");
+    // With --live, only a prototype will do, which has a message of its own.
+    let count = count(args, usize::from(args.ip), target).filter(|_| args.live.is_empty());
+    let function = function(args).filter(|_| args.jump);
+    [call, count, function].into_iter().flatten().collect()
+}
+
+fn of_around(args: &Asked, target: &Target) -> Vec<Missing> {
+    let call = symbol("--call", args.call.as_ref(), "the entry handler");
+    let exit = symbol("--exit", args.exit.as_ref(), "the exit handler");
+    // The other forms keep all.
+    let framed = args.form.unwrap_or(Form::Frame) == Form::Frame;
+    let count = count(args, 0, target).filter(|_| framed);
+    [call, exit, function(args), count].into_iter().flatten().collect()
+}
+
+fn of_programs(args: &Asked) -> Vec<Missing> {
+    let after = [&args.fmod_ret, &args.fexit, &args.fsession].into_iter().any(|programs| !programs.is_empty());
+    let none = !after && args.fentry.is_empty();
+    let valid = "--fentry, --fmod-ret, --fexit or --fsession with SYMBOL[:COOKIE]".to_owned();
+    let calls = after || args.flags.iter().any(|flag| flag == "CALL_ORIG");
+    let function = function(args).filter(|_| calls);
+    [none.then_some(("a program", valid)), prototype(args), function].into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        let backend = arch::backend("arm64").unwrap();
+        let convention = profiles::default_convention(backend.facts()).unwrap();
+        backend.target(convention, convention.defaults()).unwrap()
+    }
+
+    fn told(what: &str, args: &Asked) -> String {
+        refuse(what, args, &target()).err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn all_that_is_missing_is_named_at_once() {
+        let none = Asked::default();
+        for (what, names) in [
+            (DIRECT, "direct: --call and --args are missing; valid: --call SYMBOL, "),
+            (AROUND, "around: --call, --exit, --function and --args are missing; valid: --call SYMBOL, "),
+            (PROGRAMS, "programs: a program and --sig are missing; valid: --fentry, "),
+        ] {
+            assert!(told(what, &none).starts_with(names), "{}", told(what, &none));
+        }
+    }
+
+    #[test]
+    fn what_is_given_is_not_missing() {
+        let some = |s: &str| Some(s.to_owned());
+        let around = Asked { call: some("a"), exit: some("b"), args: Some(2), ..Asked::default() };
+        assert_eq!(
+            told(AROUND, &around),
+            "around: --function is missing; valid: --function SYMBOL, the traced function"
+        );
+        let fregs = Asked { form: Some(Form::Fregs), function: some("f"), args: None, ..around };
+        assert_eq!(told(AROUND, &fregs), "");
+        let direct = Asked { call: some("a"), sig: some("int f(int a)"), ..Asked::default() };
+        assert_eq!(told(DIRECT, &direct), "");
+        assert!(told(DIRECT, &Asked { jump: true, ..direct }).starts_with("direct: --function is missing"));
+        let fexit = Asked { fexit: vec!["p".into()], sig: some("int f(int a)"), ..Asked::default() };
+        assert!(told(PROGRAMS, &fexit).starts_with("programs: --function is missing"));
+    }
+}
