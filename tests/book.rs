@@ -11,11 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use common::blessed;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
+/// Pages with blocks that are indented and not in a fence, and why nobody here runs them.
+const INDENTED: &[(&str, &str)] = &[
+    ("adding-a-backend.md", "lists of files"),
+    ("findings.md", "lines of the kernel's source"),
+    ("real-kernels.md", "what booted kernels print; `cargo xtask kernel` writes it"),
+];
 /// What is not run here: the tests of the kernel's own objects run it, where these are.
 const ELSEWHERE: &str = "# needs the kernel's objects";
 
@@ -99,7 +107,7 @@ impl Page {
                 let verbs = read("xtask/src/main.rs");
                 assert!(verbs.contains(&format!("name: \"{verb}\"")), "{}: cargo xtask {verb}", self.name);
             }
-            ["tramptool" | "grep", ..] => {
+            ["tramptool" | "grep" | "gcc", ..] => {
                 let wanted = note.strip_prefix("exit code ").map_or(0, |code| code.parse().unwrap());
                 let ran = self.shell(command);
                 let message = String::from_utf8_lossy(&ran.stderr);
@@ -153,9 +161,60 @@ fn followed(name: &str) -> String {
 
 #[test]
 fn the_pages_are_true() {
+    // Each has a directory of its own, so several can be followed at once.
+    let (pages, next) = (pages(), AtomicUsize::new(0));
+    let follow = || {
+        while let Some(name) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            blessed(name, &followed(name));
+        }
+    };
+    thread::scope(|scope| {
+        (0..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(follow)))
+    });
+}
+
+/// Every block is one of which the other tests know what to do with it: none has commands that nobody runs, and none shows what a
+/// tool prints without the tool being asked.
+#[test]
+fn blocks_are_run_compared_or_files() {
+    let known = ["sh", "text", "toml", "rust", "rust,no_run", "c", "yaml"];
+    let mut seen = 0;
     for name in pages() {
-        blessed(&name, &followed(&name));
+        let (mut language, mut before) = (None, String::new());
+        for (n, line) in read(&name).lines().enumerate() {
+            let place = format!("{name}:{}", n + 1);
+            match (line.trim_start().strip_prefix("```"), language.is_some()) {
+                (Some(rest), inside) => {
+                    assert!(line.starts_with("```"), "{place}: a fence that is indented is not seen");
+                    language = (!inside).then(|| rest.to_owned());
+                    if inside {
+                        assert!(rest.is_empty(), "{place}: one block begins in another");
+                        before.clear();
+                        continue;
+                    }
+                    seen += 1;
+                    assert!(known.contains(&rest), "{place}: blocks of `{rest}` are run by nobody");
+                    let marked =
+                        ["<!-- begin: ", "<!-- file: ", "<!-- drawing -->"].iter().any(|m| before.starts_with(m));
+                    assert!(rest != "text" || marked, "{place}: nobody says where this text is from");
+                    continue;
+                }
+                (None, true) => {
+                    let typed = ["tramptool ", "$ ", "./x ", "cargo "].iter().any(|begin| line.starts_with(begin));
+                    // `tramptool = "0.1"` is a dependency.
+                    let typed = typed && !line.contains(" = ") && !before.starts_with("<!-- begin: ");
+                    assert!(!typed || language.as_deref() == Some("sh"), "{place}: a command that nobody runs");
+                    continue;
+                }
+                (None, false) if INDENTED.iter().any(|(page, _)| name.ends_with(page)) => {}
+                (None, false) => assert!(!line.starts_with("    "), "{place}: a block without a fence is not seen"),
+            }
+            if !line.is_empty() {
+                before = line.to_owned();
+            }
+        }
     }
+    assert!(seen > 40, "{seen}");
 }
 
 /// Blocks of text and of commands, in fences or indented, that somebody sees in a terminal.
