@@ -23,6 +23,7 @@ pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Res
         nop: d.text.starts_with("nop"),
         text: d.text.to_string(),
         target: d.target.map(|to| to as usize),
+        jumps: d.target.is_some() && !d.branch.is_some_and(|branch| branch.pushes),
     };
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
 }

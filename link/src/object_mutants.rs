@@ -25,8 +25,12 @@ pub struct Function {
     relocations: Vec<(usize, usize)>,
     /// What it refers to: the place in the function, and what is there.
     pub references: Vec<(usize, Refers)>,
+    /// The types of the relocations that refer to something, in the same order.
+    pub types: Vec<u32>,
     /// Names of places in it, with their offsets.
     pub labels: Vec<(String, usize)>,
+    /// Functions and names of the same section, and how far behind its beginning they are.
+    beside: Vec<(String, i64)>,
 }
 
 /// What a relocation refers to.
@@ -51,10 +55,17 @@ pub struct Line {
     pub nop: bool,
     /// Where it goes, if it says so itself.
     pub target: Option<usize>,
+    /// It goes there for good: it is no call.
+    pub jumps: bool,
 }
 
 /// A decoder: from code that begins at an offset to its instructions.
 pub type Decode<'d> = &'d dyn Fn(&[u8], usize) -> Result<Vec<Line>>;
+
+/// The name of a symbol that does not only say where code and data begin.
+fn unmarked(name: &[u8]) -> Option<String> {
+    str::from_utf8(name).ok().filter(|name| mark(name).is_none()).map(str::to_owned)
+}
 
 impl Function {
     /// The function called `name`, if the object defines it.
@@ -89,7 +100,7 @@ impl Function {
         let contents = header.data(LE, bytes).map_err(&fail)?;
         let code = contents.get(start as usize..end.min(contents.len() as u64) as usize).unwrap_or_default();
         let inside = |place: u64| (start..start + code.len() as u64).contains(&place);
-        let (mut relocations, mut references) = (Vec::new(), Vec::new());
+        let (mut relocations, mut references, mut types) = (Vec::new(), Vec::new(), Vec::new());
         for section in sections.iter().filter(|s| s.info_link(LE) == index) {
             let Some((entries, _)) = section.rela(LE, bytes).map_err(&fail)? else { continue };
             let first = section.sh_offset(LE);
@@ -102,6 +113,7 @@ impl Function {
                 let symbol = table.symbol(number).map_err(&fail)?;
                 let home = table.symbol_section(LE, symbol, number).map_err(&fail)?;
                 let (value, addend) = (symbol.st_value(LE), rela.r_addend(LE));
+                types.push(rela.r_type(LE, false).0);
                 references.push((
                     place,
                     match home {
@@ -132,6 +144,11 @@ impl Function {
             code: code.to_vec(),
             relocations,
             references,
+            types,
+            beside: mine
+                .clone()
+                .filter_map(|(name, value)| Some((unmarked(name)?, value.wrapping_sub(start) as i64)))
+                .collect(),
             labels: mine.filter_map(label).collect(),
         }))
     }
@@ -148,6 +165,19 @@ impl Function {
             lines.extend(decode(self.code.get(part.clone()).unwrap_or_default(), part.start)?);
         }
         Ok(lines)
+    }
+
+    /// Is an offset inside of it?
+    pub fn lies_in(&self, offset: usize) -> bool {
+        offset < self.code.len()
+    }
+
+    /// The name of the function of the same section that such an offset lies in, if it is another one.
+    pub fn name_of(&self, offset: usize) -> Option<String> {
+        let before = self.beside.iter().filter(|(_, start)| *start <= offset as i64);
+        let (name, start) = before.max_by_key(|(_, start)| *start)?;
+        let own = usize::try_from(*start).is_ok_and(|start| self.lies_in(start));
+        (!own).then(|| name.clone())
     }
 
     /// What one of its instructions does, as far as the patterns know it.

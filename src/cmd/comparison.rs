@@ -6,7 +6,7 @@ use codegen::error::Result;
 use emu_tests::{Difference, Observed, differences, roles_of};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::aligned::{self, Insn};
+use tool::aligned::{self, Insn, Stores};
 use tool::review::Verdicts;
 
 use super::sides::Code;
@@ -68,11 +68,12 @@ pub struct Instructions {
 }
 
 impl Instructions {
-    fn of(left: (&Code, &str), right: (&Code, &str)) -> Result<Instructions> {
-        let (mut l, mut r) = (left.0.instructions(left.1)?, right.0.instructions(right.1)?);
+    fn of(left: (&Code, &Observed), right: (&Code, &Observed)) -> Result<Instructions> {
+        let of = |(code, observed): (&Code, &Observed)| code.instructions(&observed.symbol, &stores(observed));
+        let (mut l, mut r) = (of(left)?, of(right)?);
         // What a function is called is no difference of its code.
-        l.1.remove(left.1);
-        r.1.remove(right.1);
+        l.1.remove(&left.1.symbol);
+        r.1.remove(&right.1.symbol);
         let ((left, l), (right, r)) = (l, r);
         let only = |these: &BTreeMap<String, usize>, those: &BTreeMap<String, usize>| -> Vec<String> {
             these.keys().filter(|name| !those.contains_key(*name)).cloned().collect()
@@ -90,6 +91,19 @@ impl Instructions {
     pub fn changed(&self) -> Vec<String> {
         aligned::changed(&self.left, &self.right, &self.rows)
     }
+}
+
+/// What each instruction stores in frames, as it was seen. Nobody sees what a register holds that is nobody's.
+fn stores(observed: &Observed) -> Stores {
+    let mut all = Stores::new();
+    for call in observed.path.iter().flat_map(|way| &way.call) {
+        for (place, at) in &call.slots {
+            let word = call.frame.get(place).filter(|word| !word.starts_with("older"));
+            all.entry(*at).or_default().extend(word.map(|word| format!("{word} at {place}")));
+        }
+    }
+    all.retain(|_, words| !words.is_empty());
+    all
 }
 
 /// What two architectures do in one role.
@@ -128,8 +142,8 @@ impl Pair {
                 }
             }
         }
-        let sides = ((codes.0, left.symbol.as_str()), (codes.1, right.symbol.as_str()));
-        let code = (left.arch == right.arch).then(|| Instructions::of(sides.0, sides.1)).transpose()?;
+        let one_arch = left.arch == right.arch;
+        let code = one_arch.then(|| Instructions::of((codes.0, &left), (codes.1, &right))).transpose()?;
         Ok(Pair { name: name.to_owned(), left, right, differences: all, roles, code })
     }
 

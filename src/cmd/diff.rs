@@ -11,7 +11,7 @@ use codegen::text::{LineKind, TextLine};
 use super::compare;
 use super::exit::{DIFFERS, DONE};
 use super::how::{Form, How};
-use super::side::{Subject, is_generated, subject};
+use super::side::{Subject, is_generated, is_profile, subject};
 use super::ui::{Style, Ui};
 use super::values::one_of;
 
@@ -19,8 +19,8 @@ use super::values::one_of;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
-    /// ARCH:TRAMPOLINE[,OPTION=VALUE...], FILE[:SYMBOL], FILE@BASE:ENTRY, a directory of objects, a profile, REVISION:PATH, a
-    /// report of `check`, or - for stdin
+    /// ARCH:TRAMPOLINE[,OPTION=VALUE...], FILE[:SYMBOL], FILE@BASE:ENTRY, a directory of objects, a profile, ARCH:PROFILE,
+    /// REVISION:PATH[:SYMBOL], a report of `check`, or - for stdin
     #[arg(value_name = "LEFT")]
     left: String,
     /// The same, for the other column
@@ -50,7 +50,7 @@ change, what is kept and lost, what an unwinder finds. Each difference comes wit
 and the instruction on each side. Two architectures are compared by role. Where both sides are generated, plans and listings \
 follow.
 A trampoline for one function is written ARCH:direct,args=N,call=SYMBOL[,name=SYMBOL][,ip], and so on with the other options \
-of `tramptool gen`; lists are joined by +. Of two profiles, directories, kernel build trees or git revisions of such, all that \
+of `tramptool gen`; lists are joined by +. ARCH:PROFILE[,OPTION=VALUE...] is everything of a profile on one architecture. Of two profiles, directories, kernel build trees or git revisions of such, all that \
 both have is compared. With a contract, the verdicts on both sides come first.
 Exit code: 0 the same in behaviour (with --exact: the same), 1 different, or something that the contract promises is lost, 2 trouble.
 
@@ -73,7 +73,8 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
     let contract = args.contract.as_deref();
     let how = How { arch: args.arch.as_deref(), exact: args.exact, brief: args.brief, format: args.format, contract };
     // A directory or a file with such a name goes before.
-    let generated = texts.iter().all(|text| is_generated(text) && !std::path::Path::new(text).exists());
+    let one = |text: &str| is_generated(text) && !is_profile(text) && !std::path::Path::new(text).exists();
+    let generated = texts.iter().all(|text| one(text));
     if !generated {
         return compare::run(texts, &how, ui);
     }

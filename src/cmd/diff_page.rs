@@ -98,12 +98,23 @@ fn side_by_side(code: &Instructions) -> (String, Vec<DiffRow>, Vec<Arrow>) {
             (Mark::Changed, _) => ("changed", "changed".to_owned()),
             (Mark::Moved, Some(_)) => ("moved", format!("moved to {:x}", at(&code.right))),
             (Mark::Moved, None) => ("moved", format!("moved from {:x}", at(&code.left))),
+            (Mark::Together, Some(_)) => ("moved", format!("together at {:x}", at(&code.right))),
+            (Mark::Together, None) => ("moved", format!("together, was at {:x}", at(&code.left))),
             (Mark::Left, _) => ("gone", "gone".to_owned()),
             (Mark::Right, _) => ("new", "new".to_owned()),
         };
         if row.mark == Mark::Moved && row.left.is_some() {
             let to = code.rows.iter().position(|other| other.left.is_none() && other.right == row.partner);
             arrows.extend(to.map(|to| Arrow { from: middle(n), to: middle(to) }));
+        }
+        // Each of several has an arrow of its own.
+        if row.mark == Mark::Together && row.left.is_some() {
+            let to = code.rows.iter().enumerate().filter(|(_, other)| {
+                other.mark == Mark::Together
+                    && other.right.is_some()
+                    && (other.partner == row.left || other.right == row.partner)
+            });
+            arrows.extend(to.map(|(to, _)| Arrow { from: middle(n), to: middle(to) }));
         }
         rows.push(DiffRow { class, left_at, left, right_at, right, how });
     }

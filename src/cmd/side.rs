@@ -37,6 +37,12 @@ pub fn is_generated(text: &str) -> bool {
     text.split_once(':').is_some_and(|(arch, _)| tool::backend(arch).is_ok())
 }
 
+/// Is it everything of a profile on an architecture?
+pub fn is_profile(text: &str) -> bool {
+    let name = text.split_once(':').and_then(|(_, rest)| rest.split(',').next());
+    name.is_some_and(|name| profiles::names().contains(&name))
+}
+
 /// Read `ARCH:TRAMPOLINE,...`.
 ///
 /// # Errors

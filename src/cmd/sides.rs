@@ -10,7 +10,7 @@ use codegen::error::{Error, Result};
 use emu_tests::{Observed, observable, observe};
 use link::Input;
 use serde_json::Value;
-use tool::aligned::{Insn, code};
+use tool::aligned::{Insn, Stores, code};
 use tool::settings::parse_u64;
 
 use super::compressed::contents;
@@ -18,6 +18,9 @@ use super::side::{is_generated, subject};
 
 /// Bytes of an object on stdin.
 const MOST: u64 = 1 << 28;
+
+/// Trampolines of kernels that no profile generates by these names: those of the samples, and of rethook.
+const OTHERS: [&str; 4] = ["my_tramp", "my_tramp1", "my_tramp2", "arch_rethook_trampoline"];
 
 /// One trampoline.
 pub struct Code {
@@ -54,8 +57,8 @@ impl Code {
     ///
     /// # Errors
     /// A damaged object.
-    pub fn instructions(&self, symbol: &str) -> Result<(Vec<Insn>, BTreeMap<String, usize>)> {
-        code(&Input { name: &self.name, bytes: &self.bytes }, symbol)
+    pub fn instructions(&self, symbol: &str, stores: &Stores) -> Result<(Vec<Insn>, BTreeMap<String, usize>)> {
+        code(&Input { name: &self.name, bytes: &self.bytes }, symbol, stores)
     }
 }
 
@@ -80,16 +83,36 @@ pub fn side(text: &str, arch: Option<&str>) -> Result<Side> {
         return Ok(dump);
     }
     if profiles::names().contains(&text) {
-        return profile(text);
+        return profile(text, tool::BACKENDS, "");
+    }
+    if let Some((arch, rest)) = text.split_once(':') {
+        let (name, options) = rest.split_once(',').unwrap_or((rest, ""));
+        if profiles::names().contains(&name) {
+            return profile(name, &[tool::backend(arch)?], options);
+        }
     }
     if !is_generated(text)
-        && let Some((revision, path)) = text.split_once(':')
-        && let Some(kind) = git(&["cat-file", "-t", text]).ok().map(|kind| String::from_utf8_lossy(&kind).into_owned())
+        && let Some((revision, rest)) = text.split_once(':')
     {
-        return revisioned(revision, path, kind.trim(), arch);
+        let kind = |name: &str| {
+            let kind = git(&["cat-file", "-t", name]).ok()?;
+            Some(String::from_utf8_lossy(&kind).trim().to_owned())
+        };
+        if let Some(kind) = kind(text) {
+            return revisioned(revision, (rest, None), &kind, arch);
+        }
+        let symbol = rest.rsplit_once(':').map(|(path, symbol)| (path, Some(symbol)));
+        if let Some(path) = symbol.filter(|(path, _)| kind(&format!("{revision}:{path}")).as_deref() == Some("blob")) {
+            return revisioned(revision, path, "blob", arch);
+        }
+        let names: Vec<&str> = tool::BACKENDS.iter().map(|b| b.facts().name).collect();
+        return Err(Error::new(format!(
+            "'{text}': '{revision}' is no file and no architecture, and git has no such path; valid: {}, or what git has",
+            names.join(", ")
+        )));
     }
     if !text.contains(':') {
-        let valid = "FILE[:SYMBOL], FILE@BASE:ENTRY, a directory of objects, a profile, REVISION:PATH, ARCH:TRAMPOLINE[,...] or -";
+        let valid = "FILE[:SYMBOL], FILE@BASE:ENTRY, a directory of objects, a profile, ARCH:PROFILE, REVISION:PATH, ARCH:TRAMPOLINE[,...] or -";
         return Err(Error::new(format!("'{text}' names no file and no architecture; valid: {valid}")));
     }
     generated(text).map(|code| Side::One(Box::new(code)))
@@ -145,6 +168,9 @@ fn of_bytes(name: &str, bytes: Vec<u8>, symbol: Option<&str>, arch: Option<&str>
             .map_err(|e| Error::new(format!("{name}: {e}; valid: a report of `tramptool check --format json`")))?;
         return Ok(Side::Report(report));
     }
+    if bytes.starts_with(b"!<arch>\n") {
+        return Err(Error::new(format!("{name}: an archive; valid: one of its objects, which `ar x` takes out")));
+    }
     let source = Path::new(name).extension().is_some_and(|extension| extension == "S" || extension == "s");
     let bytes = if source { assembled(name, &bytes, backend(name, arch)?)? } else { bytes };
     Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes, symbol: symbol.map(str::to_owned) })))
@@ -193,17 +219,21 @@ fn dump(text: &str, arch: Option<&str>) -> Result<Option<Side>> {
     Ok(Some(Side::One(Box::new(Code { name: path.to_owned(), bytes, symbol: Some(symbol) }))))
 }
 
-/// Everything that a profile has, with its defaults.
-fn profile(name: &str) -> Result<Side> {
+/// Everything that a profile has for these, with its defaults but for these options.
+fn profile(name: &str, backends: &[&'static dyn Backend], options: &str) -> Result<Side> {
+    let options = if options.is_empty() { String::new() } else { format!(",{options}") };
     let profile = tool::profile(name)?;
     let mut all = BTreeMap::new();
-    for backend in tool::BACKENDS {
+    for backend in backends {
         let arch = backend.facts().name;
         let Ok(convention) = profile.convention(arch) else { continue };
         for spec in convention.specs() {
             let key = format!("{arch}:{}", spec.name);
-            all.insert(key.clone(), generated(&format!("{key},profile={name}"))?);
+            all.insert(key.clone(), generated(&format!("{key},profile={name}{options}"))?);
         }
+    }
+    if all.is_empty() {
+        return Err(Error::new(format!("profile {name} has nothing for that architecture")));
     }
     Ok(Side::Many(all))
 }
@@ -241,10 +271,9 @@ fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Resul
         return if tree { Ok(()) } else { tool::backend_of(&object).map(|_| ()) };
     };
     let convention = tool::convention(backend)?;
-    let known = |symbol: &str| convention.trampolines.iter().any(|t| t.symbol == symbol) || symbol == "my_tramp";
-    let text = |symbol: &String| bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes());
-    let named = convention.trampolines.iter().map(|t| t.symbol.to_owned()).chain(["my_tramp".to_owned()]);
-    if tree && !named.into_iter().any(|symbol| text(&symbol)) {
+    let known: Vec<&str> = convention.trampolines.iter().map(|t| t.symbol).chain(OTHERS).collect();
+    let text = |symbol: &str| bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes());
+    if tree && !known.iter().any(|symbol| text(symbol)) {
         return Ok(());
     }
     let symbols = match observable(&object, backend) {
@@ -252,7 +281,7 @@ fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Resul
         Err(_) if tree => return Ok(()),
         Err(e) => return Err(e),
     };
-    for symbol in symbols.into_iter().filter(|symbol| !tree || known(symbol)) {
+    for symbol in symbols.into_iter().filter(|symbol| !tree || known.contains(&symbol.as_str())) {
         let file = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         let mut key = format!("{}:{symbol}", backend.facts().name);
         if all.contains_key(&key) {
@@ -265,10 +294,10 @@ fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Resul
 }
 
 /// What git has of a path at a revision.
-fn revisioned(revision: &str, path: &str, kind: &str, arch: Option<&str>) -> Result<Side> {
+fn revisioned(revision: &str, (path, symbol): (&str, Option<&str>), kind: &str, arch: Option<&str>) -> Result<Side> {
     let name = format!("{revision}:{path}");
     if kind != "tree" {
-        return of_bytes(&name, git(&["cat-file", "blob", &name])?, None, arch);
+        return of_bytes(&name, git(&["cat-file", "blob", &name])?, symbol, arch);
     }
     let dir = tempfile::tempdir().map_err(|e| Error::new(format!("{name}: {e}")))?;
     let archive = git(&["archive", "--format=tar", &name])?;
@@ -279,7 +308,10 @@ fn revisioned(revision: &str, path: &str, kind: &str, arch: Option<&str>) -> Res
         stdin.write_all(&archive).map_err(|e| Error::new(format!("tar: {e}")))?;
     }
     match tar.wait() {
-        Ok(status) if status.success() => directory(dir.path()).map_err(|e| e.at(name)),
+        Ok(status) if status.success() => {
+            let there = dir.path().display().to_string();
+            directory(dir.path()).map_err(|e| Error::new(e.to_string().replace(&there, &name)))
+        }
         _ => Err(Error::new(format!("{name}: tar fails"))),
     }
 }

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::aligned::{Insn, Mark, aligned, changed, code};
+use crate::aligned::{Insn, Mark, Stores, aligned, changed, code};
 pub use faults::{Fault, Faults};
 pub use write::{WIDTH, text, verdicts};
 
@@ -224,7 +224,7 @@ fn ids(row: &Row) -> BTreeSet<&str> {
 fn reviewed(before: &Suite, after: &Suite, name: &str) -> Result<Reviewed> {
     let find = |suite: &Suite| -> Result<(usize, Vec<Insn>)> {
         for (n, (object, bytes)) in suite.objects.iter().enumerate() {
-            let (insns, _) = code(&Input { name: object, bytes }, name)?;
+            let (insns, _) = code(&Input { name: object, bytes }, name, &Stores::new())?;
             if !insns.is_empty() {
                 return Ok((n, insns));
             }
