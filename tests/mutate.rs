@@ -528,3 +528,56 @@ fn noticed_or_known(wanted: impl Fn(&str) -> bool) {
         );
     }
 }
+
+/// Mutants of the kernel's 6.12 objects that `check` notices by a contract: `diff` without one notices each, or names it with the
+/// reason, and that is so. README.md has the score.
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn diff_sees_what_check_notices() {
+    let b = Bench::new();
+    let (mut noticed, mut seen, mut reasons) = (0, 0, Vec::new());
+    for (name, _) in tool::contracts::CONTRACTS.iter().filter(|(name, _)| name.starts_with("linux-6.12-")) {
+        let objects = common::chosen(&kernel_cache::directory().unwrap().join(name));
+        let run = |by: &str| -> Vec<Value> {
+            let mut args = vec!["mutate", "--format", "json", "--contract", name, "--by", by];
+            args.extend(objects.iter().map(String::as_str));
+            json(&String::from_utf8(b.run(&args).stdout).unwrap())["results"].as_array().unwrap().clone()
+        };
+        let (checked, observed) = (run("emulator"), run("observe"));
+        assert!(!checked.is_empty() && checked.len() == observed.len(), "{name}");
+        let killed = |(check, _): &(&Value, &Value)| check["outcome"] == "killed";
+        for (check, observe) in checked.iter().zip(&observed).filter(killed) {
+            assert_eq!(check["mutant"], observe["mutant"], "{name}");
+            noticed += 1;
+            if !observe["verified"].as_array().unwrap().is_empty() {
+                seen += 1;
+                continue;
+            }
+            assert!(observe["outcome"] == "survived" && observe["reason"].is_string(), "{name}: {observe}");
+            // What it names cannot be seen: the judge does not miss the instruction where it is left out.
+            let place = |r: &Value| r["mutant"].as_str().unwrap().rsplit_once('@').unwrap().1.to_owned();
+            let dropped = |r: &&Value| {
+                (&r["trampoline"], place(r)) == (&check["trampoline"], place(check))
+                    && r["operator"].as_str().unwrap().starts_with("DROP")
+            };
+            let outcome: Vec<&Value> = checked.iter().filter(dropped).map(|r| &r["outcome"]).collect();
+            assert_eq!(outcome, ["equivalent"], "{name}: {check}");
+            reasons.push(observe["reason"].as_str().unwrap().to_owned());
+        }
+    }
+    let known = &tool::mutate::bugs::table().unwrap().unobserved;
+    for known in known.iter().filter(|known| !known.contract.is_empty()) {
+        assert!(
+            reasons.contains(&known.reason),
+            "src/mutants.toml: {} of {} is seen",
+            known.operator,
+            known.trampoline
+        );
+    }
+    let text = format!(
+        "- `tramptool diff`, without any contract, sees {seen} of the {noticed} single faults in Linux 6.12's own objects that\n  \
+         `check` notices with one. It names the {} others, and why [running the code alone](docs/mutants.md) cannot show them.\n",
+        reasons.len()
+    );
+    blessed_block("README.md", "<!-- begin observed -->", &text);
+}

@@ -7,30 +7,45 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::verb::Outcome;
 
-/// What can be written again: its name, the file of the test and the test.
-const BLESSED: [(&str, &str, &str); 5] = [
-    ("golden", "golden", "the_stories_are_true"),
-    ("matrix", "matrix", "every_clause_holds_for_every_trampoline"),
-    ("api", "api", "the_api_is_what_is_listed"),
-    ("book", "book", "the_pages_are_true"),
+/// What can be written again.
+struct Blessed {
+    name: &'static str,
+    /// The file of the test.
+    file: &'static str,
+    test: &'static str,
+    /// It needs the kernel's objects (`cargo xtask kernel-objects`), and is written only where it is named.
+    objects: bool,
+}
+
+const fn blessed(name: &'static str, file: &'static str, test: &'static str) -> Blessed {
+    Blessed { name, file, test, objects: false }
+}
+
+const BLESSED: [Blessed; 7] = [
+    blessed("golden", "golden", "the_stories_are_true"),
+    blessed("matrix", "matrix", "every_clause_holds_for_every_trampoline"),
+    blessed("api", "api", "the_api_is_what_is_listed"),
+    blessed("book", "book", "the_pages_are_true"),
     // All of them are run, which takes minutes.
-    ("mutants", "mutate", "every_mutant_is_killed"),
+    blessed("mutants", "mutate", "every_mutant_is_killed"),
+    Blessed { name: "kernels", file: "observe", test: "ours_and_the_kernels_compare_as_the_page_says", objects: true },
+    Blessed { name: "observed", file: "mutate", test: "diff_sees_what_check_notices", objects: true },
 ];
 
 /// Run those tests with `BLESS` set. Read what changed before it is committed: `git diff`.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    if let Some(unknown) = args.iter().find(|arg| !BLESSED.iter().any(|(name, ..)| name == arg)) {
-        let valid: Vec<&str> = BLESSED.iter().map(|(name, ..)| *name).collect();
-        let remedy = format!("give {}, or nothing for all of them", valid.join(", "));
+    if let Some(unknown) = args.iter().find(|arg| !BLESSED.iter().any(|blessed| blessed.name == *arg)) {
+        let valid: Vec<&str> = BLESSED.iter().map(|blessed| blessed.name).collect();
+        let remedy = format!("give {}, or nothing for all that need no kernel's objects", valid.join(", "));
         return Err(Failure::new("bless", format!("nothing blessed is called '{unknown}'"), remedy));
     }
     let mut outcome = Outcome::Good;
-    for (name, file, test) in BLESSED {
-        if !args.is_empty() && !args.iter().any(|arg| arg == name) {
+    for Blessed { name, file, test, objects } in BLESSED {
+        if if args.is_empty() { objects } else { !args.iter().any(|arg| arg == name) } {
             continue;
         }
         let status = Command::new("cargo")
-            .args(["test", "--quiet", "--workspace", "--test", file, "--", "--exact", test])
+            .args(["test", "--quiet", "--workspace", "--test", file, "--", "--include-ignored", "--exact", test])
             .env("BLESS", "1")
             .current_dir(crate::tools::root())
             .status();

@@ -3,96 +3,47 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::abi::Abi;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::fields::{Fields, OLDER, elsewhere, moved, only_longer, relied, words_of};
+use super::difference::{Difference, Severity};
+use super::fields::{Fields, elsewhere, moved, only_longer, relied, together, words_of};
+use super::grouped::grouped;
 use super::observed::{Call, Leave, Observed, Unwound, Way};
 use super::says::{each, hex, scratch};
-
-/// Whom a difference concerns; the worst first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// The code that is traced, and its callers.
-    BreaksTracedCode,
-    /// Functions that are called.
-    BreaksHandlers,
-    /// Unwinders, profilers, debuggers.
-    BreaksTools,
-    /// Nobody: it takes longer, or more room.
-    CostOnly,
-    /// Nobody but who reads frames by number.
-    LayoutOnly,
-}
-
-impl Severity {
-    /// All, the worst first.
-    pub const ALL: [Severity; 5] = [
-        Severity::BreaksTracedCode,
-        Severity::BreaksHandlers,
-        Severity::BreaksTools,
-        Severity::CostOnly,
-        Severity::LayoutOnly,
-    ];
-
-    /// As reports have it.
-    pub fn words(self) -> &'static str {
-        match self {
-            Severity::BreaksTracedCode => "breaks traced code",
-            Severity::BreaksHandlers => "breaks handlers",
-            Severity::BreaksTools => "breaks tools",
-            Severity::CostOnly => "cost only",
-            Severity::LayoutOnly => "layout only",
-        }
-    }
-
-    /// Whom it concerns, where it is for the better.
-    pub fn concerns(self) -> &'static str {
-        match self {
-            Severity::BreaksTracedCode => "better for traced code",
-            Severity::BreaksHandlers => "better for handlers",
-            Severity::BreaksTools => "better for tools",
-            Severity::CostOnly => "costs less",
-            Severity::LayoutOnly => "layout only",
-        }
-    }
-
-    /// Is it a difference of behaviour?
-    pub fn is_behaviour(self) -> bool {
-        !matches!(self, Severity::CostOnly | Severity::LayoutOnly)
-    }
-}
-
-/// One thing that is different.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct Difference {
-    /// Whom it concerns.
-    pub severity: Severity,
-    /// The right one does it better: what it keeps or promises is more.
-    pub better: bool,
-    /// The cases in which it shows.
-    pub when: Vec<String>,
-    /// What it is.
-    pub text: String,
-    /// The offset of the left one's instruction, where there is one.
-    pub left: Option<u64>,
-    /// The offset of the right one's instruction.
-    pub right: Option<u64>,
-}
+use super::tokens::OLDER;
+use super::ways::{Apart, apart};
 
 /// Instructions on both sides.
 type Places = (Option<u64>, Option<u64>);
 
 /// What the right one does differently, the worst first, each once. Both are of one architecture, whose psABI this is.
 pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<Difference> {
+    match apart(left, right) {
+        None => grouped(each_difference(left, right, abi, BTreeSet::new()), abi),
+        Some(Apart { right: is_right, observed, taken, difference }) => {
+            let (left, right) = if is_right { (left, &observed) } else { (&observed, right) };
+            let rest = grouped(each_difference(left, right, abi, taken), abi);
+            std::iter::once(difference).chain(rest).collect()
+        }
+    }
+}
+
+/// The same of two that have the same ways, but for the cases that are `done` already.
+fn each_difference(
+    left: &Observed,
+    right: &Observed,
+    abi: &'static Abi,
+    mut done: BTreeSet<String>,
+) -> Vec<Difference> {
     let fields = Fields::of(left, right);
-    let mut all = Differ { abi, fields: &fields, when: String::new(), by_store: false, all: Vec::new() };
+    let told = BTreeSet::new();
+    let mut all =
+        Differ { abi, fields: &fields, told, whole_way: false, when: String::new(), by_store: false, all: Vec::new() };
     let sides = [left, right].map(|o| (by_name(&o.path), by_name(&o.variants)));
-    let mut done = BTreeSet::new();
+    // Cases in which the two go to different places: what comes on top of that is different because of it.
+    let mut parted: Vec<String> = Vec::new();
     let ways = |o: &'_ Observed| o.path.iter().chain(&o.variants).map(|w| w.when.clone()).collect::<Vec<_>>();
     for when in ways(left).into_iter().chain(ways(right)) {
-        if !done.insert(when.clone()) {
+        if !done.insert(when.clone()) || parted.iter().any(|case| when.starts_with(case.as_str())) {
             continue;
         }
         // Who does not look at a thing does what it does without.
@@ -104,9 +55,9 @@ pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<
                 }
                 // The same word, where a layout has another number for it.
                 let alike = |other: &&&str| place_of(other) == place_of(key) && place_of(key).contains('[');
-                let mut others = paths.keys().chain(variants.keys()).filter(alike);
-                if let (Some(other), None) = (others.next(), others.next()) {
-                    return paths.get(other).or_else(|| variants.get(other)).map(|way| (*way).clone());
+                let others: BTreeSet<&&str> = paths.keys().chain(variants.keys()).filter(alike).collect();
+                if let (Some(other), 1) = (others.first(), others.len()) {
+                    return paths.get(**other).or_else(|| variants.get(**other)).map(|way| (*way).clone());
                 }
                 match key.rsplit_once(", and ") {
                     Some((base, _)) => key = base,
@@ -125,6 +76,9 @@ pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<
             continue;
         }
         let costs = sides.iter().all(|(paths, _)| paths.contains_key(when.as_str()));
+        if when != PLAINLY && l.parts_from(&r) {
+            parted.push(format!("{when}, and "));
+        }
         (all.when, all.by_store) = (when, l.by_store || r.by_store);
         all.way(&l, &r, costs);
     }
@@ -163,6 +117,10 @@ fn by_name(ways: &[Way]) -> BTreeMap<&str, &Way> {
 struct Differ<'a> {
     abi: &'static Abi,
     fields: &'a Fields,
+    /// Fields of which it is told that they lie elsewhere.
+    told: BTreeSet<(u64, u64)>,
+    /// The case is a way of its own on both sides.
+    whole_way: bool,
     when: String,
     by_store: bool,
     all: Vec<Difference>,
@@ -170,13 +128,14 @@ struct Differ<'a> {
 
 impl Differ<'_> {
     fn say(&mut self, severity: Severity, better: bool, (left, right): Places, text: String) {
-        // A bit that is set is for what tests it.
-        let text = text.replace("stored+0x1", "stored");
         // What shows in any case is no handler's fault; and where a thing is 0 or stored, its name is another.
         let (by_store, zero) = (self.by_store, self.when.ends_with(" is 0") || self.when.ends_with(" returns 0"));
+        // A bit that is set is for what tests it.
+        let plain = |text: &str| text.replace("stored+0x1", "stored");
+        let said = plain(&text);
         let same = |d: &&mut Difference| {
             (d.severity == severity || by_store)
-                && (d.text == text
+                && (plain(&d.text) == said
                     || (zero || by_store) && (d.left, d.right) == (left, right) && subject(&d.text) == subject(&text))
         };
         if let Some(known) = self.all.iter_mut().find(same) {
@@ -215,6 +174,7 @@ impl Differ<'_> {
     }
 
     fn way(&mut self, left: &Way, right: &Way, costs: bool) {
+        self.whole_way = costs;
         self.leave(&left.leave, &right.leave);
         if left.leave.ends && right.leave.ends {
             self.returns(left, right);
@@ -271,6 +231,10 @@ impl Differ<'_> {
                 places,
                 format!("flags are {} now", if right.flags { "kept" } else { "lost" }),
             );
+        }
+        if !left.flags && !right.flags && left.flags_follow != right.flags_follow {
+            let some = if right.flags_follow { "now" } else { "not any more" };
+            self.say(traced, false, places, format!("flags are what the call stored, {some}"));
         }
         let lists = [(&left.vectors, &right.vectors), (&left.control, &right.control), (&left.unclear, &right.unclear)];
         for (l, r) in lists {
@@ -374,8 +338,8 @@ impl Differ<'_> {
             (left.aligned, right.aligned, "whatever it was at the site"),
             (left.usually_aligned, right.usually_aligned, "where the caller aligns it as C does"),
         ] {
-            // What C needs nowhere is no promise.
-            if l != r {
+            // Of the other runs it is not known what it is with another SP.
+            if l != r && self.whole_way {
                 let text = format!("at {which} SP is a multiple of {r}, {whatever}; it was one of {l}");
                 self.say(handlers, r > l, places, text);
             }
@@ -428,12 +392,20 @@ impl Differ<'_> {
             let text = format!("the words of {which} up to the caller's are {r} bytes; they were {l}");
             return self.say(Severity::LayoutOnly, false, (None, None), text);
         }
-        let elsewhere = elsewhere(left, right);
-        for (l, r) in &elsewhere {
-            let (l, r) = (hex(*l), hex(*r));
-            let name = left.frame.get(&l).map_or("", String::as_str);
+        let elsewhere: BTreeMap<u64, u64> =
+            elsewhere(left, right).into_iter().filter(|moved| !self.told.contains(moved)).collect();
+        for run in together(&elsewhere) {
+            self.told.extend(&run);
+            let names: Vec<&str> =
+                run.iter().map(|(l, _)| left.frame.get(&hex(*l)).map_or("", String::as_str)).collect();
+            let Some((l, r)) = run.first().map(|(l, r)| (hex(*l), hex(*r))) else { continue };
             let places = (left.slots.get(&l).copied(), right.slots.get(&r).copied());
-            let text = format!("{name} is at frame+{r} at {which}; it was at frame+{l}");
+            let text = match names.as_slice() {
+                [name] => format!("{name} is at frame+{r} at {which}; it was at frame+{l}"),
+                all => {
+                    format!("{} are from frame+{r} on at {which}; they were from frame+{l} on", all.join(" "))
+                }
+            };
             self.say(Severity::BreaksHandlers, false, places, text);
         }
         each(&left.frame, &right.frame, NOT_ITS, |at, l, r| {
@@ -490,9 +462,20 @@ impl Differ<'_> {
     }
 }
 
+/// The run in which nothing is unusual.
+const PLAINLY: &str = "plainly";
+
 const NOT_ITS: &str = "not the frame's";
 
 const AS_IT_WAS: &str = "what it held before";
+
+impl Way {
+    /// Does it go elsewhere than the other one, or call another number of functions?
+    fn parts_from(&self, other: &Way) -> bool {
+        let [l, r] = [self, other].map(|way| (&way.leave.to, &way.leave.sp, way.leave.ends, way.call.len()));
+        l != r
+    }
+}
 
 impl Call {
     /// The argument registers up to the last one that was given something.
@@ -542,6 +525,7 @@ mod tests {
         assert!(only_longer(&words("rdi rsi older pc"), &words("rdi rsi pc")));
         assert!(!only_longer(&words("rdi rsi pc"), &words("rdi older rsi pc x")));
         assert!(!only_longer(&words("rdi rsi"), &words("rdi rbp")));
+        assert!(!only_longer(&words("older rdi pc"), &words("rdi pc")));
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::observed::{Call, Observed};
 use super::says::hex;
-
-pub(super) const OLDER: &str = "older";
+use super::tokens::OLDER;
 
 /// The words from where the pointer points to, in order.
 pub(super) fn words_of(call: &Call) -> Vec<String> {
@@ -30,6 +29,18 @@ pub(super) fn elsewhere(left: &Call, right: &Call) -> BTreeMap<u64, u64> {
         _ => None,
     };
     l.iter().filter_map(only).collect()
+}
+
+/// Fields that lie one behind the other, before and now.
+pub(super) fn together(elsewhere: &BTreeMap<u64, u64>) -> Vec<Vec<(u64, u64)>> {
+    let mut runs: Vec<Vec<(u64, u64)>> = Vec::new();
+    for (&l, &r) in elsewhere {
+        match runs.last_mut().filter(|run| run.last() == Some(&(l.wrapping_sub(8), r.wrapping_sub(8)))) {
+            Some(run) => run.push((l, r)),
+            None => runs.push(vec![(l, r)]),
+        }
+    }
+    runs
 }
 
 /// Where fields of the frames of the plain way lie elsewhere, by the calls.
@@ -77,7 +88,8 @@ pub(super) fn moved(left: &Call, right: &Call) -> Option<u64> {
     only_longer(&l, &r).then(|| 8 * l.iter().zip(&r).take_while(|(l, r)| l == r).count() as u64)
 }
 
-/// Are these the same words, but for others that nobody has written, in one place and at the end?
+/// Are these the same words, but for others that nobody has written, in one place and at the end? Something that is relied on
+/// lies before that place: else it is the pointer that leads elsewhere.
 pub(super) fn only_longer(left: &[String], right: &[String]) -> bool {
     let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
     let rest = |words: &[String]| -> Vec<String> {
@@ -87,7 +99,8 @@ pub(super) fn only_longer(left: &[String], right: &[String]) -> bool {
         }
         rest
     };
-    left.len() != right.len() && rest(left) == rest(right)
+    let first = left.iter().take(common).any(|word| relied(word));
+    first && left.len() != right.len() && rest(left) == rest(right)
 }
 
 /// Does somebody rely on a value? Not on what a call has left, nor on an address in the frame or a number.

@@ -6,12 +6,15 @@
 
 mod code;
 mod differ;
+mod difference;
 mod fields;
+mod grouped;
 mod observed;
 mod roles;
 mod run;
 mod says;
 mod tokens;
+mod ways;
 
 use std::sync::Arc;
 
@@ -22,7 +25,8 @@ use codegen::machine::IndirectBranch;
 use link::{Access, Image, Input, SymbolKind, backend_of, examine, relocatable};
 
 use self::code::Code;
-pub use self::differ::{Difference, Severity, differences};
+pub use self::differ::differences;
+pub use self::difference::{Difference, Severity};
 pub use self::observed::{Call, Leave, Line, Observed, Store, Unwound, Way};
 pub use self::roles::roles_of;
 use self::run::{But, End, Seen, Subject};
@@ -112,7 +116,7 @@ impl Observer<'_> {
             let way = says.way(when.clone(), &base, lower.as_ref());
             path.push(way.clone());
             seen.push(base.steps.clone());
-            let mut next = Vec::new();
+            let (mut next, mut plain) = (Vec::new(), None);
             for (but, what) in self.variants(&says, &base, &buts) {
                 if runs == MOST {
                     break;
@@ -123,6 +127,14 @@ impl Observer<'_> {
                 let when = if buts.is_empty() { what } else { format!("{when}, and {what}") };
                 let mut other = says.way(when.clone(), &run, None);
                 other.by_store = matches!(but, But::Stores(..) | But::Clears(..));
+                // The lowest bit of what is stored is one of the flags: they are loaded from there.
+                match but {
+                    But::Stores(call, at, 0) => plain = Some((call, at, other.leave.flag_bits)),
+                    But::Stores(call, at, 1) => {
+                        other.leave.flags_follow = plain == Some((call, at, other.leave.flag_bits ^ 1));
+                    }
+                    _ => {}
+                }
                 if let But::Stores(call, at, 0) = but {
                     says.forget(&mut other, call, at, &run);
                     let shows = says.shows(&other);

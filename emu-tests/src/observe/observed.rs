@@ -154,6 +154,12 @@ pub struct Leave {
     pub changed: BTreeMap<&'static str, String>,
     /// Flags are as they were.
     pub flags: bool,
+    /// What they are.
+    #[serde(skip)]
+    pub flag_bits: u64,
+    /// They are loaded from a word that a called function stores.
+    #[serde(skip)]
+    pub flags_follow: bool,
     /// Flags that are set, though C code begins with them clear.
     pub unclear: Vec<&'static str>,
     /// Vector registers that are not as they were: a call may change most, so they are those that are not saved.

@@ -7,6 +7,7 @@ use codegen::abi::{Abi, Reg, RegSet};
 use super::code::Taken;
 use super::observed::{Call, Leave, Line, Unwound, Way};
 use super::run::{End, Seen, SeenCall, SeenUnwind, Subject};
+use super::tokens::OLDER;
 use crate::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
 use crate::disasm::Decoded;
 
@@ -119,7 +120,7 @@ impl Sayer<'_> {
             argument: argument.map(|r| (abi.name(r), name(call.registers[r]))).collect(),
             vectors: vectors.map(|i| machine.vectors[i].name).collect(),
             flags: self.unclear(call.unclear),
-            chain: self.chain(seen, call),
+            chain: self.chain(seen, call, base),
             pointer: pointer.map(|(_, reg)| abi.name(reg)),
             stack: stack.collect(),
             frame: frame.clone().map(|(value, at)| (offset(at), name(*value))).collect(),
@@ -140,8 +141,8 @@ impl Sayer<'_> {
         all.filter(|(_, bit)| bits & bit != 0).map(|(name, _)| *name).collect()
     }
 
-    /// What an unwinder finds that follows frame pointers.
-    fn chain(&self, seen: &Seen, call: &SeenCall) -> Vec<String> {
+    /// What an unwinder finds that follows frame pointers; `base` is where the words begin that the callee is given.
+    fn chain(&self, seen: &Seen, call: &SeenCall, base: u64) -> Vec<String> {
         let word = |at: u64| {
             let index = at.wrapping_sub(call.sp) / 8;
             call.words.get(usize::try_from(index).ok()?).copied().filter(|_| at.is_multiple_of(8))
@@ -150,12 +151,22 @@ impl Sayer<'_> {
         while all.len() < FRAMES {
             let record = fp.wrapping_add_signed(self.subject.registers.machine.record);
             let Some((next, returns)) = word(record).zip(word(record.wrapping_add(8))) else { break };
+            if self.name(seen, returns).starts_with(OLDER) {
+                let place = if fp == seen.sp { "where SP was at the entry" } else { "elsewhere in the stack" };
+                all.push(format!("a record that nobody has written, {place}"));
+                return all;
+            }
             let falls = next.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE && next <= fp;
             all.push(self.name(seen, returns) + if falls { " (the next one is below)" } else { "" });
             fp = next;
         }
         let inside = fp.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE;
-        all.push(if inside { "the stack".to_owned() } else { self.name(seen, fp) });
+        all.push(match inside {
+            // Kernels mark so that there are registers in place of a record.
+            true if fp & 1 != 0 && fp > base => format!("{}, which is marked", signed("&frame", (fp - base) & !1)),
+            true => "the stack".to_owned(),
+            false => self.name(seen, fp),
+        });
         all
     }
 
@@ -185,6 +196,8 @@ impl Sayer<'_> {
             kept: kept.into_iter().map(|r| abi.name(r)).collect(),
             changed: changed.collect(),
             flags: flags(&seen.before) == flags(&seen.after),
+            flag_bits: flags(&seen.after),
+            flags_follow: false,
             unclear: self.unclear(seen.after.flags),
             vectors: vectors.filter(|(_, (a, b))| a != b).map(|(v, _)| v.name).collect(),
             control: control.filter(|(_, (a, b))| a != b).map(|(c, _)| c.reg.name).collect(),

@@ -18,6 +18,9 @@ const NEAR: i64 = 0x8000;
 /// Smaller numbers are constants.
 const SMALL: u64 = 0x1_0000;
 
+/// What nobody has written yet, in words.
+pub(super) const OLDER: &str = "older";
+
 /// Where a value was first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
@@ -39,7 +42,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Register(name) => write!(f, "{name}"),
-            Origin::Stack(at) if *at < 0 => write!(f, "older"),
+            Origin::Stack(at) if *at < 0 => write!(f, "{OLDER}"),
             Origin::Stack(at) => write!(f, "[stack+{at:#x}]"),
             Origin::Memory(place) => write!(f, "[{place}]"),
             Origin::Returned(call, name) => write!(f, "{name} of call {call}"),
@@ -88,7 +91,7 @@ impl Tokens {
         // Half a word was stored over what nobody had written.
         if let Some((origin, delta)) = value.checked_sub(STALE).and_then(|value| self.origin(value)) {
             let stale = matches!(origin, Origin::Stack(..0));
-            return if stale { "older".to_owned() } else { format!("half of {}", signed(&origin.to_string(), delta)) };
+            return if stale { OLDER.to_owned() } else { format!("half of {}", signed(&origin.to_string(), delta)) };
         }
         // No token is below 4 GiB.
         match self.origin(value & u64::from(u32::MAX) | FIRST >> 32 << 32) {

@@ -101,12 +101,13 @@ pub(super) fn add_stubs<'a>(
         return Ok(());
     }
     let end = segments.iter().map(|s| s.address + s.mem_size).max().unwrap_or(PAGE);
-    let size = (missing.len() * ROOM) as u64;
+    let size = (missing.len() * ROOM + ROOM) as u64;
     let start = end.checked_next_multiple_of(PAGE).filter(|start| start.checked_add(size).is_some());
     let start = start.ok_or_else(|| {
         Error::new(format!("no room above {end:#x} for {} undefined symbols; link at a lower address", missing.len()))
     })?;
-    let mut bytes = Vec::new();
+    // None is where a page begins: half of its address would be all of it.
+    let mut bytes = vec![0; ROOM];
     for &name in missing {
         let address = start + bytes.len() as u64;
         bytes.extend_from_slice(stub);
