@@ -264,3 +264,46 @@ fn reports_are_compared_by_verdicts() {
     std::fs::write(bench.path("c.json"), "{").unwrap();
     bench.refuses(&["diff", "a.json", "c.json"], &["c.json"]);
 }
+
+/// What the build of Linux 6.12 makes, and the options by which ours are made so.
+const OBJECTS: [(&str, &str); 6] = [
+    ("linux-6.12-x86_64-orc", "x86_64:linux-6.12"),
+    ("linux-6.12-x86_64-fp", "x86_64:linux-6.12,unwinder=fp"),
+    ("linux-6.12-arm64", "arm64:linux-6.12,call-ops=off"),
+    ("linux-6.12-arm64-call-ops", "arm64:linux-6.12"),
+    ("linux-6.12-riscv64", "riscv64:linux-6.12"),
+    ("linux-6.12-riscv64-norvc", "riscv64:linux-6.12,rvc=off"),
+];
+
+/// docs/ours-and-the-kernels.md is what `diff` says of the kernel's objects and ours.
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn ours_and_the_kernels_compare_as_the_page_says() {
+    let run = |args: [&str; 5]| {
+        let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_tramptool"));
+        let out = tool.args(args).current_dir(kernel_cache::directory().unwrap()).output().unwrap();
+        assert_eq!(out.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let (mut verdicts, mut details) = (String::new(), String::new());
+    for (objects, ours) in OBJECTS {
+        let brief = run(["diff", objects, ours, "--brief", "--format=human"]);
+        let (_, rows) = brief.split_once("\n\n").unwrap();
+        for row in rows.lines().take_while(|line| !line.starts_with("only ")) {
+            let (name, verdict) = row.split_once("  ").unwrap();
+            let name = name.split_once(':').unwrap().1;
+            verdicts += &format!("| `{objects}` | `{name}` | {} |\n", verdict.trim());
+        }
+        let text = run(["diff", objects, ours, "--format", "markdown"]);
+        let (_, pairs) = text.split_once("\n\n").unwrap();
+        details += &format!("## {objects}\n\nOurs: `{ours}`.\n\n{}\n\n", pairs.trim());
+    }
+    let text = format!(
+        "# Ours against the kernel's objects\n\nWhat Linux 6.12's build makes, and what profile `linux-6.12` makes with the same \
+         options, were run without a contract\nand compared. What is better or worse is so of ours. \
+         [Where ours differ](differences.md) says why it is so.\n\n\
+         | objects | trampoline | ours |\n|---|---|---|\n{verdicts}\n{}\n",
+        details.trim()
+    );
+    common::blessed("docs/ours-and-the-kernels.md", &text);
+}
