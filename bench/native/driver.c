@@ -68,6 +68,17 @@ UNTRACED void ops_of_ours(uint64_t ip, uint64_t parent, void *op, char *fregs)
 	*(void **)(fregs + 120) = (void *)direct_of_ours;
 }
 
+/* The thread's words and its buffer, for what records. */
+__thread uint64_t recording[3], shadow_of_thread[65];
+enum { RECORDS = 1 << 20 };
+static uint64_t records[RECORDS / 8 + 8];
+UNTRACED static void empty(void)
+{
+	recording[0] = (uint64_t)records;
+	recording[1] = (uint64_t)records + RECORDS;
+	shadow_of_thread[0] = (uint64_t)(shadow_of_thread + 1);
+}
+
 /* What brings its own way to patch. */
 int xray_start(void);
 void *detour(void *target, void *hook);
@@ -132,15 +143,16 @@ struct variant {
 	void *callee;
 	/* How often the handlers run for each traced call. */
 	int entries, exits;
+	enum { NOTHING, COUNTER, BOTH } recorded;
 	/* Many functions of 16 bytes, where each site goes to, and the end of calls of all of them; or nothing. */
 	char *many;
 	void **many_to;
 	char *many_end;
 };
 
-#define GOES(n, opcode, to_leaf, to_recursion, slot, callee, entries, exits, many, many_to, many_end)                  \
+#define GOES(n, opcode, to_leaf, to_recursion, slot, callee, entries, exits, recorded, many, many_to, many_end)        \
 	{ #n, f_##n, g_##n, { flat_##n, recursion_##n, nested_##n, work_##n, stores_##n }, opcode,                     \
-	  { (void *)to_leaf, (void *)to_recursion }, (char *)slot, (void *)callee, entries, exits,                     \
+	  { (void *)to_leaf, (void *)to_recursion }, (char *)slot, (void *)callee, entries, exits, recorded,           \
 	  (char *)many, (void **)many_to, (char *)many_end },
 #define DECLARE
 #include "variants_table.h"
@@ -194,6 +206,8 @@ UNTRACED static void verify(const struct variant *v)
 {
 	enum { TIMES = 50 };
 	entries = exits = 0;
+	recording[2] = 0;
+	empty();
 	for (long i = 0; i < TIMES; i++)
 		if (v->leaf(i) != i + 1)
 			fail(v->name, "lost an argument or a result");
@@ -205,6 +219,14 @@ UNTRACED static void verify(const struct variant *v)
 			fail(v->name, "lost one of many");
 	if (top != shadow)
 		fail(v->name, "lost a return");
+	uint64_t found[3] = { 0 };
+	for (uint64_t *r = records; r < (uint64_t *)recording[0]; r += 2)
+		found[(r[1] & 15) > 2 ? 0 : r[1] & 15]++;
+	uint64_t wanted = v->recorded == BOTH ? traced : 0;
+	if (recording[2] != (v->recorded == COUNTER ? traced : 0))
+		fail(v->name, "counted wrong");
+	if (found[0] || found[1] != wanted || found[2] != wanted || recording[0] > recording[1])
+		fail(v->name, "recorded wrong");
 #ifdef COUNT
 	if (entries != traced * v->entries || exits != traced * v->exits)
 		fail(v->name, "a handler did not run, or ran too often");
@@ -221,6 +243,7 @@ UNTRACED static uint64_t ticks(const struct variant *v, int kind)
 {
 	unsigned cpu;
 	long x = 0;
+	empty();
 	_mm_lfence();
 	uint64_t start = __rdtscp(&cpu);
 	_mm_lfence();
@@ -242,9 +265,14 @@ UNTRACED static double now(void)
 	return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-UNTRACED int main(void)
+UNTRACED int main(int arguments, char **all)
 {
 	static double taken[VARIANTS][KINDS][ROUNDS];
+	/* Where the linker put the thread's words, for the generator. */
+	if (arguments > 1) {
+		printf("%d\n", (int)((char *)recording - (char *)__builtin_thread_pointer()));
+		return 0;
+	}
 	for (int v = 0; v < VARIANTS; v++)
 		patch(&variants[v]);
 #ifdef XRAY

@@ -10,7 +10,7 @@ mod variants;
 
 use std::path::Path;
 
-use parts::{Tools, build_parts, command};
+use parts::{Tools, build_parts, command, recorders};
 use report::{Figures, report};
 use variants::{LAYOUTS, TRIES, VARIANTS, Variant};
 
@@ -25,6 +25,11 @@ pub fn run(json: bool) -> Result<(), String> {
     let tools = Tools::find(dir.path());
     let variants: Vec<&Variant> = VARIANTS.iter().filter(|v| tools.have(v.needs)).collect();
     build_parts(dir.path(), &tools, &variants)?;
+    // Where the linker puts the thread's words is known when there is a program.
+    program(dir.path(), &tools, &variants, 0, &["-DCOUNT"])?;
+    let place = command(dir.path(), "./program", &["place"])?;
+    let place = place.trim().parse().map_err(|_| format!("the program says '{place}'"))?;
+    recorders(dir.path(), place)?;
     program(dir.path(), &tools, &variants, 0, &["-DCOUNT"])?;
     measure(dir.path())?;
     let mut figures = Figures::default();
@@ -62,7 +67,8 @@ fn program(dir: &Path, tools: &Tools, variants: &[&Variant], layout: usize, flag
     command(dir, "gcc", &args)?;
     command(dir, "gcc", &["-c", "pads.S", "-o", "pads.o"])?;
     let ours = ["shapes", "plain", "noflags", "jump", "many", "many_graph", "many_fexit", "many_around_frame"];
-    let objects = ours.iter().chain(&["xray", "k1", "k2", "k3", "k4"]);
+    let recorders = ["record", "many_record", "many_record_tsc", "many_count"];
+    let objects = ours.iter().chain(&recorders).chain(&["xray", "k1", "k2", "k3", "k4"]);
     let mut objects: Vec<String> = objects.map(|o| format!("{o}.o")).collect();
     objects.retain(|o| dir.join(o).exists());
     let n = objects.len();

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use codegen::obj;
 use codegen::proto::Prototype;
-use codegen::spec::{Around, Attach, Body, Direct, Form, Kind, Program, Programs, Regs, Spec};
+use codegen::spec::{Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Regs, Spec};
 
-use super::variants::{JMP, MOST, Needs, Variant};
+use super::variants::{JMP, MOST, Needs, Records, Variant};
 
 const DRIVER: &str = include_str!("../../native/driver.c");
 const SHAPES_S: &str = include_str!("../../native/shapes.S");
@@ -89,10 +89,9 @@ pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(
     let mut list = String::new();
     let mut table = String::new();
     for v in variants {
-        // Those of XRay are compiled by another compiler.
-        let (declared, what) = match v.needs {
-            Needs::Xray => (format!("long f_{0}(long), g_{0}(long);\n", v.name), "LOOPS"),
-            _ => (String::new(), "VARIANT"),
+        let (declared, what) = match v.own_functions {
+            true => (format!("long f_{0}(long), g_{0}(long);\n", v.name), "LOOPS"),
+            false => (String::new(), "VARIANT"),
         };
         let _ = writeln!(list, "{declared}{what}({})", v.name);
     }
@@ -112,12 +111,21 @@ pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(
         let many =
             ["", "_to", "_end"].map(|part| if v.many { format!("many_{}{part}", v.name) } else { "0".to_owned() });
         let (name, (entries, exits), many) = (v.name, v.runs, many.join(", "));
-        let _ = writeln!(table, "GOES({name}, {opcode}, {f}, {g}, {slot}, {callee}, {entries}, {exits}, {many})");
+        let records = match v.records {
+            Records::Nothing => "NOTHING",
+            Records::Count => "COUNTER",
+            Records::Both => "BOTH",
+        };
+        let _ = writeln!(
+            table,
+            "GOES({name}, {opcode}, {f}, {g}, {slot}, {callee}, {entries}, {exits}, {records}, {many})"
+        );
     }
     table.push_str("#endif\n");
     file("variants.h", &list)?;
     file("variants_table.h", &table)?;
     generated(dir)?;
+    recorders(dir, 0)?;
     file("many.S", &many(variants))?;
     for part in ["shapes", "many"] {
         command(dir, "gcc", &["-c", &format!("{part}.S"), "-o", &format!("{part}.o")])?;
@@ -248,6 +256,50 @@ fn generated(dir: &Path) -> Result<(), String> {
     }
     write("noflags.o", &[("restore-flags", "off")], &[entry("regs_noflags", Regs::All)])?;
     write("jump.o", &[("direct-way", "jmp")], &[entry("ops_direct", Regs::Args)])
+}
+
+/// The trampolines that record, with the thread's words so many bytes from the thread pointer.
+pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
+    let backend = arch::backend("x86_64").map_err(|e| e.to_string())?;
+    let facts: Vec<_> = arch::BACKENDS.iter().map(|backend| backend.facts()).collect();
+    let found = profiles::BUILT_IN.iter().filter_map(|(name, _)| profiles::find(name, &facts).ok());
+    let mut conventions = found.filter_map(|profile| profile.convention(backend.facts().name).ok());
+    let convention = conventions.find(|c| c.thread.is_some()).ok_or("no profile has a thread pointer")?;
+    let mut choices = convention.defaults();
+    choices.set("x86_64", backend.facts().options, "endbr", "off").map_err(|e| e.to_string())?;
+    let mut target = backend.target(convention, choices).map_err(|e| e.to_string())?;
+    for (number, at) in [("RECORD_CURSOR", 0), ("RECORD_LIMIT", 8), ("RECORD_COUNT", 16)] {
+        target.set_number(number, place + at).map_err(|e| e.to_string())?;
+    }
+    let write = |name: &str, specs: &[Spec]| -> Result<(), String> {
+        let assembly = backend.assemble(specs, &target).map_err(|e| e.to_string())?;
+        let object = obj::write(&assembly, &target).map_err(|e| e.to_string())?;
+        std::fs::write(dir.join(name), object).map_err(|e| e.to_string())
+    };
+    let recorder = |events, clock, id| Kind::Record(Recorder { events, clock, id, args: 0, result: false });
+    fn of<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
+        Spec { name, body: Body { function, resume: 5, exit: "" }, ..Spec::of(name, kind) }
+    }
+    let kinds = [
+        ("count", Events::Count, Clock::None),
+        ("record", Events::Both, Clock::None),
+        ("record_stamp8", Events::Both, Clock::Stamp8),
+        ("record_tsc", Events::Both, Clock::Tsc),
+    ];
+    let both = kinds.iter().flat_map(|(variant, events, clock)| {
+        ["f", "g"].map(|of| (format!("{variant}_{of}"), format!("{of}_{variant}"), recorder(*events, *clock, 1)))
+    });
+    let both: Vec<_> = both.collect();
+    let specs: Vec<Spec> = both.iter().map(|(name, function, kind)| of(name, function, *kind)).collect();
+    write("record.o", &specs)?;
+    for (variant, events, clock) in kinds.iter().filter(|(variant, ..)| *variant != "record_stamp8") {
+        let functions: Vec<String> = (0..MOST).map(|i| of_many(variant, i)).collect();
+        let names: Vec<String> = functions.iter().map(|f| format!("{f}_tramp")).collect();
+        let named = functions.iter().zip(&names).enumerate();
+        let specs: Vec<Spec> = named.map(|(i, (f, name))| of(name, f, recorder(*events, *clock, i as u32))).collect();
+        write(&format!("many_{variant}.o"), &specs)?;
+    }
+    Ok(())
 }
 
 pub fn command(dir: &Path, program: &str, args: &[&str]) -> Result<String, String> {

@@ -19,9 +19,22 @@ pub struct Variant {
     pub slot: Option<(&'static str, &'static str)>,
     /// Handlers that count: at entry and at exit.
     pub runs: (u8, u8),
+    pub records: Records,
+    /// Its functions are in `bench/native/shapes.S`, or in another compiler's object.
+    pub own_functions: bool,
     pub needs: Needs,
     /// Measured on many functions too, each with a trampoline of its own if the site jumps.
     pub many: bool,
+}
+
+/// What is in the thread's words and buffer after traced calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Records {
+    Nothing,
+    /// A counter.
+    Count,
+    /// A record of each entry and of each return.
+    Both,
 }
 
 /// What is not everywhere.
@@ -48,7 +61,17 @@ pub const CALL: u8 = 0xe8;
 pub const JMP: u8 = 0xe9;
 
 const fn variant(name: &'static str, about: &'static str) -> Variant {
-    Variant { name, about, goes: None, slot: None, runs: (0, 0), needs: Needs::Nothing, many: false }
+    Variant {
+        name,
+        about,
+        goes: None,
+        slot: None,
+        runs: (0, 0),
+        records: Records::Nothing,
+        own_functions: false,
+        needs: Needs::Nothing,
+        many: false,
+    }
 }
 
 const fn called(name: &'static str, about: &'static str, to: &'static str) -> Variant {
@@ -136,7 +159,48 @@ pub const VARIANTS: &[Variant] = &[
         many: true,
         ..variant("around_frame", "around --form frame --args 6")
     },
-    Variant { runs: (1, 1), needs: Needs::Xray, ..variant("xray", "LLVM XRay's sleds, and a handler that calls") },
+    Variant {
+        goes: Some((JMP, "count_f", "count_g")),
+        records: Records::Count,
+        many: true,
+        ..variant("count", "record --events count")
+    },
+    Variant {
+        goes: Some((JMP, "record_f", "record_g")),
+        records: Records::Both,
+        many: true,
+        ..variant("record", "record --events both --clock none")
+    },
+    Variant {
+        goes: Some((JMP, "record_stamp8_f", "record_stamp8_g")),
+        records: Records::Both,
+        ..variant("record_stamp8", "record --events both --clock stamp8")
+    },
+    Variant {
+        goes: Some((JMP, "record_tsc_f", "record_tsc_g")),
+        records: Records::Both,
+        many: true,
+        ..variant("record_tsc", "record --events both --clock tsc")
+    },
+    Variant { own_functions: true, ..variant("clock_twice", "a function that reads the clock twice, not traced") },
+    Variant {
+        records: Records::Both,
+        many: true,
+        ..called("replaced", "the same records without time, one trampoline for all, return replaced, RET", "replaced")
+    },
+    Variant { records: Records::Both, ..called("replaced_tsc", "the same with the clock", "replaced_tsc") },
+    Variant {
+        records: Records::Both,
+        many: true,
+        ..called("replaced_jmp", "as `replaced`, back by an indirect jump", "replaced_jmp")
+    },
+    Variant { records: Records::Both, ..called("replaced_jmp_tsc", "the same with the clock", "replaced_jmp_tsc") },
+    Variant {
+        runs: (1, 1),
+        needs: Needs::Xray,
+        own_functions: true,
+        ..variant("xray", "LLVM XRay's sleds, and a handler that calls")
+    },
     Variant {
         runs: (1, 0),
         needs: Needs::Retour,
@@ -158,4 +222,21 @@ pub const ROWS: &[(&str, &str, &str, &str)] = &[
     ("ops-direct", "flat", "ops_direct", "kernel_ops_direct"),
     ("args-frame", "flat", "args", "kernel_args"),
     ("tailored-1", "flat", "tailored_1", "call_only"),
+    ("count", "flat", "count", "call_ret"),
+    ("record-flat", "flat", "record", "call_ret"),
+    ("record-tsc-clock", "flat", "record_tsc", "clock_twice"),
+    ("record-tsc-flat", "flat", "record_tsc", "replaced_tsc"),
+    ("record-tsc-nested", "nested", "record_tsc", "replaced_tsc"),
+    ("record-tsc-jmp-flat", "flat", "record_tsc", "replaced_jmp_tsc"),
+    ("record-tsc-jmp-nested", "nested", "record_tsc", "replaced_jmp_tsc"),
+    ("record-16384", "16384", "record", "replaced"),
+    ("record-jmp-16384", "16384", "record", "replaced_jmp"),
+    ("record-uftrace", "flat", "record_tsc", "uftrace"),
+    ("record-xray-fdr", "flat", "record_tsc", "xray_fdr"),
+];
+
+/// Peers that are programs of their own, with what would be compared: no run of this program has them.
+pub const ELSEWHERE: &[(&str, &str)] = &[
+    ("uftrace", "uftrace record is not measured here"),
+    ("xray_fdr", "XRay's flight data recorder is not measured here"),
 ];
