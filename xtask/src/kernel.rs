@@ -135,7 +135,7 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     initramfs(&bench.kernel.on.cross, &modules, &files)?;
     let first = Trial::new(&files);
     let baseline = bench.boot(&bench.stock, "baseline", &first)?;
-    baseline.must_be_well()?;
+    baseline.must_be_well("the kernel as it is")?;
     let listed = live_sites(&bench.stock.join("vmlinux"))?;
     let same_sites = baseline.sites.as_ref() == Some(&listed);
     let version = bench.version()?;

@@ -65,13 +65,13 @@ impl Boot {
         self.tests.iter().any(|line| line == WELL)
     }
 
-    /// An error if it did; the kernel as it is has no fault of ours.
-    pub fn must_be_well(&self) -> Result<(), Failure> {
+    /// An error if it did, in the kernel that is called so.
+    pub fn must_be_well(&self, kernel: &str) -> Result<(), Failure> {
         if self.well() {
             return Ok(());
         }
         let log = self.last.join("\n    ");
-        Err(Failure::new("the kernel as it is", self.end.clone(), format!("its log ends:\n    {log}")))
+        Err(Failure::new(kernel, self.end.clone(), format!("its log ends:\n    {log}")))
     }
 
     /// How many startup tests passed.
@@ -155,6 +155,8 @@ fn heard_in(log: &str, end: &str) -> Boot {
         if line.ends_with("PASSED") || line.ends_with(": OK") || line == "OK" {
             tests.push(format!("{test}: {}", line.rsplit(' ').next().unwrap_or(line)));
         } else if line == WELL
+            // A test runner begins.
+            || line == "TAP version 13"
             || ["FAILED", "NG: ", "not ok "].iter().any(|part| line.contains(part))
             || ["ok ", "    ok ", "WARNING: ", "BUG: ", "init: enabled: "].iter().any(|start| line.starts_with(start))
         {
