@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use codegen::spec::{Direct, Spec};
 
@@ -143,4 +145,40 @@ fn unsafe_code_is_named_in_the_design() {
             assert!(design.contains(&inside), "{inside} has unsafe code that DESIGN.md does not name");
         }
     }
+}
+
+/// On a system that has this and nothing else, `./x` says what is missing, and how to get it.
+#[test]
+fn a_bare_system_is_told_what_it_lacks() {
+    const SHELL: [&str; 4] = ["bash", "dirname", "sed", "grep"];
+    let told = |programs: &[(&str, &str)], words: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        for name in SHELL {
+            let real = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+                .map(|at| at.join(name))
+                .find(|at| at.exists());
+            std::os::unix::fs::symlink(real.unwrap(), dir.path().join(name)).unwrap();
+        }
+        for (name, does) in [("id", "echo 1000"), ("dpkg-query", "exit 1")].iter().chain(programs) {
+            let at = dir.path().join(name);
+            fs::write(&at, format!("#!{}\n{does}\n", dir.path().join("bash").display())).unwrap();
+            fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut x = Command::new(dir.path().join("bash"));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("x");
+        let out = x.arg(script).args(words).env("PATH", dir.path()).output().unwrap();
+        assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0), "{words:?}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let (cargo, apt, sudo) = (("cargo", "exit 9"), ("apt-get", "exit 9"), ("sudo", "exit 9"));
+    assert!(told(&[], &["demo"]).starts_with("x: cargo is missing; install Rust 1."));
+    assert!(told(&[cargo], &["demo"]).starts_with("x: this system has no apt-get; install what Debian calls: gcc "));
+    let root = told(&[cargo, apt], &["demo"]);
+    assert!(root.contains("install them as root, with:\n    apt-get update && apt-get install -y "), "{root}");
+    let user = told(&[cargo, apt, sudo], &["install"]);
+    assert!(user.contains("with:\n    sudo apt-get update && sudo apt-get install -y "), "{user}");
+    assert!(["gcc", "g++", "cmake", "ca-certificates"].iter().all(|package| user.contains(package)), "{user}");
+    let failed = told(&[cargo, apt, ("id", "echo 0")], &["demo"]);
+    assert!(failed.contains("x: apt-get failed, for the reason above; x needs these packages: gcc "), "{failed}");
+    assert!(told(&[], &["demo", "--nota"]).contains("'--nota' of demo; valid: --note"));
 }
