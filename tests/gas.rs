@@ -186,7 +186,7 @@ fn an_option_changes_what_it_says_and_nothing_else() {
                 let others = (0..option.values.len()).filter(|v| *v != rule.default).map(other);
                 // One that cannot be had under this value is none that it does not change.
                 let changed = others.filter(|other| object(spec, other) != object(spec, &default)).count();
-                let wanted = if (option.applies)(*kind) { option.values.len() - 1 } else { 0 };
+                let wanted = if default.convention.changes(option, *kind) { option.values.len() - 1 } else { 0 };
                 assert_eq!(changed, wanted, "{} {}, {}", facts.name, spec.name, option.name);
             }
         }

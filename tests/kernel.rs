@@ -96,7 +96,7 @@ fn what_is_not_supported_is_refused_by_name() {
     };
     let with = |more: &[&'static str]| [&["RISCV_ISA_C"][..], &NEEDED[..], more].concat();
     let (riscv, number) = (with(&["ARCH_RV64I"]), []);
-    refused("6.1.170", &riscv, &number, &["6.1.170", "6.12, 7.3, or a later one"]);
+    refused("6.1.170", &riscv, &number, &["6.1.170", "6.12, 7.2, 7.3, or a later one"]);
     refused("seven", &riscv, &number, &["no kernel version in its heading"]);
     refused("6.12.1", &with(&["S390"]), &number, &["CONFIG_X86_64", "CONFIG_ARM64", "CONFIG_ARCH_RV64I"]);
     refused("6.12.1", &["ARCH_RV64I", "FUNCTION_TRACER"], &number, &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS is not set"]);
@@ -141,10 +141,11 @@ fn the_profile_follows_from_the_tree() {
     };
     for (version, profile, known) in [
         ("6.12.117", "linux-6.12", true),
+        ("7.2.13", "linux-7.2", true),
         ("7.3.4", "linux-7.3", true),
         ("6.13.1", "linux-6.12", false),
         ("6.120.1", "linux-6.12", false),
-        ("7.2.13", "linux-6.12", false),
+        ("7.1.9", "linux-6.12", false),
         ("7.30.1", "linux-7.3", false),
         ("8.0.0-rc1", "linux-7.3", false),
     ] {

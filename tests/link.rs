@@ -5,6 +5,7 @@ use std::process::Command;
 
 use codegen::backend::Backend;
 use codegen::obj;
+use codegen::profile::Convention;
 use codegen::spec::Spec;
 use link::{Access, Image, Input, Options, link};
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -17,6 +18,11 @@ fn tool(backend: &dyn Backend, name: &str) -> String {
     backend.facts().assembler.replace("-as", &format!("-{name}"))
 }
 
+/// That of a kernel in which entry trampolines call a symbol, and not through a variable: all that fixtures define.
+fn convention(backend: &dyn Backend) -> &'static Convention {
+    tool::profile("linux-6.12").unwrap().convention(backend.facts().name).unwrap()
+}
+
 /// Every object of functions, with the callbacks and trampolines that go with it: (name, bytes) each.
 fn links(backend: &dyn Backend) -> Vec<[(String, Vec<u8>); 3]> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("emu-tests/fixtures").join(backend.facts().name);
@@ -25,7 +31,7 @@ fn links(backend: &dyn Backend) -> Vec<[(String, Vec<u8>); 3]> {
         std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|n| !n.starts_with("callbacks"));
     names.sort();
-    let convention = tool::convention(backend).unwrap();
+    let convention = convention(backend);
     let specs: Vec<Spec> = convention.specs().collect();
     let link = |name: String| {
         let double = name.contains("lp64d");
@@ -103,7 +109,7 @@ fn gnu_readers_understand_an_image() {
         let objects = links(*backend).swap_remove(0);
         let what = format!("{} {}", backend.facts().name, objects[0].0);
         let patch = vec![("args3".to_owned(), "ftrace_caller".to_owned())];
-        let site = Some(&tool::convention(*backend).unwrap().site);
+        let site = Some(&convention(*backend).site);
         let options = Options { patch, ops: Some("ops".to_owned()), site, ..Options::default() };
         let image = link(*backend, &inputs(&objects), &options).unwrap();
         let dir = tempfile::tempdir().unwrap();

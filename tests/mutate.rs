@@ -5,7 +5,9 @@ use std::fmt::Write;
 use std::process::Command;
 
 use codegen::backend::Backend;
+use codegen::contract::Contract;
 use codegen::faults::Operator;
+use codegen::obj;
 use common::expected::{ByHand, contract, expected, my_tramp};
 use common::{Bench, any, blessed, blessed_block};
 use serde_json::Value;
@@ -175,7 +177,7 @@ fn every_mutant_is_killed() {
     assert!(results.iter().all(|r| r["outcome"] != "survived"));
     blessed(COUNTS, &counts(&report.scores));
     assert!(noticed_early(results));
-    equivalents_are_needed(results, |known| !is_for_7_3(known));
+    equivalents_are_needed(results, |known| !is_for_6_12(known));
     let (of, killed) = (report.mutants - report.equivalent, report.killed);
     let total = format!("{killed} of {of} mutants killed, 100.0 %; {} more are equivalent; seed 1", report.equivalent);
     blessed_block(PAGE, "<!-- begin mutants -->", &format!("{}\n{total}\n", table(&report.scores)));
@@ -193,36 +195,44 @@ fn equivalents_are_needed(results: &[Value], of_these: impl Fn(&Known) -> bool) 
     }
 }
 
-/// Trampolines that profile linux-7.3 has and linux-6.12 has no like of.
-fn only_7_3_has(backend: &'static dyn Backend) -> Vec<String> {
+/// Trampolines of profile linux-6.12 that are not the same under linux-7.3, code and contract; without those that there are, `alone`.
+fn only_6_12_has(backend: &'static dyn Backend, alone: bool) -> Vec<String> {
     let [before, now] = ["linux-6.12", "linux-7.3"].map(|profile| {
         let convention = tool::profile(profile).unwrap().convention(backend.facts().name).unwrap();
         let target = backend.target(convention, convention.defaults()).unwrap();
-        tool::suite::trampolines(&target).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        let trampolines = tool::suite::trampolines(&target).unwrap();
+        let told = |spec: &codegen::spec::Spec| {
+            let object = obj::write(&backend.assemble(std::slice::from_ref(spec), &target).unwrap(), &target).unwrap();
+            (object, Contract::of(spec, &target).unwrap().sentences())
+        };
+        let specs = tool::suite::specs(&trampolines);
+        specs.iter().map(|spec| (spec.name.to_owned(), told(spec))).collect::<BTreeMap<_, _>>()
     });
-    now.into_iter().filter(|name| !before.contains(name)).collect()
+    let other = |(name, told)| now.get(name).is_none_or(|now| !alone && now != told);
+    before.iter().filter(|&(name, told)| other((name, told))).map(|(name, _)| name.clone()).collect()
 }
 
-/// An entry for one of them.
-fn is_for_7_3(known: &Known) -> bool {
+/// An entry for one that linux-7.3 has not.
+fn is_for_6_12(known: &Known) -> bool {
     let of = tool::BACKENDS.iter().filter(|backend| backend.facts().name == known.arch);
-    of.flat_map(|backend| only_7_3_has(*backend)).any(|name| name == known.trampoline)
+    of.flat_map(|backend| only_6_12_has(*backend, true)).any(|name| name == known.trampoline)
 }
 
-/// All mutants of what that profile alone has: none survives, and what is called equivalent is needed.
+/// All mutants of what is not the same there: none survives. The others are those of the test before.
 #[test]
-fn every_mutant_of_what_only_7_3_has_is_killed() {
+fn every_mutant_of_what_is_other_under_6_12_is_killed() {
     let b = Bench::new();
     let mut results = Vec::new();
     for backend in tool::BACKENDS {
-        let names = only_7_3_has(*backend);
+        let names = only_6_12_has(*backend, false);
+        eprintln!("{}: as under linux-7.3, and not run again, but for {}", backend.facts().name, names.join(", "));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let of = ["--arch", backend.facts().name, "--profile", "linux-7.3", "--format", "json"];
+        let of = ["--arch", backend.facts().name, "--profile", "linux-6.12", "--format", "json"];
         let report = json(&b.ok(&[&["mutate"], &names[..], &of].concat()));
         results.extend(report["results"].as_array().unwrap().iter().cloned());
     }
     assert!(results.len() > 2000 && results.iter().all(|r| r["outcome"] != "survived"), "{}", results.len());
-    equivalents_are_needed(&results, is_for_7_3);
+    equivalents_are_needed(&results, is_for_6_12);
 }
 
 /// The symbolic checker notices all that it can see, without running anything, and says what it cannot.
@@ -241,7 +251,8 @@ fn the_symbolic_checker_notices_what_it_can_see() {
         assert!(needed, "src/mutants.toml: {} is noticed, or is gone", known.operator);
     }
     let seen = results.len() - survivors.len();
-    assert!(seen * 100 > results.len() * 95, "{seen} of {}", results.len());
+    // The rest is unwind tables, and room for jumps.
+    assert!(seen * 100 > results.len() * 94, "{seen} of {}", results.len());
     // Both, side by side.
     let both = b.ok(&["mutate", "return_to_handler", "--sample", "1", "--by", "both"]);
     assert!(both.contains("by verify") && both.contains("noticed by the symbolic checker"), "{both}");

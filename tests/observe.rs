@@ -236,7 +236,7 @@ fn a_field_that_moved_is_told_by_its_name() {
     // Of one architecture, whose numbers have these names.
     let sides = arches()
         .into_iter()
-        .map(|(arch, _)| [format!("{arch}:ftrace_caller"), format!("{arch}:ftrace_caller,FREGS_A0=48,FREGS_A1=40")]);
+        .map(|(arch, _)| [format!("{arch}:ftrace_caller"), format!("{arch}:ftrace_caller,FREGS_A0=56,FREGS_A1=48")]);
     let json = sides.map(|[left, right]| bench.run(&["diff", &left, &right, "--format", "json"]));
     let json = json.filter(|out| out.status.code() == Some(1)).map(|out| String::from_utf8(out.stdout).unwrap());
     let [json] = <[String; 1]>::try_from(json.collect::<Vec<_>>()).unwrap();
@@ -244,7 +244,7 @@ fn a_field_that_moved_is_told_by_its_name() {
     let found = json["pairs"][0]["differences"].as_array().unwrap();
     let texts: Vec<&str> = found.iter().map(|d| d["text"].as_str().unwrap()).collect();
     let field = |name, is, was| format!("{name} is at frame+{is} at the call; it was at frame+{was}");
-    assert_eq!(texts, [field("a0", "0x030", "0x028"), field("a1", "0x028", "0x030")]);
+    assert_eq!(texts, [field("a0", "0x038", "0x030"), field("a1", "0x030", "0x038")]);
 }
 
 /// What holds in one report and not in the other.

@@ -3,9 +3,14 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
+use codegen::backend::Backend;
+use codegen::contract::Contract;
 use codegen::profile::Source;
+use codegen::spec::Spec;
+use codegen::target::Target;
 use common::Bench;
 use object::{Object, ObjectSymbol};
 use tool::BACKENDS;
@@ -89,7 +94,7 @@ fn mistakes_are_told_with_their_line() {
         (
             "extends = \"bare\"",
             "extends = \"bear\"",
-            "mine.toml:3: unknown profile 'bear'; valid: linux-6.12, linux-7.3, bare",
+            "mine.toml:3: unknown profile 'bear'; valid: linux-6.12, linux-7.2, linux-7.3, bare",
         ),
         (
             "\"parent-ip\", \"ip\"]",
@@ -130,7 +135,7 @@ fn mistakes_are_told_with_their_line() {
     let bench = Bench::new();
     bench.refuses(
         &["list", "--profile", "nothing"],
-        &["unknown profile 'nothing'; valid: linux-6.12, linux-7.3, bare, a file"],
+        &["unknown profile 'nothing'; valid: linux-6.12, linux-7.2, linux-7.3, bare, a file"],
     );
     bench.refuses(&["list", "--profile", "none.toml"], &["cannot read profile none.toml"]);
 }
@@ -247,6 +252,43 @@ fn linux_7_3_is_laid_out_as_its_build_says() {
             assert_eq!(ours, Some(value.parse().unwrap()), "{symbol}, {}", target.describe());
         }
     }
+}
+
+/// An object, and the sentences of the contract.
+type Made = (Vec<u8>, Vec<String>);
+
+/// What is made of each trampoline; nothing of one that these options do not allow.
+fn made(backend: &dyn Backend, target: &Target) -> BTreeMap<String, Option<Made>> {
+    let one = |spec: &Spec| {
+        let assembly = backend.assemble(std::slice::from_ref(spec), target).ok()?;
+        Some((codegen::obj::write(&assembly, target).unwrap(), Contract::of(spec, target).unwrap().sentences()))
+    };
+    let trampolines = tool::suite::trampolines(target).unwrap();
+    tool::suite::specs(&trampolines).iter().map(|spec| (spec.name.to_owned(), one(spec))).collect()
+}
+
+/// What 7.3 brings is a direct call without CALL_OPS on arm64, and the tail call counter on riscv64.
+#[test]
+fn linux_7_2_is_7_3_but_for_two_things() {
+    let [newer, older] = ["linux-7.3", "linux-7.2"].map(|name| tool::profile(name).unwrap());
+    let (mut same, mut other) = (0, vec![]);
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let [newer, older] = [newer, older].map(|profile| profile.convention(arch).unwrap());
+        for choices in newer.combinations(|_| true) {
+            let [newer, older] = [newer, older].map(|convention| backend.target(convention, choices).unwrap());
+            let (mut newer_made, older_made) = (made(*backend, &newer), made(*backend, &older));
+            newer_made.retain(|name, _| older_made.contains_key(name) || !name.starts_with("programs_tail_call"));
+            if newer_made == older_made { same += 1 } else { other.push(format!("{arch} {}", newer.describe())) }
+        }
+    }
+    assert!(same > 10 && !other.is_empty(), "{same}, {other:?}");
+    assert!(other.iter().all(|choices| choices.starts_with("arm64 ") && choices.contains("call-ops=off")), "{other:?}");
+    let counter = ["linux-7.2", "linux-7.3"].map(|name| {
+        let of = |arch| tool::profile(name).unwrap().convention(arch).unwrap().programs.tail_call.is_some();
+        ["x86_64", "riscv64"].map(of)
+    });
+    assert_eq!(counter, [[true, false], [true, true]]);
 }
 
 /// On riscv64 the compiler decides what is saved, and CALL_OPS what is called.

@@ -62,7 +62,7 @@ impl Wanted {
             ["without", "--function"] => asked.function = None,
             ["--args", "0", "to", "--args", most, ..] => asked.args = Some(most.parse().unwrap()),
             ["with", "--sig"] | ["--sig", "with", "a", "prototype"] => asked.sig = Some(PLAIN.to_owned()),
-            ["with", "--flags", flag] | ["the", "flag", flag] => asked.flags.push(flag.to_owned()),
+            ["with", "--flags", flag] | ["the", "flag", flag, ..] => asked.flags.push(flag.to_owned()),
             ["both", "", "with", "--function"] => {
                 asked.flags.push("CALL_ORIG".to_owned());
                 asked.function = Some("f".to_owned());
@@ -70,7 +70,7 @@ impl Wanted {
             ["arguments", "and", "a", "result", ..] | ["up", "to", "16", "bytes"] | ["an", "integer", ..] => {
                 asked.sig = Some(PLAIN.to_owned());
             }
-            ["a", "profile", ..] | ["an", "object", "for", "these", "options"] => return None,
+            ["a", "profile", ..] | ["--profile", ..] | ["an", "object", "for", "these", "options"] => return None,
             _ => panic!("{}: how is '{recommended}' followed?", self.told()),
         }
         Some(next)
@@ -93,6 +93,11 @@ impl Wanted {
         refused.push(format!("{told}\n    {why}"));
         assert!(refused.len() < 4, "no end:\n{}", refused.join("\n"));
         let (_, valid) = why.rsplit_once("; valid: ").unwrap_or_else(|| panic!("{told}: {why}"));
+        for profile in valid.split(", ").filter_map(|recommended| recommended.strip_prefix("--profile ")) {
+            *followed += 1;
+            let other = tool::profile(profile).unwrap().convention(backend.facts().name).unwrap();
+            self.ends(backend, other, general, &mut Vec::new(), followed);
+        }
         for next in valid.split(", or ").filter_map(|recommended| self.follow(recommended, general)) {
             *followed += 1;
             next.ends(backend, convention, general, refused, followed);

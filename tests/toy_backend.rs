@@ -34,7 +34,7 @@ const FORGOTTEN: &str = "forgotten";
 codegen::options! {
     Slack = "slack" { None = "none", Word = "word" }
         "what stands before the jump out of a trampoline",
-        applies: |_| true, apart: false;
+        applies: |_, _| true, apart: false;
 }
 
 const R0: Reg = Reg(0);

@@ -5,8 +5,8 @@ use codegen::spec::{Kind, Regs};
 codegen::options! {
     CallOps = "call-ops" { On = "on", Off = "off" }
         "take op from the literal before the function; op can name a direct trampoline",
-        applies: |kind| kind == Kind::Entry(Regs::Args), apart: false;
+        applies: |kind, _| kind == Kind::Entry(Regs::Args), apart: false;
     FrameRecords = "frame-records" { On = "on", Off = "off" }
         "store two frame records; without them a stack trace misses two callers",
-        applies: |kind| matches!(kind, Kind::Direct(_)), apart: false;
+        applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;
 }

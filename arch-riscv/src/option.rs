@@ -5,25 +5,25 @@ use codegen::spec::{Around, Form, Kind, Regs};
 codegen::options! {
     FpTest = "fp-test" { Off = "off", On = "on" }
         "save and restore s0, for HAVE_FUNCTION_GRAPH_FP_TEST",
-        applies: |kind| {
+        applies: |kind, _| {
             kind == Kind::Entry(Regs::Args)
                 || matches!(kind, Kind::Around(Around { form: Form::Fregs | Form::Shadow, .. }))
         }, apart: false;
     CallOps = "call-ops" { Off = "off", On = "on" }
         "take op from the literal before the function; op can name a direct trampoline",
-        applies: has_fregs, apart: false;
+        applies: |kind, _| has_fregs(kind), apart: false;
     Compiler = "compiler" { Gcc = "gcc", Clang = "clang" }
         "who built the kernel; clang passes arguments of local functions in t2 to t6 too, so they are preserved",
-        applies: has_fregs, apart: false;
+        applies: |kind, _| has_fregs(kind), apart: false;
     Rvc = "rvc" { On = "on", Off = "off" }
         "use compressed instructions; call slots stay 8 bytes",
-        applies: |_| true, apart: false;
+        applies: |_, _| true, apart: false;
     FloatAbi = "abi" { Soft = "lp64", Double = "lp64d" }
         "float ABI in e_flags: soft for kernels, double for user code",
-        applies: |_| true, apart: false;
+        applies: |_, _| true, apart: false;
     FrameRecords = "frame-records" { Off = "off", On = "on" }
         "store two frame records; without them an unwinder by frame pointers misses two callers",
-        applies: |kind| matches!(kind, Kind::Direct(_)), apart: false;
+        applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;
 }
 
 /// Its frame is `struct ftrace_regs`.

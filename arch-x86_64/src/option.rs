@@ -1,27 +1,28 @@
 //! The options.
 
-use codegen::spec::{Kind, Regs};
+use codegen::option::Pad;
+use codegen::spec::{Direct, Kind, Regs};
 
 codegen::options! {
     Unwinder = "unwinder" { Orc = "orc", Fp = "fp" }
         "the kernel's unwinder; fp stores frame records",
-        applies: |kind| matches!(kind, Kind::Entry(_)), apart: false;
+        applies: |kind, _| matches!(kind, Kind::Entry(_)), apart: false;
     Endbr = "endbr" { On = "on", Off = "off" }
         "an ENDBR64 landing pad, for CONFIG_X86_KERNEL_IBT",
-        applies: |kind| kind != Kind::Return, apart: false;
+        applies: |_, pad| pad == Pad::First, apart: false;
     StackAlign = "stack-align" { Eight = "8", Sixteen = "16" }
         "stack alignment that callbacks get: 8 for kernel C, 16 for SysV code",
-        applies: |kind| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect), apart: false;
+        applies: |kind, _| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect), apart: false;
     RestoreFlags = "restore-flags" { On = "on", Off = "off" }
         "restore RFLAGS as func left them; C functions do not need them at their entry, and POPF costs more than all saves",
-        applies: |kind| kind == Kind::Entry(Regs::All), apart: false;
+        applies: |kind, _| kind == Kind::Entry(Regs::All), apart: false;
     DirectWay = "direct-way" { Ret = "ret", Jmp = "jmp" }
         "how to reach a direct trampoline: ret, or jmp, which clobbers r11 and gives ftrace_caller a direct path too",
-        applies: |kind| matches!(kind, Kind::Entry(_)), apart: false;
+        applies: |kind, _| matches!(kind, Kind::Entry(_)), apart: false;
     Return = "return" { Ret = "ret", Int3 = "int3", Thunk = "thunk" }
         "RET; RET and INT3, for CONFIG_MITIGATION_SLS; or JMP __x86_return_thunk",
-        applies: |_| true, apart: true;
+        applies: |kind, _| !matches!(kind, Kind::Direct(Direct { jumped: true, .. })), apart: true;
     CallPadding = "call-padding" { Off = "off", On = "on" }
         "16 bytes of NOP before each function: CONFIG_CALL_PADDING's room for code that counts calls",
-        applies: |_| true, apart: true;
+        applies: |_, _| true, apart: true;
 }

@@ -14,7 +14,7 @@ fn programs(n: usize) -> Vec<Result<(), String>> {
     let body = Body { function: "f", resume: 0, exit: "" };
     let spec = Spec { body, programs: &programs, ..Spec::of("trampoline", Kind::Programs(Programs::default())) };
     let assembled = BACKENDS.iter().map(|backend| {
-        let convention = profiles::default_convention(backend.facts()).unwrap();
+        let convention = profiles::convention("linux-6.12", backend.facts()).unwrap();
         let target = backend.target(convention, convention.defaults()).unwrap();
         backend.assemble(&[spec], &target).map(drop).map_err(|e| e.to_string())
     });

@@ -8,6 +8,7 @@ use codegen::backend::Backend;
 use codegen::spec::{Direct, Spec};
 use emu_tests::{Filter, Foreign, Suite};
 
+use crate::kernel::{default_target, profile};
 use crate::table::{Demand, Row, print};
 use crate::took::{Took, took};
 
@@ -31,7 +32,7 @@ pub fn scenarios(times: &str, json: bool) -> Result<(), String> {
 }
 
 fn scenario(backend: &'static dyn Backend, times: u32) -> Result<Row, String> {
-    let target = tool::default_target(backend).map_err(|e| e.to_string())?;
+    let target = default_target(backend)?;
     let suite = tool::suite::suite(backend, &target).map_err(|e| e.to_string())?;
     let cost = emu_tests::measure(&suite, "ftrace_caller", "args6", times).map_err(|e| e.to_string())?;
     let row = Row::new(
@@ -68,7 +69,7 @@ fn judging(backend: &'static dyn Backend) -> Result<Row, String> {
 
 /// All architectures, trampolines and options, as `tramptool check` does it.
 pub fn all() -> Result<(), String> {
-    let profile = tool::profile(profiles::DEFAULT).map_err(|e| e.to_string())?;
+    let profile = profile()?;
     let mut suites = Vec::new();
     for &backend in tool::BACKENDS {
         let convention = profile.convention(backend.facts().name).map_err(|e| e.to_string())?;
@@ -103,7 +104,7 @@ fn kernels(backend: &dyn Backend) -> Result<Option<(String, Vec<Suite>)>, String
 
 /// A direct-call trampoline, assembled by GNU as.
 fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
-    let target = tool::default_target(backend).map_err(|e| e.to_string())?;
+    let target = default_target(backend)?;
     let spec = Spec::direct("my_tramp", Direct { args: 2, ..Direct::default() }, "direct_func");
     let listing = backend.text(&spec, &target).map_err(|e| e.to_string())?;
     let text = templates::asm(&[listing], &target, "t").map_err(|e| e.to_string())?;
@@ -117,7 +118,7 @@ fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
 }
 
 fn foreign(contract_name: &str, contract: &str, objects: Vec<(String, Vec<u8>)>) -> Result<Vec<Suite>, String> {
-    let profile = tool::profile(profiles::DEFAULT).map_err(|e| e.to_string())?;
+    let profile = profile()?;
     let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None };
     emu_tests::foreign_suites(&foreign, tool::BACKENDS).map_err(|e| e.to_string())
 }

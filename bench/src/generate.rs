@@ -20,6 +20,7 @@ use object::{
     SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
 
+use crate::kernel::default_target;
 use crate::table::{Demand, Row, print};
 use crate::took::{quartiles, took};
 
@@ -35,12 +36,6 @@ fn names() -> Vec<String> {
 
 fn specs(names: &[String]) -> Vec<Spec<'_>> {
     names.iter().map(|name| Spec { name, ..Spec::of(name, Kind::Entry(Regs::Args)) }).collect()
-}
-
-/// An architecture with all defaults.
-fn default_target(backend: &dyn Backend) -> Result<Target, String> {
-    let convention = profiles::default_convention(backend.facts()).map_err(|e| e.to_string())?;
-    backend.target(convention, convention.defaults()).map_err(|e| e.to_string())
 }
 
 fn object(backend: &dyn Backend, specs: &[Spec]) -> Result<(Vec<u8>, usize), String> {

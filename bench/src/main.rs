@@ -8,6 +8,7 @@ mod against;
 #[cfg(feature = "check")]
 mod check;
 mod generate;
+mod kernel;
 mod native;
 mod table;
 mod took;

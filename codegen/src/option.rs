@@ -12,10 +12,19 @@ pub struct OptionInfo {
     pub values: &'static [&'static str],
     /// What it changes, in a few words.
     pub about: &'static str,
-    /// The trampolines whose code it can change.
-    pub applies: fn(Kind) -> bool,
+    /// The trampolines whose code it can change: [`Convention::changes`](crate::profile::Convention::changes) asks.
+    pub applies: fn(Kind, Pad) -> bool,
     /// Independent of all other options, so `check` does not combine it with them.
     pub apart: bool,
+}
+
+/// How a trampoline begins where code has landing pads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pad {
+    /// With one.
+    First,
+    /// Without: no indirect branch comes to it.
+    None,
 }
 
 /// An option as a type: an enum of its values, the default first. [`options!`](crate::options) makes one of each row.

@@ -13,7 +13,7 @@ pub use read::{Scope, Source, read, schema};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Number};
 use crate::frame::{Content, Field, FrameLayout, Record};
-use crate::option::{Choices, OptionInfo};
+use crate::option::{Choices, OptionInfo, Pad};
 use crate::site::{Copies, Site};
 use crate::spec::{Kind, Program, Regs, Spec, TailCall};
 use crate::step::{KernelLabel, Value};
@@ -383,6 +383,17 @@ impl Convention {
     pub fn offered(&self) -> impl Iterator<Item = (&OptionRule, &'static OptionInfo)> {
         let offered = self.options.iter().filter(|rule| !rule.fixed);
         offered.filter_map(|rule| Some((rule, self.facts.options.get(rule.index)?)))
+    }
+
+    /// Whether this option can change the code of a trampoline of this kind.
+    pub fn changes(&self, option: &OptionInfo, kind: Kind) -> bool {
+        (option.applies)(kind, self.pad(kind))
+    }
+
+    /// How a trampoline of this kind begins. One that only returns come to has no landing pad, nor one that only sites branch
+    /// to, if the profile says so.
+    pub fn pad(&self, kind: Kind) -> Pad {
+        if kind.returned_to() || self.no_landing_pad.contains(&kind) { Pad::None } else { Pad::First }
     }
 
     /// `name=value` for each of them.

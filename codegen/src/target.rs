@@ -8,7 +8,7 @@ use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, FrameLayout};
 use crate::harden::Harden;
 use crate::live::Live;
-use crate::option::{Choice, Choices};
+use crate::option::{Choice, Choices, Pad};
 use crate::profile::{Convention, FrameUse};
 use crate::spec::{Around, Direct, Events, Form, Kind, Programs, Recorder, Regs};
 
@@ -143,11 +143,9 @@ impl Target {
         Some([4, 16, PROPERTIES, u32::from_le_bytes(*b"GNU\0"), property, 4, PADS, 0])
     }
 
-    /// The landing pad with which a trampoline of this kind begins. One that only returns come to has none, nor one that only
-    /// sites branch to, if the profile says so.
+    /// The landing pad with which a trampoline of this kind begins, if any.
     pub fn landing(&self, kind: Kind) -> Option<&'static str> {
-        let reached = !kind.returned_to() && !self.convention.no_landing_pad.contains(&kind);
-        self.harden.landing.filter(|_| reached)
+        self.harden.landing.filter(|_| self.convention.pad(kind) == Pad::First)
     }
 
     /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the

@@ -101,6 +101,9 @@ NOIPA void callback_regs(word ip, word parent, void *op, void *fregs)
 	enter(ip, parent, fregs, &regs_layout);
 }
 
+/* Where the profile has it, entry trampolines find here what they call. */
+void (*callee)(word, word, void *, void *) = callback_args;
+
 static word leave(void *fregs, const struct layout *layout, word rethook)
 {
 	struct shown regs = { .retp = FIELD(fregs, layout->sp) - popped };

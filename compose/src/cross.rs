@@ -62,7 +62,9 @@ pub const CROSS: [Cross; 3] = [
             "-mno-relax",
             "-mcmodel=medany",
             "-msmall-data-limit=0",
-            "-fpatchable-function-entry=4",
+            // Eight bytes before the function and eight in it, which are aligned: room for an op, and AUIPC with JALR.
+            "-fpatchable-function-entry=8,4",
+            "-falign-functions=8",
         ],
     },
 ];

@@ -17,7 +17,7 @@ pub(crate) struct FileIn {
     /// The architecture by its name in `tramptool list`.
     #[schemars(with = "String")]
     pub(crate) arch: Spanned<String>,
-    /// The profile under which they are judged, by its name in `tramptool list`, or as a file; `linux-6.12` where none is
+    /// The profile under which they are judged, by its name in `tramptool list`, or as a file; `linux-7.3` where none is
     /// named.
     #[serde(default)]
     #[schemars(with = "Option<String>")]

@@ -8,11 +8,12 @@ use codegen::facts::Facts;
 use codegen::profile::{Convention, Profile, Scope, Source, read};
 
 /// The profile that holds where none is named.
-pub const DEFAULT: &str = "linux-6.12";
+pub const DEFAULT: &str = "linux-7.3";
 
 /// The profiles that are compiled in, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("linux-6.12", include_str!("../linux-6.12.toml")),
+    ("linux-7.2", include_str!("../linux-7.2.toml")),
     ("linux-7.3", include_str!("../linux-7.3.toml")),
     ("bare", include_str!("../bare.toml")),
 ];
@@ -64,7 +65,15 @@ fn kept(source: Source, scope: Scope) -> Result<&'static Profile> {
 /// # Errors
 /// It says nothing of it.
 pub fn default_convention(facts: &'static Facts) -> Result<&'static Convention> {
-    let source = built_in(DEFAULT).ok_or_else(|| unknown(DEFAULT))?;
+    convention(DEFAULT, facts)
+}
+
+/// The same of the profile called `name`, one of those that are compiled in.
+///
+/// # Errors
+/// There is none of that name, or it says nothing of the architecture.
+pub fn convention(name: &str, facts: &'static Facts) -> Result<&'static Convention> {
+    let source = built_in(name).ok_or_else(|| unknown(name))?;
     kept(source, Scope::One(facts))?.convention(facts.name)
 }
 

@@ -6,7 +6,7 @@ use codegen::profile::{Convention, Source};
 use codegen::site::Spot;
 
 fn convention(arch: &str) -> &'static Convention {
-    tramptool_profiles::default_convention(arch::backend(arch).unwrap().facts()).unwrap()
+    tramptool_profiles::convention("linux-6.12", arch::backend(arch).unwrap().facts()).unwrap()
 }
 
 fn writes(arch: &str, ip: u64, state: SiteState, has_op: bool) -> Vec<Write> {

@@ -56,7 +56,7 @@ impl TargetArgs {
 /// Whose conventions hold.
 #[derive(Args, Clone, Default)]
 pub struct ProfileArg {
-    /// The kernel or tracer to generate for: a profile of `tramptool list`, or your own file [default: linux-6.12]
+    /// The kernel or tracer to generate for: a profile of `tramptool list`, or your own file [default: linux-7.3]
     #[arg(long, value_name = "NAME|FILE.toml")]
     profile: Option<String>,
 }
@@ -218,7 +218,7 @@ pub struct DirectArgs {
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fsession: Vec<String>,
     /// programs: the kernel's BPF_TRAMP_F_* without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret,
-    /// --fexit or --fsession]
+    /// --fexit or --fsession; with SKIP_FRAME where sites do not jump]
     #[arg(long, value_name = "FLAG", help_heading = "Programs", value_delimiter = ',', long_help = FLAGS_HELP)]
     pub flags: Vec<String>,
 }
@@ -228,7 +228,7 @@ programs: the kernel's BPF_TRAMP_F_* without that prefix. CALL_ORIG: the site ju
 function; SKIP_FRAME: the site calls, and the trampoline drops that return address; IP_ARG: the context has the \
 function's ip; RESTORE_REGS: the function continues behind its site; TAIL_CALL_CTX: the function is a BPF program, and \
 the trampoline passes its tail call counter on, if the profile says how. [default: RESTORE_REGS, or CALL_ORIG with \
---fmod-ret, --fexit or --fsession]";
+--fmod-ret, --fexit or --fsession, and SKIP_FRAME beside it where the profile's sites do not jump]";
 
 impl DirectArgs {
     /// The same, for whoever generates it.

@@ -126,7 +126,7 @@ fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> 
 
 /// Those that an option changes.
 fn changed(option: &OptionInfo, convention: &Convention) -> Vec<&'static str> {
-    kinds(convention).filter(|(_, kind)| (option.applies)(*kind)).map(|(name, _)| name).collect()
+    kinds(convention).filter(|(_, kind)| convention.changes(option, *kind)).map(|(name, _)| name).collect()
 }
 
 fn architecture(target: &Target) -> Result<Architecture> {
@@ -136,7 +136,7 @@ fn architecture(target: &Target) -> Result<Architecture> {
             name,
             about: convention.about(kind),
             labels: labels(name, kind, target)?,
-            options: convention.offered().filter(|(_, o)| (o.applies)(kind)).map(|(_, o)| o.name).collect(),
+            options: convention.offered().filter(|(_, o)| convention.changes(o, kind)).map(|(_, o)| o.name).collect(),
             most_arguments: [ANY_DIRECT, ANY_AROUND].contains(&kind).then_some(facts.abi.args.len()),
         })
     };

@@ -34,6 +34,8 @@ pub struct Bug {
     pub id: String,
     /// The architecture.
     pub arch: String,
+    /// The profile under which it is rebuilt.
+    pub profile: String,
     /// The trampoline.
     pub trampoline: String,
     /// Options, `name=value`, under which the trampoline can have it.

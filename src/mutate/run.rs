@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn only_half_an_address_is_for_linkers_to_notice() {
         let backend = crate::backend("riscv64").unwrap();
-        let mut subject = MutationSubject::new(backend, crate::convention(backend).unwrap(), &[]).unwrap();
+        let convention = crate::profile("bare").unwrap().convention("riscv64").unwrap();
+        let mut subject = MutationSubject::new(backend, convention, &[("abi", "lp64")]).unwrap();
         let found = |subject: &MutationSubject| {
             let mutants = subject.mutants(|name| name == "around_frame_0").unwrap();
             let auipc = |c: &&Candidate| c.mutant.diff.iter().any(|line| line.contains("auipc"));

@@ -71,7 +71,8 @@ impl MutationSubject {
     pub fn of_bug(bug: &Bug) -> Result<MutationSubject> {
         let settings = bug.set.iter().map(|s| settings::setting(s)).collect::<Result<Vec<_>>>()?;
         let backend = crate::backend(&bug.arch)?;
-        MutationSubject::new(backend, crate::convention(backend)?, &settings)
+        let convention = crate::profile(&bug.profile)?.convention(backend.facts().name)?;
+        MutationSubject::new(backend, convention, &settings)
     }
 
     /// The trampolines of objects. They are judged as they are first: what is wrong already would be noticed with any

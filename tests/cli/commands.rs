@@ -77,7 +77,7 @@ fn list_names_everything() {
     let b = Bench::new();
     let human = b.ok(&["list"]);
     let json: Value = serde_json::from_str(&b.ok(&["list", "--format", "json"])).unwrap();
-    assert_eq!(json["profiles"][0], "linux-6.12");
+    assert_eq!((&json["profiles"][2], &json["profile"]), (&"linux-7.3".into(), &"linux-7.3".into()));
     let architectures = json["architectures"].as_array().unwrap();
     assert_eq!(architectures.len(), tool::BACKENDS.len());
     for architecture in architectures {
@@ -292,9 +292,10 @@ fn show_and_diff() {
         assert!(text.contains(part), "{part}: {text}");
     }
     // The same behaviour, other bytes.
-    for other in ["riscv64:ftrace_stub,rvc=off", "riscv64:ftrace_stub,abi=lp64d"] {
-        b.ends(0, &["diff", "riscv64:ftrace_stub", other]);
-        b.ends(1, &["diff", "riscv64:ftrace_stub", other, "--exact"]);
+    let stub = "riscv64:ftrace_stub,profile=linux-6.12";
+    for other in ["rvc=off", "abi=lp64d"].map(|set| format!("{stub},{set}")) {
+        b.ends(0, &["diff", stub, &other]);
+        b.ends(1, &["diff", stub, &other, "--exact"]);
     }
     b.ends(1, &["diff", "arm64:ftrace_caller", "arm64:ftrace_caller,FTRACE_OPS_FUNC=16"]);
     b.ends(0, &["diff", "arm64:ftrace_caller", "aarch64:ftrace_caller,frame-records=off"]);

@@ -56,7 +56,10 @@ fn what_gcc_compiles_is_proven_or_not() {
             for pic in ["-fno-pic", "-fPIE", "-fPIC"] {
                 b.tool(&gcc, &["-O1", pic, "-ffreestanding", &arch.abi, "-c", "h.c", "-o", "h.o"]);
                 let sig = ["--sig", "void h(long a, double x)", "--call", "h", "--handler", "h.o"];
-                let run = b.run(&[&["show", "direct", "--arch", name_of, "--set", &arch.set][..], &sig].concat());
+                let run = b.run(
+                    &[&["show", "direct", "--profile", "linux-6.12", "--arch", name_of, "--set", &arch.set][..], &sig]
+                        .concat(),
+                );
                 let (text, told) = (String::from_utf8(run.stdout).unwrap(), String::from_utf8(run.stderr).unwrap());
                 let what = format!("{} {name} {pic}: {told}{text}", name_of);
                 assert!(run.status.success(), "{what}");
@@ -69,7 +72,8 @@ fn what_gcc_compiles_is_proven_or_not() {
                 // Forms that keep nothing for their handlers refuse, and give the same reason.
                 let around = ["--call", "h", "--exit", "h", "--function", "f", "--name", "t"];
                 let sig = ["--sig", "void f(long a, double x)", "--handler", "h.o", "--set", &arch.set];
-                let all = [&["show", "around", "--arch", name_of][..], &around, &sig].concat();
+                let all =
+                    [&["show", "around", "--profile", "linux-6.12", "--arch", name_of][..], &around, &sig].concat();
                 let run = b.run(&all);
                 let told = String::from_utf8(run.stderr).unwrap();
                 assert_eq!(run.status.code(), Some(if why.is_some() { 2 } else { 0 }), "{what}: {told}");
@@ -90,7 +94,8 @@ fn objects_that_cannot_be_handlers_are_refused() {
             b.tool(&gcc, &["-O1", "-fno-pic", "-ffreestanding", &arch.abi, "-c", "h.c", "-o", &object]);
         }
         let refused = |more: &[&str], parts: &[&str]| {
-            let all = [&["show", "direct", "--arch", name_of, "--sig", "void h(long a, double x)"][..], more].concat();
+            let show = ["show", "direct", "--profile", "linux-6.12", "--arch", name_of];
+            let all = [&show[..], &["--sig", "void h(long a, double x)"], more].concat();
             b.refuses(&all, parts);
         };
         refused(&["--call", "k", "--handler", "general.o", "--set", &arch.set], &["unknown handler", "'k'", "h"]);

@@ -41,13 +41,15 @@ fn binutils_accept_every_object() {
 fn link_makes_an_image() {
     for (arch, prefix) in arches() {
         let b = Bench::new();
-        let mut generate = vec!["gen", "--all", "--arch", arch, "--emit", "obj"];
+        // Of 7.3, no call in an entry trampoline of riscv64 is patched, and its sites jump nowhere.
+        let profile = ["--profile", "linux-6.12"];
+        let mut generate = [&["gen", "--all", "--arch", arch, "--emit", "obj"], &profile[..]].concat();
         let linked = expected(tool::backend(arch).unwrap()).linked;
         generate.extend(linked.set.iter().flat_map(|set| ["--set", set]));
         b.ok(&generate);
         let object = format!("{arch}.o");
         let (functions, callbacks) = fixtures(arch);
-        let link = ["link", &object, &functions, &callbacks, "-o"];
+        let link = [&["link"], &profile[..], &[&object, &functions, &callbacks, "-o"]].concat();
         b.ok(&[&link[..], &["plain"]].concat());
         let patches = ["--patch", "args3=ftrace_caller", "--call", "ftrace_call=callback", "--base", "0x80000000"];
         b.ok(&[&link[..], &["patched"], &patches].concat());
@@ -72,8 +74,9 @@ fn link_makes_an_image() {
 
         let handlers = ["--call", "direct_func", "--exit", "ftrace_return_to_handler", "--name", "paired"];
         let around = ["gen", "around", "--args", "3", "--function", "args3", "--arch", arch, "--emit", "obj", "--stem"];
-        b.ok(&[&around[..], &["paired"], &handlers].concat());
-        b.ok(&["link", "paired.o", &functions, &callbacks, "-o", "jumped", "--jump", "args3=paired"]);
+        b.ok(&[&around[..], &["paired"], &handlers, &profile].concat());
+        let jump = ["link", "paired.o", &functions, &callbacks, "-o", "jumped", "--jump", "args3=paired"];
+        b.ok(&[&jump[..], &profile].concat());
         // Where it does not call, no link register is written, and no call is decoded.
         let jumped = code("jumped", "args3");
         assert!(jumped.lines().any(|l| l.contains(&linked.jump)), "{jumped}");
@@ -89,7 +92,7 @@ fn link_makes_an_image() {
         bad(&["--base", "x"], &["--base", "x"]);
         // The name of the object and of the symbol.
         b.refuses(&["link", &object, "-o", "image"], &["function_trace_op", &object]);
-        b.refuses(&[&link[..3], &[&callbacks, "-o", "image"], &[&object]].concat(), &["ftrace_stub", &object]);
+        b.refuses(&[&link[..5], &[&callbacks, "-o", "image"], &[&object]].concat(), &["ftrace_stub", &object]);
         b.refuses(&["link", "missing.o", "-o", "image"], &["missing.o", "valid"]);
         b.refuses(&["link", &object, &functions, &callbacks, "-o", "missing/image"], &["missing/image", "valid"]);
         fs::create_dir(b.path("dir")).unwrap();

@@ -80,7 +80,8 @@ fn the_command_that_shows_a_failure_again_can_be_pasted() {
 #[test]
 fn nothing_is_called_lost_where_nothing_failed() {
     let b = Bench::new();
-    let check = ["check", "ftrace_regs_caller", "--arch", "x86_64", "--function", "args2", "-v", "--set"];
+    let check = ["check", "ftrace_regs_caller", "--profile", "linux-6.12", "--arch", "x86_64", "--function", "args2"];
+    let check = [&check[..], &["-v", "--set"]].concat();
     let letter = |out: &str| {
         let mut lines = out.lines().skip_while(|l| !l.starts_with("x86_64: registers"));
         let row = lines.find(|l| l.starts_with("  ftrace_regs_caller")).unwrap();

@@ -169,12 +169,15 @@ impl Case {
         self.kind.around().is_some() || (self.programs.counts[1..] != [0, 0] && !self.programs.skip_frame)
     }
 
+    fn profile(&self) -> &'static str {
+        if self.linux { "linux-6.12" } else { "bare" }
+    }
+
     /// Arguments of `gen`, and what names mean what they are called by: fixed names are those of each case.
     pub fn generate(&self, arch: &str, behind: usize) -> (Vec<String>, Vec<(String, String)>) {
         let mut args: Vec<String> =
             ["gen", "--arch", arch, "--emit", "obj", "--stem", &self.symbol].map(String::from).into();
-        let profile = if self.linux { "linux-6.12" } else { "bare" };
-        args.extend(["--profile".into(), profile.into()]);
+        args.extend(["--profile", self.profile()].map(String::from));
         args.extend(self.set.iter().flat_map(|(o, v)| ["--set".into(), format!("{o}={v}")]));
         args.extend(self.fault.iter().flat_map(|f| ["--fault".into(), f.clone()]));
         let named = |linux: &str, bare: &str| if self.linux { linux.to_owned() } else { bare.to_owned() };
@@ -247,6 +250,7 @@ impl Case {
     pub fn generate_next(&self, arch: &str) -> Option<Vec<String>> {
         let next = format!("{}_next", self.symbol);
         let mut args: Vec<String> = ["gen", "--arch", arch, "--emit", "obj", "--stem", &next].map(String::from).into();
+        args.extend(["--profile", self.profile()].map(String::from));
         args.extend(["direct", "--call", "v_exit", "--name", &next, "--sig", &self.sig].map(String::from));
         args.extend(self.set.iter().flat_map(|(o, v)| ["--set".into(), format!("{o}={v}")]));
         matches!(self.act, "NEXT" | "EARLY").then_some(args)

@@ -59,13 +59,14 @@ fn generate(b: &Bench, arch: &Arch) {
     let both = ["--fentry", "program", "--fexit", "silent", "--flags", "CALL_ORIG"];
     let generate = |stem: &str, more: &[&[&str]]| {
         // Its handlers are given no variable of the kernel's.
-        let bare = &["--profile", "bare"][..2 * usize::from(stem == "shadow" || stem == "fregs")];
+        let bare = stem == "shadow" || stem == "fregs";
+        let profile = ["--profile", if bare { "bare" } else { "linux-6.12" }];
         // The form that keeps nothing on the stack takes no realigned one.
-        let known = arch.with.set.iter().filter(|s| !(bare.len() == 2 && s.starts_with("call-ops")));
+        let known = arch.with.set.iter().filter(|s| !(bare && s.starts_with("call-ops")));
         let set = known.map(|s| if stem == "shadow" { s.replace("=16", "=8") } else { s.clone() });
         let set: Vec<String> = set.flat_map(|s| ["--set".to_owned(), s]).collect();
         let all = ["gen", "--arch", arch.name, "--emit", "obj", "--stem", stem];
-        b.ok(&[&all[..], bare, &set.iter().map(String::as_str).collect::<Vec<_>>(), &more.concat()].concat());
+        b.ok(&[&all[..], &profile, &set.iter().map(String::as_str).collect::<Vec<_>>(), &more.concat()].concat());
     };
     let records = ["--set", &arch.with.records];
     let recorded = |object: &str| &records[..2 * usize::from(arch.with.records_of == object)];
@@ -388,7 +389,8 @@ fn the_static_chain_is_kept() {
         let b = Bench::new();
         std::fs::write(b.path("chain.c"), CHAIN.replace("CHAIN", &arch.with.static_chain)).unwrap();
         let set = arch.with.set.iter().flat_map(|s| ["--set", s.as_str()]);
-        let gen_: Vec<&str> = ["gen", "direct", "--arch", arch.name, "--emit", "obj"].into_iter().chain(set).collect();
+        let gen_ = ["gen", "direct", "--profile", "linux-6.12", "--arch", arch.name, "--emit", "obj"];
+        let gen_: Vec<&str> = gen_.into_iter().chain(set).collect();
         let sig = ["--sig", "long inner(long a)", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
         let bare = ["gen", "direct", "--arch", arch.name, "--emit", "obj", "--profile", "bare"];
         let counted = ["--args", "1", "--call", "handler", "--name", "tramp", "--stem", "tramp"];

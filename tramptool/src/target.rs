@@ -17,7 +17,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The architecture called `arch` under Linux 6.12. It answers to the kernel's names, uname's and LLVM's: `x86_64`,
+    /// The architecture called `arch` under Linux 7.3. It answers to the kernel's names, uname's and LLVM's: `x86_64`,
     /// `amd64`, `arm64`, `aarch64`, `riscv64` ...
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Target {
         Target::with_profile(arch, profiles::DEFAULT)
     }
 
-    /// The same under another profile: `linux-7.3`, `bare`, or the path of a file that ends in `.toml`.
+    /// The same under another profile: `linux-6.12`, `bare`, or the path of a file that ends in `.toml`.
     ///
     /// # Errors
     /// There is no such architecture or profile, or the profile has nothing for the architecture.

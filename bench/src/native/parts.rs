@@ -9,6 +9,8 @@ use codegen::obj;
 use codegen::proto::Prototype;
 use codegen::spec::{Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Regs, Spec};
 
+use crate::kernel::{KERNEL, convention};
+
 use super::variants::{JMP, MOST, Needs, Records, Variant};
 
 const DRIVER: &str = include_str!("../../native/driver.c");
@@ -73,9 +75,7 @@ fn retour(dir: &Path) -> Result<PathBuf, String> {
 
 /// Debian's source as `cargo xtask kernel-objects` unpacks it.
 fn kernel_source() -> Option<PathBuf> {
-    let facts: Vec<_> = arch::BACKENDS.iter().map(|backend| backend.facts()).collect();
-    let version = *profiles::find(profiles::DEFAULT, &facts).ok()?.kernels.last()?;
-    let file = kernel_cache::directory()?.join(format!("linux-source-{version}/arch/x86/kernel/ftrace_64.S"));
+    let file = kernel_cache::directory()?.join(format!("linux-source-{KERNEL}/arch/x86/kernel/ftrace_64.S"));
     file.exists().then_some(file)
 }
 
@@ -199,7 +199,7 @@ fn of_many(variant: &str, i: usize) -> String {
 fn generated(dir: &Path) -> Result<(), String> {
     let backend = arch::backend("x86_64").map_err(|e| e.to_string())?;
     let options = backend.facts().options;
-    let convention = profiles::default_convention(backend.facts()).map_err(|e| e.to_string())?;
+    let convention = convention(backend)?;
     let write = |name: &str, settings: &[(&str, &str)], specs: &[Spec]| -> Result<(), String> {
         let mut choices = convention.defaults();
         // The kernel's code has no landing pads here either.

@@ -348,22 +348,10 @@ impl Checker<'_> {
             return;
         }
         if !state.returned && state.skipped_by.is_none() {
-            let session = |n: &usize| self.contract.programs.get(*n).is_some_and(|p| p.attach == Attach::Fsession);
-            if self.calls.get(state.calls).is_some_and(|c| matches!(c, Called::Program(n) if session(n))) {
-                // There is none yet: 0, or what a program before stored there.
-                if !matches!(found.root, Root::Left(at, _) if at == place) {
-                    self.same(line, Property::Frame, "the result", Value::number(0), found);
-                }
-                return;
-            }
-            let decides = self.may_decide(state.calls);
-            // There is none yet; a program that may decide it finds 0, or what one of its kind stored.
-            let stored = match found.root {
-                // Where there are sessions, it was 0 before them.
-                Root::Left(at, call) => at == place && (self.may_decide(call.into()) || self.has_sessions()),
-                _ => false,
-            };
-            if decides && first && !stored {
+            // There is none yet: 0 where a session or a program that may decide it is to come, or what one before stored.
+            let (sessions, decides) = (self.has_sessions(), self.may_decide(state.calls) && first);
+            let stored = |at, call: u8| at == place && (sessions || self.may_decide(call.into()));
+            if (sessions || decides) && !matches!(found.root, Root::Left(at, call) if stored(at, call)) {
                 self.same(line, Property::Frame, "the result", Value::number(0), found);
             }
             return;

@@ -30,7 +30,7 @@ fn named(kind: Kind) -> Spec<'static> {
 
 /// Under the profile that holds where none is named.
 fn target<I: Mutable>() -> Target {
-    let convention = profiles::default_convention(I::FACTS).unwrap();
+    let convention = profiles::convention("linux-6.12", I::FACTS).unwrap();
     I::target(convention, convention.defaults()).unwrap()
 }
 

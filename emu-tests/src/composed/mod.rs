@@ -20,7 +20,7 @@ use unicorn_engine::Prot;
 
 use crate::cpu::{EXIT, Registers, load, put_word, write_code};
 use crate::suite::Suite;
-use places::{Places, Point, layout, symbol};
+use places::{Places, Point, layout, owns, symbol};
 use state::{State, Todo, Uc};
 
 pub use places::{DIRECT_HANDLER, SIGNATURES, direct_names};
@@ -67,6 +67,7 @@ impl Composed {
         let options = Options {
             site: Some(&suite.convention.site),
             calls: suite.slots.iter().map(slot).collect(),
+            alias: suite.convention.calls_through.map(|variable| (variable, "callee")).into_iter().collect(),
             ..Options::default()
         };
         let mut image = link(suite.backend, &all.collect::<Vec<_>>(), &options)?;
@@ -191,12 +192,6 @@ impl Composed {
         }
         Ok(())
     }
-}
-
-/// Is this label, of a call that is patched, in this trampoline?
-fn owns(contract: &codegen::contract::Contract, label: &str) -> bool {
-    let stem = contract.name.trim_end_matches("_caller");
-    label.starts_with(stem) && (stem.ends_with("_regs") || !label.contains("_regs_"))
 }
 
 /// What the layer has to know of frames and of this machine.

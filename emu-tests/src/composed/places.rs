@@ -112,8 +112,10 @@ impl Places {
         };
         let caller = entry(&|c| c.kind == Kind::Entry(Regs::Args))?;
         let caller = caller.ok_or_else(|| Error::new("no entry trampoline; valid: a profile with one"))?;
-        // Whoever has a direct call besides needs one that can go there.
-        let regs_caller = entry(&|c| c.kind == Kind::Entry(Regs::All) && c.direct)?.unwrap_or(caller);
+        // Whoever has a direct call besides needs one that can go there; and one whose own call is patched, since what both
+        // take from one place would not know whose frame it is given.
+        let own = |c: &Contract| suite.slots.iter().any(|label| owns(c, label));
+        let regs_caller = entry(&|c| c.kind == Kind::Entry(Regs::All) && c.direct && own(c))?.unwrap_or(caller);
         // The words lie behind two pointers.
         let mail = symbol(image, "outside")? + 16;
         let (ops, begin) = (symbol(image, "ops")?, symbol(image, "begin")?);
@@ -151,4 +153,10 @@ pub(super) fn layout(contract: &Contract) -> Vec<u64> {
     words.extend((0..8).map(argument));
     words.push(result);
     words
+}
+
+/// Is this label, of a call that is patched, in this trampoline?
+pub(super) fn owns(contract: &Contract, label: &str) -> bool {
+    let stem = contract.name.trim_end_matches("_caller");
+    label.starts_with(stem) && (stem.ends_with("_regs") || !label.contains("_regs_"))
 }

@@ -79,6 +79,9 @@ pub(crate) fn what_is_shown(
             }
         }
     }
+    // As BPF has it where sites only call.
+    let by_default = late && !args.flags.iter().any(|flag| flag == "CALL_ORIG");
+    programs.skip_frame |= by_default && target.convention.site.protocol.jump.is_empty();
     if restores && programs.call_orig {
         return Err(Error::new(
             "programs: RESTORE_REGS is for a function that goes on behind its site, CALL_ORIG for one that is called; \

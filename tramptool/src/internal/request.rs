@@ -2,6 +2,7 @@
 
 use codegen::error::{Error, Result};
 use codegen::frame::FrameLayout;
+use codegen::profile::Convention;
 use codegen::proto::Prototype;
 use codegen::spec::{Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
@@ -139,6 +140,9 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         RECORD => Kind::Record(what_is_recorded(args, target)?),
         _ => Kind::Direct(what_is_passed(args, proof.as_ref(), target)?),
     };
+    if kind.jumped_to() && !kind.direct().is_some_and(|direct| direct.jumped) {
+        jumps(what, target)?;
+    }
     let frame = target.frame(kind)?;
     if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
@@ -166,6 +170,25 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new(), proof })
+}
+
+/// Refuse what a site would jump to where none does. The message names the profiles that have such sites.
+fn jumps(what: &str, target: &Target) -> Result<()> {
+    let jumps = |convention: &Convention| !convention.site.protocol.jump.is_empty();
+    if jumps(target.convention) {
+        return Ok(());
+    }
+    let (arch, profile) = (target.facts.name, target.convention.profile);
+    let mut valid: Vec<String> = (what == PROGRAMS).then(|| "the flag SKIP_FRAME".to_owned()).into_iter().collect();
+    for name in profiles::names() {
+        if super::profile(name)?.convention(arch).is_ok_and(jumps) {
+            valid.push(format!("--profile {name}"));
+        }
+    }
+    Err(Error::new(format!(
+        "{what}: sites of {arch} in profile {profile} do not jump, and nothing comes to it otherwise; valid: {}",
+        valid.join(", ")
+    )))
 }
 
 /// Bytes from a function's start to behind its site.

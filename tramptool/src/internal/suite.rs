@@ -273,7 +273,7 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
     let most = target.facts.abi.args.len();
     let chosen: Vec<_> =
         target.convention.offered().filter(|(rule, _)| target.choices.get(rule.index) != rule.default).collect();
-    let changes_code_of = |kind: Kind| chosen.iter().all(|(_, o)| (o.applies)(kind) || fixed(o.name));
+    let changes_code_of = |kind: Kind| chosen.iter().all(|(_, o)| target.convention.changes(o, kind) || fixed(o.name));
     let all = trampolines(target)?;
     let entries = all.iter().any(|(_, kind)| kind.calls_back() && changes_code_of(*kind));
     let any_function = |kind: Kind| kind.direct().is_none_or(|d| usize::from(d.args) == most && d.live.is_none());
