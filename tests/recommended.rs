@@ -27,8 +27,8 @@ struct Wanted {
 
 impl Wanted {
     fn told(&self) -> String {
-        let Asked { sig, form, handler, flags, .. } = &self.asked;
-        format!("{} {form:?} {sig:?} {handler:?} {flags:?} {:?}", self.what, self.set)
+        let Asked { args, sig, form, handler, flags, .. } = &self.asked;
+        format!("{} {args:?} {form:?} {sig:?} {handler:?} {flags:?} {:?}", self.what, self.set)
     }
 
     fn target(&self, backend: &dyn Backend, convention: &'static Convention) -> Target {
