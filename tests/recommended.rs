@@ -58,7 +58,7 @@ impl Wanted {
             ["`programs`", ..] => next = programs(self, &[]),
             ["with", setting] | [setting] if setting.contains('=') => next.set(setting),
             ["--handler", ..] | ["a", "handler", ..] => asked.handler = Some(general.to_owned()),
-            ["without", "--args"] => asked.args = None,
+            ["without", "--args"] | ["one", "of", "the", "two"] => asked.args = None,
             ["without", "--function"] => asked.function = None,
             ["--args", "0", "to", "--args", most, ..] => asked.args = Some(most.parse().unwrap()),
             ["with", "--sig"] | ["--sig", "with", "a", "prototype"] => asked.sig = Some(PLAIN.to_owned()),

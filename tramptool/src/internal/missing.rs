@@ -43,11 +43,15 @@ fn function(args: &Asked) -> Option<Missing> {
     symbol("--function", args.function.as_ref(), "the traced function")
 }
 
-/// The number of arguments, where no prototype tells it.
+/// The number of arguments, where no prototype tells it; and the prototype, without which an object of handlers says nothing.
 fn count(args: &Asked, besides: usize, target: &Target) -> Option<Missing> {
     let most = target.facts.abi.args.len() - besides;
     let valid = format!("--args 0 to --args {most} on {}, or --sig with a prototype", target.facts.name);
-    (args.args.is_none() && args.sig.is_none()).then_some(("--args", valid))
+    let missing = match args.handler {
+        Some(_) => ("--sig", "--sig with a prototype".to_owned()),
+        None => ("--args", valid),
+    };
+    (args.args.is_none() && args.sig.is_none()).then_some(missing)
 }
 
 fn of_direct(args: &Asked, target: &Target) -> Vec<Missing> {
@@ -114,6 +118,8 @@ mod tests {
         assert_eq!(told(AROUND, &fregs), "");
         let direct = Asked { call: some("a"), sig: some("int f(int a)"), ..Asked::default() };
         assert_eq!(told(DIRECT, &direct), "");
+        let handled = Asked { sig: None, handler: Some("h.o".into()), ..direct.clone() };
+        assert_eq!(told(DIRECT, &handled), "direct: --sig is missing; valid: --sig with a prototype");
         assert!(told(DIRECT, &Asked { jump: true, ..direct }).starts_with("direct: --function is missing"));
         let fexit = Asked { fexit: vec!["p".into()], sig: some("int f(int a)"), ..Asked::default() };
         assert!(told(PROGRAMS, &fexit).starts_with("programs: --function is missing"));
