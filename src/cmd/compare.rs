@@ -111,7 +111,7 @@ fn compare(texts: [&str; 2], left: Side, right: Side) -> Result<Comparison> {
 /// Leave of the others the one that is called as this one.
 fn namesake(one: &mut BTreeMap<String, Code>, others: &mut BTreeMap<String, Code>) -> Result<()> {
     let Some((_, code)) = one.pop_first() else { return Ok(()) };
-    let observed = code.observed()?;
+    let observed = code.observed(None)?;
     let name = format!("{}:{}", observed.arch, observed.symbol);
     if !others.contains_key(&name) {
         return Err(Error::unknown("trampoline of the other side", &name, others.keys().map(String::as_str)));

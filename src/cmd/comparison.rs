@@ -123,7 +123,7 @@ impl Pair {
     /// # Errors
     /// One of them cannot be run.
     pub fn of(name: &str, codes: (&Code, &Code)) -> Result<Pair> {
-        let (left, right) = (codes.0.observed()?, codes.1.observed()?);
+        let (left, right) = (codes.0.observed(Some(codes.1))?, codes.1.observed(Some(codes.0))?);
         let [l, r] = [left.arch, right.arch].map(tool::backend);
         let (l, r) = (l?, r?);
         let (mut all, mut roles) = (Vec::new(), Vec::new());

@@ -96,7 +96,7 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let args = match &command.action {
         Action::Init(args) => args,
         Action::Observe(args) => {
-            let observed = one(&args.code, args.arch.as_deref())?.observed()?;
+            let observed = one(&args.code, args.arch.as_deref())?.observed(None)?;
             let observed = match &args.case {
                 None => observed,
                 Some(case) => only(observed, case)?,

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
+use codegen::profile::Convention;
 use emu_tests::{Observed, observable, observe};
 use link::Input;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use tool::aligned::{Insn, Stores, code};
 use tool::settings::parse_u64;
 
 use super::compressed::contents;
-use super::side::{is_generated, subject};
+use super::side::{Subject, is_generated, subject};
 
 /// Bytes of an object on stdin.
 const MOST: u64 = 1 << 28;
@@ -28,6 +29,8 @@ pub struct Code {
     name: String,
     bytes: Vec<u8>,
     symbol: Option<String>,
+    /// Of what is generated: what its profile says.
+    convention: Option<&'static Convention>,
 }
 
 /// A side.
@@ -41,13 +44,16 @@ pub enum Side {
 }
 
 impl Code {
-    /// Run it.
+    /// Run it. An object that does not say in which form its `.orc_unwind` is has that of what it is compared with.
     ///
     /// # Errors
     /// It has no such symbol, does not link by itself.
-    pub fn observed(&self) -> Result<Observed> {
+    pub fn observed(&self, beside: Option<&Code>) -> Result<Observed> {
         let object = Input { name: &self.name, bytes: &self.bytes };
-        let orc = tool::convention(tool::backend_of(&object)?)?.orc;
+        let backend = tool::backend_of(&object)?;
+        let known = self.convention.or(beside.and_then(|code| code.convention));
+        let known = known.filter(|convention| convention.facts.name == backend.facts().name);
+        let orc = known.map_or_else(|| tool::convention(backend), Ok)?.orc;
         observe(&object, self.symbol.as_deref(), tool::BACKENDS, orc)
     }
 }
@@ -147,8 +153,8 @@ pub fn objects(text: &str, arch: Option<&str>) -> Result<Vec<(String, Vec<u8>)>>
 }
 
 fn generated(text: &str) -> Result<Code> {
-    let (symbol, bytes) = subject(text)?.object;
-    Ok(Code { name: text.to_owned(), bytes, symbol: Some(symbol) })
+    let Subject { object: (symbol, bytes), target, .. } = subject(text)?;
+    Ok(Code { name: text.to_owned(), bytes, symbol: Some(symbol), convention: Some(target.convention) })
 }
 
 /// FILE or FILE:SYMBOL, if there is such a file.
@@ -173,7 +179,7 @@ fn of_bytes(name: &str, bytes: Vec<u8>, symbol: Option<&str>, arch: Option<&str>
     }
     let source = Path::new(name).extension().is_some_and(|extension| extension == "S" || extension == "s");
     let bytes = if source { assembled(name, &bytes, backend(name, arch)?)? } else { bytes };
-    Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes, symbol: symbol.map(str::to_owned) })))
+    Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes, symbol: symbol.map(str::to_owned), convention: None })))
 }
 
 fn backend(what: &str, arch: Option<&str>) -> Result<&'static dyn Backend> {
@@ -216,7 +222,7 @@ fn dump(text: &str, arch: Option<&str>) -> Result<Option<Side>> {
     let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {path}: {e}")))?;
     let symbol = format!("{entry:#x}");
     let bytes = emu_tests::dumped(backend(path, arch)?, &bytes, base, (&symbol, entry)).map_err(|e| e.at(path))?;
-    Ok(Some(Side::One(Box::new(Code { name: path.to_owned(), bytes, symbol: Some(symbol) }))))
+    Ok(Some(Side::One(Box::new(Code { name: path.to_owned(), bytes, symbol: Some(symbol), convention: None }))))
 }
 
 /// Everything that a profile has for these, with its defaults but for these options.
@@ -287,7 +293,7 @@ fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Resul
         if all.contains_key(&key) {
             key = format!("{key} ({file})");
         }
-        let code = Code { name: name.clone(), bytes: bytes.clone(), symbol: Some(symbol) };
+        let code = Code { name: name.clone(), bytes: bytes.clone(), symbol: Some(symbol), convention: None };
         all.insert(key, code);
     }
     Ok(())
