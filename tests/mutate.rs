@@ -250,9 +250,10 @@ fn the_symbolic_checker_notices_what_it_can_see() {
         let needed = survivors.iter().any(|r| r["reason"] == known.reason.as_str());
         assert!(needed, "src/mutants.toml: {} is noticed, or is gone", known.operator);
     }
-    let seen = results.len() - survivors.len();
-    // The rest is unwind tables, and room for jumps.
-    assert!(seen * 100 > results.len() * 94, "{seen} of {}", results.len());
+    // Of code, that is: it reads no unwind tables.
+    let of_code = |r: &&Value| !r["operator"].as_str().unwrap().starts_with("CFI_");
+    let (missed, of) = (survivors.into_iter().filter(of_code).count(), results.iter().filter(of_code).count());
+    assert!(missed * 100 < of * 2, "{missed} of {of}");
     // Both, side by side.
     let both = b.ok(&["mutate", "return_to_handler", "--sample", "1", "--by", "both"]);
     assert!(both.contains("by verify") && both.contains("noticed by the symbolic checker"), "{both}");
