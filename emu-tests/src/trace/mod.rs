@@ -295,6 +295,27 @@ impl Trace {
 pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     let Some(t) = uc.get_data_mut().as_deref_mut() else { return };
     let state = &mut t.state;
+    if state.budget > 1
+        && let Some(cell) = t.cells.get_mut(pc)
+    {
+        // Where nothing can happen: in the middle of code that nothing is asked about.
+        let plain = cell.region == state.region && cell.branch.is_none() && cell.marks == Mark::NONE && !cell.by_sp;
+        let each = state.region.trampoline().is_some() && (t.case.closely || t.recording.is_some());
+        if plain && state.flows() && !each {
+            state.budget -= 1;
+            state.pc = pc;
+            cell.visited = true;
+            return;
+        }
+    }
+    noted(uc, pc);
+}
+
+/// The same, where something can happen. Not part of the hook: few instructions get here, and all would save its registers.
+#[inline(never)]
+fn noted(uc: &mut Uc, pc: u64) {
+    let Some(t) = uc.get_data_mut().as_deref_mut() else { return };
+    let state = &mut t.state;
     state.budget = state.budget.saturating_sub(1);
     if state.budget == 0 {
         if !state.one {
@@ -313,12 +334,6 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
     };
     state.pc = pc;
     cell.visited = true;
-    // Where nothing can happen: in the middle of code that nothing is asked about.
-    let plain = cell.region == state.region && cell.branch.is_none() && cell.marks == Mark::NONE && !cell.by_sp;
-    let each = state.region.trampoline().is_some() && (t.case.closely || t.recording.is_some());
-    if plain && state.flows() && !each {
-        return;
-    }
     let came_by = state.came_by.take().unwrap_or(pc);
     let marks = cell.marks;
     let to = match (cell.region, state.trampoline()) {
