@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `docs/real-kernels.md`: what the commands write into it.
+//! What the commands write into pages of `docs`.
 
 use std::process::Command;
 use std::time::Instant;
@@ -7,9 +7,15 @@ use std::time::Instant;
 use crate::failure::Failure;
 use crate::tools::{read, root, write};
 
-/// Replace the section of one kernel in the document.
-pub fn record(name: &str, report: &str) -> Result<(), Failure> {
-    let path = root().join("docs/real-kernels.md");
+/// The page about kernels that were booted.
+pub const KERNELS: &str = "docs/real-kernels.md";
+
+/// The page about the ftrace selftests of their trees.
+pub const SELFTESTS: &str = "docs/ftrace-selftests.md";
+
+/// Replace the section of one kernel in a page.
+pub fn record(page: &str, name: &str, report: &str) -> Result<(), Failure> {
+    let path = root().join(page);
     let old = read(&path)?;
     let heading = format!("## {name}\n");
     let (before, rest) = old.split_once(&heading).unwrap_or((&old, ""));
@@ -19,14 +25,14 @@ pub fn record(name: &str, report: &str) -> Result<(), Failure> {
 
 /// How long a command took, for the document.
 pub fn record_time(command: &str, start: Instant) -> Result<(), Failure> {
-    let old = read(&root().join("docs/real-kernels.md"))?;
+    let old = read(&root().join(KERNELS))?;
     let section = old.split_once("## Times\n").and_then(|(_, rest)| rest.split("\n## ").next()).unwrap_or_default();
     let this = format!("| {command} |");
     let mut rows: Vec<String> =
         section.lines().filter(|l| l.starts_with("| `") && !l.starts_with(&this)).map(str::to_owned).collect();
     rows.push(format!("{this} {} | {:.0} |", today(), start.elapsed().as_secs_f64()));
     rows.sort();
-    record("Times", &format!("| command | date | seconds |\n|---|---|---|\n{}\n", rows.join("\n")))
+    record(KERNELS, "Times", &format!("| command | date | seconds |\n|---|---|---|\n{}\n", rows.join("\n")))
 }
 
 /// A line of a log, indented, in as many lines as a terminal of 80 columns needs.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::boot::{Bench, live_sites, place};
-use crate::document::{folded, record, record_time, today};
+use crate::document::{KERNELS, SELFTESTS, folded, record, record_time, today};
 use crate::failure::Failure;
 use crate::hook;
 use crate::kernels::{Kernel, kernels, profile_in};
@@ -112,9 +112,9 @@ fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, how: How, recorded: bool
     }
     let heading = format!("{}, Linux {}", kernel.name, kernel.version);
     match how {
-        How::Whole => record(&heading, &report)?,
+        How::Whole => record(KERNELS, &heading, &report)?,
         How::Quick => {}
-        How::Selftests => record(&(heading + ": its ftrace selftests"), &report)?,
+        How::Selftests => record(SELFTESTS, &heading, &report)?,
     }
     let (flag, from) = (how.flag(), if built { ", the kernel not built yet" } else { "" });
     record_time(&format!("`./x kernel --profile {} {flag}{}`{from}", kernel.profile, kernel.name), start)?;

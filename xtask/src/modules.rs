@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::boot::{Bench, live_sites, place};
 use crate::debian::{Place, debian};
-use crate::document::{record, record_time, today};
+use crate::document::{KERNELS, record, record_time, today};
 use crate::failure::Failure;
 use crate::hook;
 use crate::kernels::{Kernel, kernels, profile_in};
@@ -74,7 +74,7 @@ pub fn all(kernels: &[Kernel], linux: Option<PathBuf>, cache: &Path) -> Result<b
     let recorded = linux.is_none();
     let loaded = load(kernels.iter().filter(|k| k.first()), linux, cache)?;
     if let Some(first) = kernels.first().filter(|_| loaded.good && recorded) {
-        record(&format!("Modules, Linux {}", first.version), &loaded.table)?;
+        record(KERNELS, &format!("Modules, Linux {}", first.version), &loaded.table)?;
         record_time(&format!("`./x modules --profile {}`{}", first.profile, loaded.with_downloads()), start)?;
     }
     Ok(loaded.good)

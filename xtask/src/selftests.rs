@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::apt::{Apt, Archive};
 use crate::boot::Bench;
-use crate::document::{folded, today};
+use crate::document::today;
 use crate::failure::Failure;
 use crate::kernels::Platform;
 use crate::qemu::{Boot, Trial, initramfs, program};
@@ -44,29 +44,52 @@ pub fn judge(bench: &Bench, linux: &Path, cache: &Path) -> Result<(String, bool)
     ];
     let differ = difference(&before, &after);
     let mut good = differ.is_empty() && before.len() > 100;
+    let mut again: Vec<String> = Vec::new();
     if good {
         rows.push("\nEach verdict is the same.".to_owned());
     } else {
-        rows.push("\nThese verdicts differ, the first of each with the kernel's own:\n".to_owned());
-        rows.extend(differ.iter().map(|line| folded(line)));
         // Some tests wait for a time, which is short on a machine that does other work: then the kernel's own gets that verdict too.
         let names: Vec<&str> = differ.iter().map(|line| test(line)).collect();
         let ours: Vec<String> =
             difference(&after, &before).iter().filter(|l| after.contains(l)).map(|l| bare(l)).collect();
-        let mut own: Vec<String> = Vec::new();
         for _ in 0..TRIES {
-            own.extend(place.own(Some(&names))?.1.iter().map(|line| bare(line)));
-            good = before.len() == after.len() && before.len() > 100 && ours.iter().all(|line| own.contains(line));
+            again.extend(place.own(Some(&names))?.1.iter().map(|line| bare(line)));
+            good = before.len() == after.len() && before.len() > 100 && ours.iter().all(|line| again.contains(line));
             if good {
                 break;
             }
         }
         let said = if good { "gets these verdicts too" } else { "does NOT get these verdicts" };
-        rows.push(format!("\nRun once more with these tests alone, at most {TRIES} times, the kernel's own {said}."));
+        rows.push(format!("\nVerdicts differ. In these tests alone, at most {TRIES} times, the kernel's own {said}."));
     }
-    rows.push("\nWhat did not pass with the kernel's own:\n".to_owned());
-    rows.extend(before.iter().filter(|line| kind(line) != "passed").map(|line| folded(line)));
+    rows.push("\n| test | the kernel's own | generated | its own, in these tests alone |".to_owned());
+    rows.push("|---|---|---|---|".to_owned());
+    rows.extend(table(&before, &after, &again));
     Ok((rows.join("\n") + "\n", good))
+}
+
+/// A row for each test that ran, and for each warning of the kernel meanwhile, with its verdicts.
+fn table(before: &[String], after: &[String], again: &[String]) -> Vec<String> {
+    let named = |line: &&String| unlike(line);
+    let new = after.iter().filter(|line| !before.iter().any(|b| unlike(b) == unlike(line)));
+    let tests = before.iter().chain(new);
+    let cell = |of: &[String], name: &str| of.iter().find(|line| named(line) == name).map_or("-", |line| kind(line));
+    let row = |line: &String| {
+        let name = unlike(line);
+        let (own, ours) = (cell(before, &name), cell(after, &name));
+        // Without its number, which is another there.
+        let alone = |line: &&String| own != ours && unlike(line) == bare(&name);
+        let mut alone: Vec<&str> = again.iter().filter(alone).map(|line| kind(line)).collect();
+        alone.dedup();
+        format!("| {} | {own} | {ours} | {} |", name.replace('|', "\\|"), alone.join(", "))
+    };
+    tests.map(row).collect()
+}
+
+/// A verdict without what it is: the test's number and name; a warning whole.
+fn unlike(verdict: &str) -> String {
+    let test = verdict.trim_start_matches("not ").trim_start_matches("ok ");
+    test.split(" # ").next().unwrap_or(test).trim().to_owned()
 }
 
 /// Where they run, and where everything for that is.
@@ -203,6 +226,7 @@ fn kind(line: &str) -> &'static str {
         _ if line.starts_with("ok ") && !line.contains(" # SKIP") => "passed",
         _ if line.starts_with("ok ") => "skipped",
         _ if line.ends_with(" # UNRESOLVED") => "unresolved",
+        _ if line.contains("WARNING: ") => "warned of",
         _ => "failed",
     }
 }
@@ -225,7 +249,7 @@ mod tests {
             ("ok 2 Snapshot # SKIP", "skipped"),
             ("not ok 3 Poll # UNRESOLVED", "unresolved"),
             ("not ok 4 Direct", "failed"),
-            ("WARNING: kernel/trace/ftrace.c:1", "failed"),
+            ("WARNING: kernel/trace/ftrace.c:1", "warned of"),
         ];
         for (line, wanted) in kinds {
             assert_eq!(kind(line), wanted, "{line}");
@@ -245,5 +269,9 @@ mod tests {
         assert_eq!(described(b"helper() {\n"), None);
         assert_eq!(bare(before), "ok (instance) poll - wait");
         assert_ne!(bare(before), bare(after));
+        let [before, after] = [before, after].map(|verdict| lines([same, verdict]));
+        let rows = table(&before, &after, &[bare(&after[1]), bare(&before[1]), bare(&before[1])]);
+        let row = "| 174 (instance) poll - wait | passed | failed | failed, passed |";
+        assert_eq!(rows, ["| 1 one | passed | passed |  |", row]);
     }
 }
