@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSection, ObjectSymbol};
+use tempfile::TempDir;
 
 use crate::failure::Failure;
 use crate::kernels::Kernel;
@@ -18,6 +19,16 @@ use crate::tree::Tree;
 /// Where a kernel is built.
 pub fn place(kernel: &Kernel, cache: &Path) -> PathBuf {
     cache.join("boot").join(&kernel.version).join(&kernel.name)
+}
+
+/// A kernel with generated objects in it: what is linked next does not change it.
+pub struct Linked {
+    /// It has the image.
+    pub dir: TempDir,
+    /// What is in it.
+    pub what: String,
+    /// How long that took.
+    pub took: Duration,
 }
 
 /// A kernel and where it is.
@@ -98,10 +109,9 @@ impl<'b> Bench<'b> {
             .try_for_each(|s| copy(&self.stock.join(name(&s.object)), &self.tree.dir.join(&s.object)))
     }
 
-    /// Swap, link, look whether the image has what was generated, boot. Returns also how long it took up to the boot.
-    pub fn variant(&self, fault: Option<&str>, trial: &Trial) -> Result<(Boot, Duration), Failure> {
+    /// Swap, link, look whether the image has what was generated.
+    pub fn link(&self, fault: Option<&str>) -> Result<Linked, Failure> {
         let start = Instant::now();
-        let what = fault.unwrap_or("generated");
         let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
         let mut generated = Vec::new();
         for (i, swap) in self.kernel.on.swap.iter().enumerate() {
@@ -140,8 +150,7 @@ impl<'b> Bench<'b> {
             }
         }
         copy(&image, &dir.path().join(name(&self.kernel.on.image)))?;
-        let linked = start.elapsed();
-        Ok((self.boot(dir.path(), what, trial)?, linked))
+        Ok(Linked { dir, what: fault.unwrap_or("generated").to_owned(), took: start.elapsed() })
     }
 
     /// Boot what is in `dir`.

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::boot::{Bench, live_sites, place};
+use crate::boot::{Bench, Linked, live_sites, place};
 use crate::document::{KERNELS, SELFTESTS, folded, record, record_time, today};
 use crate::failure::Failure;
 use crate::hook;
@@ -133,9 +133,9 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     }
     let modules: Vec<_> = jumped.into_iter().map(|built| built.file).collect();
     initramfs(&bench.kernel.on.cross, &modules, &files)?;
-    let first = Trial::new(&files);
-    let baseline = bench.boot(&bench.stock, "baseline", &first)?;
-    baseline.must_be_well("the kernel as it is")?;
+    let faults = bench.kernel.fault.get(..if quick { 1 } else { bench.kernel.fault.len() }).unwrap_or_default();
+    let (baseline, booted) = boots(bench, &files, faults)?;
+    let (variant, controls) = booted.split_first().ok_or_else(|| Failure::new("boots", "there is none", "mend it"))?;
     let listed = live_sites(&bench.stock.join("vmlinux"))?;
     let same_sites = baseline.sites.as_ref() == Some(&listed);
     let version = bench.version()?;
@@ -152,26 +152,22 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
         row("the kernel's own", &baseline, "-", None),
     ];
     let mut good = same_sites;
-    let trial = Trial { silence: first.silence.min(4 * baseline.silent + Duration::from_secs(20)), ..first };
-    let (variant, linked) = bench.variant(None, &trial)?;
-    let differs = difference(&baseline.tests, &variant.tests);
-    rows.push(row("generated", &variant, differs.as_deref().map_or("yes", |_| "NO"), Some(linked)));
+    let differs = difference(&baseline.tests, &variant.boot.tests);
+    rows.push(row("generated", &variant.boot, differs.as_deref().map_or("yes", |_| "NO"), Some(variant.linked)));
     let mut logs = Vec::new();
     if let Some(line) = differs {
         good = false;
-        logs.push(format!("\n    {line}\n\n    {}", variant.last.join("\n    ")));
+        logs.push(format!("\n    {line}\n\n    {}", variant.boot.last.join("\n    ")));
     }
-    let faults = if quick { 1 } else { bench.kernel.fault.len() };
-    for (about, fault) in bench.kernel.fault.iter().take(faults) {
-        let (control, linked) = bench.variant(Some(fault), &trial)?;
+    for ((about, fault), Booted { boot: control, linked }) in faults.iter().zip(controls) {
         // It came as far as to set its sites up; what never runs would notice anything.
         let noticed = !control.well() && control.sites == baseline.sites;
         good &= noticed;
         rows.push(row(
             &format!("fault: {about} (`{fault}`)"),
-            &control,
+            control,
             if noticed { "no, as it must be" } else { "the fault did NOT show" },
-            Some(linked),
+            Some(*linked),
         ));
     }
     rows.append(&mut logs);
@@ -185,6 +181,44 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
     rows.extend(baseline.tests.iter().map(|line| folded(line)));
     Ok((rows.join("\n") + "\n", good))
+}
+
+/// A variant that was booted, and how long it took to generate and link it.
+struct Booted {
+    boot: Boot,
+    linked: Duration,
+}
+
+/// Boot the kernel as it is, as generated and with each fault. While one boots, the next is linked.
+fn boots(bench: &Bench, files: &Path, faults: &[(String, String)]) -> Result<(Boot, Vec<Booted>), Failure> {
+    let first = Trial::new(files);
+    let (baseline, mut linked) =
+        together(|| bench.boot(&bench.stock, "baseline", &first), || bench.link(None).map(Some))?;
+    baseline.must_be_well("the kernel as it is")?;
+    let trial = Trial { silence: first.silence.min(4 * baseline.silent + Duration::from_secs(20)), ..first };
+    let (mut booted, mut faults) = (Vec::new(), faults.iter());
+    while let Some(Linked { dir, what, took }) = linked {
+        let (boot, next) = together(
+            || bench.boot(dir.path(), &what, &trial),
+            || faults.next().map(|(_, fault)| bench.link(Some(fault))).transpose(),
+        )?;
+        booted.push(Booted { boot, linked: took });
+        linked = next;
+    }
+    Ok((baseline, booted))
+}
+
+/// Do one on a thread of its own, and the other.
+fn together<A: Send, B>(
+    one: impl FnOnce() -> Result<A, Failure> + Send,
+    other: impl FnOnce() -> Result<B, Failure>,
+) -> Result<(A, B), Failure> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        let one = one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((one?, other?))
+    })
 }
 
 /// The first line in which they differ.

@@ -2,7 +2,7 @@
 //! What `kernel/kernels.toml` says: which kernels are built, where they run, and what is replaced in them.
 
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -93,7 +93,7 @@ pub struct Kernel {
     /// Faults: in words, and as `gen --fault` takes them.
     pub fault: Vec<(String, String)>,
     /// Where it runs.
-    pub on: Rc<Platform>,
+    pub on: Arc<Platform>,
 }
 
 impl Kernel {
@@ -114,7 +114,7 @@ pub fn kernels(profile: Option<&str>) -> Result<Vec<Kernel>, Failure> {
     let version = version.ok_or_else(|| Failure::at(&path, "its profile is for no kernel", "name one that is"))?;
     let mut kernels = Vec::new();
     for Entry { platform, kernel } in manifest.machine {
-        let on = Rc::new(platform);
+        let on = Arc::new(platform);
         kernels.extend(kernel.into_iter().filter(|build| build.profile == wanted).map(|build| Kernel {
             name: build.variant.map_or_else(|| on.name.clone(), |variant| format!("{}-{variant}", on.name)),
             profile: build.profile,
@@ -124,7 +124,7 @@ pub fn kernels(profile: Option<&str>) -> Result<Vec<Kernel>, Failure> {
             jump: build.jump,
             without: build.without,
             fault: build.fault,
-            on: Rc::clone(&on),
+            on: Arc::clone(&on),
         }));
     }
     if kernels.is_empty() {

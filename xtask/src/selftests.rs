@@ -12,7 +12,7 @@ use crate::document::today;
 use crate::failure::Failure;
 use crate::kernels::Platform;
 use crate::qemu::{Boot, Trial, initramfs, program};
-use crate::tools::name;
+use crate::tools::{below, name};
 
 /// Where they are in the kernel's tree.
 const PLACE: &str = "tools/testing/selftests/ftrace";
@@ -114,7 +114,9 @@ impl Place<'_> {
 
     /// Run what ran last, with generated trampolines.
     fn generated(&self) -> Result<Ran, Failure> {
-        let (boot, _) = self.bench.variant(None, &trial(&self.bench.stock.join("initramfs-selftests")))?;
+        let linked = self.bench.link(None)?;
+        let files = self.bench.stock.join("initramfs-selftests");
+        let boot = self.bench.boot(linked.dir.path(), &linked.what, &trial(&files))?;
         boot.must_be_well("the kernel with generated trampolines")?;
         Ok(ran("generated", &boot))
     }
@@ -181,20 +183,6 @@ fn difference(before: &[String], after: &[String]) -> Vec<String> {
     let lacks = |of: &[String], line: &&String| !of.contains(line);
     let gone = before.iter().filter(|line| lacks(after, line));
     gone.chain(after.iter().filter(|line| lacks(before, line))).cloned().collect()
-}
-
-/// All files below a directory.
-fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = fs::read_dir(dir).map_err(|e| Failure::at(dir, e, "give the whole source of a kernel"))?;
-    let mut files = Vec::new();
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.is_dir() {
-            files.extend(below(&path)?);
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(files)
 }
 
 /// Debian's busybox, from its package.
