@@ -2,17 +2,15 @@
 //! Debian's own kernels: downloaded and unpacked in the cache, with what modules for them are built with.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
 use crate::kernels::Kernel;
-use crate::tools::{copy, read, root, write};
-use crate::tree::{NEWER, Tree, source};
-
-/// Programs of this machine that build modules, in a kernel's tree and in Debian's package of them.
-const TOOLS: [&str; 3] = ["scripts/basic/fixdep", "scripts/mod/modpost", "tools/objtool/objtool"];
+use crate::tools::{below, name, read, write};
+use crate::tree::NEWER;
 
 /// What is behind Debian's modpost, for our architectures.
 const MODPOST: &str = "scripts/mod/modpost.real-lsb-64";
@@ -80,7 +78,7 @@ fn fetch(kernel: &Kernel, arch: &str, dir: &Path, cache: &Path) -> Result<(), Fa
     let mut apt = Apt::new(&lists, &Archive::Host, Some(arch))?;
     let mut version = newest(&apt, &prefix, &suffix)?;
     if version.is_none() {
-        apt = Apt::new(&lists, &Archive::Suite(NEWER), Some(arch))?;
+        apt = Apt::new(&lists, &Archive::Suite(&format!("{NEWER}-backports")), Some(arch))?;
         version = newest(&apt, &prefix, &suffix)?;
     }
     let Some(version) = version else {
@@ -103,7 +101,7 @@ fn fetch(kernel: &Kernel, arch: &str, dir: &Path, cache: &Path) -> Result<(), Fa
     apt.unpack(&wanted, &part)?;
     let tools = part.join(format!("usr/lib/linux-kbuild-{version}"));
     if !runs(&tools.join(MODPOST)) {
-        replace(kernel, &tools, dir, cache)?;
+        with_library(&tools, cache)?;
     }
     // The one absolute path in it.
     let makefile = part.join(format!("usr/src/linux-headers-{version}{suffix}/Makefile"));
@@ -127,24 +125,30 @@ fn runs(program: &Path) -> bool {
     run.is_ok_and(|run| !String::from_utf8_lossy(&run.stderr).contains("GLIBC"))
 }
 
-/// Put programs that are built here from the same source in the place of Debian's.
-fn replace(kernel: &Kernel, tools: &Path, dir: &Path, cache: &Path) -> Result<(), Failure> {
-    let linux = source(None, &kernel.version, cache)?;
-    let built = dir.join("tools");
-    fs::create_dir_all(&built).map_err(|e| Failure::at(&built, e, "make room for the cache"))?;
-    let tree = Tree {
-        linux: &linux,
-        dir: &built,
-        arch: &kernel.on.arch,
-        cross: &kernel.on.cross,
-        compiler: kernel.compiler.as_deref(),
-    };
-    let place = root().join("xtask/kernel");
-    let files = kernel.config.iter().map(|name| read(&place.join(format!("{name}.config"))));
-    tree.configure(&files.collect::<Result<String, _>>()?)?;
-    tree.make(&["modules_prepare"])?;
-    TOOLS
-        .iter()
-        .filter(|tool| built.join(tool).exists())
-        .try_for_each(|tool| copy(&built.join(tool), &tools.join(tool)))
+/// Let the programs of this machine among these be started by the C library of Debian's newer release, in a directory of the cache.
+fn with_library(tools: &Path, cache: &Path) -> Result<(), Failure> {
+    let library = cache.join(format!("libc6-{NEWER}"));
+    if !library.exists() {
+        let apt = Apt::new(&cache.join("apt").join(NEWER), &Archive::Suite(NEWER), None)?;
+        apt.unpack(&["libc6".to_owned()], &cache.join("libc6.part"))?;
+        fs::rename(cache.join("libc6.part"), &library).map_err(|e| Failure::at(&library, e, "remove it"))?;
+    }
+    let mut found = below(&library)?.into_iter().filter(|file| name(file).starts_with("ld-linux"));
+    let loader = found.find(|file| file.with_file_name("libc.so.6").exists());
+    let loader = loader.ok_or_else(|| Failure::at(&library, "no C library in it", "remove this directory"))?;
+    let place = loader.parent().unwrap_or(&library).display();
+    // Each finds others by its own name.
+    let with = format!("{} --library-path {place} --argv0 \"$0\"", loader.display());
+    let script = format!("#!/bin/sh\nexec {with} \"$0.program\" \"$@\"\n");
+    for file in below(tools)? {
+        let trouble = |e| Failure::at(&file, e, "remove this directory");
+        let permissions = fs::metadata(&file).map_err(trouble)?.permissions();
+        if permissions.mode() & 0o111 == 0 || !fs::read(&file).map_err(trouble)?.starts_with(b"\x7fELF") {
+            continue;
+        }
+        fs::rename(&file, format!("{}.program", file.display())).map_err(trouble)?;
+        write(&file, script.as_bytes())?;
+        fs::set_permissions(&file, permissions).map_err(trouble)?;
+    }
+    Ok(())
 }

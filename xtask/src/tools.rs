@@ -54,6 +54,20 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|e| Failure::at(path, e, "restore it from git, or build the kernel again"))
 }
 
+/// All files below a directory.
+pub fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(dir).map_err(|e| Failure::at(dir, e, "give or build it again"))?;
+    let mut files = Vec::new();
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            files.extend(below(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
 /// Write a file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     fs::write(path, bytes).map_err(|e| Failure::at(path, e, "make room, or make it writable"))

@@ -9,8 +9,8 @@ use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
 use crate::tools::call;
 
-/// Where Debian has newer kernels than its release.
-pub const NEWER: &str = "trixie-backports";
+/// The release of Debian whose backports have newer kernels.
+pub const NEWER: &str = "trixie";
 
 /// `$TRAMPTOOL_KERNEL_CACHE`, or a directory in the user's cache.
 pub fn cache() -> Result<PathBuf, Failure> {
@@ -42,10 +42,11 @@ fn unpack(version: &str, cache: &Path) -> Result<PathBuf, Failure> {
     let mut tarball = Path::new("/").join(&place);
     if !tarball.exists() {
         eprintln!("downloading {package}");
-        let apt = |archive, name| Apt::new(&cache.join("apt").join(name), &archive, None);
+        let apt = |archive, name: &str| Apt::new(&cache.join("apt").join(name), &archive, None);
         let mut apt_of = apt(Archive::Host, "host")?;
         if !apt_of.names(&package)?.contains(&package) {
-            apt_of = apt(Archive::Suite(NEWER), NEWER)?;
+            let suite = format!("{NEWER}-backports");
+            apt_of = apt(Archive::Suite(&suite), &suite)?;
         }
         apt_of.unpack(std::slice::from_ref(&package), &downloaded)?;
         tarball = downloaded.join(place);
