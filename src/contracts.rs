@@ -25,6 +25,8 @@ contracts!(
     "linux-7.3-riscv64-norvc",
     "linux-7.3-riscv64-clang",
     "linux-7.3-riscv64-cfi",
+    "linux-7.3-arm64-cfi",
+    "linux-7.3-x86_64-cfi",
     "xray-19-x86_64",
     "xray-19-arm64",
     "glibc-2.36-x86_64",

@@ -53,7 +53,7 @@ fn asked(c: &Contract) -> String {
     let traced = c.traced.as_ref().map(|t| (&t.function, t.resume, c.kind.around().map(|_| &t.exit)));
     format!(
         "{} {:?}\ncalls {:?} {traced:?} {:?}\n{} of {} bytes\n{told:?}\nwritten {written:?}\n{records:?}\nkept {:?}\n\
-         clobbered {:?}\nflags {} direct {} {} {:?} early {} align {} pad {} {} unpaired {} mispredicted {} marks {}",
+         clobbered {:?}\nflags {} direct {} {} {:?} early {} align {} pad {} {} type {:?} unpaired {} mispredicted {} marks {}",
         c.name,
         kind,
         // The profile's callback is called through its slot, or by its name.
@@ -71,6 +71,7 @@ fn asked(c: &Contract) -> String {
         c.stack_align,
         c.landing_pad,
         c.entry_pad,
+        c.type_before,
         c.unpaired,
         // Where a return was redirected, the call that it belonged to is lost whatever the trampoline does.
         if c.kind.returned_to() { 0 } else { c.mispredicted },

@@ -2,6 +2,8 @@
 //! trampoline, architecture and option, and for numbers at which instructions change; and the sizes that we tell are its
 //! own. There is no list of exceptions.
 
+use common::expected::{KernelType, expected};
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use codegen::backend::{Artifact, Backend};
 use codegen::obj;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
-use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 use tool::{BACKENDS, suite};
 
 /// Section contents and relocations, with local symbols as section and offset.
@@ -52,10 +54,14 @@ fn picture(bytes: &[u8]) -> Picture {
     sections
 }
 
+/// Those that other files see, and functions that only this one has.
 fn symbols(bytes: &[u8]) -> Vec<String> {
     let file = object::File::parse(bytes).expect("an object");
-    let globals = file.symbols().filter(|s| s.is_global());
-    let mut list: Vec<String> = globals
+    let seen =
+        file.symbols().filter(|s| s.is_global() || s.kind() == SymbolKind::Text && !s.name().unwrap().is_empty());
+    // What marks code and data is of no kind.
+    let named = seen.filter(|s| s.is_global() || s.size() > 0);
+    let mut list: Vec<String> = named
         .map(|s| {
             let (name, kind, undefined) = (s.name().unwrap(), s.kind(), s.is_undefined());
             format!("{name} {:#x} {} {kind:?} {undefined} {:?}", s.address(), s.size(), s.flags())
@@ -63,6 +69,22 @@ fn symbols(bytes: &[u8]) -> Vec<String> {
         .collect();
     list.sort();
     list
+}
+
+/// Where data begins in code, and code behind it, by the symbols that mark them.
+fn marks(bytes: &[u8]) -> Vec<(u64, bool)> {
+    let file = object::File::parse(bytes).expect("an object");
+    let text = file.section_by_name(".text").unwrap().index();
+    let marks = file.symbols().filter(|s| s.section_index() == Some(text));
+    let mut all: Vec<_> = marks
+        .filter_map(|s| match s.name().unwrap().as_bytes() {
+            [b'$', b'd', ..] => Some((s.address(), true)),
+            [b'$', b'x', ..] => Some((s.address(), false)),
+            _ => None,
+        })
+        .collect();
+    all.sort();
+    all
 }
 
 fn flags(bytes: &[u8]) -> object::FileFlags {
@@ -93,6 +115,7 @@ fn compare(backend: &dyn Backend, target: &Target, specs: &[Spec], dir: &Path) {
         );
     }
     assert_eq!(symbols(&ours), symbols(&theirs), "{what}: symbols");
+    assert_eq!(marks(&ours), marks(&theirs), "{what}: symbols that mark code and data");
     for listing in &listings {
         let name = &*listing.name;
         let theirs = object::File::parse(&*theirs).unwrap().symbol_by_name(name).unwrap().size();
@@ -123,6 +146,33 @@ fn gnu_as_agrees_on_every_trampoline() {
                     compare(*backend, &target, &[spec], dir.path());
                 }
             }
+        }
+    }
+}
+
+/// Where functions have types, with all else that stands before and at their entry: by the bytes that the kernel's own
+/// `SYM_TYPED_FUNC_START` makes of the same configuration.
+#[test]
+fn types_stand_where_the_kernel_has_them() {
+    for backend in tool::BACKENDS {
+        for KernelType { set, before, at } in expected(*backend).kernel_type {
+            let dir = tempfile::tempdir().unwrap();
+            let mut target = tool::default_target(*backend).unwrap();
+            for (name, value) in set.iter().filter_map(|setting| setting.split_once('=')) {
+                target.choices.set(target.facts.name, target.facts.options, name, value).unwrap();
+            }
+            let target = backend.target(target.convention, target.choices).unwrap();
+            let named: Vec<Spec> = target.convention.specs().collect();
+            compare(*backend, &target, &named, dir.path());
+            let stub: Vec<Spec> = named.into_iter().filter(|s| s.kind == Kind::Stub).collect();
+            compare(*backend, &target, &stub, dir.path());
+            let object = obj::write(&backend.assemble(&stub, &target).unwrap(), &target).unwrap();
+            let file = object::File::parse(&*object).unwrap();
+            let start = file.symbol_by_name(stub[0].name).unwrap().address() as usize;
+            let text = file.section_by_name(".text").unwrap();
+            let word = text.relocations().next().unwrap().0 as usize;
+            let bytes: Vec<String> = text.data().unwrap()[..start].iter().map(|b| format!("{b:02x}")).collect();
+            assert_eq!((bytes.join(" "), start - word), (before, at), "{} {set:?}", backend.facts().name);
         }
     }
 }

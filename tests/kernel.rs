@@ -114,8 +114,8 @@ fn what_is_not_supported_is_refused_by_name() {
     }
     assert!(numbers > 20, "{numbers}");
     refused("6.12.1", &riscv, &["FREGS_A1 40"], &["FREGS_A0", "FREGS_A1", "both at 40"]);
-    refused("6.12.1", &with(&["ARCH_RV64I", "CFI_CLANG"]), &number, &["CONFIG_CFI_CLANG=y is not supported"]);
-    refused("6.12.1", &with(&["X86_64", "CFI_CLANG"]), &[], &["CONFIG_CFI_CLANG=y is not supported"]);
+    let aligned = ["CONFIG_FUNCTION_ALIGNMENT_64B=y is not supported", "room before them"];
+    refused("6.12.1", &with(&["X86_64", "FUNCTION_ALIGNMENT_64B"]), &[], &aligned);
     refused("6.12.1", &with(&["X86_64", "STACK_VALIDATION"]), &[], &["CONFIG_STACK_VALIDATION=y is not supported"]);
     b.refuses(&["gen", "--all", "--kernel-build", "nowhere"], &["nowhere/.config", "make prepare"]);
     b.refuses(&["gen", "--all", "--kernel-build", ".", "--arch", "arm64"], &["--arch"]);

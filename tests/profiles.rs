@@ -368,7 +368,8 @@ fn linux_7_3_is_configured() {
         assert!(run.status.success() && decided.contains(&format!("call-ops={chosen}")), "{decided}");
     }
     config(&["CFI"]);
-    bench.refuses(&gen_config, &["CONFIG_CFI=y is not supported"]);
+    let decided = String::from_utf8(bench.run(&gen_config).stderr).unwrap();
+    assert!(decided.contains("call-ops=off") && decided.contains("cfi=kcfi for CONFIG_CFI=y"), "{decided}");
 }
 
 #[test]
@@ -415,9 +416,52 @@ fn linux_7_3_is_hardened_as_configured() {
         let decided = String::from_utf8(run.stderr).unwrap();
         assert!(run.status.success() && chosen.iter().all(|c| decided.contains(c)), "{set:?}: {decided}");
     }
-    // With FineIBT too: its hash is that of a type, which no trampoline has.
-    config(&[&hardened[..], &["CFI", "FINEIBT"]].concat());
-    bench.refuses(&all, &["CONFIG_CFI=y is not supported", "a type before each function"]);
+}
+
+/// What is called through pointers has its type: in 6.12 by the option's old name. FineIBT is made of it when the kernel boots,
+/// from the functions that objtool finds by their names (tools/objtool/check.c, `create_cfi_sections`).
+#[test]
+fn types_follow_from_the_configuration() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("asm-offsets.h"), "").unwrap();
+    let decided = |version: &str, more: &[&str]| {
+        let needed = ["X86_64", "FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_ARGS", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
+        let set: String = needed.iter().chain(more).map(|name| format!("CONFIG_{name}=y\n")).collect();
+        let text = format!("#\n#\n# Linux/x86 {version} Kernel Configuration\n#\n{set}");
+        std::fs::write(bench.path("config"), text).unwrap();
+        let all = [
+            "gen",
+            "--config",
+            "config",
+            "--asm-offsets",
+            "asm-offsets.h",
+            "--all",
+            "-o",
+            "out",
+            "--stem",
+            "t",
+            "--emit",
+            "obj",
+        ];
+        let run = bench.run(&all);
+        let decided = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.success(), "{decided}");
+        (decided, bench.tool("x86_64-linux-gnu-readelf", &["-rsW", "out/t.o"]))
+    };
+    for (version, named, other) in
+        [("6.12.1", "CFI_CLANG", "CFI"), ("7.2.1", "CFI", "CFI_CLANG"), ("7.3.4", "CFI", "CFI_CLANG")]
+    {
+        let (told, object) = decided(version, &[named, "FINEIBT", "X86_KERNEL_IBT", "CALL_PADDING"]);
+        assert!(told.contains(&format!("cfi=kcfi for CONFIG_{named}=y")), "{told}");
+        for stub in ["ftrace_stub", "ftrace_stub_graph"] {
+            let has = |parts: &[&str]| object.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+            assert!(has(&["R_X86_64_32 ", &format!(" __kcfi_typeid_{stub} ")]), "{version} {stub}: {object}");
+            assert!(has(&["    16 FUNC    LOCAL ", &format!(" __cfi_{stub}")]), "{version} {stub}: {object}");
+        }
+        assert!(!object.contains("__kcfi_typeid_ftrace_caller"), "{object}");
+        let (told, object) = decided(version, &[other]);
+        assert!(told.contains("cfi=off") && !object.contains("kcfi"), "{told}");
+    }
 }
 
 /// Where 7.3 has ENDBR with CONFIG_X86_KERNEL_IBT (arch/x86/kernel/ftrace_64.S): SYM_TYPED_FUNC_START puts one, SYM_FUNC_START

@@ -4,7 +4,9 @@
 use codegen::spec::{Kind, Regs};
 use emu_tests::{Clause, Filter, Row, Suite, Verdict};
 use object::{Object, ObjectSection, ObjectSymbol};
+use serde_json::Value;
 
+use common::Bench;
 use common::expected::expected;
 
 mod common;
@@ -82,4 +84,26 @@ fn the_checker_notices_every_missing_instruction() {
     });
     let known: Vec<_> = known.collect();
     assert_eq!(survivors, known, "not noticed, and known");
+}
+
+/// No type before a function, that of another, and one where callers do not look for it (Linux 883bbbffa5a4: one type for two
+/// stubs).
+#[test]
+fn the_checker_notices_types_that_are_wrong() {
+    let b = Bench::new();
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let types = expected(*backend).kernel_type;
+        assert!(!types.is_empty());
+        for set in types.iter().map(|of| &of.set) {
+            let mut args = vec!["mutate", "ftrace_stub", "ftrace_stub_graph", "--format", "json", "--arch", arch];
+            args.extend(set.iter().flat_map(|set| ["--set", set.as_str()]));
+            let report: Value = serde_json::from_str(&b.ok(&args)).unwrap();
+            let wrong = |r: &&Value| r["operator"].as_str().unwrap().starts_with("TYPE_");
+            let typed: Vec<&Value> = report["results"].as_array().unwrap().iter().filter(wrong).collect();
+            assert_eq!(typed.len(), 6, "{arch} {set:?}");
+            let noticed = |r: &Value| r["clauses"].as_array().unwrap().contains(&"P13".into());
+            assert!(typed.into_iter().all(noticed), "{arch} {set:?}: {report}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use codegen::error::Result;
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
-use codegen::harden::Harden;
+use codegen::harden::{Harden, TypeWord};
 use codegen::live::Live;
 use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
@@ -14,8 +14,9 @@ use codegen::proto::{Prototype, Type};
 use codegen::spec::Programs;
 use codegen::target::{Layouts, Own, Target};
 
-use crate::option::{CallOps, FrameRecords};
+use crate::option::{CallOps, Cfi, FrameRecords};
 use crate::regs::*;
+use crate::reloc;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
 
@@ -133,9 +134,13 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         programs: Some(programs_frame),
         record: Some(record_frame),
     };
+    let typed = match choices.option() {
+        Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),
+        Cfi::Off => None,
+    };
     let own = Own {
         e_flags: 0,
-        harden: Harden { landing: Some("BTI c"), ..Harden::NONE },
+        harden: Harden { landing: Some("BTI c"), typed, ..Harden::NONE },
         direct_test: DIRECT,
         stack_align: 16,
         resume: 8,

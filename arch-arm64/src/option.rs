@@ -9,4 +9,7 @@ codegen::options! {
     FrameRecords = "frame-records" { On = "on", Off = "off" }
         "store two frame records; without them a stack trace misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;
+    Cfi = "cfi" { Off = "off", Kcfi = "kcfi" }
+        "the type of functions that are called through pointers, before them, for CONFIG_CFI: of kernels without CALL_OPS",
+        applies: |kind, _| kind.is_callback(), apart: true;
 }

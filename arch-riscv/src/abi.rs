@@ -6,7 +6,7 @@ use codegen::facts::EFlags;
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
-use codegen::harden::Harden;
+use codegen::harden::{Harden, TypeWord};
 use codegen::live::Live;
 use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
@@ -15,8 +15,9 @@ use codegen::proto::{Class, Prototype, Scalar, Type};
 use codegen::spec::Programs;
 use codegen::target::{Layouts, Own, Target};
 
-use crate::option::{CallOps, FloatAbi, FrameRecords, Rvc};
+use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Rvc};
 use crate::regs::*;
+use crate::reloc;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
 
@@ -173,7 +174,12 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         programs: Some(programs_frame),
         record: Some(record_frame),
     };
-    let own = Own { e_flags, harden: Harden::NONE, direct_test: DIRECT, stack_align: 16, resume: 8, lead, layouts };
+    let typed = match choices.option() {
+        Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),
+        Cfi::Off => None,
+    };
+    let harden = Harden { typed, ..Harden::NONE };
+    let own = Own { e_flags, harden, direct_test: DIRECT, stack_align: 16, resume: 8, lead, layouts };
     Ok(Target {
         prologue: vec![
             format!(".attribute arch, \"{arch}\""),

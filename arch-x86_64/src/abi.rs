@@ -5,7 +5,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
-use codegen::harden::{Harden, ReturnStyle};
+use codegen::harden::{Harden, ReturnStyle, TypeWord};
 use codegen::live::Live;
 use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
@@ -15,8 +15,9 @@ use codegen::spec::Programs;
 use codegen::target::{Layouts, Own, Target};
 
 use crate::emu::MACHINE;
-use crate::option::{CallPadding, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
+use crate::option::{CallPadding, Cfi, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
 use crate::regs::*;
+use crate::reloc;
 
 /// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
 pub const AFTER: Reg = RAX;
@@ -172,6 +173,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
 }
 
 fn harden(choices: Choices) -> Harden {
+    let padded = choices.option::<CallPadding>() == CallPadding::On;
     Harden {
         landing: match choices.option() {
             Endbr::On => Some("ENDBR64"),
@@ -182,11 +184,23 @@ fn harden(choices: Choices) -> Harden {
             Return::Int3 => ReturnStyle::Trapped,
             Return::Thunk => ReturnStyle::Thunk(MACHINE.return_thunk),
         },
-        padding: match choices.option() {
-            CallPadding::On => &[0x90; 16],
-            CallPadding::Off => &[],
+        padding: if padded { &[0x90; 16] } else { &[] },
+        typed: match choices.option() {
+            Cfi::Kcfi => Some(type_word(padded)),
+            Cfi::Off => None,
         },
     }
+}
+
+/// The word is the operand of a MOV to eax, so that objtool can decode it, and both with the NOPs are as long as functions are
+/// aligned. With room for code that counts calls, that room is directly before the function; without, nothing is
+/// (arch/x86/include/asm/linkage.h).
+fn type_word(padded: bool) -> TypeWord {
+    const MOV: u8 = 0xb8;
+    const NOPS: [u8; 11] = [0x90; 11];
+    const NOPS_AND_MOV: [u8; 12] = [0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, MOV];
+    let (before, after): (&[u8], &[u8]) = if padded { (&[MOV], &NOPS) } else { (&NOPS_AND_MOV, &[]) };
+    TypeWord { before, after, r_type: reloc::ABS32, labelled: true }
 }
 
 /// A call pushed pc, below parent_ip.

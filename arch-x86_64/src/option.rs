@@ -25,4 +25,7 @@ codegen::options! {
     CallPadding = "call-padding" { Off = "off", On = "on" }
         "16 bytes of NOP before each function: CONFIG_CALL_PADDING's room for code that counts calls",
         applies: |_, _| true, apart: true;
+    Cfi = "cfi" { Off = "off", Kcfi = "kcfi" }
+        "the type of functions that are called through pointers, before them: kCFI, of which FineIBT makes its own at boot",
+        applies: |kind, _| kind.is_callback(), apart: true;
 }

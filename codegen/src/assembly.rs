@@ -10,7 +10,8 @@ use crate::cfi::Tracker;
 use crate::code::{CodeBuf, Fixup, Ref};
 use crate::eh_frame::EhFrame;
 use crate::error::{Error, Result};
-use crate::faults::Misstated;
+use crate::faults::{Misstated, Mistyped};
+use crate::harden::TypeWord;
 use crate::isa::{Architecture, Instruction, Labels};
 use crate::listing::{Line, Listing, unbound};
 use crate::objtool::{self, Notes, Told};
@@ -44,8 +45,10 @@ pub struct Assembly {
     pub relocs: Vec<Reloc>,
     /// Symbols with global binding, in the order of their first mention.
     pub globals: Vec<Symbol>,
-    /// Labels that relocations need.
+    /// Labels that relocations need, and functions that only hold the type of another.
     pub locals: Vec<Symbol>,
+    /// The words in `.text` that are data: for disassemblers, where the psABI has symbols that say so.
+    pub data: Vec<u32>,
     /// The unwind table.
     pub eh_frame: EhFrame,
     /// The words of `.export_symbol`, one every [`Assembly::EXPORT`] bytes, and the label of each entry.
@@ -157,6 +160,11 @@ impl Assembly {
     ) -> Result<()> {
         self.align(target);
         self.code.bytes.extend_from_slice(target.harden.padding);
+        let whole = misstated.filter(|(before, _)| *before == 0).map(|(_, wrong)| wrong);
+        if let Some(word) = target.typed(spec.kind) {
+            let wrong = if let Some(Misstated::Type(wrong)) = whole { Some(wrong) } else { None };
+            self.type_word(word, spec.name, target, wrong);
+        }
         let described = self.code.bytes.len();
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         let (start, mut labels) = (self.code.bytes.len(), [None; Local::COUNT]);
@@ -169,7 +177,6 @@ impl Assembly {
             _ => Box::new(Tracker::new(&entry, target)?),
         };
         self.code.fixups.clear();
-        let whole = misstated.filter(|(before, _)| *before == 0).map(|(_, wrong)| wrong);
         entry.signal &= whole != Some(Misstated::Called);
         let described = if whole == Some(Misstated::Late) { start } else { described };
         self.eh_frame.open(described as u32, &entry, whole, target);
@@ -223,6 +230,30 @@ impl Assembly {
             self.globals[i].protected = true;
         }
         Ok(())
+    }
+
+    /// Append the type of the function that follows; for a mutant, a wrong one.
+    fn type_word(&mut self, word: TypeWord, function: &str, target: &Target, wrong: Option<Mistyped>) {
+        if wrong == Some(Mistyped::Missing) {
+            return;
+        }
+        let start = self.code.bytes.len();
+        self.code.bytes.extend_from_slice(word.before);
+        let at = self.code.bytes.len() as u32;
+        let to = self.global(&[TypeWord::SYMBOL, function].concat());
+        let addend = i64::from(wrong == Some(Mistyped::Other));
+        self.relocs.push(Reloc { at, r_type: word.r_type, to: RelocTarget::Global(to), addend });
+        self.data.push(at);
+        self.code.bytes.extend_from_slice(&[0; TypeWord::BYTES]);
+        self.code.bytes.extend_from_slice(word.after);
+        if wrong == Some(Mistyped::Place) {
+            self.code.bytes.extend_from_slice(&target.facts.fill.0.repeat(TypeWord::BYTES));
+        }
+        if word.labelled {
+            let name = self.intern(&[TypeWord::LABEL, function]);
+            let size = (self.code.bytes.len() - start) as u32;
+            self.locals.push(Symbol { name, offset: Some(start as u32), size, function: true, protected: false });
+        }
     }
 
     /// Define a label at the end of the code so far, whose name comes in two parts.

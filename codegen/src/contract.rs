@@ -82,6 +82,8 @@ pub struct Contract {
     pub landing_pad: bool,
     /// The entry is one.
     pub entry_pad: bool,
+    /// Who calls it through a pointer compares the word so many bytes before the entry with its type; `None` if nobody does.
+    pub type_before: Option<u32>,
     /// How it returns, where it returns by the stack; `None` if nothing is promised.
     pub returns: Option<ReturnStyle>,
     /// Returns on the way out that have no call on the return-address stack.
@@ -189,6 +191,7 @@ impl Contract {
             realigned: target.realign.is_some(),
             landing_pad: target.harden.landing.is_some(),
             entry_pad: target.landing(spec.kind).is_some(),
+            type_before: target.typed(spec.kind).map(|word| word.distance()),
             returns: Some(target.harden.returns),
             unpaired: if returned_to { target.convention.exit.unpaired } else { 0 },
             mispredicted: match returned_to {

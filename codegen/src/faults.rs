@@ -71,6 +71,9 @@ operators! {
     CfiColumn "CFI_COLUMN" "the unwind table has the return address in a column that unwinders lack";
     CfiSignal "CFI_SIGNAL" "the unwind table does not say that the traced function has called nothing yet";
     CfiStart "CFI_START" "the unwind table begins where functions return to, and not one instruction earlier";
+    TypeMissing "TYPE_MISSING" "there is no type before a function that is called through pointers";
+    TypeOther "TYPE_OTHER" "the type before a function is that of another";
+    TypePlace "TYPE_PLACE" "the type before a function is not where callers look for it";
     RecordOrder "RECORD_ORDER" "two frame records have each other's place";
     Torn "TORN" "a word that signals may change too is changed in more than one step";
     DropInt3 "DROP_INT3" "what stops speculation is missing";
@@ -104,7 +107,7 @@ impl Operand {
     }
 }
 
-/// What is wrong in the unwind table of a mutant.
+/// What is wrong in the unwind table of a mutant, or in the type before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misstated {
     /// CFA is off by so many bytes from here on, until SP moves again.
@@ -115,15 +118,31 @@ pub enum Misstated {
     Called,
     /// It begins at the trampoline, and not with what stands in front.
     Late,
+    /// The type before the function. Of all of it, too.
+    Type(Mistyped),
+}
+
+/// What is wrong with the type before a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mistyped {
+    /// There is none.
+    Missing,
+    /// It has another value.
+    Other,
+    /// Something stands between it and the function.
+    Place,
 }
 
 impl fmt::Display for Misstated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misstated::Cfa(by) => write!(f, "CFA {by:+}"),
-            Misstated::Column(column) => write!(f, "return column {column}"),
-            Misstated::Called => f.write_str("no signal frame"),
-            Misstated::Late => f.write_str("begins here"),
+            Misstated::Cfa(by) => write!(f, "unwind table: CFA {by:+}"),
+            Misstated::Column(column) => write!(f, "unwind table: return column {column}"),
+            Misstated::Called => f.write_str("unwind table: no signal frame"),
+            Misstated::Late => f.write_str("unwind table: begins here"),
+            Misstated::Type(Mistyped::Missing) => f.write_str("type: none"),
+            Misstated::Type(Mistyped::Other) => f.write_str("type: of another function"),
+            Misstated::Type(Mistyped::Place) => f.write_str("type: further away"),
         }
     }
 }

@@ -12,6 +12,42 @@ pub struct Harden {
     pub returns: ReturnStyle,
     /// Bytes before each function, as many as its alignment or none.
     pub padding: &'static [u8],
+    /// The type before functions that are called through pointers, where callers look for one.
+    pub typed: Option<TypeWord>,
+}
+
+/// The type of a function, as kCFI has it: a word before its first instruction, which who calls it through a pointer compares with
+/// the type of the pointer. Its value is the compiler's: that of [`TypeWord::SYMBOL`] and the function's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TypeWord {
+    /// Bytes between the alignment and the word.
+    pub before: &'static [u8],
+    /// Bytes between the word and the function.
+    pub after: &'static [u8],
+    /// The relocation of the word.
+    pub r_type: u32,
+    /// A local function is all of it: its name begins with [`TypeWord::LABEL`], and the function's own name follows.
+    pub labelled: bool,
+}
+
+impl TypeWord {
+    /// Bytes of the word.
+    pub const BYTES: usize = 4;
+    /// What the symbol begins with whose value is a function's type; the function's name follows.
+    pub const SYMBOL: &str = "__kcfi_typeid_";
+
+    /// What the name of a local function begins with that only holds the type of another.
+    pub const LABEL: &str = "__cfi_";
+
+    /// The word and nothing else.
+    pub const fn alone(r_type: u32) -> TypeWord {
+        TypeWord { before: &[], after: &[], r_type, labelled: false }
+    }
+
+    /// How many bytes before the function's first instruction it is.
+    pub fn distance(&self) -> u32 {
+        (self.after.len() + TypeWord::BYTES) as u32
+    }
 }
 
 /// How a trampoline returns, where it returns by the stack.
@@ -27,10 +63,10 @@ pub enum ReturnStyle {
 
 impl Harden {
     /// Nothing is done.
-    pub const NONE: Harden = Harden { landing: None, returns: ReturnStyle::Plain, padding: &[] };
+    pub const NONE: Harden = Harden { landing: None, returns: ReturnStyle::Plain, padding: &[], typed: None };
 
     /// What each part is, for people.
-    pub fn parts(&self) -> [(&'static str, String); 3] {
+    pub fn parts(&self) -> Vec<(&'static str, String)> {
         let returns = match self.returns {
             ReturnStyle::Plain => "plain".to_owned(),
             ReturnStyle::Trapped => "a trap behind each".to_owned(),
@@ -40,6 +76,8 @@ impl Harden {
             0 => "none".to_owned(),
             bytes => format!("{bytes} bytes before each function"),
         };
-        [("entry", self.landing.unwrap_or("no landing pad").to_owned()), ("return", returns), ("padding", padding)]
+        let entry = self.landing.unwrap_or("no landing pad").to_owned();
+        let typed = self.typed.map(|word| ("type", format!("{} bytes before the entry", word.distance())));
+        [("entry", entry), ("return", returns), ("padding", padding)].into_iter().chain(typed).collect()
     }
 }

@@ -6,13 +6,13 @@
 
 use std::fmt;
 
-use crate::abi::{Abi, Reg, RegSet};
+use crate::abi::{Reg, RegSet};
 use crate::assembly::Assembly;
 use crate::code::CodeBuf;
 use crate::contract::Contract;
 use crate::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::error::{Error, Result};
-use crate::faults::{Either, Faults, Misstated, Operand, Operator};
+use crate::faults::{Either, Faults, Misstated, Mistyped, Operand, Operator};
 use crate::generate::generate;
 use crate::isa::{Instruction, Isa, Lower};
 use crate::listing::{Line, Listing};
@@ -306,7 +306,7 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
     }
     all.extend(sizes);
     all.extend(records_swapped(code, contract, ways));
-    all.extend(misstated(&contract.facts.abi));
+    all.extend(misstated(contract));
     all
 }
 
@@ -332,17 +332,24 @@ fn records_swapped<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>)
     (!put.is_empty()).then(|| Edit::new(Operator::RecordOrder, Operand::None, out, put))
 }
 
-/// What is wrong with the whole unwind table.
-fn misstated<I: Copy>(abi: &Abi) -> impl Iterator<Item = Edit<I>> {
+/// What is wrong with the whole unwind table, and with the type before the function.
+fn misstated<I: Copy>(contract: &Contract) -> impl Iterator<Item = Edit<I>> {
     // The first behind those that are known: on arm64 it was used once.
+    let abi = &contract.facts.abi;
     let known = abi.regs.iter().map(|reg| reg.dwarf).chain(abi.return_columns.iter().copied());
     let unknown = known.max().map_or(0, |last| last + 1);
+    let typed = [
+        (Operator::TypeMissing, Misstated::Type(Mistyped::Missing)),
+        (Operator::TypeOther, Misstated::Type(Mistyped::Other)),
+        (Operator::TypePlace, Misstated::Type(Mistyped::Place)),
+    ];
     let all = [
         (Operator::CfiColumn, Misstated::Column(unknown)),
         (Operator::CfiSignal, Misstated::Called),
         (Operator::CfiStart, Misstated::Late),
     ];
-    all.into_iter().map(|(operator, misstated)| {
+    let typed = typed.into_iter().filter(|_| contract.type_before.is_some());
+    all.into_iter().chain(typed).map(|(operator, misstated)| {
         let wrong = Edit::new(operator, Operand::None, Vec::new(), Vec::new());
         Edit { misstate: Some((0, misstated)), ..wrong }
     })
@@ -490,7 +497,7 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
                 diff.push(format!("+{offset:4x}  {}", text(*insn)));
             }
             if let Some((_, misstated)) = edit.misstate.filter(|(before, _)| *before == line) {
-                diff.push(format!("+{offset:4x}  (unwind table: {misstated})"));
+                diff.push(format!("+{offset:4x}  ({misstated})"));
             }
         }
         mutants.push(Mutant {

@@ -11,12 +11,16 @@ use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, SinglePha
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
+use crate::harden::TypeWord;
 use crate::objtool::SECTIONS;
 use crate::reloc::{Reloc, RelocTarget};
 use crate::target::Target;
 
 /// The name of labels that only unwind tables refer to, as GNU as has it.
 const UNWIND_LABEL: &[u8] = b".L0 \0";
+
+/// What marks data in code, in the psABIs that mark code.
+const DATA: &str = "$d";
 
 const HEADER_BYTES: usize = 64;
 const SYMBOL_BYTES: u64 = 24;
@@ -28,7 +32,8 @@ const RELA_BYTES: usize = 24;
 /// The object would not fit the format's 32-bit counts.
 pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
     let exports = assembly.exports.len();
-    let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len() + exports;
+    let marked = marks(assembly, target.facts).count();
+    let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len() + exports + marked;
     let notes = assembly.notes.iter().map(|(_, relocs)| relocs.len()).sum::<usize>();
     let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len() + exports + notes;
     let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + assembly.string_table().len();
@@ -91,7 +96,14 @@ const PROGBITS: SectionHeader = SectionHeader {
     sh_entsize: 0,
 };
 
-/// The first number of each kind of symbol: after the null symbol come that of `.text`, the mapping symbol, local labels,
+/// Where code and data begin in `.text`, for the symbols that say so: the offset, and whether it is data.
+fn marks(assembly: &Assembly, facts: &Facts) -> impl Iterator<Item = (u32, bool)> {
+    let data = assembly.data.iter().flat_map(|&at| [(at, true), (at + TypeWord::BYTES as u32, false)]);
+    let first = (assembly.data.first() != Some(&0)).then_some((0, false));
+    first.into_iter().chain(data).filter(|_| !facts.mapping.is_empty())
+}
+
+/// The first number of each kind of symbol: after the null symbol come that of `.text`, the mapping symbols, local labels,
 /// labels of the unwind table, labels of exports, globals.
 struct SymbolNumbers {
     local: u32,
@@ -104,7 +116,7 @@ impl SymbolNumbers {
     const TEXT: u32 = 1;
 
     fn new(assembly: &Assembly, facts: &Facts) -> SymbolNumbers {
-        let local = SymbolNumbers::TEXT + 1 + u32::from(!facts.mapping.is_empty());
+        let local = SymbolNumbers::TEXT + 1 + marks(assembly, facts).count() as u32;
         let label = local + assembly.locals.len() as u32;
         let global = label + (assembly.eh_frame.labels.len() + assembly.exports.len()) as u32;
         SymbolNumbers { local, label, global, end: global + assembly.globals.len() as u32 }
@@ -225,15 +237,19 @@ fn write_symbols(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &F
         st_size: 0,
     };
     w.write_symbol(&local(0, elf::STT_SECTION));
-    let names = assembly.string_table().len();
-    if !facts.mapping.is_empty() {
-        w.write_symbol(&local(names as u32, elf::STT_NOTYPE));
+    let code_name = assembly.string_table().len();
+    let data_name = code_name + facts.mapping.len() + 1;
+    for (offset, data) in marks(assembly, facts) {
+        let name = if data { data_name } else { code_name };
+        w.write_symbol(&Sym { st_value: offset.into(), ..local(name as u32, elf::STT_NOTYPE) });
     }
     for symbol in &assembly.locals {
-        let st_value = u64::from(symbol.offset.unwrap_or(0));
-        w.write_symbol(&Sym { st_value, ..local(assembly.name_offset(symbol), elf::STT_NOTYPE) });
+        let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
+        let (st_value, st_size) = (u64::from(symbol.offset.unwrap_or(0)), u64::from(symbol.size));
+        w.write_symbol(&Sym { st_value, st_size, ..local(assembly.name_offset(symbol), kind) });
     }
-    let label_name = (names + facts.mapping.len() + 1) as u32;
+    let data_bytes = if assembly.data.is_empty() { 0 } else { DATA.len() + 1 };
+    let label_name = (data_name + data_bytes) as u32;
     for &offset in &assembly.eh_frame.labels {
         w.write_symbol(&Sym { st_value: u64::from(offset), ..local(label_name, elf::STT_NOTYPE) });
     }
@@ -256,11 +272,15 @@ fn write_symbols(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &F
     }
 }
 
-/// The assembly keeps its names as a string table; only the mapping symbol's and that of unwind labels come after them.
+/// The assembly keeps its names as a string table; only those of mapping symbols and of unwind labels come after them.
 fn write_strings(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &Facts) {
     w.write(assembly.string_table().as_bytes());
     w.write(facts.mapping.as_bytes());
     w.write(&[0]);
+    if !assembly.data.is_empty() {
+        w.write(DATA.as_bytes());
+        w.write(&[0]);
+    }
     if !assembly.eh_frame.labels.is_empty() {
         w.write(UNWIND_LABEL);
     }

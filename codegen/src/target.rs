@@ -6,7 +6,7 @@ use crate::abi::{Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Number, NumberOf};
 use crate::frame::{Content, FrameLayout};
-use crate::harden::Harden;
+use crate::harden::{Harden, TypeWord};
 use crate::live::Live;
 use crate::option::{Choice, Choices, Pad};
 use crate::profile::{Convention, FrameUse};
@@ -146,6 +146,11 @@ impl Target {
     /// The landing pad with which a trampoline of this kind begins, if any.
     pub fn landing(&self, kind: Kind) -> Option<&'static str> {
         self.harden.landing.filter(|_| self.convention.pad(kind) == Pad::First)
+    }
+
+    /// The type before a trampoline of this kind, if it is called through pointers and callers look for one.
+    pub fn typed(&self, kind: Kind) -> Option<TypeWord> {
+        self.harden.typed.filter(|_| kind.is_callback())
     }
 
     /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the

@@ -249,6 +249,11 @@ pub(crate) struct TrampolineIn {
     /// The entry is none all the same: only direct branches of sites come here.
     #[serde(default)]
     pub(crate) no_entry_pad: bool,
+    /// Who calls it through a pointer compares the word so many bytes before the entry with the type of the pointer (kCFI): it is
+    /// the value of `__kcfi_typeid_` with the symbol behind it.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub(crate) type_before: Option<Spanned<u32>>,
     /// Returns on the way out that have no call on the return-address stack.
     #[serde(default)]
     pub(crate) unpaired: u32,
@@ -265,17 +270,6 @@ pub(crate) struct TrampolineIn {
     /// What is known not to hold.
     #[serde(default)]
     pub(crate) deviation: Vec<DeviationIn>,
-}
-
-impl TrampolineIn {
-    /// The calls that are patched.
-    pub(crate) fn slots(&self) -> &[String] {
-        match &self.slot {
-            None => &[],
-            Some(SlotIn::One(slot)) => std::slice::from_ref(slot),
-            Some(SlotIn::Each(slots)) => slots,
-        }
-    }
 }
 
 #[derive(Deserialize, JsonSchema)]

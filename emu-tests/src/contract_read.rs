@@ -9,6 +9,7 @@ use codegen::contract::{Contract, Traced, promised};
 use codegen::error::{Error, Result};
 use codegen::facts::{Facts, NumberOf};
 use codegen::frame::{self, Content, Field, FrameLayout, Record};
+use codegen::harden::TypeWord;
 use codegen::intern::intern;
 use codegen::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
 use codegen::live::{Live, MOST_WORDS, Word};
@@ -19,12 +20,23 @@ use codegen::recorder::{Clock, Events, Recorder};
 use toml::Spanned;
 
 use crate::contract_file::{
-    DeviationIn, FrameIn, KindIn, LiveIn, ProgramIn, Promise, Reader, RecordIn, Stores, TrampolineIn,
+    DeviationIn, FrameIn, KindIn, LiveIn, ProgramIn, Promise, Reader, RecordIn, SlotIn, Stores, TrampolineIn,
 };
 use crate::report::Clause;
 
 /// Bytes of the largest frame. The checker reads all of it whenever a callback is called.
 const LARGEST: i32 = 4096;
+
+impl TrampolineIn {
+    /// The calls that are patched.
+    pub(crate) fn slots(&self) -> &[String] {
+        match &self.slot {
+            None => &[],
+            Some(SlotIn::One(slot)) => std::slice::from_ref(slot),
+            Some(SlotIn::Each(slots)) => slots,
+        }
+    }
+}
 
 impl RecordIn {
     fn content(self) -> Content {
@@ -101,6 +113,7 @@ impl Reader<'_> {
             realigned: false,
             landing_pad: t.landing_pad,
             entry_pad: t.landing_pad && !t.no_entry_pad && !kind.returned_to(),
+            type_before: self.type_before(t, kind)?,
             returns: None,
             // A call of the site that nothing returns to.
             // Or one behind which something else stands than what is returned to.
@@ -113,6 +126,18 @@ impl Reader<'_> {
             thread_words: [NumberOf::RecordCursor, NumberOf::RecordLimit, NumberOf::RecordCount]
                 .map(|of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value)),
         })
+    }
+
+    /// Where callers look for its type, if they do.
+    fn type_before(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<u32>> {
+        let Some(before) = &t.type_before else { return Ok(None) };
+        if kind.returned_to() {
+            return Err(self.at(before.span().start, "type-before: only returns come here, and no call"));
+        }
+        if *before.get_ref() < TypeWord::BYTES as u32 {
+            return Err(self.at(before.span().start, "type-before: the word has 4 bytes; valid: 4, or more"));
+        }
+        Ok(Some(*before.get_ref()))
     }
 
     /// What is said of one kind must not be said of another: nobody would look at it.

@@ -135,6 +135,9 @@ impl File {
         }
         self.when("landing-pad", contract.landing_pad);
         self.when("no-entry-pad", contract.landing_pad && !contract.entry_pad && !contract.kind.returned_to());
+        if let Some(before) = contract.type_before {
+            self.key("type-before", &before.to_string());
+        }
         if contract.unpaired > 0 {
             self.key("unpaired", &contract.unpaired.to_string());
         }

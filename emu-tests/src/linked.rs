@@ -1,6 +1,7 @@
 //! The image that is run: the objects that are judged, with our functions and callbacks.
 
 use codegen::error::Result;
+use codegen::harden::TypeWord;
 use codegen::patch::Write;
 use link::{Image, Input, Options, PAGE, link};
 
@@ -28,7 +29,10 @@ pub(crate) fn link_at(
         if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
     let stub = suite.stubs.then_some(suite.backend.machine().ret);
     let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
-    let define = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume)))).collect();
+    let bodies = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume))));
+    let typed = suite.contracts.iter().filter(|c| c.type_before.is_some());
+    let types = typed.map(|c| ([TypeWord::SYMBOL, &c.name].concat(), type_of(&c.name).into()));
+    let define = bodies.chain(types).collect();
     let convention = suite.convention;
     // What the profile calls them; here they have the names of the fixtures.
     let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
@@ -47,6 +51,13 @@ pub(crate) fn link_at(
         &inputs,
         &Options { base, skip, code_align, define, first, stub, site, alias, wanted, ..Options::default() },
     )
+}
+
+/// The type of a function, where its callers look for one: what a compiler would make of the prototype. No two functions have
+/// the same, and none has 0.
+pub(crate) fn type_of(function: &str) -> u32 {
+    // FNV-1a.
+    function.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) | 1
 }
 
 /// The image as a file would say it, ready to be run: the C functions that others wrote return at once.

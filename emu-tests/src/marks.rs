@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
+use codegen::harden::TypeWord;
 use codegen::kind::{Calls, Gives};
 use codegen::machine::{Branch, Machine};
 use link::{Access, Image, STUBS, SymbolKind, mark};
@@ -124,9 +125,11 @@ pub(crate) fn mark_cells(
     Ok(marks)
 }
 
-/// Is this inside a symbol of the first so many objects? Parts of the code in sections of their own have none.
+/// Is this inside a symbol of the first so many objects? Parts of the code in sections of their own have none. What only holds the
+/// type of a function is no code, though its symbol says so.
 fn is_named(linked: &Image, judged: usize, at: u64) -> bool {
-    let named = |s: &&link::Symbol| s.input.is_some_and(|input| input < judged) && mark(&s.name).is_none();
+    let code = |name: &str| mark(name).is_none() && !name.starts_with(TypeWord::LABEL);
+    let named = |s: &&link::Symbol| s.input.is_some_and(|input| input < judged) && code(&s.name);
     linked.symbols.iter().filter(named).any(|s| at.wrapping_sub(s.address) < extent(linked, s))
 }
 

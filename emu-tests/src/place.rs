@@ -125,6 +125,7 @@ places! {
 
     // Branches.
     PadAtEntry => "landing-pad:entry", "landing pad at the entry";
+    TypeAtEntry => "type:entry", "type before the entry, where who calls through a pointer looks for it";
     PadAtTarget => "landing-pad:target", "landing pad where an indirect branch goes";
     CallsWithoutReturn => "return-stack:calls", "calls without a return";
     ReturnsWithoutCall => "return-stack:returns", "returns without a call";

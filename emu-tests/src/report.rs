@@ -82,8 +82,8 @@ clauses! {
     P11 "P11", of: Trampoline, "what the callback decided takes effect";
     P12 "P12", of: Trampoline, "unwind table at every instruction, frame records in callbacks",
         unchecked: "neither .eh_frame nor ORC describes it, and its contract has no frame records";
-    P13 "P13", of: Trampoline, "landing pads fit the branches that reach them",
-        unchecked: "its contract asks for no landing pads";
+    P13 "P13", of: Trampoline, "landing pads and types fit the branches that reach them",
+        unchecked: "its contract asks for no landing pads and no type";
     P14 "P14", of: Trampoline, "calls and returns are paired";
     P15 "P15", of: Trampoline, "traps where only speculation goes",
         unchecked: "no unpaired return, so no speculation target to check";

@@ -2,6 +2,8 @@
 
 use askama::Template;
 use codegen::error::{Error, Result};
+use codegen::facts::Facts;
+use codegen::harden::TypeWord;
 use codegen::target::Target;
 use codegen::text::{LineKind, TextLine, TextListing};
 
@@ -39,6 +41,8 @@ struct Function<'a> {
     consts: Vec<String>,
     contract: Vec<String>,
     cfi_entry: &'a [String],
+    /// Its type, where callers look for one.
+    typed: Vec<String>,
     /// What stands before its label and is in its unwind table.
     lead: &'static [&'static str],
     lines: Vec<String>,
@@ -88,6 +92,7 @@ fn render(
             consts: consts(listing, comment),
             contract: listing.contract.sentences().iter().flat_map(|s| wrap(s)).collect(),
             cfi_entry: &listing.cfi_entry,
+            typed: target.typed(listing.contract.kind).map_or(Vec::new(), |word| typed(word, &listing.name, facts)),
             lead: target.lead(listing.contract.kind).1,
             lines: lines(&listing.lines, comment),
         })
@@ -116,6 +121,31 @@ fn render(
         functions,
     };
     asm.render().map_err(|e| Error::new(format!("listing.S: {e}")))
+}
+
+/// The type before a function, and the local function that is all of it, where there is one.
+fn typed(word: TypeWord, function: &str, facts: &Facts) -> Vec<String> {
+    let TypeWord { before, after, labelled, .. } = word;
+    let bytes = |bytes: &[u8]| -> Vec<String> {
+        let runs = bytes.chunk_by(|a, b| a == b);
+        runs.map(|run| match run {
+            [one] => format!("\t.byte\t{one:#x}"),
+            more => format!("\t.skip\t{}, {:#x}", more.len(), more[0]),
+        })
+        .collect()
+    };
+    let mut lines = Vec::new();
+    let label = [TypeWord::LABEL, function].concat();
+    if labelled {
+        lines.extend([format!("\t.type\t{label}, {}", facts.function_type), format!("{label}:")]);
+    }
+    lines.extend(bytes(before));
+    lines.push(format!("\t.4byte\t{}{function}", TypeWord::SYMBOL));
+    lines.extend(bytes(after));
+    if labelled {
+        lines.push(format!("\t.size\t{label}, . - {label}"));
+    }
+    lines
 }
 
 /// The line, from 1, of the instruction at `offset` in `text`, which [`asm`] made of this listing.

@@ -62,8 +62,8 @@ pub fn show(listing: &TextListing, target: &Target) -> Result<String> {
     let mut text =
         vec![format!("cost   {} bytes, {} instructions, {} bytes of stack", cost.bytes, cost.instructions, cost.stack)];
     text.extend(paths);
-    let mut harden = Vec::new();
-    let parts = Harden { landing: target.landing(listing.contract.kind), ..target.harden };
+    let (mut harden, kind) = (Vec::new(), listing.contract.kind);
+    let parts = Harden { landing: target.landing(kind), typed: target.typed(kind), ..target.harden };
     for (part, what) in parts.parts() {
         let head = if harden.is_empty() { "harden" } else { "" };
         harden.push(format!("{head:<6} {part:<13} {what}"));

@@ -20,6 +20,9 @@
 {% if let Some(byte) = padding.first() -%}
 {{ "\t" }}.skip	{{ padding.len() }}, {{ "{:#x}"|format(byte) }}
 {% endif -%}
+{% for line in f.typed -%}
+{{ line }}
+{% endfor -%}
 {% if !f.lead.is_empty() -%}
 {{ "\t" }}.cfi_startproc
 {% for line in f.cfi_entry -%}

@@ -38,7 +38,7 @@ fn only_what_fails_or_deviates_is_told_without_being_asked() {
     assert!(named.contains(&"P1") && !named.contains(&"P9"), "{out}");
     let all = b.ends(1, &[&CHECK_BROKEN[..], &["-v"]].concat());
     for (what, without) in
-        [("arm64: registers", false), ("landing pads fit", false), ("  ok P9 ", false), ("FAIL P1 ", true)]
+        [("arm64: registers", false), ("landing pads and types fit", false), ("  ok P9 ", false), ("FAIL P1 ", true)]
     {
         assert_eq!((out.contains(what), all.contains(what)), (without, true), "{what}\n{all}");
     }

@@ -22,6 +22,7 @@ pub struct Expected {
     pub handler: Handler,
     pub process: Process,
     pub linked: Linked,
+    pub kernel_type: Vec<KernelType>,
     pub patched: Patched,
     pub review: Review,
     pub place: Vec<Place>,
@@ -360,6 +361,18 @@ pub struct Process {
     /// What is otherwise in gdb's traces.
     #[serde(default)]
     pub gdb: Vec<Gdb>,
+}
+
+/// What the kernel has before a function that is called through pointers, where callers look for its type.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelType {
+    /// The settings.
+    pub set: Vec<String>,
+    /// The bytes, from where functions are aligned.
+    pub before: String,
+    /// How many bytes before the function the type is.
+    pub at: usize,
 }
 
 #[derive(Deserialize)]

@@ -80,7 +80,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 25)?;
+        let mut s = serializer.serialize_struct("Contract", 26)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("programs", &programs)?;
         s.serialize_field("programs_flags", &flags)?;
@@ -96,6 +96,7 @@ impl Serialize for Contract {
         s.serialize_field("stack_realigned", &self.realigned)?;
         s.serialize_field("landing_pad", &self.landing_pad)?;
         s.serialize_field("entry_pad", &self.entry_pad)?;
+        s.serialize_field("type_before", &self.type_before)?;
         s.serialize_field("unpaired_returns", &self.unpaired)?;
         s.serialize_field("mispredicted_returns", &self.mispredicted)?;
         s.serialize_field("direct_mispredicted_returns", &self.direct_mispredicted)?;

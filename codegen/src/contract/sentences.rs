@@ -13,9 +13,13 @@ impl Contract {
     pub fn sentences(&self) -> Vec<String> {
         let mut text = match self.kind {
             Kind::Stub | Kind::StubGraph => {
-                return vec![
-                    "A C function that does nothing: what a call slot calls until a callback is attached.".to_owned(),
-                ];
+                let typed = self.type_before.map(|bytes| {
+                    format!(
+                        "Who calls it through a pointer finds its type, a word of 4 bytes, {bytes} bytes before it."
+                    )
+                });
+                let what = "A C function that does nothing: what a call slot calls until a callback is attached.";
+                return [what.to_owned()].into_iter().chain(typed).collect();
             }
             Kind::StubDirect => {
                 return vec![

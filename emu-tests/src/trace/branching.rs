@@ -2,6 +2,7 @@
 //! enforces none of it.
 
 use codegen::contract::stated::Next;
+use codegen::harden::TypeWord;
 use codegen::machine::{Branch, IndirectBranch, Pad};
 use codegen::step::ExitPath;
 
@@ -9,6 +10,7 @@ use super::cells::Region;
 use super::finding::At;
 use super::{Arrival, Culprit, Here, Trace};
 use crate::flow::Taken;
+use crate::linked::type_of;
 use crate::place::Place;
 use crate::report::Clause;
 
@@ -56,9 +58,17 @@ impl Trace {
 
     /// Something may branch indirectly to the entry of trampoline `index`.
     pub(super) fn check_entry(&mut self, here: &Here, index: usize) {
-        if self.contracts.get(index).is_some_and(|c| c.entry_pad) {
-            let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
+        let Some(contract) = self.contracts.get(index).cloned() else { return };
+        let at = At { trampoline: index, ..self.at(Clause::P13, here.pc) };
+        if contract.entry_pad {
             self.check_pad(here, at, (Place::PadAtEntry, Culprit::Unknown), IndirectBranch::Call);
+        }
+        if let Some(before) = contract.type_before {
+            let mut found = [0; TypeWord::BYTES];
+            // Where nothing can be read, nothing is a type: none is 0.
+            let _ = here.uc.mem_read(here.pc.wrapping_sub(before.into()), &mut found);
+            let (wanted, found) = (type_of(&contract.name), u32::from_le_bytes(found));
+            self.checks.check(at, Place::TypeAtEntry, u64::from(wanted), u64::from(found));
         }
     }
 

@@ -265,7 +265,7 @@ fn signature(name: &str) -> Option<&'static str> {
 
 /// Those of [`trampolines`] to judge under the options of `target`, one of all combinations but for those options that are
 /// `fixed`: the code of the others is the same as with the default of an option that is not for them. Those to which an
-/// entry trampoline may go are wanted beside it.
+/// entry trampoline may go are wanted beside it, and entry trampolines beside what is called as a callback is.
 ///
 /// # Errors
 /// As [`trampolines`].
@@ -275,13 +275,15 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
         target.convention.offered().filter(|(rule, _)| target.choices.get(rule.index) != rule.default).collect();
     let changes_code_of = |kind: Kind| chosen.iter().all(|(_, o)| target.convention.changes(o, kind) || fixed(o.name));
     let all = trampolines(target)?;
-    let entries = all.iter().any(|(_, kind)| kind.calls_back() && changes_code_of(*kind));
+    let callbacks = all.iter().any(|(_, kind)| kind.is_callback() && changes_code_of(*kind));
+    let entries = callbacks || all.iter().any(|(_, kind)| kind.calls_back() && changes_code_of(*kind));
     let any_function = |kind: Kind| kind.direct().is_none_or(|d| usize::from(d.args) == most && d.live.is_none());
     let led_to = |kind: Kind| kind.traits().chosen || kind.is_callback() || kind.returned_to();
     // What has no instruction of its own that an option changes is there for the entry trampolines alone.
     let does = |kind: Kind| kind.traits().calls != Calls::Nothing || kind.recorder().is_some();
     let changed = |kind: Kind| kind.attaches() && does(kind) && changes_code_of(kind);
-    let wanted = |kind: Kind| changed(kind) || (entries && led_to(kind) && any_function(kind));
+    let goes_there = |kind: Kind| callbacks && kind.calls_back();
+    let wanted = |kind: Kind| changed(kind) || goes_there(kind) || (entries && led_to(kind) && any_function(kind));
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())
 }
 
