@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The first program of the kernels of `cargo xtask kernel` and `cargo xtask modules`: it traces a little itself, tries a
-// module if it finds one, runs the kernel's ftrace selftests if they are there, says how that went, and switches off.
+// module if it finds one, has ftrace_stub called through a pointer if it finds what does so, runs the kernel's ftrace selftests
+// if they are there, says how that went, and switches off.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -203,6 +204,21 @@ static void module(const struct module *module, int file)
 	printf("init: the module was traced alone, with function, with function_graph\n");
 }
 
+// Load the module that calls ftrace_stub through a pointer.
+static void indirect(int file)
+{
+	char line[512], stub[64] = "";
+	FILE *in = fopen("/proc/kallsyms", "r");
+
+	while (in && fgets(line, sizeof(line), in)) {
+		if (strstr(line, " ftrace_stub\n"))
+			snprintf(stub, sizeof(stub), "stub=0x%.*s", (int)strcspn(line, " "), line);
+	}
+	if (in)
+		fclose(in);
+	must(syscall(SYS_finit_module, file, stub, 0) == 0, "ftrace_stub is called through a pointer");
+}
+
 // Run a line of shell; busybox is what there is.
 static void shell(const char *line)
 {
@@ -243,6 +259,8 @@ static void selftests(void)
 
 int main(void)
 {
+	int file;
+
 	mkdir("/proc", 0755);
 	mkdir("/sys", 0755);
 	must(mount("proc", "/proc", "proc", 0, NULL) == 0, "mount /proc");
@@ -252,13 +270,15 @@ int main(void)
 	trace("function_graph", "vfs_write");
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
 		char name[128];
-		int file;
 
 		snprintf(name, sizeof(name), "/%s.ko", modules[i].name);
 		file = open(name, O_RDONLY);
 		if (file >= 0)
 			module(&modules[i], file);
 	}
+	file = open("/indirect.ko", O_RDONLY);
+	if (file >= 0)
+		indirect(file);
 	if (access("/ftrace/ftracetest", X_OK) == 0)
 		selftests();
 	if (failures == 0)

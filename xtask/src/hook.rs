@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::kernels::Kernel;
-use crate::tools::{call, read, tramptool, write};
+use crate::tools::{call, copy, read, root, tramptool, write};
 
 /// A module and what it traces: see `kernel/init.c`.
 pub struct Hook<'h> {
@@ -58,10 +58,7 @@ pub fn build(kernel: &Kernel, headers: &Path, more: &[String], hook: &Hook) -> R
         return Err(Failure::at(&main, "does not count calls as before", "mend what is put in its place here"));
     }
     write(&main, text.replace(count, &hostile).as_bytes())?;
-    let mut make = Command::new("make");
-    make.arg("-sC").arg(headers).arg(format!("M={}", source.display()));
-    make.args([format!("ARCH={}", kernel.on.arch), format!("CROSS_COMPILE={}", kernel.on.cross)]);
-    let said = call(make.args(more).arg("modules"))?.err;
+    let said = make(kernel, headers, more, &source)?;
     let bytes = |file: String| {
         let path = source.join(file);
         fs::read(&path).map_err(|e| Failure::at(&path, e, "see what make said"))
@@ -77,4 +74,23 @@ pub fn build(kernel: &Kernel, headers: &Path, more: &[String], hook: &Hook) -> R
         (false, true) => None,
     };
     Ok(Built { file: (format!("{name}.ko"), bytes(format!("{name}.ko"))?), wrong })
+}
+
+/// The module of `kernel/indirect.c`, which needs nothing generated.
+pub fn indirect(kernel: &Kernel, headers: &Path, more: &[String]) -> Result<(String, Vec<u8>), Failure> {
+    let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
+    copy(&root().join("xtask/kernel/indirect.c"), &dir.path().join("indirect.c"))?;
+    write(&dir.path().join("Kbuild"), b"obj-m := indirect.o\n")?;
+    make(kernel, headers, more, dir.path())?;
+    let path = dir.path().join("indirect.ko");
+    let bytes = fs::read(&path).map_err(|e| Failure::at(&path, e, "see what make said"))?;
+    Ok(("indirect.ko".to_owned(), bytes))
+}
+
+/// Build the modules of a directory; returns what make had to say.
+fn make(kernel: &Kernel, headers: &Path, more: &[String], source: &Path) -> Result<String, Failure> {
+    let mut make = Command::new("make");
+    make.arg("-sC").arg(headers).arg(format!("M={}", source.display()));
+    make.args([format!("ARCH={}", kernel.on.arch), format!("CROSS_COMPILE={}", kernel.on.cross)]);
+    Ok(call(make.args(more).arg("modules"))?.err)
 }

@@ -131,7 +131,10 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     if let Some(wrong) = jumped.as_ref().and_then(|built| built.wrong) {
         return Err(Failure::new("a module with a trampoline that is jumped to", wrong, "see what make said"));
     }
-    let modules: Vec<_> = jumped.into_iter().map(|built| built.file).collect();
+    let mut modules: Vec<_> = jumped.into_iter().map(|built| built.file).collect();
+    if bench.kernel.indirect {
+        modules.push(hook::indirect(bench.kernel, &bench.built(""), &bench.compiled_by())?);
+    }
     initramfs(&bench.kernel.on.cross, &modules, &files)?;
     let faults = bench.kernel.fault.get(..if quick { 1 } else { bench.kernel.fault.len() }).unwrap_or_default();
     let (baseline, booted) = boots(bench, &files, faults)?;

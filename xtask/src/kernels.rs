@@ -69,6 +69,8 @@ struct Build {
     config: Vec<String>,
     jump: Option<String>,
     #[serde(default)]
+    indirect: bool,
+    #[serde(default)]
     without: Vec<(String, String)>,
     fault: Vec<(String, String)>,
 }
@@ -88,6 +90,8 @@ pub struct Kernel {
     pub config: Vec<String>,
     /// Where `seq_read` goes on behind its site, where sites jump to direct trampolines.
     pub jump: Option<String>,
+    /// `ftrace_stub` is called through a pointer, too: calls look for its type.
+    pub indirect: bool,
     /// Files of its ftrace selftests that are left out, and why.
     pub without: Vec<(String, String)>,
     /// Faults: in words, and as `gen --fault` takes them.
@@ -122,6 +126,7 @@ pub fn kernels(profile: Option<&str>) -> Result<Vec<Kernel>, Failure> {
             compiler: build.compiler,
             config: build.config,
             jump: build.jump,
+            indirect: build.indirect,
             without: build.without,
             fault: build.fault,
             on: Arc::clone(&on),
