@@ -34,7 +34,7 @@ const TOLD: [&str; 8] = [
 ];
 
 /// Those of them that only profile bare has.
-const TOLD_OF_BARE: [&str; 1] = ["record_both_tsc"];
+const TOLD_OF_BARE: [&str; 2] = ["record_both_tsc", "record_both_unwind"];
 
 /// The width of offset, bytes and CFA. The text follows as it is: its tabs stand where they do in a file of its own.
 const GUTTER: usize = 40;

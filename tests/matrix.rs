@@ -11,7 +11,7 @@ use emu_tests::{Clause, Filter, Report, Row, Verdict};
 mod common;
 
 /// What stands for a reason not to check a clause, by the reason's first words.
-const MARKS: [(&str, &str); 13] = [
+const MARKS: [(&str, &str); 14] = [
     ("-c", "runs as the callback"),
     ("-s", "no site goes to it"),
     ("-a", "runs after the function"),
@@ -21,6 +21,7 @@ const MARKS: [(&str, &str); 13] = [
     ("-l", "its contract asks for no landing pads"),
     ("-t", "no unpaired return"),
     ("-n", "calls nothing"),
+    ("-x", "it has no landing pad for exceptions"),
     ("-d", "its callee decides nothing"),
     ("-e", "engine lacks "),
     ("-w", "not decided on the way"),

@@ -30,6 +30,7 @@ use crate::reloc;
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Insn {
     BtiC,
+    BtiJ,
     /// `reg` 31 is xzr.
     Str {
         src: Reg,
@@ -192,6 +193,8 @@ codegen::rows! { Insn, w names out target;
     // Not `bti c`: GNU as takes that only for ARMv8.5 and later, while the hint is a NOP before.
     BtiC => w.write_str("hint\t#34"),
         { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
+    BtiJ => w.write_str("hint\t#36"),
+        { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::action(Action::LandingPad);
     Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.disp(at)),
         { let (r, d) = (x_or_zero(src)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [sp, d]) }, Effects::store(src, at.value);
     Stp { a, b, at } => write!(w, "stp\t{}, {}, [sp, #{}]", name(a), name(b), names.disp(at)),

@@ -35,10 +35,12 @@ impl Lower for Arm64 {
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
             Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
+            Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
+            Step::Resume => resume(cx),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });
                 cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
@@ -110,6 +112,12 @@ impl Lower for Arm64 {
         }
         Ok(())
     }
+}
+
+/// Hand the exception back. It is where the unwinder wants it.
+fn resume(cx: &mut Lowering<Insn>) {
+    let sym = cx.resume();
+    cx.insn(Insn::Bl { sym });
 }
 
 /// Records: the registers that sites leave for scratch are all that they need.

@@ -94,6 +94,7 @@ fn bits(rng: &mut Rng) -> u16 {
 every_row! {
     Insn ROWS row;
     BtiC;
+    BtiJ;
     Str { src: stored, at: single };
     Stp { a: stored, b: stored, at: pair };
     Ldr { dst: x, at: single };

@@ -33,7 +33,7 @@ impl Lower for Riscv64 {
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
             Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
             Step::LoadOp => load_op(DIRECT, cx)?,
@@ -42,7 +42,13 @@ impl Lower for Riscv64 {
                 cx.noted(Insn::LdReg { dst: DIRECT, base: DIRECT, at }, "op->direct_call");
                 cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
-            Step::LandingPad | Step::PushFlags | Step::PopFlags => return Err(cx.unsupported(step)),
+            Step::Resume => {
+                let sym = cx.resume();
+                cx.insn(Insn::Call { sym });
+            }
+            Step::LandingPad | Step::ExceptionPad | Step::PushFlags | Step::PopFlags => {
+                return Err(cx.unsupported(step));
+            }
             Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
             Step::Record(n) => {

@@ -27,8 +27,9 @@ impl Lower for X86_64 {
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) => {}
-            Step::LandingPad => cx.insn(Insn::Endbr64),
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
+            Step::LandingPad | Step::ExceptionPad => cx.insn(Insn::Endbr64),
+            Step::Resume => resume(cx),
             Step::LoadOp | Step::BranchIfEarlyDirect => return Err(cx.unsupported(step)),
             Step::PushFlags => {
                 cx.insn(Insn::Pushfq);
@@ -102,6 +103,13 @@ impl Lower for X86_64 {
     }
 }
 
+/// Hand the exception back.
+fn resume(cx: &mut Lowering<Insn>) {
+    cx.noted(Insn::Mov { dst: RDI, src: RAX }, "the exception");
+    let sym = cx.resume();
+    cx.insn(Insn::Call { sym });
+}
+
 /// Records: [`SLOT`] is all that they need, and the flags.
 fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
@@ -143,7 +151,7 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Clock::Tsc => {
             cx.insn(Insn::Push { reg: RAX });
-            read_clock(cx);
+            read_clock(event, cx);
             cx.insn(Insn::Pop { reg: RAX });
         }
         Clock::Stamp8 => {
@@ -155,19 +163,23 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::AndLow { dst: RAX, bits: Recorder::BLOCK.ilog2() as u8 });
             cx.insn(Insn::CmpImm { reg: RAX, imm });
             cx.insn(Insn::Jae { to: Local::Timed(event) });
-            read_clock(cx);
+            read_clock(event, cx);
         }
     }
     Ok(())
 }
 
-/// The clock to the slot. rax is free.
-fn read_clock(cx: &mut Lowering<Insn>) {
-    cx.insn(Insn::Push { reg: RDX });
+/// The clock to the slot. rax is free; with an exception, rdx too.
+fn read_clock(event: Event, cx: &mut Lowering<Insn>) {
+    if event != Event::Unwound {
+        cx.insn(Insn::Push { reg: RDX });
+    }
     cx.insn(Insn::Rdtsc);
     cx.noted(Insn::StoreSlotHalf { src: RAX, at: Recorder::TIME }, "time");
     cx.insn(Insn::StoreSlotHalf { src: RDX, at: Recorder::TIME + 4 });
-    cx.insn(Insn::Pop { reg: RDX });
+    if event != Event::Unwound {
+        cx.insn(Insn::Pop { reg: RDX });
+    }
 }
 
 fn call(callee: Callee, cx: &mut Lowering<Insn>) {

@@ -8,16 +8,18 @@ use rustc_hash::FxBuildHasher;
 
 use crate::cfi::Tracker;
 use crate::code::{CodeBuf, Fixup, Ref};
-use crate::eh_frame::EhFrame;
+use crate::effects::CfiEntry;
+use crate::eh_frame::{EhFrame, Table};
 use crate::error::{Error, Result};
 use crate::faults::{Misstated, Mistyped};
 use crate::harden::TypeWord;
 use crate::isa::{Architecture, Instruction, Labels};
 use crate::listing::{Line, Listing, unbound};
+use crate::lsda::{PERSONALITY, Tables};
 use crate::objtool::{self, Notes, Told};
 use crate::reloc::{Reloc, RelocTarget};
 use crate::spec::{Kind, Spec};
-use crate::step::Local;
+use crate::step::{Local, Mark};
 use crate::target::Target;
 
 /// A symbol that is defined here, or only referred to.
@@ -51,6 +53,10 @@ pub struct Assembly {
     pub data: Vec<u32>,
     /// The unwind table.
     pub eh_frame: EhFrame,
+    /// Where exceptions go.
+    pub tables: Tables,
+    /// The function that unwinders ask about that, if they ask one.
+    pub personality: Option<u32>,
     /// The words of `.export_symbol`, one every [`Assembly::EXPORT`] bytes, and the label of each entry.
     pub exports: Vec<(Symbol, Reloc)>,
     /// What objtool is told: contents and relocations of each of [`objtool::SECTIONS`].
@@ -169,17 +175,12 @@ impl Assembly {
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         let (start, mut labels) = (self.code.bytes.len(), [None; Local::COUNT]);
         let mut entry = I::cfi_entry(spec.kind);
-        let mut tracker = match self.tracker.take() {
-            Some((kind, mut tracker)) if kind == spec.kind => {
-                tracker.restart();
-                tracker
-            }
-            _ => Box::new(Tracker::new(&entry, target)?),
-        };
+        let mut tracker = self.tracker(spec.kind, &entry, target)?;
         self.code.fixups.clear();
         entry.signal &= whole != Some(Misstated::Called);
         let described = if whole == Some(Misstated::Late) { start } else { described };
-        self.eh_frame.open(described as u32, &entry, whole, target);
+        let table = self.table(spec);
+        self.eh_frame.open(described as u32, &entry, (table, whole), target);
         let mut opaque_from = 0;
         let (mut notes, at_start) = Notes::new(spec.kind, target, &entry);
         at_start.into_iter().for_each(|note| self.note(note, target));
@@ -224,12 +225,24 @@ impl Assembly {
             self.define(spec.export, start, end - start, true)?;
             self.export(spec.export, I::FACTS.dynamic[0]);
         }
-        self.resolve::<I>(spec, listing, &labels)?;
+        let locals = self.resolve::<I>(spec, listing, &labels)?;
+        self.exceptions(spec, (&labels, locals), whole, target)?;
         for name in spec.own_symbols() {
             let i = self.global(name) as usize;
             self.globals[i].protected = true;
         }
         Ok(())
+    }
+
+    /// What follows a trampoline of this kind: that of the last, if it was of the same.
+    fn tracker(&mut self, kind: Kind, entry: &CfiEntry, target: &Target) -> Result<Box<Tracker>> {
+        match self.tracker.take() {
+            Some((of, mut tracker)) if of == kind => {
+                tracker.restart();
+                Ok(tracker)
+            }
+            _ => Ok(Box::new(Tracker::new(entry, target)?)),
+        }
     }
 
     /// Append the type of the function that follows; for a mutant, a wrong one.
@@ -298,7 +311,7 @@ impl Assembly {
         spec: &Spec,
         listing: &Listing<impl Instruction>,
         labels: &[Option<usize>],
-    ) -> Result<()> {
+    ) -> Result<[u32; Local::COUNT]> {
         self.listed.clear();
         for referred in &listing.symbols {
             let i = self.global(referred.name);
@@ -321,25 +334,54 @@ impl Assembly {
                         continue;
                     }
                     let known = local_symbols[local.index()];
-                    RelocTarget::Local(if known != u32::MAX {
-                        known
-                    } else {
-                        let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
-                        self.locals.push(Symbol {
-                            name,
-                            offset: Some(label as u32),
-                            size: 0,
-                            function: false,
-                            protected: false,
-                        });
-                        local_symbols[local.index()] = self.locals.len() as u32 - 1;
-                        local_symbols[local.index()]
-                    })
+                    if known == u32::MAX {
+                        local_symbols[local.index()] = self.local(spec, local, label as u32);
+                    }
+                    RelocTarget::Local(local_symbols[local.index()])
                 }
             };
             self.relocs.push(Reloc { at: at as u32, r_type, to, addend });
         }
-        Ok(())
+        Ok(local_symbols)
+    }
+
+    /// A symbol for a label. Its number.
+    fn local(&mut self, spec: &Spec, local: Local, offset: u32) -> u32 {
+        let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
+        self.locals.push(Symbol { name, offset: Some(offset), size: 0, function: false, protected: false });
+        self.locals.len() as u32 - 1
+    }
+
+    /// Begin the table of call sites of a trampoline with a landing pad for exceptions.
+    fn table(&mut self, spec: &Spec) -> Option<Table> {
+        let wanted = spec.kind.recorder().is_some_and(|recorder| recorder.unwind);
+        wanted.then(|| Table { number: self.tables.open(), start: self.tables.bytes.len() as u32 })
+    }
+
+    /// The table of call sites, and whom unwinders ask.
+    fn exceptions(
+        &mut self,
+        spec: &Spec,
+        (labels, mut symbols): (&[Option<usize>], [u32; Local::COUNT]),
+        misstated: Option<Misstated>,
+        target: &Target,
+    ) -> Result<()> {
+        if spec.kind.recorder().is_none_or(|recorder| !recorder.unwind) {
+            return Ok(());
+        }
+        let mut places = [None; Mark::ALL.len()];
+        for (mark, place) in Mark::ALL.into_iter().zip(&mut places) {
+            let local = Local::Mark(mark);
+            let Some(offset) = labels.get(local.index()).copied().flatten() else { return Err(unbound(local, spec)) };
+            let symbol = &mut symbols[local.index()];
+            // Where no linker moves them, distances are known.
+            if target.facts.lengths.is_some() && *symbol == u32::MAX {
+                *symbol = self.local(spec, local, offset as u32);
+            }
+            *place = Some((offset as u32, RelocTarget::Local(*symbol)));
+        }
+        self.personality = Some(self.global(PERSONALITY));
+        self.tables.write(|mark| places[mark as usize], misstated, target)
     }
 
     fn align(&mut self, target: &Target) {

@@ -4,7 +4,7 @@ use crate::abi::{Reg, RegSet};
 use crate::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
 use crate::error::{Error, Result};
 use crate::faults::Misstated;
-use crate::step::Local;
+use crate::step::{Local, Mark};
 use crate::target::Target;
 
 /// One rule, in the terms of DWARF 5, section 6.4.2.
@@ -199,17 +199,31 @@ impl Tracker {
         self.ops.push(CfiOp::Undefined(self.returns_in));
     }
 
-    /// Say something wrong of CFA, for a mutant.
+    /// Say something wrong of CFA or of what is saved, for a mutant.
     pub(crate) fn misstate(&mut self, misstated: Misstated) {
-        if let Misstated::Cfa(by) = misstated {
-            let (reg, offset) = self.state.cfa;
-            self.set_cfa((reg, offset + by));
+        match misstated {
+            Misstated::Cfa(by) => {
+                let (reg, offset) = self.state.cfa;
+                self.set_cfa((reg, offset + by));
+            }
+            Misstated::Slot(by) => {
+                let saved = self.state.columns.iter().flatten().find_map(|c| match c.place {
+                    Place::Saved(at) => Some(CfiOp::Offset(c.number, at + by)),
+                    Place::Register(_) => None,
+                });
+                self.ops.extend(saved);
+            }
+            _ => {}
         }
     }
 
     /// A label: the rules are those of the branch that leads here.
     pub(crate) fn at_label(&mut self, local: Local) {
         if self.reachable {
+            if local == Local::Mark(Mark::Called) {
+                // The unwinder goes there with the frame as it is here.
+                self.at_branch.push((Local::Mark(Mark::Pad), self.state));
+            }
             return;
         }
         let there = self.at_branch.iter().find(|(to, _)| *to == local).map(|(_, state)| *state);

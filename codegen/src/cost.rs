@@ -13,6 +13,7 @@ use crate::isa::Instruction;
 use crate::listing::{Line, Listing};
 use crate::live::Live;
 use crate::spec::{Attach, Clock, Events, Programs, Recorder, Spec};
+use crate::step::{Local, Mark};
 use crate::target::Target;
 
 /// One way through a trampoline. The callback's own instructions are not counted.
@@ -231,6 +232,12 @@ pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruct
     }
     total.bytes = code.bytes.len() as u32;
     let zero = PathCost { path: "plain", executed: 0, loads: 0, stores: 0, clock: 0 };
+    let pad = Local::Mark(Mark::Pad);
+    if spec.kind.recorder().is_some_and(|recorder| recorder.unwind) {
+        let unwound = PathCost { path: pad.suffix(), ..zero.clone() };
+        let depth = target.frame(spec.kind)?.size;
+        walk((spec, listing), listing.label(pad, spec)?, depth, unwound, &mut total)?;
+    }
     walk((spec, listing), 0, 0, zero, &mut total)?;
     Ok(total)
 }
@@ -244,6 +251,8 @@ fn walk(
     total: &mut Cost,
 ) -> Result<()> {
     let mut at = from;
+    // What hands an exception back does not return, and is the last.
+    let end = listing.lines.iter().rposition(|line| matches!(line, Line::Insn(..))).map_or(0, |last| last + 1);
     while let Some(line) = listing.lines.get(at) {
         at += 1;
         let Line::Insn(insn, _) = *line else { continue };
@@ -258,13 +267,13 @@ fn walk(
         let pushed_by_call = if effects.flow == Flow::Call { 8 * i32::from(effects.stores) } else { 0 };
         total.stack = total.stack.max(depth + pushed_by_call);
         match effects.flow {
-            Flow::Next | Flow::Call => {}
+            Flow::Next | Flow::Call if at < end => {}
             Flow::Jump(local) => at = listing.label(local, spec)?,
             Flow::Branch(local) => {
                 let taken = PathCost { path: local.suffix(), ..path.clone() };
                 walk((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
             }
-            Flow::Leave | Flow::Trap => {
+            Flow::Leave | Flow::Trap | Flow::Next | Flow::Call => {
                 total.paths.push(path);
                 // Branches were walked before this; the plain path comes first in reports.
                 total.paths.rotate_right(1);

@@ -70,9 +70,9 @@ impl Side<'_> {
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) => out.extend(fixed_words(step)),
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Mark(_) => out.extend(fixed_words(step)),
             Step::Time(_) | Step::Words(_) | Step::What(_) => out.extend(fixed_words(step)),
-            Step::StackArgs | Step::ClearResult => out.extend(fixed_words(step)),
+            Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
@@ -220,6 +220,8 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::Time(_) => "time".to_owned(),
         Step::Words(Event::Entry) => "the first arguments".to_owned(),
         Step::Words(Event::Exit) => "the result".to_owned(),
+        Step::ExceptionPad => "landing pad for exceptions".to_owned(),
+        Step::Resume => "the exception goes on".to_owned(),
         Step::What(event) => format!("what happened: {}", event_words(event)),
         _ => return None,
     })
@@ -229,6 +231,7 @@ fn event_words(event: Event) -> &'static str {
     match event {
         Event::Entry => "entry",
         Event::Exit => "return",
+        Event::Unwound => "exception",
     }
 }
 

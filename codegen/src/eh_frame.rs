@@ -8,6 +8,7 @@ use crate::abi::Reg;
 use crate::cfi::{CfiOp, entry_ops};
 use crate::effects::CfiEntry;
 use crate::faults::Misstated;
+use crate::lsda::{PERSONALITY_ENCODING, TABLE_ENCODING};
 use crate::reloc::{Reloc, RelocTarget};
 use crate::target::Target;
 
@@ -16,8 +17,17 @@ use crate::target::Target;
 struct CieEntry {
     column: u16,
     signal: bool,
+    /// Unwinders ask a function about its frames.
+    asks: bool,
     ops: Vec<CfiOp>,
     at: u32,
+}
+
+/// The table of call sites of a trampoline: its number, and where it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    pub number: u32,
+    pub start: u32,
 }
 
 /// An `.eh_frame` section under construction.
@@ -137,7 +147,14 @@ impl EhFrame {
     }
 
     /// Begin the entry of a trampoline at this offset, with a CIE before it if none fits.
-    pub(crate) fn open(&mut self, start: u32, entry: &CfiEntry, misstated: Option<Misstated>, target: &Target) {
+    pub(crate) fn open(
+        &mut self,
+        start: u32,
+        entry: &CfiEntry,
+        (table, misstated): (Option<Table>, Option<Misstated>),
+        target: &Target,
+    ) {
+        let table = table.filter(|_| misstated != Some(Misstated::NoPersonality));
         let cie = &target.facts.cie;
         self.renamed = match misstated {
             Some(Misstated::Column(other)) => Some((entry.column, other)),
@@ -147,20 +164,37 @@ impl EhFrame {
         let ops = || entry_ops(entry, target);
         // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
         let begins = |rules: &[CfiOp]| ops().zip(rules).filter(|(a, b)| a == *b).count() == rules.len();
-        let fits = |c: &&CieEntry| c.column == returns_in && c.signal == entry.signal && begins(&c.ops);
+        let asks = table.is_some();
+        let fits = |c: &&CieEntry| (c.column, c.signal, c.asks) == (returns_in, entry.signal, asks) && begins(&c.ops);
         let (cie_at, shared) = match self.cies.iter().find(fits) {
             Some(cie) => (cie.at, cie.ops.len()),
             None => {
                 let at = self.bytes.len() as u32;
                 self.bytes.extend_from_slice(&[0; 8]);
                 self.bytes.push(cie.version);
-                self.bytes.extend_from_slice(if entry.signal { b"zRS\0" } else { b"zR\0" });
-                self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f]);
-                self.bytes.extend_from_slice(&[returns_in as u8, 1, POINTER_ENCODING]);
+                self.bytes.extend_from_slice(match (asks, entry.signal) {
+                    (true, true) => b"zPLRS\0",
+                    (true, false) => b"zPLR\0",
+                    (false, true) => b"zRS\0",
+                    (false, false) => b"zR\0",
+                });
+                self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f, returns_in as u8]);
+                if asks {
+                    self.bytes.extend_from_slice(&[7, PERSONALITY_ENCODING]);
+                    self.relocs.push(Reloc {
+                        at: self.bytes.len() as u32,
+                        r_type: cie.pcrel32,
+                        to: RelocTarget::Personality,
+                        addend: 0,
+                    });
+                    self.bytes.extend_from_slice(&[0, 0, 0, 0, TABLE_ENCODING, POINTER_ENCODING]);
+                } else {
+                    self.bytes.extend_from_slice(&[1, POINTER_ENCODING]);
+                }
                 self.bytes.extend_from_slice(cie.initial);
                 ops().for_each(|op| self.encode(op, target));
                 self.seal(at, 4);
-                let cie = CieEntry { column: returns_in, signal: entry.signal, ops: ops().collect(), at };
+                let cie = CieEntry { column: returns_in, signal: entry.signal, asks, ops: ops().collect(), at };
                 let shared = cie.ops.len();
                 self.cies.push(cie);
                 (at, shared)
@@ -178,7 +212,16 @@ impl EhFrame {
         };
         self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to, addend });
         self.fde_relocs = self.relocs.len();
-        self.bytes.extend_from_slice(&[0; 9]);
+        self.bytes.extend_from_slice(&[0; 8]);
+        self.bytes.push(if asks { 4 } else { 0 });
+        if let Some(table) = table {
+            let (to, addend) = match target.facts.lengths {
+                Some(_) => (RelocTarget::Table(table.number), 0),
+                None => (RelocTarget::Tables, i64::from(table.start)),
+            };
+            self.relocs.push(Reloc { at: self.bytes.len() as u32, r_type: cie.pcrel32, to, addend });
+            self.bytes.extend_from_slice(&[0; 4]);
+        }
         ops().skip(shared).for_each(|op| self.encode(op, target));
     }
 

@@ -74,6 +74,11 @@ operators! {
     TypeMissing "TYPE_MISSING" "there is no type before a function that is called through pointers";
     TypeOther "TYPE_OTHER" "the type before a function is that of another";
     TypePlace "TYPE_PLACE" "the type before a function is not where callers look for it";
+    CfiSlot "CFI_SLOT" "the unwind table has a saved register 8 bytes off, where an exception passes";
+    NoPersonality "NO_PERSONALITY" "the unwind table names nobody who knows of the landing pad for exceptions";
+    SiteShort "SITE_SHORT" "the table of call sites ends one byte before the call does";
+    PadOff "PAD_OFF" "the table of call sites has the landing pad elsewhere, or none";
+    PadAgain "PAD_AGAIN" "the table of call sites has a landing pad for what hands the exception back";
     RecordOrder "RECORD_ORDER" "two frame records have each other's place";
     Torn "TORN" "a word that signals may change too is changed in more than one step";
     DropInt3 "DROP_INT3" "what stops speculation is missing";
@@ -120,6 +125,18 @@ pub enum Misstated {
     Late,
     /// The type before the function. Of all of it, too.
     Type(Mistyped),
+    /// A saved register is so many bytes from where it is.
+    Slot(i32),
+    /// It names nobody who knows of the landing pad.
+    NoPersonality,
+    /// In the table of call sites, the call ends one byte early.
+    Short,
+    /// The landing pad is so many bytes from where it is.
+    Pad(i32),
+    /// The call has no landing pad.
+    NoPad,
+    /// The call that hands an exception back has one.
+    PadAgain,
 }
 
 /// What is wrong with the type before a function.
@@ -143,6 +160,12 @@ impl fmt::Display for Misstated {
             Misstated::Type(Mistyped::Missing) => f.write_str("type: none"),
             Misstated::Type(Mistyped::Other) => f.write_str("type: of another function"),
             Misstated::Type(Mistyped::Place) => f.write_str("type: further away"),
+            Misstated::Slot(by) => write!(f, "unwind table: a saved register {by:+}"),
+            Misstated::NoPersonality => f.write_str("unwind table: no personality"),
+            Misstated::Short => f.write_str("call sites: the call ends one byte early"),
+            Misstated::Pad(by) => write!(f, "call sites: landing pad {by:+}"),
+            Misstated::NoPad => f.write_str("call sites: no landing pad"),
+            Misstated::PadAgain => f.write_str("call sites: a landing pad where the exception is handed back"),
         }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::Recorded(event) => cx.local(Local::Recorded(event)),
+            Step::Mark(mark) => cx.local(Local::Mark(mark)),
             Step::Timed(event) => {
                 cx.local(Local::Timed(event));
                 I::lower(step, &mut cx)?;
@@ -35,6 +36,7 @@ pub(crate) fn generate<'a, I: Isa>(
                 cx.return_lost();
                 cx.depth = 0;
             }
+            Step::ExceptionPad if target.harden.landing.is_none() => {}
             _ => I::lower(step, &mut cx)?,
         }
     }

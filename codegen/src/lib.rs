@@ -12,7 +12,7 @@
 //!    [`shell`].
 //! 2. What is asked for: [`live`], [`kind`], [`spec`], [`option`], [`frame`], [`place`].
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
-//! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`].
+//! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`], [`lsda`].
 //! 5. Steps and promise: [`plan`], [`contract`].
 //! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`eh_frame`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
@@ -43,6 +43,7 @@ pub mod isa;
 pub mod kind;
 pub mod listing;
 pub mod live;
+pub mod lsda;
 pub mod machine;
 pub mod mutate;
 pub mod names;

@@ -4,6 +4,7 @@ use crate::abi::Reg;
 use crate::error::{Error, Result};
 use crate::facts::NumberOf;
 use crate::frame::{Content, FrameLayout};
+use crate::lsda;
 use crate::profile::Convention;
 use crate::spec::{Clock, Recorder, Spec};
 use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
@@ -173,6 +174,11 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// Refer to where the body of the traced function begins.
     pub fn body(&mut self) -> Sym {
         self.refer(SymRef { name: self.spec.body.function, add: self.spec.body.resume })
+    }
+
+    /// Refer to what a landing pad hands an exception back to.
+    pub fn resume(&mut self) -> Sym {
+        self.symbol(lsda::RESUME)
     }
 
     fn refer(&mut self, to: SymRef<'a>) -> Sym {

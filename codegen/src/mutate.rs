@@ -307,6 +307,7 @@ pub fn edits<I: Copy>(code: &[At<I>], contract: &Contract, ways: &Ways<I>) -> Ve
     all.extend(sizes);
     all.extend(records_swapped(code, contract, ways));
     all.extend(misstated(contract));
+    all.extend(exceptions(code, contract));
     all
 }
 
@@ -353,6 +354,32 @@ fn misstated<I: Copy>(contract: &Contract) -> impl Iterator<Item = Edit<I>> {
         let wrong = Edit::new(operator, Operand::None, Vec::new(), Vec::new());
         Edit { misstate: Some((0, misstated)), ..wrong }
     })
+}
+
+/// What is wrong with the way of an exception, in the unwind table and in the table of call sites.
+fn exceptions<I: Copy>(code: &[At<I>], contract: &Contract) -> Vec<Edit<I>> {
+    if contract.kind.recorder().is_none_or(|recorder| !recorder.unwind) {
+        return Vec::new();
+    }
+    let call = code.iter().find(|c| c.effects.flow == Flow::Call).map_or(0, |c| c.line);
+    let step = contract.facts.fill.0.len() as i32;
+    let all = [
+        (Operator::CfiSlot, call, Misstated::Slot(8)),
+        (Operator::CfiSlot, call, Misstated::Slot(-8)),
+        (Operator::NoPersonality, 0, Misstated::NoPersonality),
+        (Operator::SiteShort, 0, Misstated::Short),
+        (Operator::PadOff, 0, Misstated::Pad(step)),
+        (Operator::PadOff, 0, Misstated::Pad(-step)),
+        (Operator::PadOff, 0, Misstated::NoPad),
+        (Operator::PadAgain, 0, Misstated::PadAgain),
+    ];
+    let edit = |(operator, before, misstated)| {
+        let operand =
+            if let Misstated::Slot(by) | Misstated::Pad(by) = misstated { Operand::By(by) } else { Operand::None };
+        let wrong = Edit::new(operator, operand, Vec::new(), Vec::new());
+        Edit { misstate: Some((before, misstated)), ..wrong }
+    };
+    all.into_iter().map(edit).collect()
 }
 
 /// A save at line `n` of the code that comes after the call, or is left out with what reloads it.
@@ -473,7 +500,11 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
     };
     let mut original = Assembly::default();
     original.add::<I>(spec, target, &listing)?;
-    let mut seen = vec![(original.text().to_vec(), original.relocs, original.eh_frame.bytes)];
+    let code = |a: Assembly| {
+        let tables = (a.tables.bytes.clone(), a.tables.relocs.clone());
+        (a.text().to_vec(), a.relocs, a.eh_frame.bytes, tables)
+    };
+    let mut seen = vec![code(original)];
     let mut mutants = Vec::new();
     for (number, edit) in listed::<I>(&listing, &contract).into_iter().enumerate() {
         // What the encoder refuses is no mutant: nobody could have assembled it.
@@ -483,7 +514,7 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
             Err(e) if matches!(e.kind(), Error::Unencodable { .. } | Error::OutOfReach { .. }) => continue,
             Err(e) => return Err(e.at(format_args!("{}: {}", spec.name, edit.operator.name()))),
         };
-        let bytes = (assembly.text().to_vec(), assembly.relocs, assembly.eh_frame.bytes);
+        let bytes = code(assembly);
         if seen.contains(&bytes) {
             continue;
         }

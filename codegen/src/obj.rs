@@ -12,6 +12,7 @@ use crate::assembly::Assembly;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::harden::TypeWord;
+use crate::lsda::{self, Tables};
 use crate::objtool::SECTIONS;
 use crate::reloc::{Reloc, RelocTarget};
 use crate::target::Target;
@@ -36,7 +37,8 @@ pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
     let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len() + exports + marked;
     let notes = assembly.notes.iter().map(|(_, relocs)| relocs.len()).sum::<usize>();
     let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len() + exports + notes;
-    let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + assembly.string_table().len();
+    let tables = assembly.tables.bytes.len() + RELA_BYTES * assembly.tables.relocs.len();
+    let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + tables + assembly.string_table().len();
     let mut bytes = Vec::with_capacity(contents + SYMBOL_BYTES as usize * symbols + RELA_BYTES * relocs + 4096);
     let headers = write_body(assembly, target, &mut bytes).map_err(|e| Error::new(format!("object file: {e}")))?;
     bytes[..headers.len()].copy_from_slice(&headers);
@@ -56,10 +58,11 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
     let numbers = SymbolNumbers::new(assembly, target.facts);
     let contents = contents(assembly, target);
     let sections: Vec<Section> = contents.iter().map(|c| write_contents(&mut w, c, &numbers)).collect();
-    let export_section = 1 + contents.iter().take_while(|c| c.name != EXPORTS).map(Contents::headers).sum::<u32>();
+    let number = |name| 1 + contents.iter().take_while(|c| c.name.0 != name).map(Contents::headers).sum::<u32>();
+    let of_labels = [EXPORTS.0, lsda::POINTER, lsda::TABLES].map(number);
 
     let symtab_offset = w.write_null_symbol();
-    write_symbols(&mut w, assembly, target.facts, export_section);
+    write_symbols(&mut w, assembly, target.facts, of_labels);
     let strtab_offset = w.offset();
     write_strings(&mut w, assembly, target.facts);
     let symtab = SectionHeader {
@@ -104,10 +107,11 @@ fn marks(assembly: &Assembly, facts: &Facts) -> impl Iterator<Item = (u32, bool)
 }
 
 /// The first number of each kind of symbol: after the null symbol come that of `.text`, the mapping symbols, local labels,
-/// labels of the unwind table, labels of exports, globals.
+/// labels of the unwind table, labels of exports, what unwinders read for exceptions, globals.
 struct SymbolNumbers {
     local: u32,
     label: u32,
+    exception: u32,
     global: u32,
     end: u32,
 }
@@ -118,8 +122,9 @@ impl SymbolNumbers {
     fn new(assembly: &Assembly, facts: &Facts) -> SymbolNumbers {
         let local = SymbolNumbers::TEXT + 1 + marks(assembly, facts).count() as u32;
         let label = local + assembly.locals.len() as u32;
-        let global = label + (assembly.eh_frame.labels.len() + assembly.exports.len()) as u32;
-        SymbolNumbers { local, label, global, end: global + assembly.globals.len() as u32 }
+        let exception = label + (assembly.eh_frame.labels.len() + assembly.exports.len()) as u32;
+        let global = exception + exception_labels(assembly, facts).len() as u32;
+        SymbolNumbers { local, label, exception, global, end: global + assembly.globals.len() as u32 }
     }
 
     fn of(&self, to: RelocTarget) -> u32 {
@@ -127,8 +132,22 @@ impl SymbolNumbers {
             RelocTarget::Text => SymbolNumbers::TEXT,
             RelocTarget::Local(i) => self.local + i,
             RelocTarget::Unwind(i) => self.label + i,
+            RelocTarget::Personality => self.exception,
+            RelocTarget::Tables => self.exception + 1,
+            RelocTarget::Table(i) => self.exception + 1 + i,
             RelocTarget::Global(i) => self.global + i,
         }
+    }
+}
+
+/// What refers to the pointer to the personality and to tables of call sites: (which of the two sections, offset). GNU as
+/// takes the symbol of the section, but where the linker may change distances.
+fn exception_labels(assembly: &Assembly, facts: &Facts) -> Vec<(usize, u32)> {
+    let tables = &assembly.tables.starts;
+    match (assembly.personality, facts.lengths) {
+        (None, _) => Vec::new(),
+        (Some(_), None) => vec![(0, 0), (1, 0)],
+        (Some(_), Some(_)) => std::iter::once((0, 0)).chain(tables.iter().map(|start| (1, *start))).collect(),
     }
 }
 
@@ -185,6 +204,18 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
         let section = section((".note.gnu.property", ""), &[], &[], 8, alloc);
         all.push(Contents { data, kind: elf::SHT_NOTE, ..section });
     }
+    if let Some(personality) = assembly.personality {
+        let Tables { bytes, relocs, .. } = &assembly.tables;
+        all.push(section((lsda::TABLES, ".rela.gcc_except_table"), bytes, relocs, lsda::ALIGN as u64, alloc));
+        let to = RelocTarget::Global(personality);
+        let pointer = Reloc { at: 0, r_type: target.facts.dynamic[0], to, addend: 0 };
+        let write = elf::SectionFlags(alloc.0 | elf::SHF_WRITE.0);
+        all.push(Contents {
+            data: vec![0; 8].into(),
+            relocs: vec![pointer].into(),
+            ..section((lsda::POINTER, ".rela.data.rel.ro.personality"), &[], &[], 8, write)
+        });
+    }
     let eh = &assembly.eh_frame;
     if !eh.bytes.is_empty() {
         all.push(section((".eh_frame", ".rela.eh_frame"), &eh.bytes, &eh.relocs, 8, alloc));
@@ -225,7 +256,12 @@ fn write_contents(w: &mut Writer<'_, SinglePhase>, contents: &Contents, numbers:
 }
 
 /// All but the null symbol, in the order of [`SymbolNumbers`].
-fn write_symbols(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &Facts, export_section: u32) {
+fn write_symbols(
+    w: &mut Writer<'_, SinglePhase>,
+    assembly: &Assembly,
+    facts: &Facts,
+    [export_section, of_exceptions @ ..]: [u32; 3],
+) {
     let text_section = Some(1);
     let local = |name, st_type| Sym {
         section: text_section,
@@ -257,6 +293,13 @@ fn write_symbols(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &F
         let st_value = u64::from(symbol.offset.unwrap_or(0));
         let label = local(assembly.name_offset(symbol), elf::STT_NOTYPE);
         w.write_symbol(&Sym { section: Some(export_section), st_value, ..label });
+    }
+    let named = facts.lengths.is_some();
+    for (section, offset) in exception_labels(assembly, facts) {
+        let kind = if named { elf::STT_NOTYPE } else { elf::STT_SECTION };
+        let name = if named { label_name } else { 0 };
+        let section = Some(of_exceptions[section]);
+        w.write_symbol(&Sym { section, st_value: u64::from(offset), ..local(name, kind) });
     }
     for symbol in &assembly.globals {
         let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };

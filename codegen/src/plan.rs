@@ -5,9 +5,10 @@
 
 use crate::error::{Error, Result};
 use crate::frame::{Content, FrameLayout, Stores};
+use crate::lsda;
 use crate::program::{Attach, Program, called};
 use crate::spec::{Around, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder, Regs, Spec};
-use crate::step::{Callee, ExitPath, KernelLabel, Role, Step, Value};
+use crate::step::{Callee, ExitPath, KernelLabel, Mark, Role, Step, Value};
 use crate::target::Target;
 
 /// The steps of one trampoline.
@@ -81,6 +82,9 @@ impl Plan {
                     return Err(Error::new(format!(
                         "record --clock {clock}: {arch} has no clock that code may read; valid: --clock none or word"
                     )));
+                }
+                if recorder.unwind {
+                    lsda::possible(recorder)?;
                 }
                 self.record(recorder, target);
             }
@@ -364,6 +368,9 @@ impl Plan {
     }
 
     fn record(&mut self, recorder: Recorder, target: &Target) {
+        if recorder.unwind {
+            self.push(&[Step::Mark(Mark::Begin)]);
+        }
         self.landing_pad(Kind::Record(recorder), target);
         match recorder.events {
             Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Count]),
@@ -373,14 +380,32 @@ impl Plan {
                 self.push(&[Step::Block(Role::Frame, "frame record: the function's caller"), Step::Alloc]);
                 self.push(&[Step::Record(0)]);
                 let heading = "the traced function, which returns here";
-                self.push(&[Step::Block(Role::Call, heading), Step::Call(Callee::Body)]);
+                self.push(&[Step::Block(Role::Call, heading)]);
+                if recorder.unwind {
+                    self.push(&[Step::Mark(Mark::Call), Step::Call(Callee::Body), Step::Mark(Mark::Called)]);
+                } else {
+                    self.push(&[Step::Call(Callee::Body)]);
+                }
                 self.event(Event::Exit, recorder);
                 self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
                 self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+                if recorder.unwind {
+                    self.unwound(recorder);
+                }
                 return;
             }
         }
         self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Function)]);
+    }
+
+    /// The landing pad. The unwinder comes with the frame as it was when the function was called.
+    fn unwound(&mut self, recorder: Recorder) {
+        let heading = "landing pad: an exception has left the function";
+        self.push(&[Step::Block(Role::Exit, heading), Step::Mark(Mark::Pad), Step::ExceptionPad]);
+        self.event(Event::Unwound, recorder);
+        let heading = "the unwinder goes on with the function's caller";
+        self.push(&[Step::Block(Role::Exit, heading), Step::Mark(Mark::Resume), Step::Resume]);
+        self.push(&[Step::Mark(Mark::End)]);
     }
 
     /// The record of an event.
@@ -388,6 +413,7 @@ impl Plan {
         let heading = match event {
             Event::Entry => "the record of the entry: nothing else was touched yet",
             Event::Exit => "the record of the return: the results stay where they are",
+            Event::Unwound => "the record of the exception, which stays where it is",
         };
         self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), Step::BranchIfFull(event)]);
         self.push(&[Step::Time(event)]);

@@ -91,6 +91,8 @@ pub enum Event {
     Entry,
     /// It has returned.
     Exit,
+    /// An exception or a forced unwind has left it.
+    Unwound,
 }
 
 impl Event {
@@ -99,6 +101,7 @@ impl Event {
         match self {
             Event::Entry => 1,
             Event::Exit => 2,
+            Event::Unwound => 3,
         }
     }
 }
@@ -116,6 +119,8 @@ pub struct Recorder {
     pub args: u8,
     /// The record of a return has the first result register.
     pub result: bool,
+    /// An exception that leaves the function is an event: the trampoline has a landing pad, which records it and resumes.
+    pub unwind: bool,
 }
 
 impl Recorder {
@@ -134,13 +139,27 @@ impl Recorder {
     /// Where in a record the words begin that only some have.
     pub const WORDS: i32 = 16;
 
-    /// The events of which there are records, in their order.
+    /// The events of which there are records if the function returns, in their order.
     pub fn recorded(self) -> &'static [Event] {
         match self.events {
             Events::Count => &[],
             Events::Entry => &[Event::Entry],
             Events::Both => &[Event::Entry, Event::Exit],
         }
+    }
+
+    /// Those of which there are records if an exception leaves it.
+    pub fn unwound(self) -> &'static [Event] {
+        match self.events {
+            Events::Both if self.unwind => &[Event::Entry, Event::Unwound],
+            _ => &[],
+        }
+    }
+
+    /// All events of which there may be records.
+    pub fn possible(self) -> impl Iterator<Item = Event> {
+        let last = self.unwound().last();
+        self.recorded().iter().chain(last).copied()
     }
 
     /// Bytes of the record of an event.
@@ -153,6 +172,7 @@ impl Recorder {
         match event {
             Event::Entry => self.args.into(),
             Event::Exit => self.result.into(),
+            Event::Unwound => 0,
         }
     }
 
@@ -161,6 +181,7 @@ impl Recorder {
         let all = match event {
             Event::Entry => abi.args,
             Event::Exit => abi.rets,
+            Event::Unwound => &[],
         };
         &all[..all.len().min(self.words(event) as usize)]
     }

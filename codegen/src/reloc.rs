@@ -11,6 +11,12 @@ pub enum RelocTarget {
     Text,
     /// Label number `n` of the unwind table.
     Unwind(u32),
+    /// The pointer to the function that unwinders ask.
+    Personality,
+    /// Table of call sites number `n`.
+    Table(u32),
+    /// The start of the tables of call sites.
+    Tables,
 }
 
 /// A relocation of the assembly.

@@ -199,6 +199,28 @@ impl KernelLabel {
     }
 }
 
+/// A place that the table of call sites names, for exceptions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mark {
+    /// Where the function begins: all others count from there.
+    Begin,
+    /// The call that an exception may come out of.
+    Call,
+    /// Behind it.
+    Called,
+    /// Where the unwinder goes then.
+    Pad,
+    /// The call that hands the exception back.
+    Resume,
+    /// Behind it.
+    End,
+}
+
+impl Mark {
+    /// All of them, in their order in the code.
+    pub const ALL: [Mark; 6] = [Mark::Begin, Mark::Call, Mark::Called, Mark::Pad, Mark::Resume, Mark::End];
+}
+
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -292,6 +314,12 @@ pub enum Step {
     What(Event),
     /// The place behind the record.
     Recorded(Event),
+    /// A place that the table of call sites names.
+    Mark(Mark),
+    /// The place that the unwinder goes to with an exception.
+    ExceptionPad,
+    /// Hand the exception back to the unwinder. Nothing comes back from there.
+    Resume,
     /// The place that a branch on this way goes to.
     Path(ExitPath),
     /// Leave.
@@ -331,6 +359,8 @@ pub enum Local {
     Recorded(Event),
     /// Behind what reads the clock, in the record of this event.
     Timed(Event),
+    /// A place that the table of call sites names.
+    Mark(Mark),
 }
 
 impl Local {
@@ -348,10 +378,19 @@ impl Local {
             Local::Rebalance => "rebalance",
             Local::ClockAnchor(Event::Entry) => "clock",
             Local::ClockAnchor(Event::Exit) => "clock_exit",
+            Local::ClockAnchor(Event::Unwound) => "clock_unwound",
             Local::Recorded(Event::Entry) => "entered",
             Local::Recorded(Event::Exit) => "returned",
+            Local::Recorded(Event::Unwound) => "unwound",
             Local::Timed(Event::Entry) => "timed",
             Local::Timed(Event::Exit) => "timed_exit",
+            Local::Timed(Event::Unwound) => "timed_unwound",
+            Local::Mark(Mark::Begin) => "begin",
+            Local::Mark(Mark::Call) => "call",
+            Local::Mark(Mark::Called) => "called",
+            Local::Mark(Mark::Pad) => "pad",
+            Local::Mark(Mark::Resume) => "resume",
+            Local::Mark(Mark::End) => "end",
         }
     }
 
@@ -373,10 +412,14 @@ impl Local {
             Local::Recorded(Event::Exit) => 11,
             Local::Timed(Event::Entry) => 12,
             Local::Timed(Event::Exit) => 13,
+            Local::ClockAnchor(Event::Unwound) => 14,
+            Local::Recorded(Event::Unwound) => 15,
+            Local::Timed(Event::Unwound) => 16,
+            Local::Mark(mark) => 17 + mark as usize,
         }
     }
 
-    pub(crate) const COUNT: usize = 14;
+    pub(crate) const COUNT: usize = 17 + Mark::ALL.len();
 }
 
 /// The name behind a number in the text.

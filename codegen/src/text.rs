@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::frame::{Content, FrameLayout};
 use crate::isa::{Architecture, Instruction};
 use crate::listing::{Line, Listing};
+use crate::lsda;
 use crate::names::Names;
 use crate::objtool::{Notes, Told};
 use crate::plan::Plan;
@@ -71,6 +72,8 @@ pub struct TextListing {
     pub steps: Vec<Step>,
     /// Bytes of code.
     pub size: usize,
+    /// The table of call sites, as lines; empty if it has no landing pad for exceptions.
+    pub table: Vec<String>,
     /// Symbols that no other program or shared object may define.
     pub protected: Vec<String>,
 }
@@ -190,7 +193,8 @@ pub(crate) fn render<I: Architecture>(
         contract: Contract::of(spec, target)?,
         cost: cost::cost(spec, target, listing)?,
         consts: consts(&frame, target, &lines),
-        cfi_entry: first_directives(&entry, target),
+        cfi_entry: first_directives(spec, &entry, target),
+        table: if has_table(spec) { lsda::text(spec.name) } else { Vec::new() },
         lines,
         steps: plan.steps.clone(),
         size: code.bytes.len(),
@@ -205,12 +209,22 @@ fn protected(spec: &Spec) -> Vec<String> {
     all
 }
 
+/// Does it have a landing pad for exceptions?
+fn has_table(spec: &Spec) -> bool {
+    spec.kind.recorder().is_some_and(|recorder| recorder.unwind)
+}
+
 /// What follows `.cfi_startproc`.
-fn first_directives(entry: &CfiEntry, target: &Target) -> Vec<String> {
+fn first_directives(spec: &Spec, entry: &CfiEntry, target: &Target) -> Vec<String> {
+    let personality = [
+        format!(".cfi_personality {:#x}, {}", lsda::PERSONALITY_ENCODING, lsda::POINTER_LABEL),
+        format!(".cfi_lsda {:#x}, {}", lsda::TABLE_ENCODING, lsda::label(spec.name)),
+    ];
+    let personality = personality.into_iter().filter(|_| has_table(spec));
     let moved = entry.column != target.facts.cie.column;
     let column = moved.then(|| format!(".cfi_return_column {}", entry.column));
     let signal = entry.signal.then(|| ".cfi_signal_frame".to_owned());
-    column.into_iter().chain(signal).chain(entry_ops(entry, target).map(|op| directive(op, target))).collect()
+    personality.chain(column).chain(signal).chain(entry_ops(entry, target).map(|op| directive(op, target))).collect()
 }
 
 /// The names of offsets that these lines use, with their values.

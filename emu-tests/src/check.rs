@@ -27,6 +27,7 @@ use crate::situation::Situation;
 use crate::size::{count, judge_sizes};
 use crate::suite::Suite;
 use crate::tally::Tally;
+use crate::thrown::judge_thrown;
 use crate::trace;
 use crate::verdict::report;
 
@@ -229,6 +230,9 @@ fn judge_patched(
         }
         let so_far = tally.findings.len();
         let came_back = enabled(rig, case, expected, tally)?;
+        if came_back && tally.findings.len() == so_far {
+            judge_thrown(rig, case, tally)?;
+        }
         if came_back && case.closely && tally.findings.len() == so_far {
             judge_signals(rig, case, expected, tally)?;
         }

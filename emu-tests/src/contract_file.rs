@@ -9,6 +9,8 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::contract_places::Places;
+
 /// What trampolines that others wrote promise. See docs/contracts.md.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -131,6 +133,9 @@ pub(crate) struct TrampolineIn {
     /// `record`: the record of a return has the first result register.
     #[serde(default)]
     pub(crate) with_result: bool,
+    /// `record`: an exception that leaves the function is recorded.
+    #[serde(default)]
+    pub(crate) unwind: bool,
     /// `around`: what is kept beside the function while it runs, and what the handlers get.
     #[serde(default)]
     #[schemars(with = "Option<FormIn>")]
@@ -500,7 +505,7 @@ pub(crate) enum Promise {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeviationIn {
-    /// P1 to P23, as in `tramptool check --list-clauses`.
+    /// P1 to P25, as in `tramptool check --list-clauses`.
     #[schemars(with = "String")]
     pub(crate) clause: Spanned<String>,
     /// A place as `tramptool check --list-places` names it, or a list of them, each with or without `@` and the instruction
@@ -543,22 +548,6 @@ impl WayIn {
             WayIn::EarlyDirect => ExitPath::EarlyDirect,
             WayIn::Parent => ExitPath::Parent,
             WayIn::Skipped => ExitPath::Skipped,
-        }
-    }
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a place, or a list of places")]
-pub(crate) enum Places {
-    One(String),
-    Each(Vec<String>),
-}
-
-impl Places {
-    pub(crate) fn each(&self) -> &[String] {
-        match self {
-            Places::One(place) => std::slice::from_ref(place),
-            Places::Each(places) => places,
         }
     }
 }

@@ -146,7 +146,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 23] = [
+        let given: [(&str, Option<usize>, &[&str]); 24] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -170,6 +170,7 @@ impl Reader<'_> {
             ("clock", start(t.clock.as_ref()), &["record"]),
             ("id", start(t.id.as_ref()), &["record"]),
             ("with-result", t.with_result.then_some(here), &["record"]),
+            ("unwind", t.unwind.then_some(here), &["record"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -258,7 +259,10 @@ impl Reader<'_> {
             let arch = convention.facts.name;
             return Err(self.at(place, format!("{arch} has no clock that code may read; valid: `none` or `word`")));
         }
-        Ok(Recorder { events: named, clock, id, args, result: t.with_result })
+        if t.unwind && named != Events::Both {
+            return Err(self.at(place, "unwind without a frame that an exception passes; valid: events = \"both\""));
+        }
+        Ok(Recorder { events: named, clock, id, args, result: t.with_result, unwind: t.unwind })
     }
 
     /// What a trampoline of its kind must say.

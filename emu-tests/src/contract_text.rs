@@ -170,6 +170,7 @@ impl File {
                     self.key("args", &recorder.args.to_string());
                 }
                 self.when("with-result", recorder.result);
+                self.when("unwind", recorder.unwind);
             }
         }
         if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {

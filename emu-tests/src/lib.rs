@@ -4,12 +4,14 @@
 //! This crate judges: it sees an object and a [`codegen::contract::Contract`], links, loads and runs. It never calls
 //! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::machine::Machine`].
 
+mod call_sites;
 mod case;
 mod cases;
 mod check;
 mod compare;
 mod composed;
 mod contract_file;
+mod contract_places;
 mod contract_read;
 mod contract_stated;
 mod contract_text;
@@ -47,6 +49,7 @@ mod spent;
 mod suite;
 mod tally;
 mod thread;
+mod thrown;
 mod trace;
 mod unwind;
 mod variables;

@@ -2,10 +2,11 @@
 
 use codegen::error::Result;
 use codegen::harden::TypeWord;
+use codegen::lsda::{PERSONALITY, RESUME};
 use codegen::patch::Write;
 use link::{Image, Input, Options, PAGE, link};
 
-use crate::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, NOP_OPS, OP};
+use crate::fixture::{CALLBACK, CALLEE, CLOCK, DIRECT, EXIT_HANDLER, Fixture, NOP_OPS, NOTHING, OP};
 use crate::marks::{Callees, callees};
 use crate::suite::Suite;
 
@@ -40,6 +41,8 @@ pub(crate) fn link_at(
     alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
     alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
     alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
+    // What unwinders ask, and what they are handed exceptions back by: the judge stands in for both.
+    alias.extend([(PERSONALITY, NOTHING), (RESUME, DIRECT)]);
     let site = Some(&convention.site);
     let first = suite.first();
     let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());

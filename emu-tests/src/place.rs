@@ -150,6 +150,16 @@ places! {
     SignalRecords => "signal:records", "the records of both, with a signal here, whose handler calls the function too";
     SignalAfter => "signal:after", "what differs from the unpatched run, with a signal here";
 
+    // Exceptions.
+    Personality => "exception:personality", "whom unwinders ask about the frame";
+    Handled => "exception:handled", "the table of call sites has a landing pad for the call of the function";
+    PadForException => "exception:landing-pad", "landing pad for indirect branches, where unwinders go";
+    Resumed => "exception:resumed", "where the landing pad ends";
+    Exception => "exception:object", "the exception that is handed back";
+    SpResumed => "exception:sp", "sp when the exception is handed back";
+    GoesOn => "exception:goes-on", "the table of call sites lets the exception go on from there";
+    Unwound { place: Box<Place> } => "exception:{place:#}", "after an exception: {place}";
+
     // Coverage.
     NeverExecuted => "never-executed", "instruction that is never executed";
 

@@ -91,6 +91,8 @@ clauses! {
     P17 "P17", of: Site, "the bytes that patching changes";
     P18 "P18", of: Site, "CPUs in a site while it is patched";
     P19 "P19", of: Place, "as many bytes as the symbol says, at every address";
+    P23 "P23", of: Trampoline, "an exception out of the function lands, is recorded, and goes on",
+        unchecked: "it has no landing pad for exceptions";
     P24 "P24", of: Trampoline, "what is in the thread's buffer, and what lies beside it",
         unchecked: "it records nothing";
     P25 "P25", of: Trampoline, "a signal before each instruction, whose handler is traced too",
@@ -245,12 +247,16 @@ pub struct Undecided {
     pub reason: String,
 }
 
-/// The properties of `bug-corpus.md`, section 6, that are not among [`Clause::ALL`].
+/// The properties of `bug-corpus.md`, section 6, that are not among [`Clause::ALL`], or not judged of all trampolines.
 const UNDECIDED: [(&str, &str); 4] = [
     ("P20", "hidden side channels: a contract has no field for them"),
     ("P21", "lifetime of the code's memory: the program that owns it decides"),
     ("P22", "instruction cache: not modelled; writing trampolines is the tracer's job"),
-    ("P23", "exceptions, longjmp, callees that pop arguments: docs/unwinding.md; recursion is run, interrupts are P7"),
+    (
+        "P23",
+        "exceptions where there is no landing pad, longjmp, callees that pop arguments: docs/unwinding.md; recursion is run, \
+         interrupts are P7",
+    ),
 ];
 
 /// Everything that a check found.

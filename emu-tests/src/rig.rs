@@ -270,6 +270,18 @@ impl<'s> Rig<'s> {
         self.starts.get(name).copied().unwrap_or(0)
     }
 
+    /// Where it goes on behind its site.
+    pub(crate) fn body(&self, name: &str) -> u64 {
+        let start = self.function(name);
+        let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
+        site.wrapping_add_signed(self.suite.convention.site.ip_offset.into())
+    }
+
+    /// The unwind table of the trampolines.
+    pub(crate) fn table(&self) -> Option<Rc<Table>> {
+        self.uc.get_data().as_ref()?.table.clone()
+    }
+
     /// A site, for whoever writes to it.
     pub(crate) fn spot(&self, site: &link::SiteEntry) -> Spot {
         site.spot(self.toward, self.nop_op)
@@ -316,9 +328,7 @@ impl<'s> Rig<'s> {
         if self.suite.contracts[attach].traced.is_none() {
             return Ok(());
         }
-        let start = self.function(&self.functions[function].name);
-        let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
-        let body = site.wrapping_add_signed(self.suite.convention.site.ip_offset.into());
+        let body = self.body(&self.functions[function].name);
         let from = self.traced().segments.first().map_or(0, |s| s.address);
         let base = from.wrapping_add_signed(self.away.as_ref().map_or(0, |a| a.bytes));
         let linked = link_at(self.suite, self.fixture, base, body, self.away.as_ref().and_then(|a| a.code_align))?;

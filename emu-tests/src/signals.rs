@@ -23,11 +23,11 @@ const BELOW: u64 = 512;
 const LONGEST: u64 = 600;
 
 /// What a run recorded.
-struct Recorded {
+pub(crate) struct Recorded {
     /// The second words of the records that are there.
-    whats: Vec<u64>,
+    pub whats: Vec<u64>,
     /// Bytes that were taken, also where there was no room.
-    taken: u64,
+    pub taken: u64,
     counted: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
             Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
         };
         let both = recorded(rig, words, case);
-        let whole = interleaved(&one.whats, &both.whats, words.room(case));
+        let whole = interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
         tally.judged(case, finding(Place::SignalSlots, 2 * one.taken, both.taken));
         tally.judged(case, finding(Place::SignalRecords, 1, whole.into()));
@@ -88,7 +88,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
 }
 
 /// The CPU where a handler calls the function: all that C may overwrite is overwritten.
-fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
+pub(crate) fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
     let (registers, abi) = (rig.registers, rig.registers.abi);
     let mut all = registers.general(&rig.uc);
     let sp = (registers.sp(&rig.uc) - BELOW) & !15;
@@ -113,7 +113,7 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
 }
 
 /// What a run left in the thread's memory.
-fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
+pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     let left = words.left(&rig.uc);
     let of = |at: u64| left.near.iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| *value);
     let from = first(case);
@@ -130,9 +130,8 @@ fn bytes(what: u64) -> u64 {
     16 + 8 * (what >> 4 & 15)
 }
 
-/// Are these the records of a run, with those of another run of the same all together somewhere between them, as far as there
-/// is room?
-fn interleaved(one: &[u64], both: &[u64], room: u64) -> bool {
+/// Are these the records of a run, with those of another all together somewhere between them, as far as there is room?
+pub(crate) fn interleaved(one: &[u64], other: &[u64], both: &[u64], room: u64) -> bool {
     (0..=one.len()).any(|at| {
         let (before, rest) = one.split_at(at);
         let mut cursor = 0;
@@ -141,6 +140,6 @@ fn interleaved(one: &[u64], both: &[u64], room: u64) -> bool {
             cursor += bytes(**what);
             fits
         };
-        before.iter().chain(one).chain(rest).take_while(&mut fits).eq(both)
+        before.iter().chain(other).chain(rest).take_while(&mut fits).eq(both)
     })
 }

@@ -28,7 +28,7 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
                 continue;
             }
             let records = suite.contracts[i].kind.recorder().is_some();
-            let concerned = |clause: &Clause| records || !matches!(clause, Clause::P24 | Clause::P25);
+            let concerned = |clause: &Clause| records || !matches!(clause, Clause::P23 | Clause::P24 | Clause::P25);
             for clause in Clause::ALL.into_iter().filter(concerned) {
                 results.push(row(suite, tally, i, clause, filter));
             }

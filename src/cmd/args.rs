@@ -205,6 +205,9 @@ pub struct DirectArgs {
     /// record: the first result register in the record of a return
     #[arg(long, help_heading = "Records")]
     pub result: bool,
+    /// record: record exceptions and forced unwinds that leave the function too. The program needs libgcc's unwinder, or one like it
+    #[arg(long, help_heading = "Records")]
+    pub unwind: bool,
     /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
@@ -234,7 +237,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
-        let DirectArgs { events, clock, id, result, .. } = self;
+        let DirectArgs { events, clock, id, result, unwind, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -252,6 +255,7 @@ impl DirectArgs {
             clock: *clock,
             id: *id,
             result: *result,
+            unwind: *unwind,
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),

@@ -9,6 +9,7 @@ use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
 use codegen::cost::Cost;
 use codegen::error::{Error, Result};
+use codegen::lsda;
 #[cfg(feature = "judge")]
 use codegen::mutate::Mutant;
 use codegen::obj;
@@ -420,6 +421,8 @@ impl Generated<'_> {
                 RelocTarget::Global(i) => assembly.globals.get(i as usize).map_or("", |s| assembly.name(s)),
                 RelocTarget::Local(i) => assembly.locals.get(i as usize).map_or("", |s| assembly.name(s)),
                 RelocTarget::Text | RelocTarget::Unwind(_) => ".text",
+                RelocTarget::Personality => lsda::POINTER,
+                RelocTarget::Table(_) | RelocTarget::Tables => lsda::TABLES,
             },
             addend: r.addend,
         });

@@ -4,6 +4,7 @@ use askama::Template;
 use codegen::error::{Error, Result};
 use codegen::facts::Facts;
 use codegen::harden::TypeWord;
+use codegen::lsda;
 use codegen::target::Target;
 use codegen::text::{LineKind, TextLine, TextListing};
 
@@ -22,6 +23,10 @@ struct Asm<'a> {
     options: String,
     made_by: String,
     exports: bool,
+    /// A function has a landing pad for exceptions: the section with the pointer to whom unwinders ask, its label, and he.
+    personality: Option<[&'static str; 3]>,
+    /// The section with tables of call sites.
+    tables: &'static str,
     /// The words of `.note.gnu.property` behind its name.
     pads: Option<String>,
     prologue: &'a [String],
@@ -46,6 +51,7 @@ struct Function<'a> {
     /// What stands before its label and is in its unwind table.
     lead: &'static [&'static str],
     lines: Vec<String>,
+    table: &'a [String],
 }
 
 /// Render trampolines as one file that GNU as accepts as it stands.
@@ -95,6 +101,7 @@ fn render(
             typed: target.typed(listing.contract.kind).map_or(Vec::new(), |word| typed(word, &listing.name, facts)),
             lead: target.lead(listing.contract.kind).1,
             lines: lines(&listing.lines, comment),
+            table: &listing.table,
         })
         .collect();
     let title = match listings {
@@ -111,6 +118,12 @@ fn render(
         pads: target
             .landing_pads_note()
             .map(|[.., property, size, value, padding]| format!("{property:#x}, {size}, {value}, {padding}")),
+        personality: listings.iter().any(|l| !l.table.is_empty()).then_some([
+            lsda::POINTER,
+            lsda::POINTER_LABEL,
+            lsda::PERSONALITY,
+        ]),
+        tables: lsda::TABLES,
         exports: listings.iter().any(|l| !l.export.is_empty()),
         prologue,
         align: facts.align,

@@ -57,6 +57,19 @@
 	.size	{{ f.export }}, . - {{ f.name }}
 {% endif -%}
 {% endfor %}
+{%- if let Some([pointer, label, personality]) = personality %}
+{{ c }} Where exceptions go: calls with their landing pads. Whom unwinders ask.
+	.section {{ tables }}, "a", {{ progbits }}
+{% for f in functions -%}
+{% for line in f.table -%}
+{{ line }}
+{% endfor -%}
+{% endfor -%}
+{{ "\t" }}.section {{ pointer }}, "aw", {{ progbits }}
+	.balign	8
+{{ label }}:
+	.8byte	{{ personality }}
+{% endif %}
 	.section .note.GNU-stack, "", {{ progbits }}
 {% if let Some(words) = pads -%}
 {{ "\t" }}.section .note.gnu.property, "a"

@@ -118,6 +118,12 @@ impl Spec {
         self
     }
 
+    /// Of [`Spec::record`] with [`Events::Both`]: exceptions and forced unwinds that leave the function are recorded.
+    pub fn unwind(mut self) -> Spec {
+        self.asked.unwind = true;
+        self
+    }
+
     /// How many argument registers are kept and passed on; of [`Spec::record`], how many the record of an entry has.
     pub fn args(mut self, count: u8) -> Spec {
         self.asked.args = Some(count);

@@ -4,6 +4,7 @@ use crate::abi::RegSet;
 use crate::contract::Contract;
 use crate::frame::{Content, Stores};
 use crate::live::Live;
+use crate::lsda::PERSONALITY;
 use crate::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
@@ -149,14 +150,14 @@ impl Contract {
                 Clock::Word => self.convention.clock.unwrap_or_default().to_owned(),
             };
             let whats: Vec<String> = recorder
-                .recorded()
-                .iter()
+                .possible()
                 .map(|event| {
                     let name = match event {
                         Event::Entry => "entry",
                         Event::Exit => "return",
+                        Event::Unwound => "exception",
                     };
-                    format!("{:#x} ({name})", recorder.what(*event))
+                    format!("{:#x} ({name})", recorder.what(event))
                 })
                 .collect();
             text.push(format!(
@@ -180,6 +181,11 @@ impl Contract {
             ));
             text.push(format!(
                 "If that is not below the word at {thread} + RECORD_LIMIT, nothing is stored: the cursor counts on, and tells how much."
+            ));
+        }
+        if recorder.unwind {
+            text.push(format!(
+                "An exception or a forced unwind that leaves {function} is recorded, and goes on: unwinders find the landing pad by {PERSONALITY}."
             ));
         }
         text.push("Touches no vector register.".to_owned());

@@ -13,6 +13,7 @@ mod out;
 pub mod plan;
 mod records;
 mod run;
+mod unwound;
 mod value;
 
 use std::fmt;
@@ -325,6 +326,7 @@ impl<'c> Checker<'c> {
             Root::InBlock(n, add) => format!("where in a block slot {n} {add:+} lies"),
             Root::Clock(_, None) => "the clock".to_owned(),
             Root::Clock(_, Some(half)) => format!("the {} half of the clock", format!("{half:?}").to_lowercase()),
+            Root::Exception => "the exception".to_owned(),
             Root::Body(reg) => format!("{} as the function left it", self.abi.name(reg)),
             Root::BodyVector(n, half) => format!("vector {n}, part {half}, as the function left it"),
         };

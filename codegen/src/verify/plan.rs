@@ -4,8 +4,8 @@ use super::{Called, Fault, Property, demanded};
 use crate::contract::Contract;
 use crate::kind::Gives;
 use crate::plan::Plan;
-use crate::recorder::{Event, Events};
-use crate::step::{Callee, ExitPath, Step};
+use crate::recorder::{Event, Events, Recorder};
+use crate::step::{Callee, ExitPath, Mark, Step};
 
 /// How far a way is.
 #[derive(Clone, Default)]
@@ -30,6 +30,8 @@ struct State {
     recorded: usize,
     /// Entries that were counted.
     counted: usize,
+    /// An exception has left the function.
+    thrown: bool,
 }
 
 /// What is wrong with the order of a plan's steps. None is right.
@@ -77,8 +79,14 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             if let Err((property, what)) = follow(step, &mut state, &calls, contract) {
                 faults.push(fault(at, property, what));
             }
-            if matches!(step, Step::Leave(_)) {
+            if matches!(step, Step::Leave(_) | Step::Resume) {
                 break;
+            }
+            if step == Step::Mark(Mark::Called) {
+                match plan.steps.iter().position(|s| *s == Step::Mark(Mark::Pad)) {
+                    Some(to) => ways.push((to, State { thrown: true, ..state.clone() })),
+                    None => faults.push(fault(at, Property::Control, "an exception goes to a place that is nowhere")),
+                }
             }
             at += 1;
         }
@@ -166,7 +174,9 @@ fn follow(
         Step::Count | Step::Slot(_) | Step::BranchIfFull(_) => record(step, state, contract)?,
         Step::Time(_) | Step::Timed(_) | Step::Words(_) => record(step, state, contract)?,
         Step::What(_) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Mark(_) | Step::ExceptionPad => {}
         Step::Leave(way) => leave(way, state, calls, contract)?,
+        Step::Resume => resume(state, contract)?,
         Step::Block(..)
         | Step::LandingPad
         | Step::LoadOp
@@ -186,13 +196,25 @@ fn follow(
     Ok(())
 }
 
+/// An exception is handed back.
+fn resume(state: &State, contract: &Contract) -> Result<(), (Property, &'static str)> {
+    if !state.thrown || !state.allocated {
+        return Err((Property::Way, "an exception is handed back that nobody threw"));
+    }
+    match contract.kind.recorder().is_some_and(|recorder| recorder.unwound().len() == state.recorded) {
+        true => Ok(()),
+        false => Err((Property::Record, "an exception is handed back without a record")),
+    }
+}
+
 fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Property, &'static str)> {
     let wrong = |wrong: bool, what| if wrong { Err((Property::Record, what)) } else { Ok(()) };
     match step {
         Step::Count => state.counted += 1,
         Step::Slot(event) => {
             wrong(state.slot.is_some(), "a slot is taken inside of a record")?;
-            let due = contract.kind.recorder().and_then(|r| r.recorded().get(state.recorded).copied());
+            let due = |r: Recorder| if state.thrown { r.unwound() } else { r.recorded() };
+            let due = contract.kind.recorder().and_then(|r| due(r).get(state.recorded).copied());
             wrong(due != Some(event), "a slot is taken for another event than the next")?;
             state.slot = Some(event);
         }

@@ -79,7 +79,7 @@ impl Checker<'_> {
             state.counted += 1;
             return Value::lost(Why::Computed);
         }
-        let event = places.recorder.recorded().get(state.slots.len());
+        let event = places.due(state).get(state.slots.len());
         let bytes = event.map_or(0, |event| places.recorder.bytes(*event));
         if at != places.cursor || !by.is(Value::number(bytes.into())) {
             let by = self.tell(by);
@@ -119,7 +119,7 @@ impl Checker<'_> {
     pub(super) fn asks_for_time(&self, reg: Value, with: Value, state: &State) -> Option<u8> {
         let Value { root: Root::InBlock(n, last), add: 0 } = reg else { return None };
         let recorder = self.thread.filter(|places| places.recorder.clock == Clock::Stamp8)?.recorder;
-        let bytes = recorder.bytes(*recorder.recorded().get(usize::from(n))?);
+        let bytes = recorder.bytes(*self.thread?.due(state).get(usize::from(n))?);
         // A multiple lies in the slot if its last byte is not so far behind one.
         let open = state.slots.get(usize::from(n)).is_some_and(|slot| slot.timed.is_none());
         (open && last == bytes - 1 && with.is(Value::number(bytes.into()))).then_some(n)
@@ -133,7 +133,7 @@ impl Checker<'_> {
             self.fault(line, Property::Record, format!("{} entries are counted, not {count}", state.counted));
         }
         let due: Vec<Event> =
-            places.recorder.recorded().iter().copied().filter(|event| at_end || *event == Event::Entry).collect();
+            places.due(state).iter().copied().filter(|event| at_end || *event == Event::Entry).collect();
         if state.slots.len() != due.len() {
             self.fault(line, Property::Record, format!("{} slots are taken, not {}", state.slots.len(), due.len()));
             return;
@@ -172,7 +172,7 @@ impl Checker<'_> {
         for (n, &reg) in recorder.registers(event, self.abi).iter().enumerate() {
             let value = match event {
                 Event::Entry => self.start.get(reg),
-                Event::Exit => Value::of(Root::Body(reg)),
+                Event::Exit | Event::Unwound => Value::of(Root::Body(reg)),
             };
             wanted.push(("a word of a record", Recorder::WORDS + 8 * n as i32, value));
         }

@@ -6,7 +6,7 @@ use crate::abi::Reg;
 use crate::action::{Action, Part, Stored};
 use crate::effects::{Effects, Flow, Moves, SpEffect};
 use crate::recorder::Recorder;
-use crate::step::{Local, Sym};
+use crate::step::{Local, Mark, Sym};
 
 /// What a branch asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +49,10 @@ impl Checker<'_> {
                         Then::Ways(Vec::new())
                     }
                     Some(Code::Insn(effects)) => self.step(at, *effects, &mut state),
+                    Some(Code::Label(Local::Mark(Mark::Called))) => {
+                        ways.extend(self.thrown(at, &state));
+                        Then::Next
+                    }
                     Some(_) => Then::Next,
                 };
                 match then {
@@ -111,6 +115,10 @@ impl Checker<'_> {
             Flow::Next => Then::Next,
             Flow::Jump(local) => self.label(at, local).map_or_else(end, Then::At),
             Flow::Branch(local) => Then::Ways(self.branch(at, local, effects.action, state)),
+            Flow::Call if state.thrown.is_some() => {
+                self.resumes(at, effects.action, state);
+                end()
+            }
             Flow::Call => {
                 self.call(at, effects.action, state);
                 Then::Next
@@ -399,7 +407,7 @@ impl Checker<'_> {
         self.code.iter().position(|c| matches!(c, Code::Label(l) if *l == local))
     }
 
-    fn label(&mut self, at: usize, local: Local) -> Option<usize> {
+    pub(super) fn label(&mut self, at: usize, local: Local) -> Option<usize> {
         let found = self.position(local);
         if found.is_none() {
             self.fault(at, Property::Control, format!("label {} is nowhere", local.suffix()));

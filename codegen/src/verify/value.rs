@@ -1,7 +1,7 @@
 //! What registers and words hold while a listing is followed: never a number that a run would have, but where it is from.
 
 use crate::abi::{Abi, Reg};
-use crate::recorder::Recorder;
+use crate::recorder::{Event, Recorder};
 use crate::step::Sym;
 
 /// Why nobody can tell what a value is.
@@ -68,6 +68,8 @@ pub(super) enum Root {
     Clock(u8, Option<Half>),
     /// What the traced function left in the register when it returned.
     Body(Reg),
+    /// The exception with which the unwinder came.
+    Exception,
     /// The same of eight bytes of a vector register.
     BodyVector(u8, u8),
 }
@@ -182,6 +184,13 @@ pub(super) struct Places {
     pub clock: Option<Sym>,
 }
 
+impl Places {
+    /// The events of which there must be records on this way, in their order.
+    pub fn due(&self, state: &State) -> &'static [Event] {
+        if state.thrown.is_some() { self.recorder.unwound() } else { self.recorder.recorded() }
+    }
+}
+
 /// A slot that was taken.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -226,6 +235,8 @@ pub(super) struct State {
     pub decided: bool,
     /// The traced function was called.
     pub returned: bool,
+    /// An exception left it, with SP here.
+    pub thrown: Option<i32>,
 }
 
 impl State {
@@ -249,6 +260,7 @@ impl State {
             skipped_by: None,
             decided: false,
             returned: false,
+            thrown: None,
         };
         state.set(abi.sp, Value::stack(0));
         state

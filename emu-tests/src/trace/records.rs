@@ -13,7 +13,7 @@ impl Trace {
     pub(super) fn happens(&mut self, uc: &mut Uc, event: Event) {
         let index = match event {
             Event::Entry => self.case.attach,
-            Event::Exit => self.trampoline(),
+            Event::Exit | Event::Unwound => self.trampoline(),
         };
         let Some(recorder) = self.kind(index).and_then(|kind| kind.recorder()) else { return };
         if recorder.events == Events::Count && event == Event::Entry {

@@ -41,6 +41,8 @@ pub struct Asked {
     pub id: Option<u32>,
     /// Results are recorded.
     pub result: bool,
+    /// Exceptions that leave the function are recorded.
+    pub unwind: bool,
     /// Programs before the function, maybe each with a cookie behind a colon.
     pub fentry: Vec<String>,
     /// Programs that may decide its result.
@@ -74,7 +76,7 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
-        let given: [(&str, bool, &[&str]); 20] = [
+        let given: [(&str, bool, &[&str]); 21] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), &[DIRECT, AROUND]),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -89,6 +91,7 @@ impl Asked {
             ("--clock", self.clock.is_some(), &[RECORD]),
             ("--id", self.id.is_some(), &[RECORD]),
             ("--result", self.result, &[RECORD]),
+            ("--unwind", self.unwind, &[RECORD]),
             ("--exit", self.exit.is_some(), &[AROUND]),
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),

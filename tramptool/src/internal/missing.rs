@@ -1,10 +1,10 @@
 //! What a trampoline for one function cannot do without: all that is missing is named at once.
 
 use codegen::error::{Error, Result};
-use codegen::spec::Form;
+use codegen::spec::{Clock, Events, Form};
 use codegen::target::Target;
 
-use super::asked::{AROUND, Asked, DIRECT, PROGRAMS};
+use super::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD};
 
 /// An option that is missing, and what it takes.
 type Missing = (&'static str, String);
@@ -18,7 +18,7 @@ pub(crate) fn refuse(what: &str, args: &Asked, target: &Target) -> Result<()> {
         DIRECT => of_direct(args, target),
         AROUND => of_around(args, target),
         PROGRAMS => of_programs(args),
-        // What `record` wants depends on its events, which come first.
+        RECORD => of_record(args),
         _ => Vec::new(),
     };
     let (names, valid): (Vec<&str>, Vec<&str>) = all.iter().map(|(name, valid)| (*name, valid.as_str())).unzip();
@@ -80,6 +80,23 @@ fn of_programs(args: &Asked) -> Vec<Missing> {
     [none.then_some(("a program", valid)), prototype(args), function].into_iter().flatten().collect()
 }
 
+fn of_record(args: &Asked) -> Vec<Missing> {
+    let one_of = |option, all: &[&str]| (option, format!("{option} with one of {}", all.join(", ")));
+    let events = one_of("--events", &Events::ALL.map(Events::name));
+    // A counter has no time.
+    let clock = one_of("--clock", &Clock::ALL.map(Clock::name));
+    let sig = "--sig with the function's prototype, which tells that no argument is on the stack, or --events entry";
+    [
+        args.events.is_none().then_some(events),
+        (args.clock.is_none() && args.events != Some(Events::Count)).then_some(clock),
+        (args.sig.is_none() && args.events == Some(Events::Both)).then(|| ("--sig", sig.to_owned())),
+        function(args),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +117,7 @@ mod tests {
         for (what, names) in [
             (DIRECT, "direct: --call and --args are missing; valid: --call SYMBOL, "),
             (AROUND, "around: --call, --exit, --function and --args are missing; valid: --call SYMBOL, "),
+            (RECORD, "record: --events, --clock and --function are missing; valid: --events with one of count, "),
             (PROGRAMS, "programs: a program and --sig are missing; valid: --fentry, "),
         ] {
             assert!(told(what, &none).starts_with(names), "{}", told(what, &none));
@@ -123,5 +141,12 @@ mod tests {
         assert!(told(DIRECT, &Asked { jump: true, ..direct }).starts_with("direct: --function is missing"));
         let fexit = Asked { fexit: vec!["p".into()], sig: some("int f(int a)"), ..Asked::default() };
         assert!(told(PROGRAMS, &fexit).starts_with("programs: --function is missing"));
+        let both = Asked { events: Some(Events::Both), ..Asked::default() };
+        assert!(told(RECORD, &both).starts_with("record: --clock, --sig and --function are missing; valid: --clock "));
+        let count = Asked { events: Some(Events::Count), ..both };
+        assert_eq!(
+            told(RECORD, &count),
+            "record: --function is missing; valid: --function SYMBOL, the traced function"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use codegen::abi::Reg;
 use codegen::error::{Error, Result};
+use codegen::lsda;
 use codegen::place::{Place, Returned};
 use codegen::proto::Prototype;
 use codegen::spec::{Clock, Events, Form, Recorder};
@@ -12,22 +13,15 @@ use super::asked::{Asked, RECORD};
 /// The events, where the time comes from, and the number of the function. Nothing that is asked for is left out: what
 /// cannot be had is refused.
 pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder> {
-    let names = |all: &[&str]| all.join(", ");
-    let events = args.events.ok_or_else(|| {
-        let valid = names(&Events::ALL.map(Events::name));
-        Error::new(format!("{RECORD}: --events is missing; valid: --events with one of {valid}"))
-    })?;
+    // What is missing was named before.
+    let events = args.events.unwrap_or(Events::Entry);
     let clock = match (args.clock, events) {
         (Some(_), Events::Count) => {
             return Err(Error::new(format!(
                 "{RECORD}: --clock is given, but a counter has no time; valid: without it"
             )));
         }
-        (None, Events::Count) => Clock::None,
-        (clock, _) => clock.ok_or_else(|| {
-            let valid = names(&Clock::ALL.map(Clock::name));
-            Error::new(format!("{RECORD}: --clock is missing; valid: --clock with one of {valid}"))
-        })?,
+        (clock, _) => clock.unwrap_or(Clock::None),
     };
     if args.id.is_some() && events == Events::Count {
         return Err(Error::new(format!("{RECORD}: --id is given, but a counter has none; valid: without it")));
@@ -51,17 +45,19 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
             "{RECORD}: --result is given, but no return is recorded; valid: --events both"
         )));
     }
-    match &args.sig {
-        None if events == Events::Both => {
+    if let Some(sig) = &args.sig {
+        fits(sig, (events, recorded, args.result), target).map_err(|e| e.at("--sig"))?;
+    }
+    let recorder = Recorder { events, clock, id, args: recorded, result: args.result, unwind: args.unwind };
+    if args.unwind {
+        lsda::possible(recorder)?;
+        if !target.unwind_tables {
             return Err(Error::new(format!(
-                "{RECORD}: --sig is missing, which tells that no argument is on the stack; valid: --sig with the function's \
-                 prototype, or --events entry"
+                "{RECORD}: --unwind is given, but a kernel's objects have no unwind tables; valid: without it"
             )));
         }
-        Some(sig) => fits(sig, (events, recorded, args.result), target).map_err(|e| e.at("--sig"))?,
-        None => {}
     }
-    Ok(Recorder { events, clock, id, args: recorded, result: args.result })
+    Ok(recorder)
 }
 
 /// Refuse arguments on the stack where a frame displaces them, and words of a record that the prototype has no registers for.

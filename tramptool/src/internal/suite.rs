@@ -54,11 +54,16 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_both_word", recorder(Events::Both, Clock::Word, 7)),
     ("record_both_tsc", recorder(Events::Both, Clock::Tsc, 8)),
     ("record_both_stamp8", Recorder { args: 1, ..recorder(Events::Both, Clock::Stamp8, 9) }),
+    ("record_both_unwind", Recorder { unwind: true, ..recorder(Events::Both, Clock::None, 11) }),
+    (
+        "record_both_unwind_tsc",
+        Recorder { unwind: true, result: true, args: 2, ..recorder(Events::Both, Clock::Tsc, 12) },
+    ),
     ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 10) }),
 ];
 
 const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
-    Recorder { events, clock, id, args: 0, result: false }
+    Recorder { events, clock, id, args: 0, result: false, unwind: false }
 }
 
 /// The prototype for which they are, where they must know that nothing is on the stack.
@@ -366,12 +371,13 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result }) => {
+        Kind::Record(Recorder { events, clock, id, args, result, unwind }) => {
             let sig = if events == Events::Both { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
             let args = if args > 0 { format!(" --args {args}") } else { String::new() };
             let result = if result { " --result" } else { "" };
-            let numbered = format!(" --clock {} --id {id}{args}{result}", clock.name());
+            let unwind = if unwind { " --unwind" } else { "" };
+            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
                 "record --events {}{numbered}{sig} --function {function}+{resume} --name {}",

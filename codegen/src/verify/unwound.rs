@@ -1,0 +1,42 @@
+//! Exceptions: what the landing pad finds, and what it hands back.
+
+use super::value::{Root, State, Value, Why};
+use super::{Checker, Property};
+use crate::action::Action;
+use crate::lsda::RESUME;
+use crate::step::{Local, Mark};
+
+impl Checker<'_> {
+    /// An exception comes out of the call before line `at`: the way to the landing pad, with what unwinders keep.
+    pub(super) fn thrown(&mut self, at: usize, state: &State) -> Option<(usize, State)> {
+        let pad = self.label(at, Local::Mark(Mark::Pad))?;
+        let mut state = state.clone();
+        for reg in self.abi.caller_saved.iter().chain(self.abi.link).filter(|reg| *reg != self.abi.sp) {
+            state.set(reg, Value::lost(Why::Clobbered));
+        }
+        if let Some(&reg) = self.abi.rets.first() {
+            state.set(reg, Value::of(Root::Exception));
+        }
+        state.thrown = state.get(self.abi.sp).on_stack();
+        Some((pad, state))
+    }
+
+    /// The landing pad ends: the unwinder gets the exception, with the frame as it was.
+    pub(super) fn resumes(&mut self, line: usize, action: Action, state: &mut State) {
+        let called = match action {
+            Action::CallSymbol { sym } => self.symbols.get(usize::from(sym.0)),
+            _ => None,
+        };
+        if called.is_none_or(|called| called.name != RESUME || called.add != 0) {
+            self.fault(line, Property::Way, format!("something else than {RESUME} is called with an exception"));
+        }
+        if let Some(&reg) = self.abi.args.first() {
+            self.same(line, Property::Arguments, "the exception", Value::of(Root::Exception), state.get(reg));
+        }
+        let sp = state.get(self.abi.sp).on_stack();
+        if sp != state.thrown {
+            self.fault(line, Property::Stack, "sp is not where it was when the exception came");
+        }
+        self.recorded(line, true, state);
+    }
+}
