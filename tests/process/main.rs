@@ -9,5 +9,6 @@ mod chance;
 mod flags;
 mod machine;
 mod place;
+mod recorded;
 mod types;
 mod unwind;
