@@ -207,6 +207,15 @@ fn wrong_command_lines_have_a_remedy() {
         ("gen direct --call f --arch ARCH", "direct: --args is missing; valid: --args 0 to --args "),
         ("gen direct --args two --arch ARCH", "invalid value 'two' for '--args <N>'; valid: a number"),
         ("gen programs --arch ARCH", "programs: a program and --sig are missing; valid: --fentry, "),
+        (
+            "gen record --arch ARCH",
+            "record: --events, --clock and --function are missing; valid: --events with one of count, entry, both; ",
+        ),
+        ("gen record --events count --arch ARCH", "record: --function is missing; valid: --function SYMBOL, "),
+        (
+            "gen record --events both --function f --arch ARCH",
+            "record: --clock and --sig are missing; valid: --clock with one of none, tsc, stamp8, word; --sig ",
+        ),
         ("gen --al --arch ARCH", "unknown argument '--al'; there is --all; see `tramptool gen --help`"),
         ("gen ftrace_caller --option x --arch ARCH", "unknown argument '--option'; see `tramptool gen --help`"),
         ("gen ftrace_caler --arch ARCH", "unknown trampoline 'ftrace_caler'; valid: ftrace_stub, "),

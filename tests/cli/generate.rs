@@ -287,3 +287,60 @@ fn programs_of_7_3_have_sessions_and_are_detached() {
         }
     }
 }
+
+/// What a recording trampoline cannot be is refused with the option that is in the way, and the place in the prototype marked.
+#[test]
+fn records_that_cannot_be_are_refused() {
+    let b = Bench::new();
+    let first = ["gen", "record", "--profile", "bare", "--arch"];
+    for (arch, _) in arches() {
+        for (line, says) in [
+            ("--events count --clock none", "record: --clock is given, but a counter has no time; valid: without it"),
+            ("--events count --id 1", "record: --id is given, but a counter has none; valid: without it"),
+            ("--events count --args 1", "record: --args is given, but a counter has no records; valid: without it"),
+            ("--events entry --clock none --id 8388608", "record: --id 8388608; valid: 0 to 8388607"),
+            ("--events entry --clock none --args 7", "record: --args 7; valid: 0 to 6"),
+            ("--events entry --clock none --form shadow", "record: --form shadow does not exist; valid: --form frame"),
+            ("--events entry --clock none --result", "record: --result is given, but no return is recorded; valid: "),
+            ("--events entry --clock none --unwind", "record --unwind: with --events entry no frame of the trampoline"),
+            (
+                "--events count --unwind",
+                "record --unwind: with --events count no frame of the trampoline is on the stack",
+            ),
+            ("--events entry --clock none --call g", "`--call` needs another trampoline; valid: `direct` or `around`"),
+            ("--events sometimes --clock none", "unknown events 'sometimes'; valid: count, entry, both"),
+            ("--events entry --clock sometimes", "unknown clock 'sometimes'; valid: none, tsc, stamp8, word"),
+        ] {
+            let line: Vec<&str> = line.split(' ').collect();
+            b.refuses(&[&first[..], &[arch, "--function", "f"], &line].concat(), &[says]);
+        }
+        for (more, sig, says, marked) in [
+            (
+                &[][..],
+                "u64 f(u64 a, u64 b, u64 c, u64 d, u64 e, u64 g, u64 h, u64 i, u64 j)",
+                "an argument on the stack",
+                "",
+            ),
+            (&[], "int f(const char *text, ...)", "a variable number of arguments", "...)"),
+            (&["--args", "2"], "int f(int a)", "1 general argument registers; valid: --args 0 to 1", "int a)"),
+            (&["--result"], "void f(int a)", "no result in a general register; valid: without --result", "void f("),
+        ] {
+            let both = [arch, "--function", "f", "--events", "both", "--clock", "none", "--sig", sig];
+            let out = b.run(&[&first[..], &both, more].concat());
+            let told = String::from_utf8(out.stderr).unwrap();
+            assert_eq!(out.status.code(), Some(2), "{arch}: {told}");
+            assert!(told.starts_with("tramptool: --sig: ") && told.contains(says), "{arch}: {told}");
+            let mut lines = told.lines().skip_while(|line| !line.contains(sig));
+            let (text, mark) = (lines.next().unwrap(), lines.next().unwrap());
+            let at = mark.find('^').unwrap_or_else(|| panic!("{told}"));
+            assert!(text[at..].starts_with(marked), "{arch}: {told}");
+        }
+    }
+    b.refuses(
+        &["gen", "direct", "--call", "f", "--args", "1", "--arch", any(), "--unwind"],
+        &["`--unwind` needs another"],
+    );
+    // The profiles of Linux say nothing of a thread.
+    let linux = ["gen", "record", "--arch", any(), "--function", "f", "--events", "entry", "--clock", "none"];
+    b.refuses(&linux, &["has no thread pointer for", "valid: one with `thread` in [arch."]);
+}
