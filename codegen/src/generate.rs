@@ -5,7 +5,7 @@ use crate::isa::Isa;
 use crate::listing::{Line, Listing, Lowering};
 use crate::plan::Plan;
 use crate::spec::Spec;
-use crate::step::{Local, Step, Sym};
+use crate::step::{Local, Mark, Step, Sym};
 use crate::target::Target;
 
 /// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
@@ -20,6 +20,9 @@ pub(crate) fn generate<'a, I: Isa>(
     listing.symbols.clear();
     let frame = target.frame(spec.kind)?;
     let mut cx = Lowering { target, spec, frame: &frame, listing, depth: 0, anchor: None, pc_loaded: false };
+    if spec.kind.recorder().is_some_and(|recorder| recorder.unwind) {
+        cx.local(Local::Mark(Mark::Begin));
+    }
     for &step in &plan.steps {
         match step {
             Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),

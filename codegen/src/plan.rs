@@ -368,9 +368,6 @@ impl Plan {
     }
 
     fn record(&mut self, recorder: Recorder, target: &Target) {
-        if recorder.unwind {
-            self.push(&[Step::Mark(Mark::Begin)]);
-        }
         self.landing_pad(Kind::Record(recorder), target);
         match recorder.events {
             Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Count]),
