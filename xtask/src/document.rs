@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the commands write into pages of `docs`.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -23,16 +24,27 @@ pub fn record(page: &str, name: &str, report: &str) -> Result<(), Failure> {
     write(&path, format!("{}\n\n{heading}\n{report}{after}", before.trim_end()).as_bytes())
 }
 
-/// How long a command took, for the document.
+/// How long a command took, for the document, and how much of the CPU, which other work on the machine hardly changes.
 pub fn record_time(command: &str, start: Instant) -> Result<(), Failure> {
     let old = read(&root().join(KERNELS))?;
     let section = old.split_once("## Times\n").and_then(|(_, rest)| rest.split("\n## ").next()).unwrap_or_default();
     let this = format!("| {command} |");
     let mut rows: Vec<String> =
         section.lines().filter(|l| l.starts_with("| `") && !l.starts_with(&this)).map(str::to_owned).collect();
-    rows.push(format!("{this} {} | {:.0} |", today(), start.elapsed().as_secs_f64()));
+    let spent = spent().map_or("-".to_owned(), |seconds| seconds.to_string());
+    rows.push(format!("{this} {} | {:.0} | {spent} |", today(), start.elapsed().as_secs_f64()));
     rows.sort();
-    record(KERNELS, "Times", &format!("| command | date | seconds |\n|---|---|---|\n{}\n", rows.join("\n")))
+    let head = "| command | date | seconds | seconds of CPU |\n|---|---|---|---|";
+    record(KERNELS, "Times", &format!("{head}\n{}\n", rows.join("\n")))
+}
+
+/// How many seconds of CPU this program has used, and those that it waited for (proc_pid_stat(5): utime to cstime).
+fn spent() -> Option<u64> {
+    let stat = read(Path::new("/proc/self/stat")).ok()?;
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let ticks = fields.skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    // The kernel's unit for programs, on every architecture that Debian has.
+    Some(ticks / 100)
 }
 
 /// A line of a log, indented, in as many lines as a terminal of 80 columns needs.
@@ -55,4 +67,18 @@ pub fn folded(line: &str) -> String {
 pub fn today() -> String {
     let run = Command::new("date").arg("+%Y-%m-%d").output();
     run.map_or_else(|_| "unknown date".to_owned(), |run| String::from_utf8_lossy(&run.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_waited_for_counts_too() {
+        let before = spent().unwrap();
+        let busy = "i=0; while [ $i -lt 1500000 ]; do i=$((i+1)); done";
+        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        let after = spent().unwrap();
+        assert!(before < after && after < before + 60, "{before} {after}");
+    }
 }

@@ -73,6 +73,8 @@ struct Build {
     #[serde(default)]
     without: Vec<(String, String)>,
     fault: Vec<(String, String)>,
+    #[serde(default)]
+    ours: Vec<(String, String)>,
 }
 
 /// A kernel.
@@ -94,7 +96,7 @@ pub struct Kernel {
     pub indirect: bool,
     /// Files of its ftrace selftests that are left out, and why.
     pub without: Vec<(String, String)>,
-    /// Faults: in words, and as `gen --fault` takes them.
+    /// Faults: in words, and as `gen --fault` takes them; last those that only our modules notice.
     pub fault: Vec<(String, String)>,
     /// Where it runs.
     pub on: Arc<Platform>,
@@ -128,7 +130,7 @@ pub fn kernels(profile: Option<&str>) -> Result<Vec<Kernel>, Failure> {
             jump: build.jump,
             indirect: build.indirect,
             without: build.without,
-            fault: build.fault,
+            fault: build.fault.into_iter().chain(build.ours).collect(),
             on: Arc::clone(&on),
         }));
     }
