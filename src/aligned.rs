@@ -95,9 +95,11 @@ pub fn code(object: &Input, symbol: &str, stores: &Stores) -> Result<(Vec<Insn>,
         let Some(function) = Function::find(object, &name)? else { continue };
         let lines = function.lines(&|code, offset| disassemble(backend.machine(), code, offset))?;
         let tail = if name == symbol { "" } else { &name };
-        for line in lines.into_iter().filter(|line| !line.nop) {
-            let (insn, to) = insn(backend, &function, &line, (tail, stores));
-            open.extend(to.filter(|_| line.jumps));
+        for (n, line) in lines.iter().enumerate().filter(|(_, line)| !line.nop) {
+            let (insn, to) = insn(backend, &function, line, (tail, stores));
+            // The first of two instructions of which the second goes there: AUIPC and JR.
+            let first = lines.get(n + 1).is_some_and(|next| next.leaves) && calls(backend, &function, line);
+            open.extend(to.filter(|_| line.jumps || first));
             insns.push(insn);
         }
         labels.get_or_insert(function.labels);
@@ -105,6 +107,13 @@ pub fn code(object: &Input, symbol: &str, stores: &Stores) -> Result<(Vec<Insn>,
     // Assemblers mark with the others where code and data begin.
     let named = labels.unwrap_or_default().into_iter().filter(|(name, _)| !name.starts_with(['$', '.']));
     Ok((insns, named.collect()))
+}
+
+/// Does a linker take it for a call or a jump?
+fn calls(backend: &dyn Backend, function: &Function, line: &Line) -> bool {
+    let inside = line.offset..line.offset + line.size;
+    let mut types = function.references.iter().zip(&function.types).filter(|((at, _), _)| inside.contains(at));
+    types.any(|(_, r_type)| backend.machine().calls.iter().any(|(call, ..)| call == r_type))
 }
 
 /// An instruction of a function, and the function that it goes to, if that is another one.
@@ -117,6 +126,9 @@ fn insn(
     let inside = line.offset..line.offset + line.size;
     let mut all = function.references.iter().zip(&function.types).filter(|((place, _), _)| inside.contains(place));
     let refers = all.clone().next().map(|((_, what), _)| what);
+    // What a call's relocation adds is no part of what is called.
+    let adds = all.clone().next().and_then(|(_, r_type)| backend.machine().calls.iter().find(|call| call.0 == *r_type));
+    let adds = adds.map_or_else(String::new, |(.., adds)| format!("-{:#x}", adds.unsigned_abs()));
     let (prefix, names) = backend.facts().relocations;
     let named = |number: u32| match names.iter().find(|(n, _)| *n == number) {
         Some((_, name)) => format!("{prefix}{name}"),
@@ -134,6 +146,7 @@ fn insn(
     let (mut to, own) = (None, |at: &usize| function.lies_in(*at));
     let (text, key, target) = match (refers, line.target) {
         (Some(Refers::To(symbol)), _) => {
+            let symbol = symbol.strip_suffix(&adds).unwrap_or(symbol);
             to = symbol.split('+').next().map(str::to_owned);
             (place(&line.text, symbol), place(&line.text, symbol), None)
         }

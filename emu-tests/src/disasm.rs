@@ -7,8 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use capstone::{Capstone, Endian, ExtraMode, Insn};
+use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::machine::{Branch, Goes, Machine};
+use codegen::pattern::Constant;
 use link::object_mutants::Line;
 use link::{Image, code_in};
 
@@ -24,6 +26,7 @@ pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Res
         text: d.text.to_string(),
         target: d.target.map(|to| to as usize),
         jumps: d.target.is_some() && !d.branch.is_some_and(|branch| branch.pushes),
+        leaves: d.goes == Goes::Anywhere && !d.branch.is_some_and(|branch| branch.pushes),
     };
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
 }
@@ -98,7 +101,7 @@ pub(crate) fn parts(image: &Image, (start, size): (u64, u64)) -> Vec<Range<u64>>
 
 /// Add the instructions that control comes to from `entries` without leaving `code`, which begins at `base`, and where it goes
 /// from one to an address for which `follows` holds. Each is decoded once. Returns the addresses of those that are new.
-pub(crate) fn reachable(
+fn reachable(
     machine: &'static Machine,
     (code, base): (&[u8], u64),
     entries: Vec<u64>,
@@ -122,6 +125,41 @@ pub(crate) fn reachable(
         new.push(at);
     }
     Ok(new)
+}
+
+/// The same, for code of any architecture; and where it goes by an address that the instructions before put together.
+pub(crate) fn followed(
+    backend: &dyn Backend,
+    (code, base): (&[u8], u64),
+    entries: Vec<u64>,
+    follows: &dyn Fn(&Decoded, u64) -> bool,
+) -> Result<BTreeMap<u64, Decoded>> {
+    let (mut lines, mut open) = (BTreeMap::new(), entries);
+    while !open.is_empty() {
+        for at in reachable(backend.machine(), (code, base), std::mem::take(&mut open), &mut lines, follows)? {
+            let insn = code.get((at - base) as usize..).unwrap_or_default();
+            let there = constants(backend, &lines, insn, at);
+            open.extend(there.filter(|(user, to)| follows(user, *to) && !lines.contains_key(to)).map(|(_, to)| to));
+        }
+    }
+    Ok(lines)
+}
+
+/// The addresses that the instructions at `at` put together and that are branched to, each with what branches.
+pub(crate) fn constants<'l>(
+    backend: &dyn Backend,
+    lines: &'l BTreeMap<u64, Decoded>,
+    code: &[u8],
+    at: u64,
+) -> impl Iterator<Item = (&'l Decoded, u64)> {
+    let constants = Constant::read(backend.patterns(), code, at).into_iter();
+    constants.filter_map(move |constant| Some((branched_to(lines, at, &constant)?, constant.value)))
+}
+
+/// What branches by a constant: the instruction behind it, or its own last one.
+pub(crate) fn branched_to<'l>(lines: &'l BTreeMap<u64, Decoded>, at: u64, constant: &Constant) -> Option<&'l Decoded> {
+    let user = at.wrapping_add(constant.last.unwrap_or(constant.size) as u64);
+    lines.get(&user).filter(|line| line.goes == Goes::Anywhere)
 }
 
 thread_local! {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::harden::TypeWord;
@@ -9,7 +10,7 @@ use codegen::kind::{Calls, Gives};
 use codegen::machine::{Branch, Machine};
 use link::{Access, Image, STUBS, SymbolKind, mark};
 
-use crate::disasm::{Decoded, decode_function, reachable};
+use crate::disasm::{Decoded, constants, decode_function, followed};
 use crate::fixture::{CALLBACK, Fixture, Setup};
 use crate::trace::{Cell, Cells, Mark, Region};
 
@@ -113,7 +114,7 @@ pub(crate) fn mark_cells(
             let free = matches!(cell.region, Region::Elsewhere | Region::Shared) && cell.marks == Mark::NONE;
             free && !thunk(at) && suite.stubs && is_named(linked, judged, at)
         };
-        let tail = tail(machine, image, (start, size), &theirs)?;
+        let tail = tail(suite.backend, image, (start, size), &theirs)?;
         for insn in &tail {
             let (branch, by_sp) = what(machine, insn);
             let change = |c: &mut Cell| (c.region, c.branch, c.by_sp) = (Region::Shared, branch, by_sp);
@@ -142,23 +143,29 @@ fn what(machine: &Machine, insn: &Decoded) -> (Option<(Branch, u8)>, bool) {
 
 /// The code that a function jumps to outside of itself, where `theirs` holds. What it calls is none of it.
 pub(crate) fn tail(
-    machine: &'static Machine,
+    backend: &dyn Backend,
     image: &Image,
     (start, size): (u64, u64),
     theirs: &dyn Fn(u64) -> bool,
 ) -> Result<Vec<Decoded>> {
     let calls = |line: &Decoded| line.branch.is_some_and(|branch| branch.pushes);
-    let own = decode_function(machine, image, (start, size))?;
-    let jumps = own.iter().filter(|line| !calls(line)).filter_map(|line| line.target);
+    let own = decode_function(backend.machine(), image, (start, size))?;
+    let own: BTreeMap<u64, Decoded> = own.into_iter().map(|line| (line.at, line)).collect();
+    let made = own.keys().flat_map(|at| {
+        let code = image.bytes(*at, start.wrapping_add(size).wrapping_sub(*at) as usize);
+        constants(backend, &own, code.unwrap_or_default(), *at)
+    });
+    let jumps = own.values().filter_map(|line| Some((line, line.target?))).chain(made);
     let outside = |at: &u64| at.wrapping_sub(start) >= size && theirs(*at);
-    let entries: Vec<u64> = jumps.filter(outside).collect();
+    let entries: Vec<u64> = jumps.filter(|(line, to)| !calls(line) && outside(to)).map(|(_, to)| to).collect();
     let mut all = BTreeMap::new();
     for segment in image.segments.iter().filter(|s| s.access == Access::Execute) {
         let inside = |at: &&u64| at.wrapping_sub(segment.address) < segment.bytes.len() as u64;
         let here = entries.iter().filter(inside).copied().collect();
         let code = (segment.bytes.as_slice(), segment.address);
-        let follows = |line: &Decoded, next: u64| outside(&next) && !(calls(line) && line.target == Some(next));
-        reachable(machine, code, here, &mut all, &follows)?;
+        let behind = |line: &Decoded| line.at.wrapping_add(line.size.into());
+        let follows = |line: &Decoded, next: u64| outside(&next) && (!calls(line) || next == behind(line));
+        all.append(&mut followed(backend, code, here, &follows)?);
     }
     Ok(all.into_values().collect())
 }
@@ -177,6 +184,11 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
     let address = |name: &str| match image.symbol(name) {
         _ if name.is_empty() => Ok(0),
         Some(symbol) => Ok(symbol.address),
+        // It is not there at all.
+        None if image.symbol(&contract.name).is_none() => Err(Error::new(format!(
+            "no object defines {}, of which the contract speaks; valid: with the object that does",
+            contract.name
+        ))),
         None => Err(Error::new(format!(
             "{} calls {name}, says the contract; no object defines or calls it: see `calls` in docs/contracts.md",
             contract.name

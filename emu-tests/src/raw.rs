@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::machine::Goes;
 use codegen::patch::Relocation;
 use codegen::pattern::{Constant, Fields, PatternTable};
 use link::PAGE;
 use link::raw::{Call, Raw, object};
 
-use crate::disasm::{Decoded, reachable};
+use crate::disasm::{Decoded, branched_to, followed};
 
 /// What a dump covers, and where the trampolines in it begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +55,7 @@ pub(crate) fn wrap(
         return Err(Error::new(format!("--entry {entry:#x} is not in the dump; valid: {valid}")));
     }
     let theirs = code.get(..(last - base) as usize).unwrap_or_default();
-    let lines = followed(backend, (theirs, base), entries.iter().map(|(_, entry)| *entry).collect())?;
+    let lines = followed(backend, (theirs, base), entries.iter().map(|(_, entry)| *entry).collect(), &|_, _| true)?;
     if let Some((_, entry)) = entries.iter().find(|(_, entry)| !lines.contains_key(entry)) {
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
@@ -85,7 +84,7 @@ pub(crate) fn wrap(
         // The longest sequence that makes an address, and can be made to load another one.
         for constant in Constant::read(backend.patterns(), insn, line.at).iter().rev() {
             let Constant { value, size, .. } = *constant;
-            if !inside(value) && !address(value) && !branched_to(&lines, line.at, constant) {
+            if !inside(value) && !address(value) && branched_to(&lines, line.at, constant).is_none() {
                 continue;
             }
             let Some((new, relocations)) = load(backend.patterns(), constant, insn) else { continue };
@@ -126,26 +125,6 @@ fn out_of_dump(line: &Decoded, target: u64, (base, end): (u64, u64)) -> Error {
          a dump from {:#x} to {:#x} at least",
         line.at, valid.0, valid.1
     ))
-}
-
-/// All instructions that control comes to from `entries`: by branches, and by constants that are branched to.
-fn followed(backend: &dyn Backend, code: (&[u8], u64), entries: Vec<u64>) -> Result<BTreeMap<u64, Decoded>> {
-    let (mut lines, mut open) = (BTreeMap::new(), entries);
-    while !open.is_empty() {
-        for at in reachable(backend.machine(), code, std::mem::take(&mut open), &mut lines, &|_, _| true)? {
-            let insn = code.0.get((at - code.1) as usize..).unwrap_or_default();
-            let constants = Constant::read(backend.patterns(), insn, at);
-            let branched = constants.iter().filter(|constant| branched_to(&lines, at, constant));
-            open.extend(branched.map(|constant| constant.value).filter(|value| !lines.contains_key(value)));
-        }
-    }
-    Ok(lines)
-}
-
-/// Is this a constant that the instruction behind it branches by, or its own last one?
-fn branched_to(lines: &BTreeMap<u64, Decoded>, at: u64, constant: &Constant) -> bool {
-    let user = at.wrapping_add(constant.last.unwrap_or(constant.size) as u64);
-    lines.get(&user).is_some_and(|line| line.goes == Goes::Anywhere)
 }
 
 /// How many bytes a trampoline has: those of the instructions that it reaches without a call, up to where another one begins.

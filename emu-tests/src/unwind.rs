@@ -77,7 +77,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Read what the image says of these addresses. `orc` names the form of `.orc_unwind` where no `.orc_header` tells.
+    /// Read what the image says of these addresses. `orc` names the form of `.orc_unwind` where the image does not show it.
     ///
     /// # Errors
     /// An `.orc_unwind` in a form that is not known.
@@ -87,12 +87,12 @@ impl Table {
         orc: Option<&str>,
         addresses: impl Iterator<Item = u64>,
     ) -> Result<Table> {
-        let Registers { machine, abi } = registers;
+        let abi = registers.abi;
         let (frames_at, frames) = contents(image, ".eh_frame");
         let frames = EhFrame::new(frames, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
-        let orc = orc_form(image, machine.orc, orc)?.map(|orc| OrcTable::read(image, orc));
+        let orc = orc_form(image, registers, orc)?.map(|orc| OrcTable::read(image, orc));
         // The table is searched from its start; most addresses are in the entry of the one before.
         let mut last = None;
         let mut table = Table::default();
@@ -145,32 +145,54 @@ fn contents<'i>(image: &'i Image, name: &str) -> (u64, &'i [u8]) {
     bytes.unwrap_or_default()
 }
 
-/// The form of the image's `.orc_unwind`: what `.orc_header` says, or `name`. There is none without the section.
-fn orc_form(image: &Image, forms: &'static [Orc], name: Option<&str>) -> Result<Option<&'static Orc>> {
-    const SECTION: &str = ".orc_unwind";
-    if forms.is_empty() || contents(image, SECTION).1.is_empty() {
+/// The section with the entries of ORC.
+const ORC: &str = ".orc_unwind";
+
+/// The form of the image's `.orc_unwind`: what `.orc_header` says, what the entries show, or `name`. There is none without
+/// the section.
+fn orc_form(image: &Image, registers: Registers, name: Option<&str>) -> Result<Option<&'static Orc>> {
+    let forms = registers.machine.orc;
+    let (_, entries) = contents(image, ORC);
+    if forms.is_empty() || entries.is_empty() {
         return Ok(None);
     }
     let (_, header) = contents(image, ".orc_header");
     let names = || forms.iter().map(|form| form.name);
-    let found = match (header, name) {
-        ([], None) => Err(Error::new(format!(
-            "{SECTION} without .orc_header, and the profile does not say which form it has; valid: a profile with orc = {}",
+    let found = match (header, shown(entries, forms, registers.abi.sp), name) {
+        ([], Some(form), _) => Ok(form),
+        ([], None, None) => Err(Error::new(format!(
+            "{ORC} has no .orc_header, and its entries fit more than one form or none; valid: --profile with a profile that \
+             has orc = {}",
             names().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ")
         ))),
-        ([], Some(name)) => {
+        ([], None, Some(name)) => {
             let found = forms.iter().find(|form| form.name == name);
-            found.ok_or_else(|| Error::unknown(&format!("form of {SECTION} in the profile"), name, names()))
+            found.ok_or_else(|| Error::unknown(&format!("form of {ORC} in the profile"), name, names()))
         }
-        (header, _) => forms.iter().find(|form| header.starts_with(&form.header)).ok_or_else(|| {
+        (header, ..) => forms.iter().find(|form| header.starts_with(&form.header)).ok_or_else(|| {
             let hash: String = header.iter().map(|byte| format!("{byte:02x}")).collect();
             let known = names().collect::<Vec<_>>().join(" and ");
             Error::new(format!(
-                "{SECTION} has a form that is not known here: .orc_header says {hash}; known: those of Linux {known}"
+                "{ORC} has a form that is not known here: .orc_header says {hash}; known: those of Linux {known}"
             ))
         }),
     };
     found.map(Some)
+}
+
+/// The one form that the entries can have; none if that stays open. For objtool, a function begins where its call left it: CFA
+/// is SP and the return address (`arch_initial_func_cfi_state`, tools/objtool/arch/x86/decode.c). So there are such entries in
+/// each table, and the forms have different numbers for SP.
+fn shown(entries: &[u8], forms: &'static [Orc], sp: Reg) -> Option<&'static Orc> {
+    let read = |form: &Orc| entries.chunks_exact(form.bytes).map(form.read).collect::<Vec<_>>();
+    let begins = |form: &&Orc| read(form).iter().flatten().any(|entry| entry.cfa == (sp, -entry.returns));
+    let mut fit = forms.iter().filter(begins);
+    match (fit.next(), fit.next(), forms) {
+        (Some(form), None, _) => Some(form),
+        // Of forms that say the same, any will do.
+        (None, _, [first, rest @ ..]) if rest.iter().all(|form| read(form) == read(first)) => Some(first),
+        _ => None,
+    }
 }
 
 /// The table that objtool makes: its entries, by the address from which each holds.
@@ -182,7 +204,7 @@ struct OrcTable<'i> {
 impl<'i> OrcTable<'i> {
     fn read(image: &'i Image, orc: &'static Orc) -> OrcTable<'i> {
         let (at, addresses) = contents(image, ".orc_unwind_ip");
-        let (_, entries) = contents(image, ".orc_unwind");
+        let (_, entries) = contents(image, ORC);
         let places = (at..).step_by(4).zip(addresses.as_chunks().0);
         let from = places.map(|(place, distance)| place.wrapping_add_signed(i32::from_le_bytes(*distance).into()));
         let mut entries: Vec<_> = from.zip(entries.chunks_exact(orc.bytes)).collect();
@@ -382,10 +404,7 @@ mod tests {
         let said = [[8, 0, 0, 0, 0x05, 2], [16, 0, 0xf0, 0xff, 0x15, 2], [0; 6]].concat();
         let image = image(&[(".orc_unwind_ip", ips as u64, &distances), (".orc_unwind", entries, &said)]);
         let gpr = gpr(abi, &[("rsp", 0x500), ("rbp", 0x700)]);
-        let read = |name| Table::read(&image, registers, name, CODE - 1..CODE + 0x20);
-        assert!(read(None).unwrap_err().to_string().contains("valid: a profile with orc = \"6.12\" or"));
-        assert!(read(Some("5.4")).unwrap_err().to_string().contains("'5.4'; valid: 6.12, "));
-        let table = read(Some("6.12")).unwrap();
+        let table = Table::read(&image, registers, None, CODE - 1..CODE + 0x20).unwrap();
         let at = |pc: u64| table.row(pc).map(|row| unwound(row, abi, &gpr));
         assert_eq!(at(CODE - 1), None);
         assert_eq!(at(CODE), Some((0x508, Some(0x501), 0x700)));
@@ -395,6 +414,37 @@ mod tests {
         // Other architectures have no such table.
         let other = self::registers("riscv64");
         assert!(Table::read(&image, other, None, CODE..CODE + 1).unwrap().row(CODE).is_none());
+    }
+
+    /// Entries say in which form they are if exactly one has a function's beginning, SP and 8 bytes: else somebody has to say.
+    #[test]
+    fn entries_show_the_form_of_orc_or_leave_it_open() {
+        let registers = registers("x86_64");
+        let ips = 0x3000;
+        let distance = (CODE as i32 - ips).to_le_bytes();
+        let read = |said: &[[u8; 6]], name| {
+            let said = said.concat();
+            let sections = [(".orc_unwind_ip", ips as u64, &distance[..]), (".orc_unwind", 0x4000, &said)];
+            let table = Table::read(&image(&sections), registers, name, CODE..CODE + 1)?;
+            Ok::<_, Error>(table.row(CODE).map(|row| row.cfa(&gpr(registers.abi, &[("rsp", 0x500), ("rdi", 0x900)]))))
+        };
+        let (old, new, open) = ([8, 0, 0, 0, 5, 2], [8, 0, 0, 0, 3, 2], [16, 0, 0, 0, 5, 2]);
+        for name in [None, Some("6.12"), Some("7.3")] {
+            assert_eq!(read(&[old], name), Ok(Some(0x508)));
+            assert_eq!(read(&[new], name), Ok(Some(0x508)));
+            // The same in both: CFA is r10, rbp is where it was.
+            assert_eq!(read(&[[8, 0, 0, 0, 6, 2]], name).unwrap(), Some(8));
+        }
+        for said in [&[open][..], &[open, old, new]] {
+            assert!(
+                read(said, None)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("--profile with a profile that has orc = \"6.12\" or")
+            );
+            assert!(read(said, Some("5.4")).unwrap_err().to_string().contains("'5.4'; valid: 6.12, "));
+            assert_eq!((read(said, Some("6.12")), read(said, Some("7.3"))), (Ok(Some(0x510)), Ok(Some(0x910))));
+        }
     }
 
     /// The same CFA, SP and 8 bytes, as 6.12 and as 7.3 write it.

@@ -57,6 +57,8 @@ pub struct Line {
     pub target: Option<usize>,
     /// It goes there for good: it is no call.
     pub jumps: bool,
+    /// It goes for good to where a register or memory says.
+    pub leaves: bool,
 }
 
 /// A decoder: from code that begins at an offset to its instructions.

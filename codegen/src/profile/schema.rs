@@ -75,8 +75,8 @@ pub(super) struct ArchIn {
     pub copies: Option<CopiesIn>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set.
     pub marks_regs: bool,
-    /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects that have no
-    /// `.orc_header` to tell.
+    /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects without
+    /// `.orc_header` whose entries do not show it.
     pub orc: Option<String>,
     /// The register by which trampolines that record find what is the thread's: `fs`, `tpidr_el0` or `tp`. Without it, there
     /// are none.

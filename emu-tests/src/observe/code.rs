@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use codegen::backend::Backend;
 use codegen::error::Result;
 use codegen::machine::{Branch, IndirectBranch};
 use link::{Access, Image, STUBS, SymbolKind};
@@ -44,7 +45,13 @@ impl Code {
     ///
     /// # Errors
     /// A disassembler that does not start, an unwind table in an unknown form.
-    pub fn of(image: &Image, found: &link::Symbol, registers: Registers, orc: Option<&str>) -> Result<Code> {
+    pub fn of(
+        image: &Image,
+        found: &link::Symbol,
+        backend: &dyn Backend,
+        registers: Registers,
+        orc: Option<&str>,
+    ) -> Result<Code> {
         let machine = registers.machine;
         let (start, size) = (found.address, extent(image, found));
         let stubs = image.sections.iter().find(|s| s.name == STUBS);
@@ -58,7 +65,7 @@ impl Code {
         };
         let mut lines = decode_function(machine, image, (start, size))?;
         // What it jumps to is its own, but where another function begins.
-        let tails = tail(machine, image, (start, size), &|at| code(at) && !stub(at) && !begins(at))?;
+        let tails = tail(backend, image, (start, size), &|at| code(at) && !stub(at) && !begins(at))?;
         let mut ranges: Vec<Range<u64>> = std::iter::once(start..start + size).collect();
         ranges.extend(tails.iter().map(|line| line.at..line.at + u64::from(line.size)));
         lines.extend(tails);

@@ -39,7 +39,7 @@ const MOST: usize = 1500;
 /// So many things are different at once at most.
 const DEPTH: usize = 3;
 
-/// Run a function of an object and report what it does; `orc` names the form of an `.orc_unwind` that does not say it.
+/// Run a function of an object and report what it does; `orc` names the form of an `.orc_unwind` that does not show it.
 ///
 /// # Errors
 /// An object that does not link by itself, or has no such function.
@@ -54,7 +54,7 @@ pub fn observe(
     let (image, _) = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
     let found = chosen(&image, object, symbol)?;
     let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
-    let code = Arc::new(Code::of(&image, found, registers, orc)?);
+    let code = Arc::new(Code::of(&image, found, backend, registers, orc).map_err(|e| e.at(object.name))?);
     let subject = Subject { backend, image: &image, names: Names::of(&image), registers, code };
     Observer { subject }.observe(found.name.clone())
 }

@@ -25,7 +25,9 @@ pub fn roles_of(observed: &Observed, abi: &Abi, site: &Site) -> Vec<(&'static st
         called.push(format!("call {n}, SP: a multiple of {}", call.aligned));
         if call.pointer.is_some() {
             let held = call.frame.iter().filter(|(at, word)| !at.starts_with('-') && *word != "older");
-            frame.extend(counted(held.map(|(_, word)| says.value(word))).map(|what| format!("call {n}: {what}")));
+            // Which call it is goes without saying where there is one.
+            let which = if way.call.len() == 1 { String::new() } else { format!("call {n}: ") };
+            frame.extend(counted(held.map(|(_, word)| says.value(word))).map(|what| format!("{which}{what}")));
         }
     }
     let stores = observed.store.iter().flat_map(|store| &store.shows).map(|what| says.value(what));

@@ -281,11 +281,21 @@ impl Sayer<'_> {
         self.abi.find(name).is_some_and(|reg| self.scratch.contains(reg))
     }
 
-    /// An instruction, with offsets in place of addresses of the code.
+    /// An instruction, with where it goes as an offset in the code, or by name.
     pub fn line(&self, line: &Decoded) -> Line {
-        let text = match line.target.filter(|to| self.offset(*to) < self.subject.code.size) {
-            Some(to) => line.text.replace(&format!("{to:#x}"), &format!("+{:#x}", self.offset(to))),
+        let there = line.target.and_then(|to| match self.offset(to) {
+            offset if offset < self.subject.code.size => Some(format!("+{offset:#x}")),
+            _ => self.subject.names.name(to),
+        });
+        // It is the last operand.
+        let text = match there.zip(line.text.rsplit_once([' ', ',', '#'])) {
+            Some((there, (before, _))) => format!("{} {there}", before.trim_end_matches([' ', '#'])),
             None => line.text.to_string(),
+        };
+        // A mnemonic alone is before it: columns as the disassembler has them.
+        let text = match text.split_once(' ') {
+            Some((mnemonic, operands)) => format!("{mnemonic:<7} {}", operands.trim_start()),
+            None => text,
         };
         Line { at: self.offset(line.at), text }
     }
