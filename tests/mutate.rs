@@ -558,6 +558,8 @@ fn diff_sees_what_check_notices() {
         let (checked, observed) = (run("emulator"), run("observe"));
         assert!(!checked.is_empty() && checked.len() == observed.len(), "{name}");
         let killed = |(check, _): &(&Value, &Value)| check["outcome"] == "killed";
+        let equivalent = |all: &[Value]| -> Vec<bool> { all.iter().map(|r| r["outcome"] == "equivalent").collect() };
+        assert_eq!(equivalent(&checked), equivalent(&observed), "{name}");
         for (check, observe) in checked.iter().zip(&observed).filter(killed) {
             assert_eq!(check["mutant"], observe["mutant"], "{name}");
             noticed += 1;

@@ -156,6 +156,24 @@ fn faults_are_noticed_without_a_contract() {
     assert!(text.contains(" 100.0 %"), "{text}");
 }
 
+/// What a check notices is equivalent to nothing, whoever is asked: the line that says so fits others too.
+#[test]
+fn what_a_check_notices_is_not_equivalent() {
+    let bench = Bench::new();
+    let run = |by: &str| -> serde_json::Value {
+        let args = ["mutate", "direct_*", "--only", "FRAME_SIZE(+8)", "--by", by, "--format", "json"];
+        serde_json::from_str(&bench.ok(&args)).unwrap()
+    };
+    let (checked, observed) = (run("emulator"), run("observe"));
+    for count in ["mutants", "equivalent", "killed"] {
+        assert_eq!(checked[count], observed[count], "{count}");
+        assert!(checked[count].as_u64().unwrap() > 0, "{count}");
+    }
+    // Nobody noticed what is left out.
+    let by = observed["scores"].as_array().unwrap().iter().flat_map(|score| score["by"].as_object().unwrap().values());
+    assert!(by.max_by_key(|n| n.as_u64()).unwrap().as_u64() <= observed["killed"].as_u64(), "{}", observed["scores"]);
+}
+
 /// What can stand on a side, against the object of the same source.
 #[test]
 fn sources_dumps_stdin_directories_and_revisions_are_sides() {
@@ -176,6 +194,8 @@ fn sources_dumps_stdin_directories_and_revisions_are_sides() {
         assert!(text.contains("1 difference of behaviour, 1 for the better"), "{text}");
         bench.refuses(&["diff", "first.bin@0x400000", "first.o", "--arch", arch], &["FILE@BASE:ENTRY"]);
         let piped = bench.shell(0, "cat first.o | tramptool diff - first.o");
+        assert!(piped.contains("\nthe same, "), "{piped}");
+        let piped = bench.shell(0, "cat first.o | tramptool diff first.o -:t --exact");
         assert!(piped.contains("\nthe same, "), "{piped}");
         // Directories have names in common.
         for (dir, object) in [("old", "first.o"), ("new", "lost.o")] {

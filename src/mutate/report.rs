@@ -163,6 +163,7 @@ impl Report {
                 .iter()
                 .flatten()
                 .filter(|_| [By::Verify, By::Observe].iter().any(|by| by.name() == self.by));
+            let alone = alone.filter(|_| judged.outcome == Outcome::Killed);
             for name in judged.clauses.iter().chain(alone) {
                 *scores[i].by.entry(name.clone()).or_default() += 1;
             }

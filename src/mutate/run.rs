@@ -156,7 +156,7 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
             By::Observe => Some(concerned(c, &originals)?),
             By::Verify | By::Both => Some(c.properties()?),
         };
-        let clauses = if by.alone() { Vec::new() } else { clauses(c, seed)? };
+        let found = if by.alone() { Vec::new() } else { clauses(c, seed)? };
         if let (true, Some(bug)) = (by.alone(), c.bug) {
             return Err(Error::new(format!(
                 "bug:{} must be noticed by {}, which only the emulator knows; valid: --by emulator",
@@ -165,16 +165,21 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
         }
         let known = |list: &'static [Known]| list.iter().find(|k| c.is(k)).map(|k| k.reason.as_str());
         let noticed = match (c.bug, &verified) {
-            (Some(bug), _) => clauses.contains(&bug.property.as_str()),
+            (Some(bug), _) => found.contains(&bug.property.as_str()),
             (None, Some(properties)) if by.alone() => !properties.is_empty(),
-            (None, _) => !clauses.is_empty(),
+            (None, _) => !found.is_empty(),
         };
         let gap = known(match by {
             By::Verify => &table.unseen,
             By::Observe => &table.unobserved,
             By::Emulator | By::Both => &table.gap,
         });
-        let (outcome, reason) = match (noticed, gap, known(&table.equivalent)) {
+        let equivalent = match known(&table.equivalent) {
+            // The line that says so fits others too, of which it is not true.
+            Some(_) if by.alone() && !clauses(c, seed)?.is_empty() => None,
+            known => known,
+        };
+        let (outcome, reason) = match (noticed, gap, equivalent) {
             // What does as the original does is none that it ought to find, though a promise may be broken.
             (_, _, Some(reason)) if by.alone() => (Outcome::Equivalent, reason),
             (true, ..) => (Outcome::Killed, ""),
@@ -200,7 +205,7 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
             mutant: c.mutant.to_string(),
             diff: c.mutant.diff.clone(),
             outcome,
-            clauses: clauses.into_iter().map(str::to_owned).collect(),
+            clauses: found.into_iter().map(str::to_owned).collect(),
             verified: verified.map(|names| names.into_iter().map(str::to_owned).collect()),
             reason: reason.to_owned(),
             bug: c.bug.map(|b| (b.id.clone(), b.property.clone())),
