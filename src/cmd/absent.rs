@@ -84,7 +84,7 @@ pub mod compare {
     ///
     /// # Errors
     /// None.
-    pub fn behaviour<Ui>(_: [&str; 2], _: bool, _: &Ui, _: &mut String) -> Result<Option<bool>> {
+    pub fn behaviour<Ui>(_: [&str; 2], _: &How, _: &Ui, _: &mut String) -> Result<Option<bool>> {
         Ok(None)
     }
 }

@@ -68,6 +68,21 @@ impl ProfileArg {
         self.profile.as_deref()
     }
 
+    /// What was given elsewhere.
+    #[cfg(feature = "judge")]
+    pub fn named(profile: Option<&str>) -> ProfileArg {
+        ProfileArg { profile: profile.map(str::to_owned) }
+    }
+
+    /// The profile, if one was given.
+    ///
+    /// # Errors
+    /// As [`ProfileArg::find`].
+    #[cfg(feature = "judge")]
+    pub fn stated(&self) -> Result<Option<&'static Profile>> {
+        self.profile.as_deref().map(tool::profile).transpose()
+    }
+
     /// One was given.
     fn is_given(&self) -> bool {
         self.profile.is_some()

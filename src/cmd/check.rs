@@ -111,7 +111,7 @@ Examples:
   tramptool check --partition 2/3 --format json -o 2.json
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
-  tramptool check --object arch/x86/kernel/ftrace_64.o --contract linux-6.12-x86_64-orc
+  tramptool check --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc
   tramptool check --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --contract my.toml";
 
 /// Run the checks.

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use codegen::error::{Error, Result};
-use emu_tests::{Difference, Observed, Severity};
+use emu_tests::{Difference, Observed};
 use rayon::prelude::*;
 use serde_json::Value;
 use tool::review::Verdicts;
 
 use super::args::ProfileArg;
-use super::comparison::{Comparison, Pair};
+use super::comparison::{Comparison, Pair, case, instructions_of};
 use super::exit::{DIFFERS, DONE};
 use super::foreign::contract_text;
 use super::how::{Form, How};
 use super::review::{foreign, sided};
-use super::sides::{Code, Side, one, side};
+use super::sides::{Code, Given, Side, one, side};
 use super::ui::{Style, Ui, wrap};
 
 /// Compare.
@@ -23,7 +23,12 @@ use super::ui::{Style, Ui, wrap};
 /// # Errors
 /// A side that is nothing, or cannot be run.
 pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
-    let [left, right] = texts.map(|text| side(text, how.arch));
+    let contract = how.contract.map(|name| Ok::<_, Error>((name, contract_text(name)?))).transpose()?;
+    // A contract may say whose conventions it takes for granted.
+    let named = contract.as_ref().and_then(|(_, text)| emu_tests::contract_profile(text));
+    let profile = how.profile.or(named.as_deref()).map(tool::profile).transpose()?;
+    let given = Given { arch: how.arch, profile };
+    let [left, right] = texts.map(|text| side(text, given));
     let comparison = match (left?, right?) {
         (Side::Report(left), Side::Report(right)) => return reports(texts, &left, &right, ui),
         (Side::Report(_), _) | (_, Side::Report(_)) => {
@@ -33,7 +38,11 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
         }
         (left, right) => compare(texts, left, right)?,
     };
-    let by_contract = how.contract.map(|name| by_contract(texts, name, how.arch)).transpose()?;
+    let by_contract = contract.map(|(name, text)| {
+        let foreign = foreign(name, &text, &ProfileArg::named(how.profile))?;
+        Verdicts::of(&sided(texts[0], given)?, &sided(texts[1], given)?, &foreign, SEED)
+    });
+    let by_contract = by_contract.transpose()?;
     let worse = by_contract.as_ref().is_some_and(Verdicts::is_worse);
     let differs = worse || comparison.pairs.iter().any(|pair| pair.differs(how.exact));
     let comparison = Comparison { differs, by_contract, ..comparison };
@@ -46,13 +55,6 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
     Ok(if comparison.differs { DIFFERS } else { DONE })
 }
 
-/// The verdicts of a contract on both sides.
-fn by_contract(texts: [&str; 2], name: &str, arch: Option<&str>) -> Result<Verdicts> {
-    let text = contract_text(name)?;
-    let foreign = foreign(name, &text, &ProfileArg::default())?;
-    Verdicts::of(&sided(texts[0], arch)?, &sided(texts[1], arch)?, &foreign, SEED)
-}
-
 /// The seed of a judge that nobody gives another one.
 const SEED: u64 = 1;
 
@@ -60,13 +62,14 @@ const SEED: u64 = 1;
 ///
 /// # Errors
 /// One of them cannot be run.
-pub fn behaviour(texts: [&str; 2], exact: bool, ui: &Ui, out: &mut String) -> Result<Option<bool>> {
-    let [left, right] = texts.map(|text| one(text, None));
+pub fn behaviour(texts: [&str; 2], how: &How, ui: &Ui, out: &mut String) -> Result<Option<bool>> {
+    let profile = how.profile.map(tool::profile).transpose()?;
+    let [left, right] = texts.map(|text| one(text, Given { arch: None, profile }));
     let pair = Pair::of("", (&left?, &right?))?;
     let _ = writeln!(out, "{}", pair.verdict());
     body(&pair, false, ui, out);
     out.push('\n');
-    Ok(Some(!pair.differs(exact)))
+    Ok(Some(!pair.differs(how.exact)))
 }
 
 /// Observe both sides, as pairs.
@@ -111,7 +114,7 @@ fn compare(texts: [&str; 2], left: Side, right: Side) -> Result<Comparison> {
 /// Leave of the others the one that is called as this one.
 fn namesake(one: &mut BTreeMap<String, Code>, others: &mut BTreeMap<String, Code>) -> Result<()> {
     let Some((_, code)) = one.pop_first() else { return Ok(()) };
-    let observed = code.observed(None)?;
+    let observed = code.observed()?;
     let name = format!("{}:{}", observed.arch, observed.symbol);
     if !others.contains_key(&name) {
         return Err(Error::unknown("trampoline of the other side", &name, others.keys().map(String::as_str)));
@@ -171,39 +174,34 @@ fn text(all: &Comparison, form: Form, brief: bool, ui: &Ui) -> String {
 
 /// The differences by whom they concern, or by role.
 fn body(pair: &Pair, markdown: bool, ui: &Ui, out: &mut String) {
-    for better in [false, true] {
-        for severity in Severity::ALL {
-            let these = pair.differences.iter().filter(|d| (d.severity, d.better) == (severity, better));
-            let these: Vec<&Difference> = these.collect();
-            if these.is_empty() {
-                continue;
-            }
-            heading(if better { severity.concerns() } else { severity.words() }, markdown, ui, out);
-            let more = these.len().saturating_sub(SHOWN);
-            for d in these.into_iter().take(SHOWN) {
-                difference(d, [&pair.left, &pair.right], markdown, ui, out);
-            }
-            if more > 0 {
-                let _ = writeln!(out, "{}and {more} more, which --format json has", if markdown { "- " } else { "  " });
-            }
+    for (severity, better, these) in pair.groups() {
+        heading(if better { severity.concerns() } else { severity.words() }, markdown, ui, out);
+        let more = these.len().saturating_sub(SHOWN);
+        for d in these.into_iter().take(SHOWN) {
+            difference(d, [&pair.left, &pair.right], markdown, ui, out);
         }
+        if more > 0 {
+            let _ = writeln!(out, "{}and {more} more, which --format json has", if markdown { "- " } else { "  " });
+        }
+    }
+    for assumed in &pair.assumed {
+        let lines = wrap(assumed, 78).join("\n");
+        let _ = writeln!(out, "{}{}", if markdown { "\n" } else { "" }, ui.paint(Style::Quiet, &lines));
     }
     for role in &pair.roles {
         heading(&role.role, markdown, ui, out);
         for (mark, style, lines) in [('-', Style::Left, &role.left), ('+', Style::Right, &role.right)] {
-            for line in lines {
-                let lines = wrap(line, 74);
-                let text = if markdown {
-                    format!(
-                        "- {}: {}",
-                        if mark == '-' { &pair.left.arch } else { &pair.right.arch },
-                        lines.join("\n  ")
-                    )
-                } else {
-                    ui.paint(style, &format!("  {mark} {}", lines.join("\n    ")))
-                };
-                let _ = writeln!(out, "{text}");
+            if lines.is_empty() {
+                continue;
             }
+            let lines = wrap(&lines.join("; "), 74);
+            let text = if markdown {
+                let arch = if mark == '-' { &pair.left.arch } else { &pair.right.arch };
+                format!("- {arch}: {}", lines.join("\n  "))
+            } else {
+                ui.paint(style, &format!("  {mark} {}", lines.join("\n    ")))
+            };
+            let _ = writeln!(out, "{text}");
         }
     }
 }
@@ -244,15 +242,7 @@ fn heading(title: &str, markdown: bool, ui: &Ui, out: &mut String) {
 
 /// What it is, in which case, and the instructions.
 fn difference(d: &Difference, observed: [&Observed; 2], markdown: bool, ui: &Ui, out: &mut String) {
-    let case = match d.when.as_slice() {
-        [] => String::new(),
-        [only] if only == PLAINLY => String::new(),
-        [only] => format!("if {only}"),
-        [first, rest @ ..] => {
-            let first = if first == PLAINLY { "always".to_owned() } else { format!("if {first}") };
-            format!("{first}, and in {} more case{}", rest.len(), if rest.len() == 1 { "" } else { "s" })
-        }
-    };
+    let case = case(d);
     let bullet = if markdown { "- " } else { "  " };
     let _ = writeln!(out, "{bullet}{}", wrap(&d.text, 74).join("\n  "));
     if !case.is_empty() {
@@ -263,24 +253,18 @@ fn difference(d: &Difference, observed: [&Observed; 2], markdown: bool, ui: &Ui,
             if markdown { format!("  ({lines})") } else { ui.paint(Style::Quiet, &format!("      {lines}")) }
         );
     }
-    let sides = [('-', Style::Left, d.left, observed[0]), ('+', Style::Right, d.right, observed[1])];
-    for (mark, style, at, observed) in sides {
-        if let Some(line) = at.and_then(|at| observed.lines.iter().find(|line| line.at == at)) {
-            let text = format!("{mark} {:4x}  {}", line.at, line.text);
-            let _ = if markdown {
-                writeln!(out, "  `{text}`")
-            } else {
-                writeln!(out, "{}", ui.paint(style, &format!("    {text}")))
-            };
-        }
+    for text in instructions_of(d, observed) {
+        let style = if text.starts_with('-') { Style::Left } else { Style::Right };
+        let _ = if markdown {
+            writeln!(out, "  `{text}`")
+        } else {
+            writeln!(out, "{}", ui.paint(style, &format!("    {text}")))
+        };
     }
 }
 
 /// Differences of one kind that are shown; a frame with another layout has dozens.
 const SHOWN: usize = 10;
-/// The run in which nothing is unusual.
-const PLAINLY: &str = "plainly";
-
 /// What holds in one report of `check` and not in the other.
 fn reports(texts: [&str; 2], left: &Value, right: &Value, ui: &Ui) -> Result<u8> {
     let verdicts = |report: &Value, name: &str| -> Result<BTreeMap<String, String>> {

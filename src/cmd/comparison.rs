@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codegen::error::Result;
-use emu_tests::{Difference, Observed, differences, roles_of};
+use emu_tests::{Difference, Observed, Severity, differences, roles_of};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::aligned::{self, Insn, Stores};
@@ -47,6 +47,9 @@ pub struct Pair {
     pub differences: Vec<Difference>,
     /// Of two architectures: what only one gives, in which role.
     pub roles: Vec<Role>,
+    /// Of two architectures: what nobody said of a side, and was assumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
     /// Of one architecture: the instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Instructions>,
@@ -123,16 +126,16 @@ impl Pair {
     /// # Errors
     /// One of them cannot be run.
     pub fn of(name: &str, codes: (&Code, &Code)) -> Result<Pair> {
-        let (left, right) = (codes.0.observed(Some(codes.1))?, codes.1.observed(Some(codes.0))?);
+        let (left, right) = (codes.0.observed()?, codes.1.observed()?);
         let [l, r] = [left.arch, right.arch].map(tool::backend);
         let (l, r) = (l?, r?);
         let (mut all, mut roles) = (Vec::new(), Vec::new());
         if left.arch == right.arch {
             all = differences(&left, &right, &l.facts().abi);
         } else {
-            let site = |backend| tool::convention(backend).map(|convention| &convention.site);
-            let theirs = roles_of(&right, &r.facts().abi, site(r)?);
-            for ((role, ours), (_, theirs)) in roles_of(&left, &l.facts().abi, site(l)?).into_iter().zip(theirs) {
+            let theirs = roles_of(&right, &r.facts().abi, &codes.1.convention(r)?.site);
+            let ours = roles_of(&left, &l.facts().abi, &codes.0.convention(l)?.site);
+            for ((role, ours), (_, theirs)) in ours.into_iter().zip(theirs) {
                 let only = |these: &[String], those: &[String]| -> Vec<String> {
                     these.iter().filter(|line| !those.contains(line)).cloned().collect()
                 };
@@ -144,12 +147,33 @@ impl Pair {
         }
         let one_arch = left.arch == right.arch;
         let code = one_arch.then(|| Instructions::of((codes.0, &left), (codes.1, &right))).transpose()?;
-        Ok(Pair { name: name.to_owned(), left, right, differences: all, roles, code })
+        let assumed = [codes.0, codes.1].into_iter().filter(|_| !one_arch).filter_map(Code::assumed).collect();
+        Ok(Pair { name: name.to_owned(), left, right, differences: all, roles, assumed, code })
     }
 
     /// In behaviour; or if that is `exact`, in anything.
     pub fn differs(&self, exact: bool) -> bool {
         !self.roles.is_empty() || self.differences.iter().any(|d| exact || d.severity.is_behaviour())
+    }
+
+    /// The differences by whom they concern: what runs otherwise before what only costs or lies elsewhere, and what is better
+    /// apart.
+    pub fn groups(&self) -> impl Iterator<Item = (Severity, bool, Vec<&Difference>)> {
+        let kinds = [(true, false), (true, true), (false, false), (false, true)];
+        let all = kinds.into_iter().flat_map(|(behaviour, better)| {
+            let these = Severity::ALL.into_iter().filter(move |severity| severity.is_behaviour() == behaviour);
+            these.map(move |severity| (severity, better))
+        });
+        all.filter_map(|(severity, better)| {
+            let these = self.differences.iter().filter(|d| (d.severity, d.better) == (severity, better));
+            let these: Vec<&Difference> = these.collect();
+            (!these.is_empty()).then_some((severity, better, these))
+        })
+    }
+
+    /// Something that it does is not as good as before, or of another architecture.
+    pub fn is_worse(&self) -> bool {
+        !self.roles.is_empty() || self.differences.iter().any(|d| !d.better && d.severity.is_behaviour())
     }
 
     /// One line: the same in behaviour or not, and how often it was run.
@@ -160,8 +184,11 @@ impl Pair {
         };
         let runs = format!("{} and {} runs", self.left.runs, self.right.runs);
         if self.left.arch != self.right.arch {
-            let roles = self.roles.len();
-            return format!("{} against {}: {roles} roles differ, in {runs}", self.left.arch, self.right.arch);
+            let roles = match self.roles.len() {
+                1 => "1 role differs".to_owned(),
+                n => format!("{n} roles differ"),
+            };
+            return format!("{} against {}: {roles}, in {runs}", self.left.arch, self.right.arch);
         }
         let better = match count(true) {
             0 => String::new(),
@@ -174,4 +201,30 @@ impl Pair {
             n => format!("{n} differences of behaviour{better}, in {runs}"),
         }
     }
+}
+
+/// The run in which nothing is unusual.
+const PLAINLY: &str = "plainly";
+
+/// In which cases it shows: the first, and how many more.
+pub fn case(d: &Difference) -> String {
+    match d.when.as_slice() {
+        [] => String::new(),
+        [only] if only == PLAINLY => String::new(),
+        [only] => format!("if {only}"),
+        [first, rest @ ..] => {
+            let first = if first == PLAINLY { "always".to_owned() } else { format!("if {first}") };
+            format!("{first}, and in {} more case{}", rest.len(), if rest.len() == 1 { "" } else { "s" })
+        }
+    }
+}
+
+/// The instruction on each side, if there is one: a sign, its offset, its text.
+pub fn instructions_of(d: &Difference, observed: [&Observed; 2]) -> Vec<String> {
+    let sides = [('-', d.left, observed[0]), ('+', d.right, observed[1])];
+    let line = |(sign, at, observed): (char, Option<u64>, &Observed)| {
+        let line = observed.lines.iter().find(|line| Some(line.at) == at)?;
+        Some(format!("{sign} {:4x}  {}", line.at, line.text))
+    };
+    sides.into_iter().filter_map(line).collect()
 }

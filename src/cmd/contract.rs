@@ -8,9 +8,10 @@ use codegen::profile::Profile;
 use emu_tests::{Clause, Draft, Filter, Foreign, Observed};
 use link::Input;
 
+use super::args::ProfileArg;
 use super::exit::DONE;
 use super::output;
-use super::sides::one;
+use super::sides::{Given, one};
 use super::ui::Ui;
 
 /// Arguments of `contract`.
@@ -40,6 +41,8 @@ struct ObserveArgs {
     /// The architecture of a source or a dump
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
+    #[command(flatten)]
+    profile: ProfileArg,
     /// Print only this case, as `tramptool diff` names it: 'rdi is 0', 'call 1 stores to frame+0x078'
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
@@ -66,6 +69,8 @@ struct InitArgs {
     /// Where the trampoline begins
     #[arg(long, value_name = "NAME")]
     symbol: String,
+    #[command(flatten)]
+    profile: ProfileArg,
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -96,7 +101,8 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let args = match &command.action {
         Action::Init(args) => args,
         Action::Observe(args) => {
-            let observed = one(&args.code, args.arch.as_deref())?.observed(None)?;
+            let observed =
+                one(&args.code, Given { arch: args.arch.as_deref(), profile: args.profile.stated()? })?.observed()?;
             let observed = match &args.case {
                 None => observed,
                 Some(case) => only(observed, case)?,
@@ -106,12 +112,14 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
             return Ok(DONE);
         }
     };
-    let profile = tool::profile(profiles::DEFAULT)?;
+    let profile = args.profile.find()?;
     let name = args.object.display().to_string();
     let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let object = Input { name: &name, bytes: &bytes };
     let draft = emu_tests::draft(&object, &args.symbol, profile, tool::BACKENDS)?;
-    let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, None)?;
+    let stated = args.profile.stated()?.map(|profile| profile.convention(draft.arch)).transpose()?;
+    let orc = stated.and_then(|convention| convention.orc);
+    let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, orc)?;
     // What is wrong is no promise.
     let mut ways = observed.path.iter().chain(&observed.variants);
     if !ways.any(|way| way.leave.ends && way.leave.to != observed.symbol) {

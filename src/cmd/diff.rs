@@ -29,6 +29,9 @@ pub struct DiffArgs {
     /// The architecture of files that do not say it: sources and dumps
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
+    /// The profile of sides that name none: a profile of `tramptool list`, or your own file [default: linux-7.3]
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    profile: Option<String>,
     /// Ask for the same cost and layout too, not only the same behaviour
     #[arg(long)]
     exact: bool,
@@ -52,6 +55,8 @@ follow.
 A trampoline for one function is written ARCH:direct,args=N,call=SYMBOL[,name=SYMBOL][,ip], and so on with the other options \
 of `tramptool gen`; lists are joined by +. ARCH:PROFILE[,OPTION=VALUE...] is everything of a profile on one architecture. Of two profiles, directories, kernel build trees or git revisions of such, all that \
 both have is compared. With a contract, the verdicts on both sides come first.
+Where an object does not show in which form its .orc_unwind is, and for the pc and parent_ip of two architectures, the profile \
+says it: that of --profile, of the contract, of a build tree's version.
 Exit code: 0 the same in behaviour (with --exact: the same), 1 different, or something that the contract promises is lost, 2 trouble.
 
 Examples:
@@ -71,7 +76,14 @@ Examples:
 pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
     let texts = [args.left.as_str(), args.right.as_str()];
     let contract = args.contract.as_deref();
-    let how = How { arch: args.arch.as_deref(), exact: args.exact, brief: args.brief, format: args.format, contract };
+    let how = How {
+        arch: args.arch.as_deref(),
+        profile: args.profile.as_deref(),
+        exact: args.exact,
+        brief: args.brief,
+        format: args.format,
+        contract,
+    };
     // A directory or a file with such a name goes before.
     let one = |text: &str| is_generated(text) && !is_profile(text) && !std::path::Path::new(text).exists();
     let generated = texts.iter().all(|text| one(text));
@@ -81,7 +93,8 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
     if args.brief || args.format != Form::Human || contract.is_some() {
         return compare::run(texts, &how, ui);
     }
-    let (left, right) = (subject(&args.left)?, subject(&args.right)?);
+    let profile = how.profile.map(tool::profile).transpose()?;
+    let (left, right) = (subject(&args.left, profile)?, subject(&args.right, profile)?);
     let (l, r) = (left.side(), right.side());
     let one_arch = left.target.facts.name == right.target.facts.name;
     let mut out = format!(
@@ -89,7 +102,7 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
         ui.paint(Style::Left, &format!("- {}", left.title)),
         ui.paint(Style::Right, &format!("+ {}", right.title))
     );
-    let behaviour = if one_arch { compare::behaviour(texts, args.exact, ui, &mut out)? } else { None };
+    let behaviour = if one_arch { compare::behaviour(texts, &how, ui, &mut out)? } else { None };
     let mut same = true;
     for role in roles(l, r, one_arch).iter().filter(|role| !role.rows.is_empty()) {
         same &= role.same();

@@ -1,12 +1,13 @@
 //! A comparison as a page for a browser.
 
 use codegen::error::Result;
-use emu_tests::Severity;
-use templates::page::{Arrow, Diff, DiffGroup, DiffPair, DiffRow, Link, Verdict, page as whole, part};
+use emu_tests::{Difference, Observed};
+use templates::page::{Arrow, Diff, DiffGroup, DiffLine, DiffPair, DiffRow, Link, Verdict, page as whole, part};
 use tool::aligned::{Insn, Mark};
 use tool::report::printable;
+use tool::review::Verdicts;
 
-use super::comparison::{Comparison, Instructions, Pair};
+use super::comparison::{Comparison, Instructions, Pair, case, instructions_of};
 
 /// Pixels of a row: page.css has it too.
 const ROW: usize = 20;
@@ -16,9 +17,11 @@ const ROW: usize = 20;
 /// # Errors
 /// None that a comparison causes.
 pub fn page(all: &Comparison) -> Result<String> {
-    let verdict = match all.differs {
-        false => Verdict { class: "pass", sign: "✓", word: "the same in behaviour:", text: counted(all) },
-        true => Verdict { class: "fail", sign: "✗", word: "different:", text: counted(all) },
+    let worse = all.by_contract.as_ref().is_some_and(Verdicts::is_worse) || all.pairs.iter().any(Pair::is_worse);
+    let verdict = match (all.differs, worse) {
+        (false, _) => Verdict { class: "pass", sign: "✓", word: "the same in behaviour:", text: counted(all) },
+        (true, true) => Verdict { class: "fail", sign: "✗", word: "different:", text: counted(all) },
+        (true, false) => Verdict { class: "deviates", sign: "≠", word: "different:", text: counted(all) },
     };
     let only = [("left", &all.only_left), ("right", &all.only_right)];
     let only = only.into_iter().filter(|(_, names)| !names.is_empty());
@@ -45,25 +48,25 @@ fn counted(all: &Comparison) -> String {
 
 fn pair(n: usize, pair: &Pair) -> DiffPair {
     let mut groups = Vec::new();
-    for better in [false, true] {
-        for severity in Severity::ALL {
-            let these = pair.differences.iter().filter(|d| (d.severity, d.better) == (severity, better));
-            let lines: Vec<String> = these.map(|d| printable(&d.text)).collect();
-            let title = if better { severity.concerns() } else { severity.words() }.to_owned();
-            let class = match (better, severity.is_behaviour()) {
-                (true, true) => "good",
-                (false, true) => "bad",
-                (_, false) => "quiet",
-            };
-            if !lines.is_empty() {
-                groups.push(DiffGroup { class, title, lines });
-            }
-        }
+    for (severity, better, these) in pair.groups() {
+        let lines = these.into_iter().map(|d| line(d, [&pair.left, &pair.right])).collect();
+        let title = if better { severity.concerns() } else { severity.words() }.to_owned();
+        let class = match (better, severity.is_behaviour()) {
+            (true, true) => "good",
+            (false, true) => "bad",
+            (_, false) => "quiet",
+        };
+        groups.push(DiffGroup { class, title, lines });
+    }
+    if !pair.assumed.is_empty() {
+        let lines = pair.assumed.iter().map(|line| words(line)).collect();
+        groups.push(DiffGroup { class: "quiet", title: "assumed".to_owned(), lines });
     }
     for role in &pair.roles {
         let sides = [(&pair.left.arch, &role.left), (&pair.right.arch, &role.right)];
-        let lines = sides.into_iter().flat_map(|(arch, lines)| lines.iter().map(move |line| format!("{arch}: {line}")));
-        let lines = lines.map(|line| printable(&line)).collect();
+        let told = sides.into_iter().filter(|(_, lines)| !lines.is_empty());
+        let lines = told.map(|(arch, lines)| format!("{arch}: {}", lines.join("; ")));
+        let lines = lines.map(|line| words(&line)).collect();
         groups.push(DiffGroup { class: "quiet", title: role.role.clone(), lines });
     }
     let (summary, rows, arrows) = pair.code.as_ref().map_or_else(Default::default, side_by_side);
@@ -71,7 +74,11 @@ fn pair(n: usize, pair: &Pair) -> DiffPair {
     DiffPair {
         id: format!("d{n}"),
         name: printable(name),
-        class: if pair.differs(false) { "bad" } else { "good" },
+        class: match (pair.differs(false), pair.is_worse()) {
+            (false, _) => "good",
+            (true, true) => "bad",
+            (true, false) => "note",
+        },
         verdict: pair.verdict(),
         groups,
         summary,
@@ -79,6 +86,17 @@ fn pair(n: usize, pair: &Pair) -> DiffPair {
         rows,
         arrows,
     }
+}
+
+/// A difference, with where it shows.
+fn line(d: &Difference, observed: [&Observed; 2]) -> DiffLine {
+    let code = instructions_of(d, observed).iter().map(|text| printable(text)).collect();
+    DiffLine { text: printable(&d.text), case: printable(&case(d)), code }
+}
+
+/// Words alone.
+fn words(text: &str) -> DiffLine {
+    DiffLine { text: printable(text), case: String::new(), code: Vec::new() }
 }
 
 /// What there is of each kind, the rows, and arrows from where something was to where it is.

@@ -5,6 +5,8 @@
 pub struct How<'a> {
     /// The architecture of files that do not say it.
     pub arch: Option<&'a str>,
+    /// The profile of sides that do not name one, if one is stated.
+    pub profile: Option<&'a str>,
     /// Cost and layout count too.
     pub exact: bool,
     /// One line a trampoline.

@@ -53,6 +53,7 @@ mod table;
 mod ui;
 mod values;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -121,10 +122,18 @@ enum Command {
     Man(completions::ManArgs),
 }
 
+/// `-:SYMBOL` is a symbol of what comes on stdin, and no option.
+fn stdins(word: OsString) -> OsString {
+    match word.to_str().and_then(|word| word.strip_prefix("-:")) {
+        Some(symbol) => format!("/dev/stdin:{symbol}").into(),
+        None => word,
+    }
+}
+
 /// Run what the command line asks for.
 pub fn main() -> ExitCode {
     let ui = Ui::new();
-    let code = match Cli::try_parse() {
+    let code = match Cli::try_parse_from(std::env::args_os().map(stdins)) {
         Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| tell(&e)),
         Err(e) => refuse(&e),
     };

@@ -89,7 +89,7 @@ fn after_help() -> String {
             tramptool mutate bug:F1\n  \
             tramptool mutate --by verify\n  \
             tramptool mutate --by observe --sample 3\n  \
-            tramptool mutate --object ftrace_64.o --contract linux-6.12-x86_64-orc\n  \
+            tramptool mutate --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc\n  \
             tramptool mutate --partition 1/4 --format json -o part1.json"
 }
 

@@ -13,7 +13,7 @@ use super::exit::{DIFFERS, DONE};
 use super::foreign::contract_text;
 use super::how::Form;
 use super::output;
-use super::sides::objects;
+use super::sides::{Given, objects};
 use super::ui::Ui;
 use super::values::one_of;
 
@@ -21,7 +21,7 @@ use super::values::one_of;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReviewArgs {
-    /// What was before: an object, a source, a directory of objects, or REVISION:PATH of one
+    /// What was before: an object, a source, a directory of all objects that the contract speaks of, or REVISION:PATH of one
     #[arg(value_name = "OLD")]
     old: String,
     /// What is now
@@ -55,7 +55,7 @@ The text has 75 columns, as a mail has; --format markdown is for a pull request.
 Exit code: 0 nothing is worse, 1 something that the contract promises is lost, 2 trouble.
 
 Examples:
-  tramptool review old/ftrace_64.o new/ftrace_64.o --contract linux-6.12-x86_64-orc
+  tramptool review old new --contract linux-6.12-x86_64-orc
   tramptool review HEAD~1:my.o my.o --contract my.toml --format markdown -o review.md";
 
 /// Review.
@@ -64,7 +64,8 @@ Examples:
 /// A side that is nothing, or does not fit the contract.
 pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), output::probe)?;
-    let (old, new) = (sided(&args.old, args.arch.as_deref())?, sided(&args.new, args.arch.as_deref())?);
+    let given = Given { arch: args.arch.as_deref(), profile: None };
+    let (old, new) = (sided(&args.old, given)?, sided(&args.new, given)?);
     let contract = contract_text(&args.contract)?;
     let foreign = foreign(&args.contract, &contract, &args.profile)?;
     let review = Review::of(&old, &new, &foreign, args.seed)?;
@@ -80,8 +81,8 @@ pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
 ///
 /// # Errors
 /// There are none.
-pub fn sided(name: &str, arch: Option<&str>) -> Result<Side> {
-    objects(name, arch).map(|objects| Side { name: name.to_owned(), objects })
+pub fn sided(name: &str, given: Given) -> Result<Side> {
+    objects(name, given).map(|objects| Side { name: name.to_owned(), objects })
 }
 
 /// What judges the objects of a side.

@@ -3,6 +3,7 @@
 use codegen::diff::Side;
 use codegen::error::{Error, Result};
 use codegen::obj;
+use codegen::profile::Profile;
 use codegen::spec::Form;
 use codegen::target::Target;
 use codegen::text::TextListing;
@@ -14,6 +15,9 @@ use tool::settings::{self, parse_u64};
 pub struct Subject {
     /// What it is called.
     pub title: String,
+    /// By which profile.
+    #[cfg_attr(not(feature = "judge"), allow(dead_code, reason = "only what runs code has a use for it"))]
+    pub profile: &'static Profile,
     /// Of which target.
     pub target: Target,
     /// Its text.
@@ -43,11 +47,11 @@ pub fn is_profile(text: &str) -> bool {
     name.is_some_and(|name| profiles::names().contains(&name))
 }
 
-/// Read `ARCH:TRAMPOLINE,...`.
+/// Read `ARCH:TRAMPOLINE,...`; `profile` is that of one that names none.
 ///
 /// # Errors
 /// It does not exist or cannot be generated.
-pub fn subject(text: &str) -> Result<Subject> {
+pub fn subject(text: &str, profile: Option<&'static Profile>) -> Result<Subject> {
     let Some((arch, rest)) = text.split_once(':') else {
         return Err(Error::new(format!("'{text}' names no architecture; valid: {FORM}")));
     };
@@ -56,7 +60,7 @@ pub fn subject(text: &str) -> Result<Subject> {
     let name = parts.next().unwrap_or_default();
     let mut asked = Asked::default();
     let mut settings = Vec::new();
-    let mut profile = tool::profile(profiles::DEFAULT)?;
+    let mut profile = profile.map_or_else(|| tool::profile(profiles::DEFAULT), Ok)?;
     for part in parts {
         let list = |value: &str| value.split('+').map(str::to_owned).collect::<Vec<_>>();
         match part.split_once('=') {
@@ -93,7 +97,7 @@ pub fn subject(text: &str) -> Result<Subject> {
     let listing = artifact.listings.pop().ok_or_else(|| Error::new(format!("'{text}' has no listing")))?;
     let object = (spec.name.to_owned(), object);
     let options = target.describe();
-    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), target, listing, object })
+    Ok(Subject { title: format!("{}:{rest} ({options})", target.facts.name), profile, target, listing, object })
 }
 
 /// The parts between commas; those inside of parentheses and braces are a prototype's own.

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::profile::Convention;
+use codegen::profile::{Convention, Profile};
 use emu_tests::{Observed, observable, observe};
 use link::Input;
 use serde_json::Value;
 use tool::aligned::{Insn, Stores, code};
+use tool::kernel::{Tree, of_tree};
 use tool::settings::parse_u64;
 
 use super::compressed::contents;
@@ -29,8 +31,17 @@ pub struct Code {
     name: String,
     bytes: Vec<u8>,
     symbol: Option<String>,
-    /// Of what is generated: what its profile says.
-    convention: Option<&'static Convention>,
+    /// Whose conventions it has: of what is generated, those by which it was; of a file, those that somebody stated.
+    profile: Option<&'static Profile>,
+}
+
+/// What holds of sides that do not say it themselves.
+#[derive(Clone, Copy, Default)]
+pub struct Given<'a> {
+    /// The architecture of sources and dumps.
+    pub arch: Option<&'a str>,
+    /// The profile, if one is stated.
+    pub profile: Option<&'static Profile>,
 }
 
 /// A side.
@@ -44,21 +55,32 @@ pub enum Side {
 }
 
 impl Code {
-    /// Run it. An object that does not say in which form its `.orc_unwind` is has that of what it is compared with.
+    /// Run it.
     ///
     /// # Errors
-    /// It has no such symbol, does not link by itself.
-    pub fn observed(&self, beside: Option<&Code>) -> Result<Observed> {
+    /// It has no such symbol, does not link by itself; the form of its `.orc_unwind` is open, and nobody stated a profile.
+    pub fn observed(&self) -> Result<Observed> {
         let object = Input { name: &self.name, bytes: &self.bytes };
         let backend = tool::backend_of(&object)?;
-        let known = self.convention.or(beside.and_then(|code| code.convention));
-        let known = known.filter(|convention| convention.facts.name == backend.facts().name);
-        let orc = known.map_or_else(|| tool::convention(backend), Ok)?.orc;
-        observe(&object, self.symbol.as_deref(), tool::BACKENDS, orc)
+        let orc = self.profile.map(|profile| profile.convention(backend.facts().name)).transpose()?;
+        observe(&object, self.symbol.as_deref(), tool::BACKENDS, orc.and_then(|convention| convention.orc))
     }
-}
 
-impl Code {
+    /// The conventions of its sites; the profile that holds by default, where nobody stated one.
+    ///
+    /// # Errors
+    /// The profile has nothing for the architecture.
+    pub fn convention(&self, backend: &dyn Backend) -> Result<&'static Convention> {
+        self.profile.map_or_else(|| tool::convention(backend), |profile| profile.convention(backend.facts().name))
+    }
+
+    /// What nobody said: it was taken to have the conventions of the profile that holds by default.
+    pub fn assumed(&self) -> Option<String> {
+        let why = "pc and parent_ip are taken to be where";
+        let text = || format!("Of {}, {why} {} has them; --profile names another", self.name, profiles::DEFAULT);
+        self.profile.is_none().then(text)
+    }
+
     /// The instructions of its function before a linker has filled in anything, and the symbols in it.
     ///
     /// # Errors
@@ -68,24 +90,22 @@ impl Code {
     }
 }
 
-/// Read a side; `arch` is that of files that do not say it.
+/// Read a side.
 ///
 /// # Errors
 /// There is nothing of that name, or it cannot be read.
-pub fn side(text: &str, arch: Option<&str>) -> Result<Side> {
-    if let Some(symbol) = text.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(':')) {
-        let mut bytes = Vec::new();
-        let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
-        read.map_err(|e| Error::new(format!("stdin: {e}; valid: an object")))?;
-        return of_bytes("stdin", bytes, symbol.strip_prefix(':'), arch);
+pub fn side(text: &str, given: Given) -> Result<Side> {
+    let stdin = text.strip_prefix("/dev/stdin").or(text.strip_prefix('-'));
+    if let Some(symbol) = stdin.filter(|rest| rest.is_empty() || rest.starts_with(':')) {
+        return of_bytes("stdin", stdin_bytes()?, symbol.strip_prefix(':'), given);
     }
     if Path::new(text).is_dir() {
-        return directory(Path::new(text));
+        return directory(Path::new(text), given);
     }
     if let Some((path, symbol)) = file(text) {
-        return of_bytes(&path.display().to_string(), contents(&path)?, symbol, arch);
+        return of_bytes(&path.display().to_string(), contents(&path)?, symbol, given);
     }
-    if let Some(dump) = dump(text, arch)? {
+    if let Some(dump) = dump(text, given)? {
         return Ok(dump);
     }
     if profiles::names().contains(&text) {
@@ -105,11 +125,11 @@ pub fn side(text: &str, arch: Option<&str>) -> Result<Side> {
             Some(String::from_utf8_lossy(&kind).trim().to_owned())
         };
         if let Some(kind) = kind(text) {
-            return revisioned(revision, (rest, None), &kind, arch);
+            return revisioned(revision, (rest, None), &kind, given);
         }
         let symbol = rest.rsplit_once(':').map(|(path, symbol)| (path, Some(symbol)));
         if let Some(path) = symbol.filter(|(path, _)| kind(&format!("{revision}:{path}")).as_deref() == Some("blob")) {
-            return revisioned(revision, path, "blob", arch);
+            return revisioned(revision, path, "blob", given);
         }
         let names: Vec<&str> = tool::BACKENDS.iter().map(|b| b.facts().name).collect();
         return Err(Error::new(format!(
@@ -121,15 +141,27 @@ pub fn side(text: &str, arch: Option<&str>) -> Result<Side> {
         let valid = "FILE[:SYMBOL], FILE@BASE:ENTRY, a directory of objects, a profile, ARCH:PROFILE, REVISION:PATH, ARCH:TRAMPOLINE[,...] or -";
         return Err(Error::new(format!("'{text}' names no file and no architecture; valid: {valid}")));
     }
-    generated(text).map(|code| Side::One(Box::new(code)))
+    generated(text, given.profile).map(|code| Side::One(Box::new(code)))
+}
+
+/// What comes on stdin: a contract's judge asks for it once more.
+fn stdin_bytes() -> Result<Vec<u8>> {
+    static READ: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(bytes) = READ.get() {
+        return Ok(bytes.clone());
+    }
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
+    read.map_err(|e| Error::new(format!("stdin: {e}; valid: an object")))?;
+    Ok(READ.get_or_init(|| bytes).clone())
 }
 
 /// One trampoline, for commands that take no more.
 ///
 /// # Errors
 /// As [`side`]; it is more than one.
-pub fn one(text: &str, arch: Option<&str>) -> Result<Code> {
-    match side(text, arch)? {
+pub fn one(text: &str, given: Given) -> Result<Code> {
+    match side(text, given)? {
         Side::One(code) => Ok(*code),
         Side::Many(_) | Side::Report(_) => {
             Err(Error::new(format!("'{text}' is more than one trampoline; valid: FILE:SYMBOL or ARCH:TRAMPOLINE")))
@@ -141,8 +173,8 @@ pub fn one(text: &str, arch: Option<&str>) -> Result<Code> {
 ///
 /// # Errors
 /// As [`side`]; it is a report.
-pub fn objects(text: &str, arch: Option<&str>) -> Result<Vec<(String, Vec<u8>)>> {
-    let all = match side(text, arch)? {
+pub fn objects(text: &str, given: Given) -> Result<Vec<(String, Vec<u8>)>> {
+    let all = match side(text, given)? {
         Side::One(code) => vec![*code],
         Side::Many(all) => all.into_values().collect(),
         Side::Report(_) => {
@@ -152,9 +184,9 @@ pub fn objects(text: &str, arch: Option<&str>) -> Result<Vec<(String, Vec<u8>)>>
     Ok(all.into_iter().map(|code| (code.name, code.bytes)).collect::<BTreeMap<_, _>>().into_iter().collect())
 }
 
-fn generated(text: &str) -> Result<Code> {
-    let Subject { object: (symbol, bytes), target, .. } = subject(text)?;
-    Ok(Code { name: text.to_owned(), bytes, symbol: Some(symbol), convention: Some(target.convention) })
+fn generated(text: &str, profile: Option<&'static Profile>) -> Result<Code> {
+    let Subject { object: (symbol, bytes), profile, .. } = subject(text, profile)?;
+    Ok(Code { name: text.to_owned(), bytes, symbol: Some(symbol), profile: Some(profile) })
 }
 
 /// FILE or FILE:SYMBOL, if there is such a file.
@@ -167,7 +199,7 @@ fn file(text: &str) -> Option<(PathBuf, Option<&str>)> {
 }
 
 /// An object, a source, or a report.
-fn of_bytes(name: &str, bytes: Vec<u8>, symbol: Option<&str>, arch: Option<&str>) -> Result<Side> {
+fn of_bytes(name: &str, bytes: Vec<u8>, symbol: Option<&str>, given: Given) -> Result<Side> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{') {
         let report: Value = serde_json::from_slice(&bytes)
@@ -178,8 +210,9 @@ fn of_bytes(name: &str, bytes: Vec<u8>, symbol: Option<&str>, arch: Option<&str>
         return Err(Error::new(format!("{name}: an archive; valid: one of its objects, which `ar x` takes out")));
     }
     let source = Path::new(name).extension().is_some_and(|extension| extension == "S" || extension == "s");
-    let bytes = if source { assembled(name, &bytes, backend(name, arch)?)? } else { bytes };
-    Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes, symbol: symbol.map(str::to_owned), convention: None })))
+    let bytes = if source { assembled(name, &bytes, backend(name, given.arch)?)? } else { bytes };
+    let symbol = symbol.map(str::to_owned);
+    Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes, symbol, profile: given.profile })))
 }
 
 fn backend(what: &str, arch: Option<&str>) -> Result<&'static dyn Backend> {
@@ -211,7 +244,7 @@ fn assembled(name: &str, source: &[u8], backend: &dyn Backend) -> Result<Vec<u8>
 }
 
 /// FILE@BASE:ENTRY, if there is such a file.
-fn dump(text: &str, arch: Option<&str>) -> Result<Option<Side>> {
+fn dump(text: &str, given: Given) -> Result<Option<Side>> {
     let Some((path, place)) = text.rsplit_once('@').filter(|(path, _)| Path::new(path).is_file()) else {
         return Ok(None);
     };
@@ -221,8 +254,10 @@ fn dump(text: &str, arch: Option<&str>) -> Result<Option<Side>> {
     let (base, entry) = (parse_u64(base)?, parse_u64(entry)?);
     let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {path}: {e}")))?;
     let symbol = format!("{entry:#x}");
-    let bytes = emu_tests::dumped(backend(path, arch)?, &bytes, base, (&symbol, entry)).map_err(|e| e.at(path))?;
-    Ok(Some(Side::One(Box::new(Code { name: path.to_owned(), bytes, symbol: Some(symbol), convention: None }))))
+    let bytes =
+        emu_tests::dumped(backend(path, given.arch)?, &bytes, base, (&symbol, entry)).map_err(|e| e.at(path))?;
+    let code = Code { name: path.to_owned(), bytes, symbol: Some(symbol), profile: given.profile };
+    Ok(Some(Side::One(Box::new(code))))
 }
 
 /// Everything that a profile has for these, with its defaults but for these options.
@@ -235,7 +270,7 @@ fn profile(name: &str, backends: &[&'static dyn Backend], options: &str) -> Resu
         let Ok(convention) = profile.convention(arch) else { continue };
         for spec in convention.specs() {
             let key = format!("{arch}:{}", spec.name);
-            all.insert(key.clone(), generated(&format!("{key},profile={name}{options}"))?);
+            all.insert(key.clone(), generated(&format!("{key}{options}"), Some(profile))?);
         }
     }
     if all.is_empty() {
@@ -245,8 +280,13 @@ fn profile(name: &str, backends: &[&'static dyn Backend], options: &str) -> Resu
 }
 
 /// The functions of all objects in a directory. Of a kernel's build tree, those that a profile has a name for.
-fn directory(dir: &Path) -> Result<Side> {
+fn directory(dir: &Path, given: Given) -> Result<Side> {
     let tree = dir.join(".config").is_file();
+    // A build tree says of which kernel it is.
+    let profile = match given.profile {
+        None if tree => built_for(dir),
+        stated => stated,
+    };
     let mut all = BTreeMap::new();
     let mut open = vec![(dir.to_owned(), if tree { 4 } else { 1 })];
     while let Some((dir, depth)) = open.pop() {
@@ -257,7 +297,7 @@ fn directory(dir: &Path) -> Result<Side> {
             if path.is_dir() && depth > 1 {
                 open.push((path, depth - 1));
             } else if path.extension().is_some_and(|extension| extension == "o") {
-                functions(&path, tree, &mut all)?;
+                functions(&path, tree, profile, &mut all)?;
             }
         }
     }
@@ -267,8 +307,21 @@ fn directory(dir: &Path) -> Result<Side> {
     Ok(Side::Many(all))
 }
 
+/// The profile for a build tree's kernel; none if that is older than all.
+fn built_for(dir: &Path) -> Option<&'static Profile> {
+    let text = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+    let version = of_tree(text("include/config/kernel.release").as_deref(), text("Makefile").as_deref());
+    let config = text(".config")?;
+    Tree { config: (".config", &config), offsets: ("", ""), version }.profile().ok()
+}
+
 /// The functions of an object.
-fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Result<()> {
+fn functions(
+    path: &Path,
+    tree: bool,
+    profile: Option<&'static Profile>,
+    all: &mut BTreeMap<String, Code>,
+) -> Result<()> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let object = Input { name: &name, bytes: &bytes };
@@ -276,7 +329,8 @@ fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Resul
     let Ok(backend) = tool::backend_of(&object) else {
         return if tree { Ok(()) } else { tool::backend_of(&object).map(|_| ()) };
     };
-    let convention = tool::convention(backend)?;
+    let convention =
+        profile.map_or_else(|| tool::convention(backend), |profile| profile.convention(backend.facts().name))?;
     let known: Vec<&str> = convention.trampolines.iter().map(|t| t.symbol).chain(OTHERS).collect();
     let text = |symbol: &str| bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes());
     if tree && !known.iter().any(|symbol| text(symbol)) {
@@ -293,17 +347,17 @@ fn functions(path: &Path, tree: bool, all: &mut BTreeMap<String, Code>) -> Resul
         if all.contains_key(&key) {
             key = format!("{key} ({file})");
         }
-        let code = Code { name: name.clone(), bytes: bytes.clone(), symbol: Some(symbol), convention: None };
+        let code = Code { name: name.clone(), bytes: bytes.clone(), symbol: Some(symbol), profile };
         all.insert(key, code);
     }
     Ok(())
 }
 
 /// What git has of a path at a revision.
-fn revisioned(revision: &str, (path, symbol): (&str, Option<&str>), kind: &str, arch: Option<&str>) -> Result<Side> {
+fn revisioned(revision: &str, (path, symbol): (&str, Option<&str>), kind: &str, given: Given) -> Result<Side> {
     let name = format!("{revision}:{path}");
     if kind != "tree" {
-        return of_bytes(&name, git(&["cat-file", "blob", &name])?, symbol, arch);
+        return of_bytes(&name, git(&["cat-file", "blob", &name])?, symbol, given);
     }
     let dir = tempfile::tempdir().map_err(|e| Error::new(format!("{name}: {e}")))?;
     let archive = git(&["archive", "--format=tar", &name])?;
@@ -316,7 +370,7 @@ fn revisioned(revision: &str, (path, symbol): (&str, Option<&str>), kind: &str, 
     match tar.wait() {
         Ok(status) if status.success() => {
             let there = dir.path().display().to_string();
-            directory(dir.path()).map_err(|e| Error::new(e.to_string().replace(&there, &name)))
+            directory(dir.path(), given).map_err(|e| Error::new(e.to_string().replace(&there, &name)))
         }
         _ => Err(Error::new(format!("{name}: tar fails"))),
     }

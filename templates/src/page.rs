@@ -339,7 +339,15 @@ pub struct DiffPair {
 pub struct DiffGroup {
     pub class: &'static str,
     pub title: String,
-    pub lines: Vec<String>,
+    pub lines: Vec<DiffLine>,
+}
+
+/// A difference: what it is, in which cases, and the instruction on each side.
+#[allow(missing_docs, reason = "as in `Check`")]
+pub struct DiffLine {
+    pub text: String,
+    pub case: String,
+    pub code: Vec<String>,
 }
 
 /// Instructions side by side.
@@ -375,15 +383,21 @@ pub struct Costs {
 #[allow(missing_docs, reason = "as in `Check`")]
 pub struct CostArch {
     pub name: String,
+    pub groups: Vec<CostGroup>,
+}
+
+/// A trampoline.
+#[allow(missing_docs, reason = "as in `Check`")]
+pub struct CostGroup {
+    pub name: String,
+    /// The contract of one that is the kernel's.
+    pub theirs: String,
     pub rows: Vec<CostRow>,
 }
 
 /// A way through a trampoline.
 #[allow(missing_docs, reason = "the columns' names")]
 pub struct CostRow {
-    pub name: String,
-    /// It is the kernel's.
-    pub theirs: bool,
     pub way: String,
     pub executed: i64,
     /// Of the bar, in percent.

@@ -49,6 +49,13 @@ for (const file of args) {
         const over = texts.filter((e) => e.getBoundingClientRect().right > most + 0.5).map((e) => e.outerHTML.slice(0, 80));
         return { page: document.documentElement.scrollWidth, most, over };
       });
+      // Code, matrices and drawings may be wider, and scroll; tables of words and bars may not.
+      const scrolls = await page.evaluate(() =>
+        [...document.querySelectorAll(".scroll:has(table.plain)")]
+          .filter((e) => e.scrollWidth > e.clientWidth)
+          .map((e) => `${e.getAttribute("aria-label")}: ${e.scrollWidth} of ${e.clientWidth}`),
+      );
+      check(scrolls.length === 0, `${what}: a table scrolls: ${scrolls[0]}`);
       check(wide.page <= wide.most, `${what}: the page is ${wide.page} wide, of ${wide.most}`);
       check(wide.over.length === 0, `${what}: wider than the page: ${wide.over[0]}`);
       if (shots) {
@@ -58,6 +65,11 @@ for (const file of args) {
         if (open) {
           await page.evaluate((e) => e.scrollIntoView(), open);
           await page.screenshot({ path: join(shots, `${name}-open.png`) });
+        }
+        const both = await page.$("table.both");
+        if (both) {
+          await page.evaluate((e) => e.scrollIntoView({ block: "start" }), both);
+          await page.screenshot({ path: join(shots, `${name}-both.png`) });
         }
         const tracks = await page.$("details[open] .tracks");
         if (tracks) {

@@ -2,7 +2,7 @@
 
 use codegen::error::{Error, Result};
 use serde::Deserialize;
-use templates::page::{CostArch, CostRow, Costs, part as rendered};
+use templates::page::{CostArch, CostGroup, CostRow, Costs, part as rendered};
 
 /// A trampoline: a generated one, or one of others.
 #[derive(Deserialize)]
@@ -10,6 +10,8 @@ struct Entry {
     #[serde(default)]
     arch: String,
     trampoline: String,
+    #[serde(default)]
+    contract: String,
     ways: Vec<Way>,
     #[serde(default)]
     kernel: Vec<Entry>,
@@ -37,11 +39,12 @@ pub fn part(entries: serde_json::Value, id: &str) -> Result<(String, String)> {
     for entry in &entries {
         let name = if entry.arch.is_empty() { "of others" } else { &entry.arch };
         let known = arches.iter().position(|a| a.name == name).unwrap_or_else(|| {
-            arches.push(CostArch { name: name.to_owned(), rows: Vec::new() });
+            arches.push(CostArch { name: name.to_owned(), groups: Vec::new() });
             arches.len() - 1
         });
-        arches[known].rows.extend(rows(entry, false, most));
-        arches[known].rows.extend(entry.kernel.iter().flat_map(|theirs| rows(theirs, true, most)));
+        // What nobody ran has no ways.
+        let all = std::iter::once(entry).chain(&entry.kernel).filter(|entry| !entry.ways.is_empty());
+        arches[known].groups.extend(all.map(|entry| group(entry, most)));
     }
     let theirs = entries.iter().any(|e| !e.kernel.is_empty());
     let beside = match theirs {
@@ -56,15 +59,18 @@ pub fn part(entries: serde_json::Value, id: &str) -> Result<(String, String)> {
     Ok((title, rendered(&costs)?))
 }
 
-fn rows(entry: &Entry, theirs: bool, most: i64) -> impl Iterator<Item = CostRow> + '_ {
-    entry.ways.iter().map(move |w| CostRow {
-        name: entry.trampoline.clone(),
-        theirs,
+fn group(entry: &Entry, most: i64) -> CostGroup {
+    let row = |w: &Way| CostRow {
         way: w.way.clone(),
         executed: w.executed,
         width: 100 * w.executed / most,
         loads: w.loads,
         stores: w.stores,
         stack: w.stack.map_or("–".to_owned(), |n| n.to_string()),
-    })
+    };
+    CostGroup {
+        name: entry.trampoline.clone(),
+        theirs: entry.contract.clone(),
+        rows: entry.ways.iter().map(row).collect(),
+    }
 }
