@@ -163,8 +163,10 @@ pub(crate) fn tail(
         let inside = |at: &&u64| at.wrapping_sub(segment.address) < segment.bytes.len() as u64;
         let here = entries.iter().filter(inside).copied().collect();
         let code = (segment.bytes.as_slice(), segment.address);
+        // What is called is none of it, also where that is what comes next.
         let behind = |line: &Decoded| line.at.wrapping_add(line.size.into());
-        let follows = |line: &Decoded, next: u64| outside(&next) && (!calls(line) || next == behind(line));
+        let goes_on = |line: &Decoded, next: u64| !calls(line) || (next == behind(line) && line.target != Some(next));
+        let follows = |line: &Decoded, next: u64| outside(&next) && goes_on(line, next);
         all.append(&mut followed(backend, code, here, &follows)?);
     }
     Ok(all.into_values().collect())
