@@ -50,7 +50,9 @@ fn a_configuration_decides_as_the_same_options_would() {
         let set: Vec<&str> = settings.iter().flat_map(|s| ["--set", s]).collect();
         let convention = tool::convention(backend).unwrap();
         let all: Vec<&str> = convention.specs().map(|spec| spec.name).collect();
-        let (exit, others): (Vec<&str>, Vec<&str>) = all.into_iter().partition(|name| *name == "return_to_handler");
+        // That of kretprobes begins in the same way, and is in no kernel's file beside the others.
+        let named = all.into_iter().filter(|name| *name != "arch_rethook_trampoline");
+        let (exit, others): (Vec<&str>, Vec<&str>) = named.partition(|name| *name == "return_to_handler");
         let generate = |names: &[&str], stem: &str, from: &[&str]| {
             let command = [&["gen"], names, &["--emit", "bin,json,obj", "--stem", stem], from].concat();
             let out = b.run(&command);

@@ -6,7 +6,7 @@ use std::process::Command;
 use codegen::backend::Backend;
 use codegen::obj;
 use codegen::profile::Convention;
-use codegen::spec::Spec;
+use codegen::spec::{Kind, Spec};
 use link::{Access, Image, Input, Options, link};
 use object::{Object, ObjectSection, ObjectSymbol};
 use tool::BACKENDS;
@@ -32,7 +32,8 @@ fn links(backend: &dyn Backend) -> Vec<[(String, Vec<u8>); 3]> {
     names.retain(|n| !n.starts_with("callbacks"));
     names.sort();
     let convention = convention(backend);
-    let specs: Vec<Spec> = convention.specs().collect();
+    // The callbacks have no function for that of kretprobes.
+    let specs: Vec<Spec> = convention.specs().filter(|spec| spec.kind != Kind::Rethook).collect();
     let link = |name: String| {
         let double = name.contains("lp64d");
         let choices = convention.combinations(|o| o.name == "abi");

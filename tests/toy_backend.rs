@@ -125,6 +125,7 @@ static MACHINE: Machine = Machine {
     lent: Lent::NONE,
     reserved: RegSet::EMPTY,
     trap: &[],
+    short_trap: &[],
     ret: &[],
     return_thunk: "",
     disassembler: ("", "", &[]),

@@ -1,7 +1,7 @@
 //! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
 use codegen::abi::{Abi, Loc, Reg, RegSet};
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
@@ -11,7 +11,7 @@ use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
-use codegen::spec::Programs;
+use codegen::spec::{Kind, Programs};
 use codegen::target::{Layouts, Own, Target};
 
 use crate::option::{CallOps, Cfi, FrameRecords};
@@ -128,6 +128,10 @@ pub const PATCHED: &[(&str, &[u8])] =
 /// A profile whose sites arrive as no trampoline here expects.
 pub fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
     arrives(convention)?;
+    if convention.symbol(Kind::Rethook).is_some() {
+        let what = "a trampoline of kretprobes, which would go back by a register: all are in use".to_owned();
+        return Err(Error::Unsupported { arch: convention.facts.name, profile: convention.profile.to_owned(), what });
+    }
     let layouts = Layouts {
         direct: |live, choices| direct_frame(live, choices.option::<FrameRecords>() == FrameRecords::On),
         around: Some(around_args),

@@ -31,6 +31,7 @@ pub const MACHINE: Machine = Machine {
     lent: LENT,
     reserved: RegSet::EMPTY,
     trap: &[0x00, 0x00, 0x20, 0xd4],
+    short_trap: &[],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
     return_thunk: "",
     disassembler: ("arm64", "arm", &[]),

@@ -87,7 +87,7 @@ impl Architecture for Arm64 {
         let plain = CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false, signal: false };
         match kind {
             _ if kind.jumped_to() || kind.is_callback() => plain,
-            Kind::Return => CfiEntry { undefined: true, ..plain },
+            Kind::Return | Kind::Rethook => CfiEntry { undefined: true, ..plain },
             _ if kind.calls_body() => CfiEntry { moved: &[(LINK, regs::X9)], ..plain },
             // The site moved the function's x30 to x9 and put its own return address into x30.
             _ => CfiEntry { column: PC, moved: &[(PC, regs::X30), (LINK, regs::X9)], signal: true, ..plain },

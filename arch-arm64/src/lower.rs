@@ -62,7 +62,7 @@ impl Lower for Arm64 {
             Step::Save => save(cx),
             Step::Arg(n, value) => argument(n as usize, value, cx)?,
             Step::StackArgs => stack_args(cx),
-            Step::Call(Callee::Variable) => return Err(cx.unsupported(step)),
+            Step::Call(Callee::Variable) | Step::AllocReturn => return Err(cx.unsupported(step)),
             Step::Call(callee) => call(callee, cx)?,
             Step::TakeResult => cx.noted(Insn::Mov { dst: LINK, src: X0 }, "where the function returns to"),
             Step::RestoreSite(way) => restore_site(way, cx),

@@ -27,6 +27,7 @@ pub const MACHINE: Machine = Machine {
     lent: LENT,
     reserved: RegSet::of(&[ZERO]),
     trap: &[0x73, 0x00, 0x10, 0x00],
+    short_trap: &[0x02, 0x90],
     ret: &[0x67, 0x80, 0x00, 0x00],
     return_thunk: "",
     disassembler: ("riscv", "riscv64", &["riscvc"]),

@@ -87,6 +87,10 @@ pub enum Insn {
     Jalr {
         reg: Reg,
     },
+    JalLocal {
+        to: Local,
+    },
+    Ebreak,
     Lui {
         dst: Reg,
         imm: i32,
@@ -187,6 +191,12 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
         { let r = x(reg)?;
           if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr ra, X(r), 0) } }, Effects::flow(Flow::Call).and(Action::CallRegister { reg });
+    JalLocal { to } => write!(w, "jal\t{}", names.local(to)),
+        { dynasm!(out ; .arch riscv64 ; .feature i, c ; jal ra, 0); out.fixup(4, reloc::JAL, Ref::Local(to), 0) },
+        written(RA, Effects::flow(Flow::Jump(to)).and(Action::LinkNext { dst: RA }));
+    Ebreak => w.write_str("ebreak"),
+        { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ebreak) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ebreak) } }, Effects::flow(Flow::Trap);
     // Bits 12 to 31.
     Lui { dst, imm } => write!(w, "lui\t{}, {:#x}", name(dst), imm & 0xf_ffff),
         { let (r, i) = (x(dst)?, upper(imm)?);
@@ -336,7 +346,7 @@ fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()
 
 impl Labels for Riscv64 {
     fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        if r_type != reloc::BRANCH {
+        if ![reloc::BRANCH, reloc::JAL].contains(&r_type) {
             return Ok(true);
         }
         let distance = target as i64 - at as i64;
@@ -351,6 +361,6 @@ impl Labels for Riscv64 {
     }
 
     fn opaque_after(r_type: u32) -> bool {
-        matches!(r_type, reloc::BRANCH | reloc::PCREL_HI20 | reloc::CALL_PLT)
+        matches!(r_type, reloc::BRANCH | reloc::JAL | reloc::PCREL_HI20 | reloc::CALL_PLT)
     }
 }

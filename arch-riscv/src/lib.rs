@@ -10,6 +10,7 @@ pub mod mutate;
 pub mod option;
 pub mod regs;
 pub mod reloc;
+mod rethook;
 pub mod site;
 
 use codegen::effects::CfiEntry;
@@ -85,8 +86,12 @@ impl Architecture for Riscv64 {
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
-        let column =
-            if kind.names_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return) { LINK } else { T0 };
+        let column = if kind.names_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Rethook)
+        {
+            LINK
+        } else {
+            T0
+        };
         CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind.returned_to(), signal: column == T0 }
     }
 }

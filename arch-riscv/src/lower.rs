@@ -14,6 +14,7 @@ use crate::abi::{ABI, DIRECT};
 use crate::insn::Insn;
 use crate::option::Rvc;
 use crate::regs::*;
+use crate::rethook;
 
 /// Where pc and parent_ip arrive and leave.
 const PC: Reg = T0;
@@ -32,6 +33,9 @@ impl Lower for Riscv64 {
     type Insn = Insn;
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+        if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
+            return Ok(());
+        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
@@ -46,7 +50,7 @@ impl Lower for Riscv64 {
                 let sym = cx.resume();
                 cx.insn(Insn::Call { sym });
             }
-            Step::LandingPad | Step::ExceptionPad | Step::PushFlags | Step::PopFlags => {
+            Step::LandingPad | Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
                 return Err(cx.unsupported(step));
             }
             Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
@@ -250,7 +254,7 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
         ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect => {
             (DIRECT, "to the direct trampoline; it returns through t0")
         }
-        ExitPath::Parent if cx.spec.kind.is_shadow() => (RA, "to the parent"),
+        ExitPath::Parent if cx.spec.kind.is_shadow() || cx.spec.kind == Kind::Rethook => (RA, "to the parent"),
         ExitPath::Parent => (PARENT_JUMP, "to the parent"),
         ExitPath::Caller | ExitPath::Skipped => (RA, ""),
     };

@@ -82,6 +82,8 @@ every_row! {
     Call { sym: Rng::sym };
     Jr { reg: reg };
     Jalr { reg: reg };
+    JalLocal { to: Rng::local };
+    Ebreak;
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };
     Slli { dst: reg, by: shift };
@@ -138,6 +140,7 @@ fn plain(text: &str) -> String {
         ("addi4spn", [d, "sp", n]) => format!("addi {d},sp,{n}"),
         ("addi", [d, n]) => format!("addi {d},{d},{n}"),
         ("li", [d, n]) => format!("addi {d},zero,{n}"),
+        ("jal", [to]) => format!("jal ra,{to}"),
         ("nop", []) => "addi zero,zero,0".to_owned(),
         (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
         // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
@@ -173,10 +176,11 @@ fn registers(text: &str) -> (Touched, Touched) {
         "sd" | "sw" | "fsd" => (&[0, 1], &[]),
         "ld" | "fld" | "addi" | "addiw" | "andi" | "slli" | "jalr" => (&[1], &[0]),
         "auipc" | "lui" | "rdtime" => (&[], &[0]),
+        "jal" => (&[], &[0]),
         "beq" | "bne" | "bgeu" => (&[0, 1], &[]),
         "amoadd.d" | "add" => (&[1, 2], &[0]),
         "tail" => (&[], &[]),
-        "call" => (&[], &[]),
+        "call" | "ebreak" => (&[], &[]),
         other => panic!("{other}"),
     };
     read.iter().for_each(|&i| add(&mut reads, operands[i]));
@@ -244,6 +248,8 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
             ("jalr", _) => Control::Leave,
             ("beq" | "bne" | "bgeu", _) => Control::Branch,
             ("tail", _) => Control::Leave,
+            ("jal", _) => Control::Jump,
+            ("ebreak", _) => Control::Trap,
             _ => Control::Next,
         },
         size: insns.iter().map(|i| i.len()).sum(),

@@ -35,6 +35,7 @@ pub const MACHINE: Machine = Machine {
     lent: LENT,
     reserved: RegSet::EMPTY,
     trap: &[0xcc],
+    short_trap: &[],
     ret: &[0xc3],
     return_thunk: "__x86_return_thunk",
     disassembler: ("x86", "mode64", &[]),

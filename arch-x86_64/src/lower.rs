@@ -14,6 +14,7 @@ use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};
 use crate::insn::Insn;
 use crate::regs::*;
+use crate::rethook;
 
 /// Where the next hop of a return passes.
 const NEXT: Reg = RDI;
@@ -26,11 +27,14 @@ impl Lower for X86_64 {
     type Insn = Insn;
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+        if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
+            return Ok(());
+        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
             Step::LandingPad | Step::ExceptionPad => cx.insn(Insn::Endbr64),
             Step::Resume => resume(cx),
-            Step::LoadOp | Step::BranchIfEarlyDirect => return Err(cx.unsupported(step)),
+            Step::LoadOp | Step::BranchIfEarlyDirect | Step::AllocReturn => return Err(cx.unsupported(step)),
             Step::PushFlags => {
                 cx.insn(Insn::Pushfq);
                 cx.depth += 8;
@@ -56,11 +60,7 @@ impl Lower for X86_64 {
                 }
                 cx.insn(Insn::AndSp { imm: -16 });
             }
-            Step::Unalign => match cx.anchor {
-                Some(Disp { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
-                Some(Disp { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Disp::number(-value) }),
-                Some(Disp { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Disp { value: -value, name } }),
-            },
+            Step::Unalign => unalign(cx),
             Step::StackArgs => stack_args(cx),
             Step::Call(Callee::Variable) => return Err(cx.unsupported(step)),
             Step::Call(callee) => call(callee, cx),
@@ -190,6 +190,15 @@ fn call(callee: Callee, cx: &mut Lowering<Insn>) {
             cx.noted(Insn::Call { sym }, "func: these 5 bytes are patched at run time");
         }
         _ => cx.insn(Insn::Call { sym }),
+    }
+}
+
+/// SP as it was, from what rbp was made.
+fn unalign(cx: &mut Lowering<Insn>) {
+    match cx.anchor {
+        Some(Disp { value: 0, .. }) | None => cx.insn(Insn::Mov { dst: RSP, src: RBP }),
+        Some(Disp { value, name: Name::None }) => cx.insn(Insn::LeaSpFromBp { at: Disp::number(-value) }),
+        Some(Disp { value, name }) => cx.insn(Insn::LeaSpFromBp { at: Disp { value: -value, name } }),
     }
 }
 
@@ -537,13 +546,13 @@ fn restore(cx: &mut Lowering<Insn>) {
 fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
     match (way, cx.spec.kind) {
         (ExitPath::Direct, _) if cx.target.direct_jump.is_some() => cx.noted(Insn::JmpR11, "to the direct trampoline"),
-        (ExitPath::Direct, _) => {
+        (ExitPath::Direct, _) | (ExitPath::Parent, Kind::Rethook) => {
             // RET needs a call to pair with; LEA drops that call's slot without touching the flags.
             cx.insn(Insn::CallLocal { to: Local::Rebalance });
             cx.insn(Insn::Int3);
             cx.local(Local::Rebalance);
             cx.insn(Insn::Lea { dst: RSP, at: Disp::number(8) });
-            ret("to the direct trampoline", cx);
+            ret(if way == ExitPath::Direct { "to the direct trampoline" } else { "to the parent" }, cx);
         }
         (ExitPath::DirectJump, _) => {
             // The site's call is the pair of RET. Only now does pc give way, so that unwinders know it until here.

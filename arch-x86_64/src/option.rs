@@ -6,13 +6,13 @@ use codegen::spec::{Direct, Kind, Regs};
 codegen::options! {
     Unwinder = "unwinder" { Orc = "orc", Fp = "fp" }
         "the kernel's unwinder; fp stores frame records",
-        applies: |kind, _| matches!(kind, Kind::Entry(_)), apart: false;
+        applies: |kind, _| matches!(kind, Kind::Entry(_) | Kind::Rethook), apart: false;
     Endbr = "endbr" { On = "on", Off = "off" }
         "an ENDBR64 landing pad, for CONFIG_X86_KERNEL_IBT",
         applies: |_, pad| pad == Pad::First, apart: false;
     StackAlign = "stack-align" { Eight = "8", Sixteen = "16" }
         "stack alignment that callbacks get: 8 for kernel C, 16 for SysV code",
-        applies: |kind, _| kind == Kind::Return || (kind.attaches() && kind != Kind::StubDirect), apart: false;
+        applies: |kind, _| kind.returned_to() || (kind.attaches() && kind != Kind::StubDirect), apart: false;
     RestoreFlags = "restore-flags" { On = "on", Off = "off" }
         "restore RFLAGS as func left them; C functions do not need them at their entry, and POPF costs more than all saves",
         applies: |kind, _| kind == Kind::Entry(Regs::All), apart: false;

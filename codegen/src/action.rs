@@ -332,6 +332,11 @@ pub enum Action {
     },
     /// Push the address of the next instruction.
     PushNext,
+    /// `dst` = the address of the next instruction.
+    LinkNext {
+        /// What is written.
+        dst: Reg,
+    },
     /// Call a symbol.
     CallSymbol {
         /// The symbol.

@@ -154,7 +154,7 @@ impl Contract {
         let (kept, clobbered) = (kept.union(given), clobbered.minus(given));
         let callee = match calls {
             Calls::Callback => target.convention.callback.symbol.to_owned(),
-            Calls::ExitHandler => target.convention.exit_handler.to_owned(),
+            Calls::ExitHandler => target.convention.return_handler(spec.kind).to_owned(),
             Calls::Named | Calls::Handlers => spec.callee.to_owned(),
             Calls::Nothing | Calls::Programs => String::new(),
         };
@@ -163,6 +163,7 @@ impl Contract {
             None => [0; 3],
         };
         let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
+        let rethook = spec.kind == Kind::Rethook;
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
         Ok(Contract {
             facts: target.facts,
@@ -183,7 +184,7 @@ impl Contract {
             vectors_kept: 0,
             vectors_lost: 0,
             control_lost: 0,
-            flags_kept: target.pushes_flags && target.restores_flags && every_register,
+            flags_kept: target.pushes_flags && (rethook || target.restores_flags && every_register),
             direct,
             direct_jumps: direct && target.convention.site.direct_jumps,
             early_direct: target.op_from_site && spec.kind.calls_back() && !every_register,
@@ -193,14 +194,16 @@ impl Contract {
             entry_pad: target.landing(spec.kind).is_some(),
             type_before: target.typed(spec.kind).map(|word| word.distance()),
             returns: Some(target.harden.returns),
-            unpaired: if returned_to { target.convention.exit.unpaired } else { 0 },
+            unpaired: if returned_to && !rethook { target.convention.exit.unpaired } else { 0 },
             mispredicted: match returned_to {
+                // With every register in use, only a return is left to go by.
+                true if rethook => 2,
                 true => target.convention.exit.mispredicted,
                 false => u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
             },
             // Without a register for the target, it lies where a return finds it.
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
-            marks_regs: target.marks_regs && every_register,
+            marks_regs: target.marks_regs && (every_register || rethook),
             thread_words,
             stated: Stated::default(),
         })

@@ -72,7 +72,8 @@ impl Side<'_> {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Mark(_) => out.extend(fixed_words(step)),
             Step::Time(_) | Step::Words(_) | Step::What(_) => out.extend(fixed_words(step)),
-            Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
+            Step::StackArgs | Step::ClearResult | Step::AllocReturn => out.extend(fixed_words(step)),
+            Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
@@ -214,6 +215,7 @@ fn fixed_words(step: Step) -> Option<String> {
     Some(match step {
         Step::StackArgs => "the function's stack arguments once more".to_owned(),
         Step::ClearResult => "result = 0".to_owned(),
+        Step::AllocReturn => "room for the return address".to_owned(),
         Step::Count => "the thread's counter goes up".to_owned(),
         Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
         Step::BranchIfFull(event) => format!("if the buffer is full: no record of the {}", event_words(event)),

@@ -20,7 +20,7 @@ pub enum Kind {
     Entry(Regs),
     /// `return_to_handler`: entered by a return that a callback redirected.
     Return,
-    /// `arch_rethook_trampoline`: the same for kretprobes, whose handlers are given every register. Judged, not generated.
+    /// `arch_rethook_trampoline`: the same for kretprobes, whose handlers are given every register.
     Rethook,
     /// A direct-call trampoline: calls one named function with the traced function's arguments.
     Direct(Direct),

@@ -239,7 +239,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
             Callee::Patchable | Callee::OpFunc => self.target.convention.callback.symbol,
             // A profile has one where the planner calls through one.
             Callee::Variable => self.target.convention.calls_through.unwrap_or_default(),
-            Callee::ExitHandler => self.target.convention.exit_handler,
+            Callee::ExitHandler => self.target.convention.return_handler(self.spec.kind),
             Callee::Named => self.spec.callee,
             Callee::Exit => self.spec.body.exit,
             Callee::Program(n) => self.spec.programs.get(usize::from(n)).map_or("", |p| &p.symbol),

@@ -177,6 +177,8 @@ pub struct Machine {
     pub reserved: RegSet,
     /// An instruction that stops speculation and is never executed.
     pub trap: &'static [u8],
+    /// The same in fewer bytes; empty if there is none.
+    pub short_trap: &'static [u8],
     /// A function that returns at once.
     pub ret: &'static [u8],
     /// The function that some kernels want jumped to in place of a return; empty if there is none.

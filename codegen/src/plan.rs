@@ -54,9 +54,9 @@ impl Plan {
             Kind::Stub | Kind::StubGraph => self.stub(spec.kind, target, ExitPath::Caller),
             Kind::StubDirect => self.stub(spec.kind, target, ExitPath::Function),
             Kind::Entry(regs) => self.entry(regs, &frame, target),
-            Kind::Return => self.exit(target),
+            Kind::Return | Kind::Rethook => self.exit(spec.kind, &frame, target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
-            Kind::Rethook | Kind::Sled => return Err(spec.kind.not_generated()),
+            Kind::Sled => return Err(spec.kind.not_generated()),
             Kind::Around(Around { form: Form::Shadow, .. }) => {
                 if target.convention.callback.position(Value::ParentIp).is_none() {
                     let profile = target.convention.profile;
@@ -232,15 +232,31 @@ impl Plan {
         }
     }
 
-    fn exit(&mut self, target: &Target) {
-        self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
-        self.push(&[Step::Block(Role::Saves, "the function's results -> fregs"), Step::Save]);
+    fn exit(&mut self, kind: Kind, frame: &FrameLayout, target: &Target) {
+        let every = kind == Kind::Rethook;
+        let flags = frame.find(Content::Flags).is_some();
+        let (saved, restored) = match every {
+            false => ("the function's results -> fregs", "fregs -> the function's results, as the handlers left them"),
+            true => ("every register -> regs", "regs -> every register, as the handlers left them"),
+        };
+        self.push(&[Step::Block(Role::Frame, "")]);
+        if flags {
+            self.push(&[Step::AllocReturn, Step::PushFlags]);
+        }
+        self.push(&[Step::Alloc, Step::Block(Role::Saves, saved), Step::Save]);
         self.push(&[Step::Block(Role::Arguments, ""), Step::Arg(0, Value::Fregs)]);
+        if every && target.marks_regs {
+            self.push(&[Step::MarkRegs]);
+        }
         self.call(target, Callee::ExitHandler);
         self.push(&[Step::Block(Role::Exit, ""), Step::TakeResult]);
-        self.push(&[Step::Block(Role::Restores, "fregs -> the function's results, as the handlers left them")]);
+        self.push(&[Step::Block(Role::Restores, restored)]);
         self.push(&[Step::Restore, Step::Block(Role::Exit, "")]);
-        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Parent)]);
+        self.push(&[Step::Free(ExitPath::Parent)]);
+        if flags {
+            self.push(&[Step::PopFlags]);
+        }
+        self.push(&[Step::Leave(ExitPath::Parent)]);
     }
 
     fn direct(&mut self, direct: Direct, frame: &FrameLayout, target: &Target) {

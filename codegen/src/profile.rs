@@ -62,6 +62,8 @@ pub struct Convention {
     pub callback: Callback,
     /// The C function that the exit trampoline calls.
     pub exit_handler: &'static str,
+    /// That which the trampoline of kretprobes calls.
+    pub rethook_handler: &'static str,
     /// The trampolines that exist under a name of their own, in the order in which `--all` emits them.
     pub trampolines: Vec<Offer>,
     /// Those that sites reach by direct branches alone, and that begin with no landing pad.
@@ -213,6 +215,8 @@ pub enum FrameUse {
     Regs,
     /// The exit trampoline.
     Exit,
+    /// The trampoline of kretprobes.
+    Rethook,
     /// A paired trampoline whose structure stays on the stack.
     AroundFregs,
     /// A paired trampoline that leaves nothing on the stack.
@@ -221,12 +225,13 @@ pub enum FrameUse {
 
 impl FrameUse {
     /// All of them, with their names in a profile.
-    pub const ALL: [(&'static str, FrameUse); 5] = [
+    pub const ALL: [(&'static str, FrameUse); 6] = [
         ("args", FrameUse::Args),
         ("regs", FrameUse::Regs),
         ("exit", FrameUse::Exit),
         ("around-fregs", FrameUse::AroundFregs),
         ("around-shadow", FrameUse::AroundShadow),
+        ("rethook", FrameUse::Rethook),
     ];
 
     /// The key in a profile.
@@ -240,6 +245,7 @@ impl FrameUse {
             Kind::Entry(Regs::Args) => Some(FrameUse::ALL[0]),
             Kind::Entry(Regs::All) => Some(FrameUse::ALL[1]),
             Kind::Return => Some(FrameUse::ALL[2]),
+            Kind::Rethook => Some(FrameUse::ALL[5]),
             _ => None,
         }
     }
@@ -312,6 +318,11 @@ impl Convention {
         ))
     }
 
+    /// The C function that a trampoline of this kind calls when a traced function returns.
+    pub fn return_handler(&self, kind: Kind) -> &'static str {
+        if kind == Kind::Rethook { self.rethook_handler } else { self.exit_handler }
+    }
+
     /// The symbol of the trampoline of this kind; `None` if the profile has none under a name of its own.
     pub fn symbol(&self, kind: Kind) -> Option<&'static str> {
         self.trampolines.iter().find(|t| t.kind == kind).map(|t| t.symbol)
@@ -343,7 +354,10 @@ impl Convention {
                 format!("calls {} with a full {}", self.callback.prototype, self.c_struct(FrameUse::Regs))
             }
             Kind::Return => format!("calls {}(fregs) when a traced function returns", self.exit_handler),
-            Kind::Rethook => format!("calls {} when a traced function returns, as for a kretprobe", self.exit_handler),
+            Kind::Rethook => format!(
+                "calls {}(regs) when a traced function returns, with every register, as for a kretprobe",
+                self.rethook_handler
+            ),
             Kind::Direct(_) => "calls one C function with the traced function's arguments".to_owned(),
             Kind::Sled => "calls one C function in the middle of a function".to_owned(),
             Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler".to_owned(),
@@ -438,11 +452,12 @@ impl Convention {
 }
 
 /// The keys of the trampolines in a profile.
-pub(crate) const KINDS: [(&str, Kind); 6] = [
+pub(crate) const KINDS: [(&str, Kind); 7] = [
     ("stub", Kind::Stub),
     ("stub-graph", Kind::StubGraph),
     ("stub-direct", Kind::StubDirect),
     ("args", Kind::Entry(Regs::Args)),
     ("regs", Kind::Entry(Regs::All)),
     ("return", Kind::Return),
+    ("rethook", Kind::Rethook),
 ];

@@ -292,6 +292,8 @@ pub enum Step {
     BranchIfJump,
     /// Release the frame and what the parent's call pushed. From here on, only handlers know the parent.
     FreeWithReturn,
+    /// Room for the return address alone, which a redirected return took off the stack.
+    AllocReturn,
     /// Allocate the frame again, with room for the return address.
     AllocWithReturn,
     /// Release the frame, on this way out.

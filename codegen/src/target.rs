@@ -211,7 +211,8 @@ impl Target {
             Kind::Entry(Regs::Args) => self.structure(FrameUse::Args)?,
             Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
             Kind::Return => self.structure(FrameUse::Exit)?,
-            Kind::Rethook | Kind::Sled => return Err(kind.not_generated()),
+            Kind::Rethook => self.structure(FrameUse::Rethook)?,
+            Kind::Sled => return Err(kind.not_generated()),
         };
         Ok(Cow::Borrowed(known))
     }

@@ -109,6 +109,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         Action::Set { dst, .. }
         | Action::SetWide { dst, .. }
         | Action::Address { dst, .. }
+        | Action::LinkNext { dst }
         | Action::High { dst, .. }
         | Action::LoadSymbol { dst, .. } => add(writes, dst),
         Action::SetHigh { dst, .. }

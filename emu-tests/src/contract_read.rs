@@ -163,7 +163,7 @@ impl Reader<'_> {
             ("slot", (!t.slots().is_empty()).then_some(here), &["entry", "regs"]),
             ("early-direct", t.early_direct.then_some(here), &["entry", "regs"]),
             ("direct-mispredicted", (t.direct_mispredicted > 0).then_some(here), &["entry", "regs"]),
-            ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs"]),
+            ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs", "rethook"]),
             ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
             ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
             ("events", start(t.events.as_ref()), &["record"]),

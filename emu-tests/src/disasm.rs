@@ -66,7 +66,7 @@ fn decoded(machine: &Machine, insn: &Insn, behind: bool) -> Decoded {
     let target = number(operands).filter(|_| goes == Goes::To);
     let branch = (machine.branch)(mnemonic, operands);
     let calls = branch.is_some_and(|branch| branch.pushes);
-    let trap = insn.bytes() == machine.trap;
+    let trap = [machine.trap, machine.short_trap].contains(&insn.bytes());
     Decoded {
         at: insn.address(),
         size: insn.len() as u8,

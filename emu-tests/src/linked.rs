@@ -37,6 +37,7 @@ pub(crate) fn link_at(
     let convention = suite.convention;
     // What the profile calls them; here they have the names of the fixtures.
     let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
+    alias.extend(Some(convention.rethook_handler).filter(|name| !name.is_empty()).map(|name| (name, EXIT_HANDLER)));
     alias.extend(convention.callback.op.map(|op| (op, OP)));
     alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
     alias.extend(convention.clock.map(|clock| (clock, CLOCK)));

@@ -22,8 +22,8 @@ use super::side::{Subject, is_generated, subject};
 /// Bytes of an object on stdin.
 const MOST: u64 = 1 << 28;
 
-/// Trampolines of kernels that no profile generates by these names: those of the samples, and of rethook.
-const OTHERS: [&str; 4] = ["my_tramp", "my_tramp1", "my_tramp2", "arch_rethook_trampoline"];
+/// Trampolines of kernels that no profile generates by these names: those of the samples.
+const OTHERS: [&str; 3] = ["my_tramp", "my_tramp1", "my_tramp2"];
 
 /// One trampoline.
 pub struct Code {

@@ -116,6 +116,7 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
         Kind::Record(_) => Vec::new(),
         Kind::Entry(_) => vec![void(&contract.callee, arguments(target))],
         Kind::Return => vec![(contract.callee.clone(), format!("unsigned long {}(void *fregs)", contract.callee))],
+        Kind::Rethook => vec![(contract.callee.clone(), format!("unsigned long {}(void *regs)", contract.callee))],
         Kind::Around(around) => {
             let exit = contract.traced.as_ref().map(|t| &*t.exit).unwrap_or_default();
             let entry = match around.form {
@@ -136,7 +137,7 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
             };
             contract.programs.iter().map(|p| program(&p.symbol)).collect()
         }
-        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Rethook | Kind::Sled => Vec::new(),
+        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Sled => Vec::new(),
     }
 }
 

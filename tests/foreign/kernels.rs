@@ -85,3 +85,45 @@ fn deviate_as_expected(wanted: impl Fn(&str) -> bool) {
         assert_eq!(out.contains("deviations, as the contracts say"), deviates, "{name}");
     }
 }
+
+/// The generated trampoline of kretprobes in the place of the kernel's, with the kernel's other objects, under the contract that
+/// was written for the kernel's: it holds, and falls short nowhere that the kernel's own does by a choice of its own.
+#[test]
+#[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
+fn ours_takes_the_place_of_the_kernels_trampoline_of_kretprobes() {
+    let cache = kernel_cache::directory().unwrap();
+    // On riscv64 the kernel's C stands between trampoline and handler. On x86_64 it is in one file with the kernel's trampoline,
+    // and what lies behind its structure is where it returns to; our callback returns that.
+    let kernels = [
+        ("linux-7.3-riscv64-norvc", "riscv64", "rvc=off", "rethook_trampoline.o", &["P10", "P14"][..]),
+        ("linux-6.12-riscv64", "riscv64", "rvc=on", "rethook_trampoline.o", &["P10", "P14"]),
+        ("linux-7.3-x86_64-orc", "x86_64", "unwinder=orc", "rethook.o", &["P10", "P12", "P14"]),
+        ("linux-6.12-x86_64-orc", "x86_64", "unwinder=orc", "rethook.o", &["P10", "P12", "P14"]),
+    ];
+    for (name, arch, set, own, better) in kernels {
+        let b = crate::common::Bench::new();
+        let profile = name.split("-x86").next().unwrap().split("-riscv").next().unwrap();
+        let (_, contract) = CONTRACTS.iter().find(|(n, _)| *n == name).unwrap();
+        let (before, after) = contract.split_once("symbol = \"arch_rethook_trampoline\"").unwrap();
+        let kept: Vec<&str> =
+            after.lines().filter(|line| !better.iter().any(|clause| line.contains(&format!("\"{clause}\"")))).collect();
+        let mut text = format!("{before}symbol = \"arch_rethook_trampoline\"{}\n", kept.join("\n"));
+        if arch == "x86_64" {
+            let returned =
+                "    { member = \"return\", offset = 168, holds = \"parent-ip\", stores = \"take-effect\" },\n";
+            assert_eq!(text.matches(returned).count(), 1);
+            text = text.replace(returned, "").replace("size = 176", "size = 168");
+            text =
+                text.replace("calls = \"rethook_trampoline_handler\"", "calls = \"arch_rethook_trampoline_callback\"");
+        }
+        std::fs::write(b.path("t.toml"), text).unwrap();
+        let profile = ["--arch", arch, "--profile", profile, "--set", set];
+        b.ok(&[&["gen", "arch_rethook_trampoline", "--emit", "obj", "--stem", "ours"][..], &profile].concat());
+        let others = std::fs::read_dir(cache.join(name)).unwrap().map(|entry| entry.unwrap().path());
+        let others = others.filter(|path| path.extension().is_some_and(|e| e == "o") && !path.ends_with(own));
+        let objects: Vec<String> = others.map(|path| path.display().to_string()).chain(["ours.o".to_owned()]).collect();
+        let check = ["check", "arch_rethook_trampoline", "--contract", "t.toml", "--object"];
+        let out = b.ok(&check.into_iter().chain(objects.iter().map(String::as_str)).collect::<Vec<_>>());
+        assert!(out.contains("holds: 1 trampoline"), "{name}: {out}");
+    }
+}

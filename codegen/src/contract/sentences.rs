@@ -29,10 +29,15 @@ impl Contract {
                 ];
             }
             Kind::Entry(_) => self.entry_sentences(),
-            Kind::Return | Kind::Rethook => vec![
+            Kind::Return => vec![
                 self.convention.exit.arrives.to_owned(),
                 format!("Calls {}(fregs), which returns the address to continue at.", self.callee),
                 "Reloads the result registers from fregs: a handler can change them.".to_owned(),
+            ],
+            Kind::Rethook => vec![
+                self.convention.exit.arrives.to_owned(),
+                format!("Calls {}(regs), which returns the address to continue at.", self.callee),
+                "Reloads every register from regs: a handler can change them.".to_owned(),
             ],
             Kind::Around(around) => self.around_sentences(around),
             Kind::Programs(programs) => self.program_sentences(&programs),
@@ -339,7 +344,9 @@ impl Contract {
             (false, false) => format!(" {} not preserved.", facts.flags),
         };
         let site = if self.realigned { "whatever the site had" } else { "if the site's was" };
-        let size = self.frame.size + if self.frame.find(Content::Flags).is_some() { 8 } else { 0 };
+        // Of a kretprobe's they are pushed inside of it.
+        let above = self.kind != Kind::Rethook && self.frame.find(Content::Flags).is_some();
+        let size = self.frame.size + if above { 8 } else { 0 };
         vec![
             format!(
                 "Preserved: {}, and the callee-saved registers ({}).",

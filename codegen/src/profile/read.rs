@@ -178,6 +178,11 @@ impl<'a> Reader<'a> {
         let at = keys!["arch", facts.name];
         let callback = self.callback(file)?;
         let exit_handler = self.need(&file.exit_handler, keys!["exit-handler"])?;
+        let rethook = file.trampoline.contains_key("rethook");
+        let rethook_handler = match &file.rethook_handler {
+            None if rethook => return Err(self.at(keys!["rethook-handler"], "needed by [trampoline.rethook]")),
+            handler => handler.as_ref(),
+        };
         let labels = of
             .labels
             .iter()
@@ -216,6 +221,7 @@ impl<'a> Reader<'a> {
             argument: self.sources.first().map_or(profile, |s| intern(s.name)),
             facts,
             exit_handler: self.symbol(exit_handler, keys!["exit-handler"])?,
+            rethook_handler: rethook_handler.map_or(Ok(""), |name| self.symbol(name, keys!["rethook-handler"]))?,
             trampolines,
             no_landing_pad: unpadded.collect::<Result<_>>()?,
             labels: labels.collect::<Result<_>>()?,
@@ -301,6 +307,10 @@ impl<'a> Reader<'a> {
             if let Some((frame, of)) = FrameUse::of(kind)
                 && !frames.iter().any(|(f, _)| *f == of)
             {
+                // Kretprobes need not have one: on arm64, their return is a breakpoint.
+                if kind == Kind::Rethook {
+                    continue;
+                }
                 return Err(self.at(path, format!("needs [arch.{arch}.frame.{frame}]")));
             }
             let symbol_at = join(path, keys!["symbol"]);

@@ -23,7 +23,10 @@ pub(super) struct ProfileIn {
     pub callback: CallbackIn,
     /// The C function that the exit trampoline calls with the address of its frame.
     pub exit_handler: Option<String>,
-    /// The trampolines that exist under names of their own: `stub`, `stub-graph`, `stub-direct`, `args`, `regs`, `return`.
+    /// That which the trampoline of kretprobes calls.
+    pub rethook_handler: Option<String>,
+    /// The trampolines that exist under names of their own: `stub`, `stub-graph`, `stub-direct`, `args`, `regs`, `return`, and
+    /// `rethook` on architectures with a frame for it.
     pub trampoline: BTreeMap<String, OfferIn>,
     /// What depends on the architecture, by its name in `tramptool list`.
     pub arch: BTreeMap<String, ArchIn>,

@@ -5,7 +5,7 @@ use super::{Called, Checker, Property};
 use crate::abi::{Reg, RegSet};
 use crate::action::Action;
 use crate::frame::{Content, Field, Stores};
-use crate::kind::Gives;
+use crate::kind::{Gives, Kind};
 use crate::live::Live;
 use crate::program::Attach;
 use crate::step::{Sym, Value as Argument};
@@ -89,8 +89,12 @@ impl Checker<'_> {
         let (abi, contract) = (self.abi, self.contract);
         let (fp, parent) = (state.get(abi.fp), Value::of(Root::Parent));
         let records = &contract.frame.records;
-        if contract.marks_regs && contract.kind.calls_back() {
-            let fregs = contract.convention.callback.position(Argument::Fregs);
+        if contract.marks_regs && (contract.kind.calls_back() || contract.kind == Kind::Rethook) {
+            let fregs = if contract.kind == Kind::Rethook {
+                Some(0)
+            } else {
+                contract.convention.callback.position(Argument::Fregs)
+            };
             let fregs = fregs.map_or(Value::lost(Why::Computed), |n| self.argument(n, state));
             self.same(line, Property::Records, "the frame pointer", fregs.plus(1), fp);
             // The records lie above the frame, where the unwinder knows them to be.
@@ -296,6 +300,13 @@ impl Checker<'_> {
                 // What was there before the function is there still, but for a frame that went with it.
                 let kept = !contract.kind.is_shadow() && self.wanted(field, state).is_some();
                 if kept && found == Value::lost(Why::Unwritten) {
+                    self.fault(line, Property::Frame, format!("{what} was never stored"));
+                }
+                continue;
+            }
+            if contract.kind.returned_to() && field.content == Content::Pc {
+                // Our own address, or where the parent goes on: no two tracers agree.
+                if found == Value::lost(Why::Unwritten) {
                     self.fault(line, Property::Frame, format!("{what} was never stored"));
                 }
                 continue;

@@ -179,6 +179,7 @@ fn follow(
         Step::Resume => resume(state, contract)?,
         Step::Block(..)
         | Step::LandingPad
+        | Step::AllocReturn
         | Step::LoadOp
         | Step::BranchIfEarlyDirect
         | Step::LoadBody

@@ -359,6 +359,7 @@ impl Checker<'_> {
             }
             Action::AddWord { dst, add } => (dst, number(state.get(dst), |n| i64::from((n as i32).wrapping_add(add)))),
             Action::Address { dst, sym } => (dst, Value::of(Root::Symbol(sym))),
+            Action::LinkNext { dst } => (dst, Value::of(Root::Next(at as u16))),
             Action::High { dst, sym } => (dst, Value::of(Root::High(sym, at as u16))),
             Action::Low { dst, base, of } => {
                 let sym = self.completed(operand(base), of);

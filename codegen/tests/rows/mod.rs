@@ -355,6 +355,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::BranchIf { .. }
         | Action::BranchIfFlags { .. }
         | Action::PushNext
+        | Action::LinkNext { .. }
         | Action::PushSymbol { .. }
         | Action::ThreadPointer { .. }
         | Action::ReadClock { .. }

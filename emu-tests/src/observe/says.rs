@@ -209,8 +209,9 @@ impl Sayer<'_> {
 
     /// Is the instruction there one that stops a CPU that is there by mistake?
     fn traps(&self, at: u64) -> bool {
-        let trap = self.subject.registers.machine.trap;
-        self.offset(at) < self.subject.code.size && self.subject.image.bytes(at, trap.len()) == Some(trap)
+        let machine = self.subject.registers.machine;
+        let stands = |trap: &[u8]| !trap.is_empty() && self.subject.image.bytes(at, trap.len()) == Some(trap);
+        self.offset(at) < self.subject.code.size && [machine.trap, machine.short_trap].into_iter().any(stands)
     }
 
     /// The last branch.

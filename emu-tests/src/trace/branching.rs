@@ -49,10 +49,12 @@ impl Trace {
 
     /// Where speculation goes and nothing else, there is a trap.
     fn check_speculation(&mut self, here: &Here, instead: Option<u64>) {
-        let trap = here.registers.machine.trap;
+        let machine = here.registers.machine;
+        let traps = [machine.trap, machine.short_trap].into_iter().filter(|trap| !trap.is_empty());
         let inside = instead.filter(|at| self.cells.region(*at).trampoline().is_some());
-        if let Some(pc) = inside.filter(|_| !trap.is_empty()) {
-            self.check(self.at(Clause::P15, pc), Place::SpeculationTrap, true, begins_with(here, pc, trap));
+        if let Some(pc) = inside.filter(|_| !machine.trap.is_empty()) {
+            let stops = traps.into_iter().any(|trap| begins_with(here, pc, trap));
+            self.check(self.at(Clause::P15, pc), Place::SpeculationTrap, true, stops);
         }
     }
 

@@ -5,6 +5,7 @@ use codegen::abi::Reg;
 use codegen::contract::Contract;
 use codegen::contract::stated::Next;
 use codegen::frame::Content;
+use codegen::kind::Kind;
 use codegen::step::Value;
 
 use super::{At, Here, Trace};
@@ -100,8 +101,10 @@ impl Trace {
         let p12 = self.at(Clause::P12, here.pc);
         let (abi, before) = (here.registers.abi, at[here.registers.abi.fp]);
         let mut fp = here.get(abi.fp);
-        if contract.marks_regs && contract.kind.calls_back() {
-            let fregs = contract.position(Value::Fregs).map_or(0, |n| here.arg(n));
+        let rethook = contract.kind == Kind::Rethook;
+        if contract.marks_regs && (contract.kind.calls_back() || rethook) {
+            let fregs = contract.position(Value::Fregs).filter(|_| !rethook);
+            let fregs = fregs.map_or_else(|| here.arg(0), |n| here.arg(n));
             self.check(p12, Place::MarkedRegs, fregs | 1, fp);
             return;
         }

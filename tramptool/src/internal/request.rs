@@ -77,9 +77,10 @@ pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<(
     Ok(())
 }
 
-/// All trampolines that need no parameter.
+/// All trampolines that need no parameter, but for that of kretprobes: a kernel has it in another file, beside its C function.
 pub fn all(target: &Target) -> Vec<Request> {
-    target.convention.specs().map(|spec| named(spec.name, spec.kind)).collect()
+    let together = target.convention.specs().filter(|spec| spec.kind != Kind::Rethook);
+    together.map(|spec| named(spec.name, spec.kind)).collect()
 }
 
 fn named(name: &str, kind: Kind) -> Request {
