@@ -144,6 +144,41 @@ pub struct Call {
     pub jumps: bool,
 }
 
+/// A table of the core, of which each place is one user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Of ops: each mechanism takes a place, too.
+    Ops,
+    /// Of fprobes.
+    Fprobes,
+    /// Of kretprobes.
+    Kretprobes,
+}
+
+impl Table {
+    /// Its places.
+    #[must_use]
+    pub const fn room(self) -> u64 {
+        match self {
+            Self::Ops => 24,
+            Self::Fprobes => 32,
+            Self::Kretprobes => 16,
+        }
+    }
+
+    /// Who is in it, number `n` of those that trace nothing which is called.
+    #[must_use]
+    pub fn user(self, n: u64) -> User {
+        let (what, object) = match self {
+            Self::Ops => (What::Op { regs: false }, 0x1000),
+            Self::Fprobes => (What::Fprobe { exit: false }, 0x2000),
+            Self::Kretprobes => (What::Kretprobe { most: 0 }, 0x3000),
+        };
+        let (on, not) = (vec![UNCALLED], vec![]);
+        User { what, on, not, answer: Answer::Always, words: 0, then: None, object: object + 8 * n }
+    }
+}
+
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -165,6 +200,8 @@ pub enum Act {
     Switch(Call),
     /// So many graph users come that trace nothing which is called.
     Fill(u64),
+    /// So many users come that trace nothing which is called, until a table of the core is full.
+    Crowd(Table, u64),
     /// And they go.
     Drain,
     /// One of them comes and goes, so many times.
@@ -363,6 +400,14 @@ impl fmt::Display for Act {
             Self::Interrupt(call) => write!(f, "interrupt: {call}"),
             Self::Switch(call) => write!(f, "other thread: {call}"),
             Self::Fill(n) => write!(f, "{n} graph users come"),
+            Self::Crowd(table, n) => {
+                let whats = match table {
+                    Table::Ops => "ops",
+                    Table::Fprobes => "fprobes",
+                    Table::Kretprobes => "kretprobes",
+                };
+                write!(f, "{n} {whats} come")
+            }
             Self::Drain => f.write_str("they go"),
             Self::Churn(n) => write!(f, "a graph user comes and goes {n} times"),
             Self::Look(function) => write!(f, "look at the site of f{function}"),

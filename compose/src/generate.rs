@@ -1,6 +1,6 @@
 //! Cases: all subsets of eleven users with each shape of call at each moment, and random ones by seed.
 
-use crate::case::{Act, Answer, Call, Case, UNCALLED, User, What, When, mix};
+use crate::case::{Act, Answer, Call, Case, Table, UNCALLED, User, What, When, mix};
 
 /// Names of the eleven users, by which `--users` chooses.
 pub const USERS: [&str; 11] = [
@@ -21,7 +21,9 @@ pub const USERS: [&str; 11] = [
 pub const SHAPES: [&str; 7] = ["leaf", "caller", "recursion", "tail", "interrupt", "threads", "jump"];
 
 /// When the last user of a subset comes or goes.
-pub const MOMENTS: [&str; 7] = ["there", "added", "removed", "reused", "full", "handler", "cycled"];
+pub const MOMENTS: [&str; 8] = ["there", "added", "removed", "reused", "full", "handler", "cycled", "crowded"];
+
+const TABLES: [Table; 3] = [Table::Ops, Table::Fprobes, Table::Kretprobes];
 
 /// How many cases all subsets make.
 pub const SUBSETS: u64 = (1 << USERS.len()) * SHAPES.len() as u64 * MOMENTS.len() as u64;
@@ -70,6 +72,10 @@ pub fn subset(index: u64, allowed: u64) -> Option<Case> {
     if moment == 4 {
         case.acts.push(Act::Fill(16));
     }
+    if moment == 7 {
+        let table = TABLES[(shape % 3) as usize];
+        case.acts.push(Act::Crowd(table, table.room() - set.count_ones() as u64 / 2));
+    }
     case.acts.extend((0..early).map(Act::Register));
     let mut inside = vec![];
     match (moment, last) {
@@ -92,6 +98,8 @@ pub fn subset(index: u64, allowed: u64) -> Option<Case> {
             let taken = taken + usize::from(left.iter().any(|u| exits(u.what)));
             inside.extend([Act::Unregister(last), Act::Churn(15 - taken as u64), Act::Register(last + 1)]);
         }
+        // Whoever was refused comes in once there is room.
+        (7, Some(last)) => inside.extend([Act::Drain, Act::Register(last)]),
         (5, Some(last)) => {
             let then = [Act::Unregister(last), Act::Call(leaf(1)), Act::Interrupt(leaf(2))];
             case.users[0].then = Some((When::Entry, Box::new(then[index as usize % 3].clone())));
@@ -161,6 +169,10 @@ pub fn random(seed: u64, allowed: u64) -> Case {
         case.acts.push(Act::Fill(14 + dice.roll(3)));
     } else if dice.one_in(12) {
         case.acts.push(Act::Churn(dice.roll(20)));
+    } else if dice.one_in(12) && case.users.iter().all(|u| u.then.is_none()) {
+        // While a handler runs, places are freed and not given out again.
+        let table = TABLES[dice.roll(3) as usize];
+        case.acts.push(Act::Crowd(table, table.room() - dice.roll(4)));
     }
     for _ in 0..3 + dice.roll(8) {
         let act = match dice.roll(3) {

@@ -202,6 +202,7 @@ fn acts(list: &[Act]) -> Vec<Vec<Act>> {
                 out.extend(calls(call).into_iter().map(|c| with(&[Act::Switch(c)])));
             }
             Act::Fill(n) if *n > 1 => out.extend([with(&[Act::Fill(n / 2)]), with(&[Act::Fill(n - 1)])]),
+            Act::Crowd(table, n) if *n > 1 => out.push(with(&[Act::Crowd(*table, n - 1)])),
             Act::Churn(n) if *n > 1 => out.extend([with(&[Act::Churn(n / 2)]), with(&[Act::Churn(n - 1)])]),
             _ => {}
         }

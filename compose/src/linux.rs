@@ -565,7 +565,7 @@ pub fn supports<V: Version>(case: &Case) -> bool {
     // In an interrupt nobody registers.
     fn promised(act: &Act, sleeps: bool) -> bool {
         match act {
-            Act::Filter(..) | Act::Modify(_) => false,
+            Act::Filter(..) | Act::Modify(_) | Act::Crowd(..) => false,
             Act::Call(call) | Act::Switch(call) => within(call, sleeps),
             Act::Interrupt(call) => within(call, false),
             Act::Look(_) | Act::Missed(_) => true,

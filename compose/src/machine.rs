@@ -75,6 +75,8 @@ pub struct Machine<'c, C: Core> {
     depth: Cell<u64>,
     fired: Cell<u64>,
     idle: Cell<u64>,
+    /// Those who fill tables.
+    crowd: RefCell<Vec<User>>,
     /// For each object and family, the user that was registered last.
     objects: RefCell<Vec<((u64, u8), usize)>>,
     log: RefCell<Vec<Event>>,
@@ -101,6 +103,7 @@ pub fn run<C: Core>(case: &Case) -> Vec<Event> {
         depth: Cell::new(0),
         fired: Cell::new(0),
         idle: Cell::new(0),
+        crowd: RefCell::default(),
         objects: RefCell::default(),
         log: RefCell::default(),
     };
@@ -162,7 +165,17 @@ impl<C: Core> Machine<'_, C> {
                     self.idle.set(self.idle.get() + 1);
                 }
             }
+            Act::Crowd(table, n) => {
+                for n in 0..*n {
+                    let user = table.user(n);
+                    self.done(self.core.register(&user));
+                    self.crowd.borrow_mut().push(user);
+                }
+            }
             Act::Drain => {
+                while let Some(user) = self.crowd.borrow_mut().pop() {
+                    self.done(self.core.unregister(&user));
+                }
                 for n in (0..self.idle.replace(0)).rev() {
                     self.done(self.core.unregister(&idle(n)));
                 }

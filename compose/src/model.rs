@@ -81,6 +81,8 @@ struct Model<'c> {
     clock: u64,
     calls: u64,
     idle: u64,
+    /// Who fills tables: object, and what it is.
+    crowd: Vec<(u64, What)>,
     fired: u64,
     thread: usize,
     context: [usize; 2],
@@ -107,6 +109,7 @@ pub fn expected(case: &Case, room: Room) -> Vec<Event> {
         clock: 0,
         calls: 0,
         idle: 0,
+        crowd: vec![],
         fired: 0,
         thread: 0,
         context: [0; 2],
@@ -203,7 +206,7 @@ impl<'c> Model<'c> {
                 self.context[thread] = context;
                 self.thread = before;
             }
-            Act::Fill(_) | Act::Drain | Act::Churn(_) => self.idle(act),
+            Act::Fill(_) | Act::Crowd(..) | Act::Drain | Act::Churn(_) => self.idle(act),
         }
     }
 
@@ -217,7 +220,19 @@ impl<'c> Model<'c> {
                     self.done(code);
                 }
             }
+            Act::Crowd(table, n) => {
+                for n in 0..*n {
+                    let User { object, what, on, .. } = table.user(n);
+                    let code = self.register(object, what, on, None);
+                    self.crowd.push((object, what));
+                    self.done(code);
+                }
+            }
             Act::Drain => {
+                while let Some((object, what)) = self.crowd.pop() {
+                    let code = self.unregister(object, what);
+                    self.done(code);
+                }
                 while self.idle > 0 {
                     self.idle -= 1;
                     let code = self.unregister(IDLE + 8 * self.idle, What::Graph);

@@ -1,7 +1,7 @@
 //! Registering in the model: who is let in, and who is on a function.
 
 use super::{Live, Model, Ops, PROBE_WORDS};
-use crate::case::{DIRECT, User, What};
+use crate::case::{DIRECT, Table, User, What};
 
 impl<'c> Model<'c> {
     /// Who is on a function and excludes an ops of this kind?
@@ -29,6 +29,24 @@ impl<'c> Model<'c> {
             _ if on.iter().any(|f| self.excluded(what, *f)) => return -16,
             _ => {}
         }
+        let all = |test: &dyn Fn(What) -> bool| self.live.iter().filter(|l| test(l.what)).count() as u64;
+        let ops = match what {
+            What::Graph | What::Fprobe { exit: true } => Some(Ops::Graph),
+            What::Fprobe { exit: false } => Some(Ops::Probes),
+            What::Kretprobe { .. } => Some(Ops::Kretprobes),
+            _ => None,
+        };
+        let slots = matches!(what, What::Graph) || what == What::Fprobe { exit: true } && self.probes.is_none();
+        let more = ops.is_none_or(|ops| !self.ops.contains(&ops));
+        match what {
+            What::Fprobe { .. } if all(&|w| matches!(w, What::Fprobe { .. })) == Table::Fprobes.room() => return -12,
+            What::Kretprobe { .. } if all(&|w| matches!(w, What::Kretprobe { .. })) == Table::Kretprobes.room() => {
+                return -12;
+            }
+            _ if slots && self.slots.is_empty() => return -28,
+            _ if more && self.ops.len() as u64 == Table::Ops.room() => return -12,
+            _ => {}
+        }
         let mut slot = 0;
         match what {
             What::Graph => match self.slots.pop_front() {
@@ -45,12 +63,7 @@ impl<'c> Model<'c> {
             _ => {}
         }
         self.clock += 1;
-        let ops = match what {
-            What::Graph | What::Fprobe { exit: true } => Ops::Graph,
-            What::Fprobe { exit: false } => Ops::Probes,
-            What::Kretprobe { .. } => Ops::Kretprobes,
-            _ => Ops::Of(self.clock),
-        };
+        let ops = ops.unwrap_or(Ops::Of(self.clock));
         if !self.ops.contains(&ops) {
             self.ops.push(ops);
         }

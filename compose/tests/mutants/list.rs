@@ -93,4 +93,14 @@ const MUTANTS: &[Mutant] = &[
     ("a site calls the direct trampoline though others trace the function", "ops.rs", "(1, direct) if direct != 0", "(_, direct) if direct != 0"),
     ("a site does not save registers that an ops wants", "ops.rs", "_ if regs => Target::RegsCaller,", "_ if regs && all > 9 => Target::RegsCaller,"),
     ("a list is closed up while it is walked", "users.rs", "        if self.walkers.get() != 0 {\n            return;\n        }\n", ""),
+    // Without room.
+    ("a kretprobe comes though there is no place for its ops", "kretprobe.rs",
+        "        self.start(Flags::KPROBE)?;\n", "        let _ = self.start(Flags::KPROBE);\n"),
+    ("a graph user comes though there is no place for its ops", "graph.rs",
+        "        self.start(Flags::GRAPH)?;\n", "        let _ = self.start(Flags::GRAPH);\n"),
+    ("an fprobe without return handler comes though there is no place for its ops", "fprobe.rs",
+        "            false => self.start(Flags::FPROBE)?,", "            false => drop(self.start(Flags::FPROBE)),"),
+    ("a full table takes one more", "users.rs",
+        "let free = self.slots.iter().position(|u| u.id.get() == 0);\n        self.claim_at(free.ok_or(Errno::Nomem)?, key)",
+        "let free = self.slots.iter().position(|u| u.id.get() == 0);\n        self.claim_at(free.unwrap_or(0), key).or_else(|_| self.slots.first().map(|u| (0, u)).ok_or(Errno::Nomem))"),
 ];

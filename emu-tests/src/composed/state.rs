@@ -105,6 +105,8 @@ pub(super) struct State {
     calls: u64,
     pub fired: u64,
     idle: u64,
+    /// Those who fill tables.
+    crowd: Vec<User>,
     pub objects: Vec<((u64, u8), usize)>,
     /// Direct trampolines that are given out: to which object, and which of its two.
     directs: Vec<u64>,
@@ -133,6 +135,7 @@ impl State {
             calls: 0,
             fired: 0,
             idle: 0,
+            crowd: vec![],
             objects: vec![],
             directs: vec![],
             targets: [0; 8],
@@ -349,9 +352,17 @@ fn begin(uc: &mut Uc, step: Step) -> u64 {
             state.soon((from..from + n).map(|n| Step::Control(0, idle(n))));
             again(uc)
         }
+        Act::Crowd(table, n) => {
+            let users: Vec<User> = (0..n).map(|n| table.user(n)).collect();
+            state.crowd.extend(users.iter().cloned());
+            state.soon(users.into_iter().map(|user| Step::Control(0, user)));
+            again(uc)
+        }
         Act::Drain => {
+            let crowd = std::mem::take(&mut state.crowd);
             let all = std::mem::take(&mut state.idle);
-            state.soon((0..all).rev().map(|n| Step::Control(1, idle(n))));
+            let graph = (0..all).rev().map(|n| Step::Control(1, idle(n)));
+            state.soon(crowd.into_iter().rev().map(|user| Step::Control(1, user)).chain(graph));
             again(uc)
         }
         Act::Churn(n) => {
