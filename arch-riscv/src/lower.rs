@@ -65,8 +65,7 @@ impl Lower for Riscv64 {
                 cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n as usize, 16) });
             }
             Step::Alloc => {
-                let imm = Disp { value: -cx.frame.size, ..cx.frame_size(0) };
-                cx.insn(Insn::Addi { dst: SP, src: SP, imm });
+                alloc(cx);
                 cx.depth += cx.frame.size;
             }
             Step::Save => save(cx),
@@ -105,15 +104,17 @@ impl Lower for Riscv64 {
             Step::LoadDirect => load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx),
             Step::Restore => restore(cx),
             Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::Direct) }),
-            Step::AllocWithReturn => {
-                let imm = Disp { value: -cx.frame.size, ..cx.frame_size(0) };
-                cx.insn(Insn::Addi { dst: SP, src: SP, imm });
-            }
+            Step::AllocWithReturn => alloc(cx),
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
             Step::Leave(way) => leave(way, cx),
         }
         Ok(())
     }
+}
+
+fn alloc(cx: &mut Lowering<Insn>) {
+    let imm = Disp { value: -cx.frame.size, ..cx.frame_size(0) };
+    cx.insn(Insn::Addi { dst: SP, src: SP, imm });
 }
 
 /// Records: t0 and t1, t3 and above are free at a function's entry and at its end, and are all that they need.

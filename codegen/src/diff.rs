@@ -71,9 +71,8 @@ impl Side<'_> {
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Mark(_) => out.extend(fixed_words(step)),
-            Step::Time(_) | Step::Words(_) | Step::What(_) => out.extend(fixed_words(step)),
-            Step::StackArgs | Step::ClearResult | Step::AllocReturn => out.extend(fixed_words(step)),
-            Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
+            Step::Time(_) | Step::Words(_) | Step::What(_) | Step::AllocReturn => out.extend(fixed_words(step)),
+            Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),

@@ -132,7 +132,11 @@ fn instructions_are_emitted_or_faulty() {
             let name = |line: &str| line.trim().split([' ', ',']).next().unwrap().to_owned();
             body.lines().filter(|l| line(l)).map(name).collect::<BTreeSet<_>>()
         };
-        let (lower, mutate) = (words("lower.rs"), words("mutate.rs"));
+        let (mut lower, mutate) = (words("lower.rs"), words("mutate.rs"));
+        // What every register is in use for is lowered apart.
+        if dir.join("src/rethook.rs").exists() {
+            lower.extend(words("rethook.rs"));
+        }
         let (sound, faulty) = (variants("insn.rs"), variants("faulty.rs"));
         assert!(sound.len() > 10 && faulty.len() > 1, "{name}: {sound:?} {faulty:?}");
         assert_eq!(sound.difference(&lower).collect::<Vec<_>>(), Vec::<&String>::new(), "{name}: never emitted");
