@@ -1,7 +1,7 @@
 //! Exceptions: what the landing pad finds, and what it hands back.
 
 use super::value::{Root, State, Value, Why};
-use super::{Checker, Property};
+use super::{Checker, Code, Property};
 use crate::action::Action;
 use crate::lsda::RESUME;
 use crate::step::{Local, Mark};
@@ -10,6 +10,10 @@ impl Checker<'_> {
     /// An exception comes out of the call before line `at`: the way to the landing pad, with what unwinders keep.
     pub(super) fn thrown(&mut self, at: usize, state: &State) -> Option<(usize, State)> {
         let pad = self.label(at, Local::Mark(Mark::Pad))?;
+        let insn = |code: &Code| if let Code::Insn(effects) = code { Some(effects.action) } else { None };
+        if self.contract.landing_pad && self.code.iter().skip(pad).find_map(insn) != Some(Action::LandingPad) {
+            self.fault(pad, Property::Pad, "where unwinders go is no landing pad for their branch");
+        }
         let mut state = state.clone();
         for reg in self.abi.caller_saved.iter().chain(self.abi.link).filter(|reg| *reg != self.abi.sp) {
             state.set(reg, Value::lost(Why::Clobbered));
