@@ -171,9 +171,8 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::BranchIfFull(_) => record(step, state, contract)?,
-        Step::Time(_) | Step::Timed(_) | Step::Words(_) => record(step, state, contract)?,
-        Step::What(_) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
         Step::Mark(_) | Step::ExceptionPad => {}
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Resume => resume(state, contract)?,
