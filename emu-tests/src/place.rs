@@ -34,6 +34,7 @@ places! {
     Pc => "pc", "pc";
     Sp => "sp", "sp";
     ReturnAddress => "return-address", "return address";
+    ReturnStandIn => "return-address:stand-in", "address that unwinders find in place of the return address";
 
     // How a run ends.
     Loop => "loop", "loop: instruction budget used up";

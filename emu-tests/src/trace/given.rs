@@ -5,7 +5,7 @@ use codegen::contract::stated::Atom;
 use codegen::frame::Content;
 use codegen::live::Word;
 use codegen::program::{Attach, called};
-use codegen::spec::Programs;
+use codegen::spec::{Kind, Programs};
 use codegen::step::Value;
 
 use super::{Culprit, Here, Trace};
@@ -267,6 +267,7 @@ impl Trace {
                 | Content::Cookie
                 | Content::Session(_)
                 | Content::Ip => continue,
+                Content::Pc if contract.kind == Kind::Rethook => Some(self.places.exit),
                 // No two kernels agree on what these are after the function's end; that something is there is asked.
                 Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
             };
@@ -274,6 +275,13 @@ impl Trace {
                 self.checks.check_by(p10, Slot(field.member), Culprit::Memory(place), want, here.word(place));
             }
             self.check_written(place, field.member, here.pc);
+        }
+        // Where RET took it, unwinders find what they know to stand for another: unwind_recover_rethook (kernel
+        // arch/x86/include/asm/unwind.h).
+        if contract.kind == Kind::Rethook && abi.link.is_none() {
+            let taken = exit_sp.wrapping_sub(abi.return_bytes());
+            let by = Culprit::Memory(taken);
+            self.checks.check_by(p10.of(Clause::P12), Place::ReturnStandIn, by, self.places.exit, here.word(taken));
         }
     }
 }
