@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The trampoline of a kretprobe: every register is saved, and given back as my_c left it.
+# The trampoline of a kretprobe: every register is saved, and given back as my_c left it. Unwinders find its own address
+# where the return address was.
+    .section .rodata
+    .balign 8
+my_self:
+    .quad   my_rethook
+    .text
     .type   my_rethook, @function
 my_rethook:
-    push    $0
+    push    my_self(%rip)
     pushf
     .irp    reg, rdi, rsi, rdx, rcx, rax, r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15
     push    %\reg
