@@ -10,6 +10,7 @@ pub mod mutate;
 pub mod option;
 pub mod regs;
 pub mod reloc;
+mod rethook;
 pub mod site;
 
 use codegen::effects::CfiEntry;

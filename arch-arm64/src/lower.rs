@@ -13,6 +13,7 @@ use crate::Arm64;
 use crate::abi::{ABI, DIRECT};
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
+use crate::rethook;
 
 /// Where pc and parent_ip arrive when the site called.
 const PC: Reg = X30;
@@ -34,6 +35,9 @@ impl Lower for Arm64 {
     type Insn = Insn;
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+        if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
+            return Ok(());
+        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
             Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
