@@ -96,14 +96,7 @@ impl Lower for Arm64 {
             }
             Step::SaveDecision => cx.insn(Insn::Str { src: X0, at: cx.slot(Content::Result(X0))? }),
             Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::Str { src: XZR, at })),
-            Step::Meta(word) => {
-                let at = cx.count()?;
-                number(TEMP, word as i32, cx);
-                if word < 0 {
-                    cx.insn(Insn::MovkTop { dst: TEMP, imm: (word >> 48) as u16 });
-                }
-                cx.insn(Insn::Str { src: TEMP, at });
-            }
+            Step::Meta(word) => meta(word, cx)?,
             Step::Detach => cx.noted(Insn::Nop, "a branch past the program when it is detached"),
             Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie)?, "cookie", cx),
             Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(ExitPath::Skipped) }),
@@ -116,6 +109,17 @@ impl Lower for Arm64 {
         }
         Ok(())
     }
+}
+
+/// The word that describes the function to its programs.
+fn meta(word: i64, cx: &mut Lowering<Insn>) -> Result<()> {
+    let at = cx.count()?;
+    number(TEMP, word as i32, cx);
+    if word < 0 {
+        cx.insn(Insn::MovkTop { dst: TEMP, imm: (word >> 48) as u16 });
+    }
+    cx.insn(Insn::Str { src: TEMP, at });
+    Ok(())
 }
 
 /// Hand the exception back. It is where the unwinder wants it.
