@@ -153,7 +153,9 @@ fn insn(
         (Some(Refers::Own(to)), _) => (place(&line.text, &format!("+{to:#x}")), place(&line.text, ""), Some(*to)),
         (None, Some(at)) if !own(&at) => {
             to = function.name_of(at);
-            let name = to.clone().unwrap_or_else(|| format!("+{at:#x}"));
+            // Before the function, or behind it.
+            let sign = if at.cast_signed() < 0 { '-' } else { '+' };
+            let name = to.clone().unwrap_or_else(|| format!("{sign}{:#x}", at.cast_signed().unsigned_abs()));
             (place(&line.text, &name), place(&line.text, &name), None)
         }
         (None, Some(to)) => (place(&line.text, &format!("+{to:#x}")), place(&line.text, ""), Some(to)),

@@ -269,3 +269,26 @@ fn a_revision_is_a_side() {
         b.ok(&["diff", "HEAD:objects/t.o:t", "objects/t.o:t", "--exact"]);
     }
 }
+
+/// A library has its instructions beside those of an object, also if it has lost all names but those that it exports, and its
+/// unwind table.
+#[test]
+fn libraries_have_what_objects_have() {
+    for (arch, tools) in arches() {
+        let b = Bench::new();
+        b.ok(&["gen", "direct", "--args=2", "--call=my_func", "--arch", arch, "--emit=obj", "-o=.", "--stem=t"]);
+        for (strip, library) in [("--no-relax", "whole.so"), ("--strip-all", "stripped.so")] {
+            b.tool(&format!("{tools}ld"), &["-shared", "--no-relax", strip, "t.o", "-o", library]);
+            let side = format!("{library}:my_func_tramp");
+            let differs = b.ends(1, &["diff", &side, "t.o"]);
+            let listed = differs.split_once("\ninstructions that differ").map(|(_, listed)| listed).unwrap();
+            // What they differ in is where the call goes.
+            let signs: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+            assert!(signs.contains(&"-") && signs.contains(&"+") && signs.len() <= 4, "{library}: {differs}");
+            // Its unwind table says the same.
+            assert!(!differs.contains("unwind") && !differs.contains("tools\n"), "{library}: {differs}");
+            let same = b.ok(&["diff", &side, &side, "--exact"]);
+            assert!(same.contains("\nthe same, in "), "{same}");
+        }
+    }
+}

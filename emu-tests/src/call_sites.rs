@@ -6,6 +6,8 @@
 use gimli::{BaseAddresses, EhFrame, LittleEndian, Pointer, UnwindSection};
 use link::Image;
 
+use crate::unwind::contents;
+
 /// What becomes of an exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Goes {
@@ -21,9 +23,8 @@ pub(crate) enum Goes {
 
 /// Whom the unwinder asks about the frame of a function with this address in it, and what he says.
 pub(crate) fn goes(image: &Image, pc: u64) -> (Option<u64>, Goes) {
-    let Some(frames) = image.sections.iter().find(|s| s.name == ".eh_frame") else { return (None, Goes::Unknown) };
-    let bytes = image.bytes(frames.address, frames.size as usize).unwrap_or_default();
-    let bases = BaseAddresses::default().set_eh_frame(frames.address);
+    let (at, bytes) = contents(image, ".eh_frame");
+    let bases = BaseAddresses::default().set_eh_frame(at);
     let eh_frame = EhFrame::new(bytes, LittleEndian);
     let Ok(fde) = eh_frame.fde_for_address(&bases, pc, EhFrame::cie_from_offset) else { return (None, Goes::Unknown) };
     let address = |pointer: Pointer| match pointer {

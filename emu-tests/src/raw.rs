@@ -113,7 +113,8 @@ pub(crate) fn wrap(
     }
     symbols.sort();
     symbols.dedup();
-    object(&Raw { machine: backend.facts().machine, e_flags: 0, code: &code, align: PAGE, symbols, calls })
+    let machine = backend.facts().machine;
+    object(&Raw { machine, code: &code, align: PAGE, symbols, calls, ..Raw::default() })
 }
 
 /// What is so near that an instruction reaches it without a long distance is part of the same code, and nothing can stand in for it.

@@ -31,6 +31,21 @@ pub(crate) struct Recorded {
     counted: u64,
 }
 
+/// Let a handler run here that calls the traced function, which begins at `start`. Afterwards the CPU is as it was. Did the
+/// handler's call come back?
+///
+/// # Errors
+/// The engine has no room to remember the CPU.
+pub(crate) fn signal(rig: &mut Rig, case: &Case, start: u64) -> Result<bool> {
+    let interrupted = rig.uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
+    let in_handler = handler(rig, case);
+    rig.registers.load(&mut rig.uc, &in_handler);
+    let ended = rig.uc.emu_start(start, EXIT, 0, 0);
+    let came_back = ended.is_ok() && rig.uc.pc_read().ok() == Some(EXIT);
+    let _ = rig.uc.context_restore(&interrupted);
+    Ok(came_back)
+}
+
 /// Interrupt the run of a case before each of its instructions.
 ///
 /// # Errors
@@ -61,12 +76,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         if at == EXIT || ended.is_err() {
             break;
         }
-        let interrupted = rig.uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
-        let handler = handler(rig, case);
-        rig.registers.load(&mut rig.uc, &handler);
-        let in_handler = rig.uc.emu_start(start, EXIT, 0, 0);
-        let came_back = in_handler.is_ok() && rig.uc.pc_read().ok() == Some(EXIT);
-        let _ = rig.uc.context_restore(&interrupted);
+        let came_back = signal(rig, case, start)?;
         if came_back {
             ended = rig.uc.emu_start(at, EXIT, 0, 0);
         }
@@ -88,7 +98,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
 }
 
 /// The CPU where a handler calls the function: all that C may overwrite is overwritten.
-pub(crate) fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
+fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
     let (registers, abi) = (rig.registers, rig.registers.abi);
     let mut all = registers.general(&rig.uc);
     let sp = (registers.sp(&rig.uc) - BELOW) & !15;

@@ -12,7 +12,7 @@ use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection,
 };
-use link::Image;
+use link::{Image, SymbolKind};
 
 use crate::cpu::Registers;
 
@@ -138,10 +138,11 @@ pub(crate) enum Said {
     Rows,
 }
 
-/// Address and bytes of a section; none if there is no such section.
-fn contents<'i>(image: &'i Image, name: &str) -> (u64, &'i [u8]) {
-    let section = image.sections.iter().find(|s| s.name == name);
-    let bytes = section.and_then(|s| Some((s.address, image.bytes(s.address, s.size as usize)?)));
+/// Address and bytes of a section, or of a table in a library; none if there is no such.
+pub(crate) fn contents<'i>(image: &'i Image, name: &str) -> (u64, &'i [u8]) {
+    let section = image.sections.iter().find(|s| s.name == name).map(|s| (s.address, s.size));
+    let table = image.symbol(name).filter(|s| s.kind == SymbolKind::Object).map(|s| (s.address, s.size));
+    let bytes = section.or(table).and_then(|(at, size)| Some((at, image.bytes(at, size as usize)?)));
     bytes.unwrap_or_default()
 }
 

@@ -42,6 +42,17 @@ pub enum Refers {
     To(String),
 }
 
+impl Refers {
+    fn to(symbol: &[u8], addend: i64) -> Refers {
+        let sign = if addend < 0 { '-' } else { '+' };
+        let addend = match addend.unsigned_abs() {
+            0 => String::new(),
+            by => format!("{sign}{by:#x}"),
+        };
+        Refers::To(String::from_utf8_lossy(symbol).into_owned() + &addend)
+    }
+}
+
 /// A decoded instruction.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -79,7 +90,10 @@ impl Function {
         let fail = damaged(object.name);
         let header = Header::parse(bytes).map_err(&fail)?;
         let sections = header.sections(LE, bytes).map_err(&fail)?;
-        let table = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(&fail)?;
+        // A stripped library has the names that it exports.
+        let whole = sections.iter().any(|s| s.sh_type(LE) == elf::SHT_SYMTAB);
+        let names = if whole { elf::SHT_SYMTAB } else { elf::SHT_DYNSYM };
+        let table = sections.symbols(LE, bytes, names).map_err(&fail)?;
         let mut symbols = Vec::new();
         for (index, symbol) in table.enumerate() {
             let section = table.symbol_section(LE, symbol, index).map_err(&fail)?;
@@ -91,8 +105,11 @@ impl Function {
         let found = symbols.iter().filter(|(_, text, _)| *text == name.as_bytes());
         let Some(&(section, _, symbol)) = found.min_by_key(|(.., symbol)| symbol.is_local()) else { return Ok(None) };
         let (index, header) = (section, sections.section(section).map_err(&fail)?);
-        let start = symbol.st_value(LE);
-        let mine = symbols.iter().filter(|(section, ..)| *section == index).map(|(_, text, s)| (*text, s.st_value(LE)));
+        // In a linked file places are addresses.
+        let in_section = |place: u64| place.wrapping_sub(header.sh_addr(LE));
+        let start = in_section(symbol.st_value(LE));
+        let mine = symbols.iter().filter(|(section, ..)| *section == index);
+        let mine = mine.map(|(_, text, s)| (*text, in_section(s.st_value(LE))));
         let named = mine.clone().filter(|(text, _)| str::from_utf8(text).is_ok_and(|name| mark(name).is_none()));
         let next = named.map(|(_, value)| value).filter(|value| *value > start).min();
         let end = match symbol.st_size(LE) {
@@ -106,35 +123,28 @@ impl Function {
         for section in sections.iter().filter(|s| s.info_link(LE) == index) {
             let Some((entries, _)) = section.rela(LE, bytes).map_err(&fail)? else { continue };
             let first = section.sh_offset(LE);
-            for (n, rela) in entries.iter().enumerate().filter(|(_, rela)| inside(rela.r_offset(LE))) {
-                let place = (rela.r_offset(LE) - start) as usize;
+            for (n, rela) in entries.iter().enumerate().filter(|(_, rela)| inside(in_section(rela.r_offset(LE)))) {
+                let place = (in_section(rela.r_offset(LE)) - start) as usize;
                 // r_info is the second word of the three.
                 relocations.push((place, first as usize + 24 * n + 8));
                 // Without a symbol it says something of the instruction, as that the linker may relax it.
                 let Some(number) = rela.symbol(LE, false) else { continue };
                 let symbol = table.symbol(number).map_err(&fail)?;
                 let home = table.symbol_section(LE, symbol, number).map_err(&fail)?;
-                let (value, addend) = (symbol.st_value(LE), rela.r_addend(LE));
+                let (value, addend) = (in_section(symbol.st_value(LE)), rela.r_addend(LE));
                 types.push(rela.r_type(LE, false).0);
-                references.push((
-                    place,
-                    match home {
-                        Some(home) if home == index && inside(value) => {
-                            Refers::Own(value.wrapping_add_signed(addend).wrapping_sub(start) as usize)
-                        }
-                        _ => {
-                            let name = table.symbol_name(LE, symbol).map_err(&fail)?;
-                            let home = home.filter(|_| name.is_empty()).and_then(|home| sections.section(home).ok());
-                            let name = home.map_or(name, |home| sections.section_name(LE, home).unwrap_or_default());
-                            let sign = if addend < 0 { '-' } else { '+' };
-                            let addend = match addend.unsigned_abs() {
-                                0 => String::new(),
-                                by => format!("{sign}{by:#x}"),
-                            };
-                            Refers::To(String::from_utf8_lossy(name).into_owned() + &addend)
-                        }
-                    },
-                ));
+                let to = match home {
+                    Some(home) if home == index && inside(value) => {
+                        Refers::Own(value.wrapping_add_signed(addend).wrapping_sub(start) as usize)
+                    }
+                    _ => {
+                        let name = table.symbol_name(LE, symbol).map_err(&fail)?;
+                        let home = home.filter(|_| name.is_empty()).and_then(|home| sections.section(home).ok());
+                        let name = home.map_or(name, |home| sections.section_name(LE, home).unwrap_or_default());
+                        Refers::to(name, addend)
+                    }
+                };
+                references.push((place, to));
             }
         }
         let label = |(text, value): (&[u8], u64)| {

@@ -6,7 +6,7 @@ use object::elf;
 use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, SinglePhaseWriter, Sym};
 
 /// A dump.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Raw<'a> {
     /// `e_machine`.
     pub machine: u16,
@@ -18,6 +18,8 @@ pub struct Raw<'a> {
     pub align: u64,
     /// Names for places in it: offset, and size if it is known.
     pub symbols: Vec<(String, u64, u64)>,
+    /// Tables in it that are read by their names: offset and size.
+    pub tables: Vec<(&'static str, u64, u64)>,
     /// What it refers to outside of itself.
     pub calls: Vec<Call>,
 }
@@ -69,10 +71,10 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
         );
     }
     w.write_null_symbol();
-    let symbol = |st_name, section: Option<u32>, st_value, st_size| Sym {
+    let symbol = |st_name, (section, kind), st_value, st_size| Sym {
         section,
         st_name,
-        st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, if section.is_some() { elf::STT_FUNC } else { elf::STT_NOTYPE }),
+        st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, kind),
         st_other: elf::SymbolOther::default(),
         st_shndx: elf::SHN_UNDEF,
         st_value,
@@ -80,11 +82,15 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
     };
     for (name, offset, size) in &raw.symbols {
         let id = w.add_string(name.as_bytes());
-        w.write_symbol(&symbol(w.string_offset(Some(id)), Some(1), *offset, *size));
+        w.write_symbol(&symbol(w.string_offset(Some(id)), (Some(1), elf::STT_FUNC), *offset, *size));
     }
     for call in &raw.calls {
         let id = w.add_string(call.target.as_bytes());
-        w.write_symbol(&symbol(w.string_offset(Some(id)), None, 0, 0));
+        w.write_symbol(&symbol(w.string_offset(Some(id)), (None, elf::STT_NOTYPE), 0, 0));
+    }
+    for (name, offset, size) in &raw.tables {
+        let id = w.add_string(name.as_bytes());
+        w.write_symbol(&symbol(w.string_offset(Some(id)), (Some(1), elf::STT_OBJECT), *offset, *size));
     }
     w.write_strtab()?;
     let (text, rela) = (w.add_section_name(b".text"), w.add_section_name(b".rela.text"));

@@ -21,6 +21,8 @@ use crate::raw::{self, Call, Raw};
 pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
     /// How relocations name the library itself. No symbol of C has a blank.
     const START: &str = "start of the library";
+    /// The table that unwinders read. It is not linked anew: what it says of places is how far they are from it.
+    const UNWIND: &str = ".eh_frame";
     let &Input { name, bytes } = input;
     let header = header(input)?;
     match header.e_type(LE) {
@@ -85,6 +87,12 @@ pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a,
             calls.push(Call { offset: rela.r_offset(LE), r_type: word, addend: rela.r_addend(LE), target });
         }
     }
+    let mut tables = Vec::new();
+    for section in sections.iter() {
+        if sections.section_name(LE, section).map_err(&fail)? == UNWIND.as_bytes() {
+            tables.push((UNWIND, section.sh_addr(LE), section.sh_size(LE)));
+        }
+    }
     let (machine, e_flags) = (header.e_machine(LE).0, header.e_flags(LE).0);
-    raw::object(&Raw { machine, e_flags, code: &code, align: PAGE, symbols, calls }).map(Cow::Owned)
+    raw::object(&Raw { machine, e_flags, code: &code, align: PAGE, symbols, tables, calls }).map(Cow::Owned)
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // What a tracer's user does from a handler at the entry or the return, or from the traced body itself, through a patched site:
-// unwind, throw, end the thread, stop for a debugger. The patcher is the test's own.
+// unwind, throw, end the thread, stop for a debugger.
 #include <execinfo.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include "site.h"
 #ifdef LIBUNWIND
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -22,16 +20,13 @@
 #endif
 
 #ifdef __x86_64__
-#define SITE __attribute__((noinline, patchable_function_entry(5, 0)))
 #define RECORD 0
 #define FREGS_SP 19
 #elif defined(__aarch64__)
-#define SITE __attribute__((noinline, patchable_function_entry(2, 0)))
 #define RECORD 0
 #define FREGS_SP 12
 #define MV "mov"
 #else
-#define SITE __attribute__((noinline, patchable_function_entry(4, 0)))
 #define RECORD -2
 #define FREGS_SP 2
 #define MV "mv"
@@ -195,23 +190,7 @@ extern "C" __attribute__((noinline)) void hooker(void) {
 
 static void patch(void (*tramp)(void)) {
     int jump = tramp == jumped_tramp || tramp == around_tramp || tramp == fregs_tramp || tramp == shadow_tramp;
-    uint8_t *site = (uint8_t *)traced;
-    uintptr_t page = (uintptr_t)site & -4096ul;
-    if (mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC)) exit(3);
-    intptr_t to = (intptr_t)tramp - (intptr_t)site;
-#ifdef __x86_64__
-    int32_t distance = to - 5;
-    site[0] = jump ? 0xe9 : 0xe8;
-    memcpy(site + 1, &distance, 4);
-#elif defined(__aarch64__)
-    uint32_t words[2] = {jump ? 0xd503201fu : 0xaa1e03e9u, (jump ? 0x14000000u : 0x94000000u) | (((uint32_t)(to - 4) >> 2 & 0x3ffffff))};
-    memcpy(site, words, 8);
-#else
-    uint32_t high = (uint32_t)((to + 0x800) >> 12) << 12, low = (uint32_t)(to & 0xfff) << 20;
-    uint32_t words[2] = {jump ? high | 0x317 : high | 0x297, jump ? low | 0x30067 : low | 0x282e7};
-    memcpy(site, words, 8);
-#endif
-    __builtin___clear_cache((char *)site, (char *)site + 8);
+    patch_site((uint8_t *)traced, tramp, jump);
 }
 
 extern "C" void *thread(void *tramp) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Ways out of three nested functions that are recorded: they return, throw, are left by longjmp, by another context, by the end
 // of their thread; signals interrupt them, whose handler calls them too; a child of fork goes on in them. stdout is the same
-// whether they are traced or not. stderr has what the buffers say. The patcher is the test's own.
+// whether they are traced or not. stderr has what the buffers say.
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -16,13 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#ifdef __x86_64__
-#define SITE __attribute__((noinline, patchable_function_entry(5, 0)))
-#elif defined(__aarch64__)
-#define SITE __attribute__((noinline, patchable_function_entry(2, 0)))
-#else
-#define SITE __attribute__((noinline, patchable_function_entry(4, 0)))
-#endif
+#include "site.h"
 
 extern "C" {
 void outer_tramp(void);
@@ -87,25 +81,6 @@ extern "C" SITE long inner(long a) {
     inside(a);
     count(returned[2]);
     return a + 1;
-}
-
-static void patch(long (*function)(long), void (*tramp)(void)) {
-    uint8_t *site = (uint8_t *)function;
-    uintptr_t page = (uintptr_t)site & -4096ul;
-    if (mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC)) exit(3);
-    intptr_t to = (intptr_t)tramp - (intptr_t)site;
-#ifdef __x86_64__
-    int32_t distance = to - 5;
-    site[0] = 0xe9;
-    memcpy(site + 1, &distance, 4);
-#elif defined(__aarch64__)
-    uint32_t code[2] = {0xd503201fu, 0x14000000u | (((uint32_t)(to - 4) >> 2 & 0x3ffffff))};
-    memcpy(site, code, 8);
-#else
-    uint32_t code[2] = {(uint32_t)((to + 0x800) >> 12) << 12 | 0x317, (uint32_t)(to & 0xfff) << 20 | 0x30067};
-    memcpy(site, code, 8);
-#endif
-    __builtin___clear_cache((char *)site, (char *)site + 8);
 }
 
 static void begin() {
@@ -298,9 +273,9 @@ int main(int, char **argv) {
     inside = nothing;
     begin();
     if (traced) {
-        patch(outer, outer_tramp);
-        patch(middle, middle_tramp);
-        patch(inner, inner_tramp);
+        patch_site((uint8_t *)outer, outer_tramp, 1);
+        patch_site((uint8_t *)middle, middle_tramp, 1);
+        patch_site((uint8_t *)inner, inner_tramp, 1);
     }
     for (auto &one : all) {
         if (strcmp(argv[1], one.name)) continue;

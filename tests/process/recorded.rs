@@ -8,6 +8,7 @@ use crate::common::expected::words;
 use crate::machine::{Arch, for_each};
 
 const SOURCE: &str = include_str!("recorded.cc");
+const SITE: &str = include_str!("site.h");
 const FUNCTIONS: [&str; 3] = ["outer", "middle", "inner"];
 
 /// The objects of the three, for a thread whose words are so many bytes from the thread pointer.
@@ -33,6 +34,7 @@ fn generate(b: &Bench, arch: &Arch, offsets: Option<&[String]>) {
 fn build(arch: &Arch, compiler: &[String], more: &[&str]) -> Bench {
     let b = Bench::new();
     std::fs::write(b.path("recorded.cc"), SOURCE).unwrap();
+    std::fs::write(b.path("site.h"), SITE).unwrap();
     let link = || {
         let (tool, flags) = compiler.split_first().unwrap();
         let options = ["-O2", "-pthread", "-fasynchronous-unwind-tables", "recorded.cc", "-o", "program"];

@@ -13,6 +13,7 @@ use crate::machine::{ARCHES, Arch, for_each, native};
 
 const SOURCE: &str = include_str!("process.cc");
 const CHAIN: &str = include_str!("chain.c");
+const SITE: &str = include_str!("site.h");
 
 /// A trampoline, and what of it is in a trace.
 struct Traced {
@@ -85,6 +86,7 @@ fn generate(b: &Bench, arch: &Arch) {
     let shadow = ["--form", "shadow", "--call", "shadow_entry", "--exit", "shadow_exit", "--name", "shadow_tramp"];
     generate("shadow", &[&["around"], &shadow, &sig, &function]);
     std::fs::write(b.path("process.cc"), SOURCE).unwrap();
+    std::fs::write(b.path("site.h"), SITE).unwrap();
 }
 
 /// A program with all of them.
@@ -387,6 +389,7 @@ fn landing_pads_are_noted() {
 fn the_static_chain_is_kept() {
     for arch in ARCHES.iter() {
         let b = Bench::new();
+        std::fs::write(b.path("site.h"), SITE).unwrap();
         std::fs::write(b.path("chain.c"), CHAIN.replace("CHAIN", &arch.with.static_chain)).unwrap();
         let set = arch.with.set.iter().flat_map(|s| ["--set", s.as_str()]);
         let gen_ = ["gen", "direct", "--profile", "linux-6.12", "--arch", arch.name, "--emit", "obj"];
