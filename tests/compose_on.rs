@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 
 use common::Bench;
 use compose::cross::{CROSS, Cross, Failed};
+use compose::{Event, OURS, random};
+use emu_tests::Composed;
+use object::{Object, ObjectSection};
+use tool::suite::suite_of_composed;
 
 type Mutant = (&'static str, &'static str, &'static str, &'static str);
 
@@ -119,7 +123,9 @@ fn faults_are_noticed(on: &On) {
     let vanished = in_layer("\t\telse\n\t\t\tFIELD(fregs, layout->parent) = regs.parent;", "");
     let vanished = if on.cross.arch == "x86_64" { in_layer("*(word *)at = regs.parent;", ";") } else { vanished };
     assert!(vanished.contains("expected return handler"), "{vanished}");
-    for (name, file, from, to) in &MUTANTS[..2] {
+    for (name, file, from, to) in
+        MUTANTS[..2].iter().chain(MUTANTS.iter().filter(|m| m.0.starts_with("stack traces: of")))
+    {
         let out = faulty(on, &format!("runtime/src/{file}"), from, to, &["--all", "--sample", "3000"]).unwrap();
         assert!(out.contains("differ from the model"), "{name}");
         assert!(!out.is_empty(), "{name}");
@@ -140,6 +146,32 @@ fn what_fails_is_repeated(on: &On) {
     assert!(once.starts_with(shown), "{again}: {once}");
 }
 
+/// Whom handlers find up the stack is what trampolines' unwind tables say: where one of them is wrong, they find somebody else.
+fn unwind_tables_are_read(on: &On) {
+    let backend = tool::backend(on.cross.arch).unwrap();
+    let judged = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
+        suite.objects.iter_mut().for_each(|(_, object)| change(object));
+        let composed = Composed::new(suite, &on.cross.read(Path::new(&on.dir)).unwrap()).unwrap();
+        let run = |case: &_| composed.run(case, 0);
+        let subject = OURS.elsewhere("", &run);
+        (0..9).find_map(|seed| subject.judge(&random(seed, 1)))
+    };
+    assert_eq!(judged(&|_| ()), None);
+    let failure = judged(&|object| {
+        let read = object::File::parse(&**object).unwrap();
+        let (start, size) = read.section_by_name(".eh_frame").and_then(|s| s.file_range()).unwrap();
+        let table = &mut object[start as usize..(start + size) as usize];
+        // The first frame with more than the return address in it: DW_CFA_def_cfa_offset.
+        let at = table.windows(2).position(|bytes| bytes[0] == 0x0e && bytes[1] > 0x10).unwrap();
+        table[at + 1] -= 0x10;
+    });
+    let failure = failure.expect("the table is wrong");
+    let (expected, seen) = (failure.expected.unwrap(), failure.seen.unwrap());
+    assert_ne!(expected.callers, seen.callers, "{failure}");
+    assert_eq!(expected, Event { callers: expected.callers, ..seen }, "{failure}");
+}
+
 /// What cannot be run is refused by name.
 fn is_refused(on: &On) {
     let b = Bench::new();
@@ -153,11 +185,12 @@ fn is_refused(on: &On) {
 
 type Test = (&'static str, fn(&On));
 
-const TESTS: [Test; 5] = [
+const TESTS: [Test; 6] = [
     ("agrees", agrees),
     ("touches_no_vector_register", touches_no_vector_register),
     ("faults_are_noticed", faults_are_noticed),
     ("what_fails_is_repeated", what_fails_is_repeated),
+    ("unwind_tables_are_read", unwind_tables_are_read),
     ("is_refused", is_refused),
 ];
 

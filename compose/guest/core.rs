@@ -21,7 +21,8 @@ type Sites = [Site<'static>; 8];
 pub struct Outside {
     host: extern "C" fn(u64, u64, u64, u64) -> u64,
     run: extern "C" fn(),
-    mail: [AtomicU64; ARGS + 8 + 40 + 8 + 32],
+    unwind: extern "C" fn(),
+    mail: [AtomicU64; ARGS + 8 + 40 + 8 + 32 + 2],
 }
 
 const SEEN: usize = 6;
@@ -51,6 +52,7 @@ impl Outside {
     }
 
     fn show(&self, seen: u64, key: u64, call: &Call, regs: &Regs) {
+        (self.unwind)();
         self.put(SEEN, &[seen, key, call.ip, call.parent_ip, call.depth, regs.retval, u64::MAX]);
         self.put(ARGS, &regs.args);
     }
@@ -176,6 +178,11 @@ pub extern "C" fn core_target(core: &Core, ip: u64) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_context(task: &Task, context: u64) -> u64 {
     task.enter_context(context)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn core_true_parent(core: &Core, task: &Task, at: u64, cell: u64) -> u64 {
+    core.true_parent(task, at, cell)
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,8 @@ enum call {
 	TAIL,		/* Which function it calls last, as a jump: an address, or 0. */
 	RESULT,		/* It returns: what? */
 	CHANGED,	/* Users came or went: TARGETS says what sites shall call. */
+	UNWIND,		/* A handler is about to run: who is up the stack? The core's answer to the last question. */
+	DIRECT,		/* A direct trampoline calls. */
 };
 
 /* What NEXT answers. */
@@ -36,12 +38,14 @@ enum mail {
 	DATA = ARGS + 8,		/* 40 */
 	TARGETS = DATA + 40,		/* 8 */
 	USER = TARGETS + 8,		/* 32 */
-	MAIL = USER + 32,
+	ASKED = USER + 32,		/* 2: a return address, and where it lies. */
+	MAIL = ASKED + 2,
 };
 
 struct outside {
 	word (*host)(word, word, word, word);
 	void (*run)(void);
+	void (*unwind)(void);
 	volatile word mail[MAIL];
 };
 

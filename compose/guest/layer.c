@@ -36,6 +36,7 @@ extern word core_leave(void *core, void *task, struct outside *outside, word ret
 extern word core_control(void *core, volatile word *user);
 extern word core_target(void *core, word ip);
 extern word core_context(void *task, word context);
+extern word core_true_parent(void *core, void *task, word at, word cell);
 extern word core_balanced(void *core, void *task);
 
 static char core_room[32768] __attribute__((aligned(64)));
@@ -43,14 +44,26 @@ static char site_room[1024] __attribute__((aligned(64)));
 static char task_room[2][8192] __attribute__((aligned(64)));
 static void *core, *task[2];
 
-__asm__(".globl host\n.type host, %function\nhost: ret\n.size host, . - host\n");
+__asm__(".globl host\n.type host, %function\nhost: .cfi_startproc\nret\n.cfi_endproc\n.size host, . - host\n");
 
 static void run(void)
 {
 	handler_calls();
 }
 
-struct outside outside = { .host = host, .run = run };
+/*
+ * Who called this, up the stack: the emulator reads the unwind tables. Where a return address is replaced, the core is asked
+ * which one it is, as a kernel's unwinder does.
+ */
+NOIPA void unwind(void)
+{
+	word answer = 0;
+
+	while (host(UNWIND, answer, 0, 0))
+		answer = core_true_parent(core, task[outside.mail[CURRENT]], outside.mail[ASKED], outside.mail[ASKED + 1]);
+}
+
+struct outside outside = { .host = host, .run = run, .unwind = unwind };
 
 /* An ftrace_ops, of which trampolines read what the emulator fills in. */
 word ops[64] FILLED;
@@ -62,7 +75,11 @@ __attribute__((used)) void __x86_return_thunk(void) { }
 #endif
 
 /* What direct trampolines call. */
-NOIPA void direct_handler(void) { }
+NOIPA void direct_handler(void)
+{
+	unwind();
+	host(DIRECT, 0, 0, 0);
+}
 
 #define FIELD(fregs, offset) (*(word *)((char *)(fregs) + (offset)))
 
@@ -131,25 +148,32 @@ static void changed(void)
 	host(CHANGED, 0, 0, 0);
 }
 
-static void call_in(word current, word more)
+static void call_in(word current)
 {
 	word before = core_context(task[current], 0), was = outside.mail[CURRENT];
 
-	core_context(task[current], before + more > 3 ? 3 : before + more);
+	core_context(task[current], before + 1 > 3 ? 3 : before + 1);
 	outside.mail[CURRENT] = current;
 	outside_calls();
 	outside.mail[CURRENT] = was;
 	core_context(task[current], before);
 }
 
+/* The other thread's stack begins here: nobody unwinds any further. */
+NOIPA void switched(void)
+{
+	call_in(1 - outside.mail[CURRENT]);
+	__asm__ volatile("");
+}
+
 NOIPA void serve(void)
 {
 	switch (outside.mail[SERVICE]) {
 	case INTERRUPT:
-		call_in(outside.mail[CURRENT], 1);
+		call_in(outside.mail[CURRENT]);
 		break;
 	case SWITCH:
-		call_in(1 - outside.mail[CURRENT], 1);
+		switched();
 		break;
 	case CONTROL:
 		outside.mail[ANSWER] = core_control(core, outside.mail + USER);

@@ -179,6 +179,48 @@ impl Table {
     }
 }
 
+/// Who runs, the innermost first: at most sixteen of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Callers(u64);
+
+impl Callers {
+    /// How many are told.
+    pub const MOST: usize = 16;
+
+    /// Those with these addresses, as parents of events have them.
+    pub fn of(all: impl IntoIterator<Item = u64>) -> Self {
+        let told = all.into_iter().take(Self::MOST).enumerate();
+        Self(told.fold(0, |packed, (at, address)| packed | Self::number(address) << (4 * at)))
+    }
+
+    /// Functions from 1; then handlers, who calls what nobody calls, and an address that nobody has.
+    const fn number(address: u64) -> u64 {
+        match address {
+            HANDLER => FUNCTIONS + 1,
+            OUTSIDE => FUNCTIONS + 2,
+            at if at & 0xfff == 0x100 && at >> 12 >= 1 && at >> 12 <= FUNCTIONS => at >> 12,
+            _ => 15,
+        }
+    }
+}
+
+impl fmt::Display for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        const HANDLERS: u64 = FUNCTIONS + 1;
+        const NOBODY: u64 = FUNCTIONS + 2;
+        for at in (0..Self::MOST).take_while(|at| self.0 >> (4 * at) != 0) {
+            f.write_str(if at == 0 { ", within " } else { " in " })?;
+            match self.0 >> (4 * at) & 15 {
+                HANDLERS => f.write_str("a handler")?,
+                NOBODY => f.write_str("nobody")?,
+                number @ 1..=FUNCTIONS => write!(f, "f{}", number - 1)?,
+                _ => f.write_str("?")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -312,13 +354,15 @@ pub struct Event {
     pub data: u64,
     /// Hooked functions around it.
     pub depth: u64,
+    /// Whom an unwinder finds there.
+    pub callers: Callers,
 }
 
 impl Event {
     /// Nothing but what is seen.
     #[must_use]
     pub const fn of(seen: Seen) -> Self {
-        Self { seen, user: 0, f: 0, n: 0, parent: 0, value: 0, data: 0, depth: 0 }
+        Self { seen, user: 0, f: 0, n: 0, parent: 0, value: 0, data: 0, depth: 0, callers: Callers(0) }
     }
 }
 
@@ -430,14 +474,16 @@ impl fmt::Display for Case {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Self { seen, user, f: function, n, parent, value, data, depth } = self;
+        let Self { seen, user, f: function, n, parent, value, data, depth, callers } = self;
         match seen {
             Seen::Done => write!(f, "an operation returns {}", *value as i64),
             Seen::Missed => write!(f, "{} calls missed", *value as i64),
             Seen::Site => write!(f, "the site of f{function} calls {data:#x}"),
             Seen::Body => write!(f, "f{function} runs, call {n}"),
             Seen::Result => write!(f, "f{function} returns {value:#x}, call {n}"),
-            Seen::Direct => write!(f, "f{function} goes through the direct trampoline {data:#x}, call {n}"),
+            Seen::Direct => {
+                write!(f, "f{function} goes through the direct trampoline {data:#x}, call {n}{callers}")
+            }
             Seen::WrongReturn => write!(f, "f{function} returns to {data:#x}"),
             Seen::Unbalanced => f.write_str("something is pending at the end"),
             Seen::Lost(what) => write!(f, "{what} is lost in f{function}: {value:#x}"),
@@ -448,7 +494,7 @@ impl fmt::Display for Event {
                     _ => "return handler",
                 };
                 write!(f, "{handler} of object {user} for f{function}, call {n}, caller {parent:#x}, depth {depth}")?;
-                write!(f, ", value {value:#x}, data {data:#x}")
+                write!(f, ", value {value:#x}, data {data:#x}{callers}")
             }
         }
     }

@@ -80,7 +80,7 @@ const GCC: &[&str] = &[
     "-fno-pic",
     "-fno-pie",
     "-fno-common",
-    "-fno-asynchronous-unwind-tables",
+    "-fasynchronous-unwind-tables",
     "-fno-stack-protector",
     "-fno-tree-loop-distribute-patterns",
     "-g0",
@@ -157,6 +157,8 @@ impl Cross {
         command.env("RUSTC_BOOTSTRAP", "1");
         command.args(["--edition=2024", "--crate-type=rlib", "--crate-name", name, "--target", self.target]);
         command.args(["-Zunstable-options", "-Cpanic=immediate-abort", "-Copt-level=2", "-Ccodegen-units=1"]);
+        // Handlers ask who is up the stack.
+        command.arg("-Cforce-unwind-tables=yes");
         // Whatever is called of a library is compiled into who calls it: there is no other object to link.
         command.args([
             "-Zcross-crate-inline-threshold=always",

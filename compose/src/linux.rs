@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use runtime::{Call, Regs};
 
-use crate::case::{Act, Case, Event, Seen, User, What, address};
+use crate::case::{Act, Callers, Case, Event, Seen, User, What, address};
 use crate::machine::{Core, Hooks, RETURN_TO_HANDLER};
 
 /// What differs between versions.
@@ -587,7 +587,7 @@ pub fn supports<V: Version>(case: &Case) -> bool {
     users && case.acts.iter().all(|act| promised(act, true))
 }
 
-/// Callers are shown as their return addresses, which other hooks may have replaced. What sites call is not modelled.
+/// Callers are shown as return addresses, which other hooks may have replaced. Unwinders, and what sites call, are not modelled.
 pub fn promised(event: Event) -> Option<Event> {
-    (event.seen != Seen::Site).then_some(Event { parent: 0, ..event })
+    (event.seen != Seen::Site).then_some(Event { parent: 0, callers: Callers::default(), ..event })
 }

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 
 use runtime::{Call as Traced, Regs};
 
-use crate::case::{Act, Call, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, When, address, fold, mix};
+use crate::case::{
+    Act, Call, Callers, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, When, address, fold, mix,
+};
 
 /// Where replaced return addresses lead.
 pub const RETURN_TO_HANDLER: u64 = 0x40_0000;
@@ -59,8 +61,22 @@ pub trait Core {
     fn context(&self, thread: &Self::Thread, context: u64) -> u64;
     /// What a site calls: 0 nothing, 1 `ftrace_caller`, 2 `ftrace_regs_caller`, or a direct trampoline.
     fn site(&self, f: u64) -> u64;
+    /// Which return address stood at `cell`, where there is `at` now: what unwinders ask. Who does not know says `at`.
+    fn true_parent(&self, _thread: &Self::Thread, at: u64, _cell: u64) -> u64 {
+        at
+    }
     /// Is nothing pending?
     fn is_balanced(&self, thread: &Self::Thread) -> bool;
+}
+
+/// What an unwinder finds on the stack.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// The address that calls come from; 0: a trampoline that was returned to.
+    who: u64,
+    /// The return address, and where it lies. 0: no function's.
+    parent: u64,
+    cell: u64,
 }
 
 /// A core in a case.
@@ -73,6 +89,7 @@ pub struct Machine<'c, C: Core> {
     thread: Cell<usize>,
     calls: Cell<u64>,
     depth: Cell<u64>,
+    stack: RefCell<Vec<Frame>>,
     fired: Cell<u64>,
     idle: Cell<u64>,
     /// Those who fill tables.
@@ -90,6 +107,11 @@ fn idle(n: u64) -> User {
     User { what: crate::case::What::Graph, on, not: vec![], answer, words: 0, then: None, object }
 }
 
+/// Somebody who is no function.
+const fn beside(who: u64) -> Frame {
+    Frame { who, parent: 0, cell: 0 }
+}
+
 /// Run a case: what is seen.
 #[must_use]
 pub fn run<C: Core>(case: &Case) -> Vec<Event> {
@@ -101,6 +123,7 @@ pub fn run<C: Core>(case: &Case) -> Vec<Event> {
         thread: Cell::new(0),
         calls: Cell::new(0),
         depth: Cell::new(0),
+        stack: RefCell::new(vec![beside(OUTSIDE)]),
         fired: Cell::new(0),
         idle: Cell::new(0),
         crowd: RefCell::default(),
@@ -148,14 +171,16 @@ impl<C: Core> Machine<'_, C> {
             Act::Interrupt(call) => {
                 let before = self.core.context(self.thread(), 0);
                 self.core.context(self.thread(), before + 1);
-                self.call(call, OUTSIDE);
+                self.within(OUTSIDE, || self.call(call, OUTSIDE));
                 self.core.context(self.thread(), before);
             }
             Act::Switch(call) => {
                 let before = self.thread.replace((self.thread.get() + 1) % THREADS);
                 let context = self.core.context(self.thread(), 0);
                 self.core.context(self.thread(), (context + 1).min(3));
+                let others = self.stack.replace(vec![beside(OUTSIDE)]);
                 self.call(call, OUTSIDE);
+                self.stack.replace(others);
                 self.core.context(self.thread(), context);
                 self.thread.set(before);
             }
@@ -189,13 +214,42 @@ impl<C: Core> Machine<'_, C> {
         }
     }
 
+    /// What is done while somebody runs who is no function.
+    fn within<R>(&self, who: u64, done: impl FnOnce() -> R) -> R {
+        self.stack.borrow_mut().push(beside(who));
+        let result = done();
+        self.stack.borrow_mut().pop();
+        result
+    }
+
+    /// The frame of the function that runs, from now on.
+    fn frame(&self, who: u64, parent: u64, cell: u64) {
+        if let Some(frame) = self.stack.borrow_mut().last_mut() {
+            *frame = Frame { who, parent, cell };
+        }
+    }
+
+    /// Whom an unwinder finds.
+    fn callers(&self) -> Callers {
+        let stack = self.stack.borrow();
+        let mut behind = None;
+        let frames = stack.iter().rev().flat_map(|frame| {
+            let here = behind.take().unwrap_or(frame.who);
+            behind = (frame.cell != 0).then(|| self.core.true_parent(self.thread(), frame.parent, frame.cell));
+            Some(here).filter(|who| *who != 0)
+        });
+        Callers::of(frames)
+    }
+
     /// Call a function, and return through whatever trampolines its return address leads to.
     fn call(&self, call: &Call, caller: u64) -> u64 {
         let depth = self.depth.replace(self.depth.get() + 1);
         let (mut cell, retp) = (caller, 0x7fff_0000 - 16 * depth);
+        self.stack.borrow_mut().push(beside(0));
         let value = self.run(call, &mut cell, retp);
         let mut hooks = 0;
         while !call.jumps && (cell == RETURN_TO_HANDLER || cell == RETHOOK) && hooks < 1000 {
+            self.frame(0, cell, retp);
             let mut regs = Regs { retval: value, retp, ..Regs::default() };
             cell = self.core.leave(self.thread(), self, cell, &mut regs).unwrap_or(0);
             hooks += 1;
@@ -203,6 +257,7 @@ impl<C: Core> Machine<'_, C> {
         if cell != caller && !call.jumps {
             self.see(Event { f: call.f, data: cell, ..Event::of(Seen::WrongReturn) });
         }
+        self.stack.borrow_mut().pop();
         self.depth.set(depth);
         value
     }
@@ -213,10 +268,13 @@ impl<C: Core> Machine<'_, C> {
         let ip = address(call.f);
         let mut regs = Regs { ip, parent: *cell, retp, ..Regs::default() };
         regs.args[0] = n;
+        self.frame(ip + 0x100, *cell, retp);
         self.core.enter(self.thread(), self, ip, &mut regs);
         *cell = regs.parent;
+        self.frame(regs.ip + 0x100, *cell, retp);
         if regs.direct != 0 {
-            self.see(Event { f: call.f, n, data: regs.direct, ..Event::of(Seen::Direct) });
+            let callers = self.callers();
+            self.see(Event { f: call.f, n, data: regs.direct, callers, ..Event::of(Seen::Direct) });
         }
         if regs.ip != ip {
             let again = vec![Act::Call(Call { jumps: false, ..call.clone() })];
@@ -249,7 +307,8 @@ impl<C: Core> Machine<'_, C> {
     fn event(&self, seen: Seen, key: u64, call: &Traced, value: u64, data: Option<&[u64]>) -> Event {
         let depth = if self.jumps { 0 } else { call.depth };
         let f = (call.ip >> 12).wrapping_sub(1);
-        Event { seen, user: key & 0xffff, f, n: 0, parent: call.parent_ip, value, data: fold(data), depth }
+        let (data, callers) = (fold(data), self.callers());
+        Event { seen, user: key & 0xffff, f, n: 0, parent: call.parent_ip, value, data, depth, callers }
     }
 
     /// What the handler of a user does besides, the first time.
@@ -260,7 +319,7 @@ impl<C: Core> Machine<'_, C> {
             && self.fired.get() & bit == 0
         {
             self.fired.set(self.fired.get() | bit);
-            self.act(act, HANDLER);
+            self.within(HANDLER, || self.act(act, HANDLER));
         }
     }
 

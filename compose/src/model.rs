@@ -6,7 +6,8 @@ mod control;
 use std::collections::VecDeque;
 
 use crate::case::{
-    Act, Call, Case, DIRECT, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, UNCALLED, User, What, When, address, fold, mix,
+    Act, Call, Callers, Case, DIRECT, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, UNCALLED, User, What, When, address,
+    fold, mix,
 };
 
 /// Words of a shadow stack: how many a frame takes, and how many there are.
@@ -88,6 +89,8 @@ struct Model<'c> {
     context: [usize; 2],
     held: [[bool; 4]; 2],
     depth: [u64; 2],
+    /// Who runs on this thread, the latest last: addresses that calls come from.
+    running: Vec<u64>,
     used: [usize; 2],
     /// Pending returns of kretprobes: number, thread, registration.
     nodes: Vec<(u64, usize, u64)>,
@@ -115,6 +118,7 @@ pub fn expected(case: &Case, room: Room) -> Vec<Event> {
         context: [0; 2],
         held: [[false; 4]; 2],
         depth: [0; 2],
+        running: vec![OUTSIDE],
         used: [0; 2],
         nodes: vec![],
         pending: 0,
@@ -194,7 +198,7 @@ impl<'c> Model<'c> {
             Act::Interrupt(call) => {
                 let (thread, before) = (self.thread, self.context[self.thread]);
                 self.context[thread] = (before + 1).min(3);
-                self.call(call, OUTSIDE);
+                self.within(OUTSIDE, |model| model.call(call, OUTSIDE));
                 self.context[thread] = before;
             }
             Act::Switch(call) => {
@@ -202,7 +206,9 @@ impl<'c> Model<'c> {
                 self.thread = 1 - before;
                 let (thread, context) = (self.thread, self.context[self.thread]);
                 self.context[thread] = (context + 1).min(3);
+                let others = std::mem::replace(&mut self.running, vec![OUTSIDE]);
                 self.call(call, OUTSIDE);
+                self.running = others;
                 self.context[thread] = context;
                 self.thread = before;
             }
@@ -251,9 +257,22 @@ impl<'c> Model<'c> {
         }
     }
 
+    /// Whom an unwinder finds.
+    fn callers(&self) -> Callers {
+        Callers::of(self.running.iter().rev().copied())
+    }
+
+    /// What is done while somebody else runs besides.
+    fn within<R>(&mut self, who: u64, done: impl FnOnce(&mut Self) -> R) -> R {
+        self.running.push(who);
+        let result = done(self);
+        self.running.pop();
+        result
+    }
+
     fn call(&mut self, call: &'c Call, caller: u64) {
         let mut hooks = vec![];
-        let value = self.run(call, caller, &mut hooks);
+        let value = self.within(address(call.f) + 0x100, |model| model.run(call, caller, &mut hooks));
         // The hooks of a call that is left by a jump stay where they are until a call around it returns.
         for hook in hooks.into_iter().rev().filter(|_| !call.jumps) {
             self.unhook(hook, caller, value);
@@ -272,16 +291,16 @@ impl<'c> Model<'c> {
         let n = self.calls;
         self.calls += 1;
         let (redirected, direct) = self.enter(call.f, n, caller, hooks);
-        if direct != 0 {
-            self.see(Event { f: call.f, n, data: direct, ..Event::of(Seen::Direct) });
+        if redirected {
+            // A direct trampoline is to return to the replacement already.
+            self.jump(REPLACEMENT);
         }
+        self.direct(call.f, n, direct);
         if redirected {
             let m = self.calls;
             self.calls += 1;
             let (_, direct) = self.enter(REPLACEMENT, m, caller, hooks);
-            if direct != 0 {
-                self.see(Event { f: REPLACEMENT, n: m, data: direct, ..Event::of(Seen::Direct) });
-            }
+            self.direct(REPLACEMENT, m, direct);
             self.see(Event { f: REPLACEMENT, n: m, ..Event::of(Seen::Body) });
             self.original(call, address(REPLACEMENT) + 0x100);
             return self.result(REPLACEMENT, m, mix(REPLACEMENT, m));
@@ -289,7 +308,10 @@ impl<'c> Model<'c> {
         self.see(Event { f: call.f, n, ..Event::of(Seen::Body) });
         call.body.iter().for_each(|act| self.act(act, address(call.f) + 0x100));
         let value = match &call.tail {
-            Some(tail) => self.run(tail, caller, hooks),
+            Some(tail) => {
+                self.jump(tail.f);
+                self.run(tail, caller, hooks)
+            }
             None => mix(call.f, n),
         };
         self.result(call.f, n, value)
@@ -298,9 +320,22 @@ impl<'c> Model<'c> {
     /// The replacement calls the original, which it does not leave by a jump.
     fn original(&mut self, call: &'c Call, caller: u64) {
         let mut hooks = vec![];
-        let value = self.run(call, caller, &mut hooks);
+        let value = self.within(address(call.f) + 0x100, |model| model.run(call, caller, &mut hooks));
         for hook in hooks.into_iter().rev() {
             self.unhook(hook, caller, value);
+        }
+    }
+
+    /// Another function runs in the place of the last one.
+    fn jump(&mut self, f: u64) {
+        self.running.pop();
+        self.running.push(address(f) + 0x100);
+    }
+
+    /// A function goes through its direct trampoline, if there is one.
+    fn direct(&mut self, f: u64, n: u64, to: u64) {
+        if to != 0 {
+            self.see(Event { f, n, data: to, callers: self.callers(), ..Event::of(Seen::Direct) });
         }
     }
 
@@ -363,7 +398,8 @@ impl<'c> Model<'c> {
     /// A handler runs at an entry.
     fn handle(&mut self, seen: Seen, own: &Live<'c>, (f, n, parent, depth): (u64, u64, u64, u64), stored: u64) {
         let depth = if self.jumps { 0 } else { depth };
-        self.see(Event { seen, user: own.object, f, n, parent, value: stored, data: fold(None), depth });
+        let callers = self.callers();
+        self.see(Event { seen, user: own.object, f, n, parent, value: stored, data: fold(None), depth, callers });
         self.fire(own, When::Entry);
     }
 
@@ -374,7 +410,7 @@ impl<'c> Model<'c> {
             && self.fired & bit == 0
         {
             self.fired |= bit;
-            self.act(act, HANDLER);
+            self.within(HANDLER, |model| model.act(act, HANDLER));
         }
     }
 
@@ -486,6 +522,7 @@ impl<'c> Model<'c> {
                         value,
                         data: fold(Some(&data)),
                         depth,
+                        callers: self.callers(),
                     };
                     self.see(event);
                     self.fire(&own, When::Return);
@@ -506,6 +543,7 @@ impl<'c> Model<'c> {
                         value,
                         data: fold(data.as_deref()),
                         depth,
+                        callers: self.callers(),
                     });
                     self.fire(&own, When::Return);
                 }

@@ -167,6 +167,10 @@ impl Core for Ours {
         }
     }
 
+    fn true_parent(&self, thread: &Task, at: u64, cell: u64) -> u64 {
+        self.0.true_parent(thread, at, cell)
+    }
+
     fn is_balanced(&self, thread: &Task) -> bool {
         self.0.is_balanced(thread)
     }

@@ -115,6 +115,11 @@ impl Table {
         self.rows.get(&pc)
     }
 
+    /// The same, of a table that is read for this one.
+    pub fn take(mut self, pc: u64) -> Option<Row> {
+        self.rows.remove(&pc)
+    }
+
     /// What it says of these instructions, taken together.
     pub fn says(&self, (start, size): (u64, u64)) -> Said {
         let inside = |pc: &u64| pc.wrapping_sub(start) < size;

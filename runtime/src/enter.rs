@@ -70,19 +70,26 @@ impl<const W: usize> Runtime<'_, W> {
     }
 
     /// Whom a function returns to in the end, if its return address is `parent` and lies at `retp` (0 if that is not known).
+    ///
+    /// From one hook to the next older one: a handler at an entry may ask, when there are hooks of this entry already and the
+    /// return address is not replaced yet.
     pub fn true_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
         let here = |at: u64| retp == 0 || at == retp;
         let mut frames = task.frames().filter(|f| here(f.retp()));
         let mut nodes = self.pool.pending(task).filter(|n| here(n.retp.get()));
-        let mut parent = parent;
+        let (mut parent, mut end) = (parent, usize::MAX);
         loop {
             let next = match parent {
-                p if p == self.trampolines.return_to_handler => frames.next().map(|f| f.ret()),
-                p if p == self.trampolines.rethook => nodes.next().map(|n| n.ret.get()),
+                p if p == self.trampolines.return_to_handler => {
+                    frames.find(|f| f.start < end).map(|f| (f.ret(), f.start))
+                }
+                p if p == self.trampolines.rethook => {
+                    nodes.find(|n| n.top.index() <= end).map(|n| (n.ret.get(), n.top.index()))
+                }
                 _ => None,
             };
             match next {
-                Some(ret) => parent = ret,
+                Some(older) => (parent, end) = older,
                 None => return parent,
             }
         }

@@ -17,6 +17,8 @@ pub(crate) struct Node {
     pub(crate) ip: Word,
     /// Where the return address lay.
     pub(crate) retp: Word,
+    /// Where the thread's shadow stack ended then: frames that begin below are older.
+    pub(crate) top: Word,
     /// Index of the one that was pending before, and one.
     pub(crate) next: Word,
     pub(crate) data: [Word; DATA],
@@ -25,7 +27,8 @@ pub(crate) struct Node {
 impl Node {
     const fn new() -> Self {
         let data = [const { Word::new(0) }; DATA];
-        Self { owner: Word::new(0), ret: Word::new(0), ip: Word::new(0), retp: Word::new(0), next: Word::new(0), data }
+        let [owner, ret, ip, retp, top, next] = [const { Word::new(0) }; 6];
+        Self { owner, ret, ip, retp, top, next, data }
     }
 }
 

@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use codegen::error::{Error, Result};
-use codegen::kind::Kind;
-use codegen::spec::{Direct, Spec};
-use codegen::target::Target;
 use compose::cross::{CROSS, directory};
 use compose::{OURS, Subject};
-use emu_tests::{COMPOSED_SIGNATURES, Composed, DIRECT_HANDLER, direct_names};
-use tool::suite::suite_of_specs;
+use emu_tests::{COMPOSED_SIGNATURES, Composed};
+use tool::suite::suite_of_composed;
 
 use super::exit::DONE;
 
@@ -37,7 +34,7 @@ pub fn machine(
         let dir = dir.display();
         Error::new(format!("no core for {name} in '{dir}'; valid: after `cargo xtask core-objects {dir}`"))
     })?;
-    let composed = Composed::new(suite(&tool::default_target(backend)?)?, &found)?;
+    let composed = Composed::new(suite_of_composed(backend, &tool::default_target(backend)?)?, &found)?;
     let mut worst = DONE;
     for (family, signature) in signatures {
         let (run, supports) = (|case: &_| composed.run(case, family), |case: &_| composed.supports(case, family));
@@ -45,14 +42,4 @@ pub fn machine(
         worst = worst.max(judge(&OURS.limited(&supports, Some).elsewhere(&called, &run), signature)?);
     }
     Ok(worst)
-}
-
-/// All trampolines with a name, and direct ones.
-fn suite(target: &Target) -> Result<emu_tests::Suite> {
-    let direct = Kind::Direct(Direct { args: target.facts.abi.args.len() as u8, ip: false, live: None, jumped: false });
-    let names: Vec<String> = direct_names().collect();
-    let mut all: Vec<Spec<'_>> = Vec::new();
-    target.convention.specs().for_each(|spec| all.push(spec));
-    all.extend(names.iter().map(|name| Spec { callee: DIRECT_HANDLER, ..Spec::of(name, direct) }));
-    suite_of_specs(tool::backend(target.facts.name)?, target, &all)
 }

@@ -1,11 +1,13 @@
 //! What `host` is called for, and what handlers say.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use compose::{Event, Seen, User, When, fold};
 
 use super::places::SIGNATURES;
-use super::state::{ARGS, DATA, SEEN, State, Step, Uc, body, changed, mail, next, post, result, tail};
+use super::state::{ARGS, ASKED, DATA, SEEN, State, Step, Uc, body, changed, mail, next, post, result, tail, through};
+use super::unwinding::Way;
 use crate::cpu::word;
 
 /// What handlers are called for, by their numbers in `core.rs`.
@@ -19,8 +21,8 @@ const HANDLERS: [Seen; 7] = [
     Seen::KretReturn,
 ];
 
-/// `host` is called.
-pub(super) fn host(uc: &mut Uc) {
+/// `host` is called; it lies there.
+pub(super) fn host(uc: &mut Uc, pc: u64) {
     let registers = uc.get_data().registers;
     let argument = |uc: &Uc, i: usize| registers.get(uc, registers.abi.args[i]);
     let (a, b, c) = (argument(uc, 1), argument(uc, 2), argument(uc, 3));
@@ -30,6 +32,8 @@ pub(super) fn host(uc: &mut Uc) {
         3 => tail(uc),
         4 => result(uc, a, b),
         5 => changed(uc),
+        6 => unwind(uc, pc, a),
+        7 => through(uc),
         16 => entered(uc),
         17 => stored(uc, a),
         18 => {
@@ -41,6 +45,32 @@ pub(super) fn host(uc: &mut Uc) {
         _ => 0,
     };
     registers.set(uc, registers.abi.rets[0], answer);
+}
+
+/// Somebody looks up the stack: is there a question for the core? It has answered the last one, if there was one.
+fn unwind(uc: &mut Uc, pc: u64, answer: u64) -> u64 {
+    let registers = uc.get_data().registers;
+    let mut way = match uc.get_data_mut().asked.take() {
+        Some(way) => way.answered(answer),
+        None => Way::new(registers.general(uc), pc),
+    };
+    let places = Arc::clone(&uc.get_data().places);
+    let mut unwinder = std::mem::take(&mut uc.get_data_mut().unwinder);
+    let asked = unwinder.up(&mut way, &places, registers, &|at| word(uc, at));
+    let state = uc.get_data_mut();
+    state.unwinder = unwinder;
+    match asked {
+        Some((at, cell)) => {
+            state.asked = Some(way);
+            post(uc, ASKED, at);
+            post(uc, ASKED + 1, cell);
+            1
+        }
+        None => {
+            state.way = Some(way);
+            0
+        }
+    }
 }
 
 /// The user with this object who was registered last.
@@ -62,7 +92,8 @@ fn shown(uc: &Uc) -> (Event, u64) {
     let key = mail(uc, SEEN + 1);
     let depth = if state.jumps { 0 } else { mail(uc, SEEN + 4) };
     let (f, parent) = (state.places.function(mail(uc, SEEN + 2)), state.places.parent(mail(uc, SEEN + 3)));
-    (Event { user: key & 0xffff, f, parent, depth, ..Event::of(seen) }, key)
+    let callers = state.callers();
+    (Event { user: key & 0xffff, f, parent, depth, callers, ..Event::of(seen) }, key)
 }
 
 /// An entry handler begins: how many words does it keep?

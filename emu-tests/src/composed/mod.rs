@@ -7,6 +7,7 @@
 mod handlers;
 mod places;
 mod state;
+mod unwinding;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub struct Composed {
 
 thread_local! {
     /// Making an engine takes longer than running a case.
-    static ENGINE: RefCell<Option<(&'static str, Uc<'static>)>> = const { RefCell::new(None) };
+    static ENGINE: RefCell<Option<Uc<'static>>> = const { RefCell::new(None) };
 }
 
 fn failed(e: unicorn_engine::uc_error) -> Error {
@@ -94,16 +95,16 @@ impl Composed {
     #[must_use]
     pub fn run(&self, case: &Case, family: usize) -> Vec<Event> {
         ENGINE.with_borrow_mut(|engine| {
-            let arch = self.suite.backend.facts().name;
-            let (_, mut uc) = match engine.take().filter(|(of, _)| *of == arch) {
-                Some(engine) => engine,
+            let own = |uc: &Uc| Arc::ptr_eq(&uc.get_data().places, &self.places);
+            let mut uc = match engine.take().filter(own) {
+                Some(uc) => uc,
                 None => match self.engine() {
-                    Ok(uc) => (arch, uc),
+                    Ok(uc) => uc,
                     Err(e) => unreachable!("the image was loaded before: {e}"),
                 },
             };
             let log = self.case(&mut uc, case, family % places::SIGNATURES.len());
-            *engine = Some((arch, uc));
+            *engine = Some(uc);
             log.unwrap_or_else(|_| vec![Event::of(Seen::Lost("the machine"))])
         })
     }
@@ -237,10 +238,10 @@ fn come(uc: &mut Uc, pc: u64, _size: u32) {
     }
     let point = uc.get_data().places.points.get(&pc).copied();
     match point {
-        Some(Point::Host) => handlers::host(uc),
+        Some(Point::Host) => handlers::host(uc, pc),
         Some(Point::Entry(f)) => state::entry(uc, f),
         Some(Point::Inside(f)) => state::inside(uc, f),
-        Some(Point::Direct(index)) => state::direct(uc, index),
+        Some(Point::Direct(index)) => uc.get_data_mut().direct = Some(index),
         None => {}
     }
     if uc.get_data().todo.is_some() {

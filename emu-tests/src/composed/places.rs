@@ -61,6 +61,8 @@ pub(super) struct Places {
     pub families: Vec<Family>,
     /// Where calls come from: range of addresses, and what the model has for it.
     callers: Vec<(u64, u64, u64)>,
+    /// What lies behind the sites of functions, by where they begin.
+    pub insides: HashMap<u64, u64>,
     pub points: HashMap<u64, Point>,
     pub directs: Vec<u64>,
     /// What sites call: nothing but arguments, all registers.
@@ -69,6 +71,12 @@ pub(super) struct Places {
     pub ops: u64,
     pub mail: u64,
     pub begin: u64,
+    /// Where replaced return addresses lead: the trampolines, and what lies in them.
+    pub returns: Vec<(u64, u64)>,
+    /// Where a thread's stack begins.
+    pub bottom: (u64, u64),
+    /// The image, of which the unwind table is read.
+    pub image: Image,
 }
 
 pub(super) fn symbol(image: &Image, name: &str) -> Result<u64> {
@@ -79,6 +87,7 @@ pub(super) fn symbol(image: &Image, name: &str) -> Result<u64> {
 impl Places {
     pub fn of(image: &Image, suite: &Suite) -> Result<Places> {
         let (mut families, mut callers, mut points) = (vec![], vec![], HashMap::new());
+        let mut insides = HashMap::new();
         for signature in SIGNATURES {
             let (mut starts, mut sites, mut ends) = (vec![], vec![], vec![]);
             for f in 0..FUNCTIONS {
@@ -88,7 +97,9 @@ impl Places {
                 let site = image.sites.iter().find(|site| site.start == start);
                 let site = site.ok_or_else(|| Error::new(format!("{name} has no site; valid: functions with one")))?;
                 points.insert(start, Point::Entry(f));
-                points.insert(site.ip + u64::from(suite.convention.site.ip_offset.unsigned_abs()), Point::Inside(f));
+                let inside = site.ip + u64::from(suite.convention.site.ip_offset.unsigned_abs());
+                points.insert(inside, Point::Inside(f));
+                insides.insert(start, inside);
                 callers.push((start, end, address(f) + 0x100));
                 starts.push(start);
                 ends.push(end);
@@ -116,16 +127,39 @@ impl Places {
         // take from one place would not know whose frame it is given.
         let own = |c: &Contract| suite.slots.iter().any(|label| owns(c, label));
         let regs_caller = entry(&|c| c.kind == Kind::Entry(Regs::All) && c.direct && own(c))?.unwrap_or(caller);
-        // The words lie behind two pointers.
-        let mail = symbol(image, "outside")? + 16;
+        // The words lie behind three pointers.
+        let mail = symbol(image, "outside")? + 24;
         let (ops, begin) = (symbol(image, "ops")?, symbol(image, "begin")?);
-        Ok(Places { families, callers, points, directs, caller, regs_caller, ops, mail, begin })
+        let extent = |name: &str| Ok::<_, Error>((symbol(image, name)?, image.symbol(name).map_or(0, |s| s.size)));
+        let returning = suite.contracts.iter().filter(|c| matches!(c.kind, Kind::Return | Kind::Rethook));
+        let returns = returning.map(|c| extent(&c.name)).collect::<Result<_>>()?;
+        let (bottom, image) = (extent("switched")?, image.clone());
+        Ok(Places {
+            families,
+            callers,
+            insides,
+            points,
+            directs,
+            caller,
+            regs_caller,
+            ops,
+            mail,
+            begin,
+            returns,
+            bottom,
+            image,
+        })
     }
 
     /// What the model has for a return address.
     pub fn parent(&self, at: u64) -> u64 {
+        self.caller_at(at).unwrap_or(at)
+    }
+
+    /// The same, if the address is in somebody who calls.
+    pub fn caller_at(&self, at: u64) -> Option<u64> {
         let found = self.callers.iter().find(|(start, end, _)| (*start..*end).contains(&at));
-        found.map_or(at, |(.., parent)| *parent)
+        found.map(|(.., parent)| *parent)
     }
 
     /// The function that the core knows by this address.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use codegen::abi::RegSet;
 use codegen::patch::SiteState;
-use compose::{Act, Call, Case, DIRECT, Event, REPLACEMENT, Seen, UNCALLED, User, What, mix};
+use compose::{Act, Call, Callers, Case, DIRECT, Event, REPLACEMENT, Seen, UNCALLED, User, What, mix};
 
 use super::places::{Places, SIGNATURES};
+use super::unwinding::{Unwinder, Way};
 use crate::cpu::{Cpu, Registers, Snapshot, put_word, word};
 
 pub(super) type Uc<'a> = Cpu<'a, Box<State>>;
@@ -24,6 +25,7 @@ pub(super) const ARGS: u64 = 13;
 pub(super) const DATA: u64 = ARGS + 8;
 const TARGETS: u64 = DATA + 40;
 const USER: u64 = TARGETS + 8;
+pub(super) const ASKED: u64 = USER + 32;
 
 /// What `NEXT` answers, and the services.
 const END: u64 = 0;
@@ -110,6 +112,12 @@ pub(super) struct State {
     pub objects: Vec<((u64, u8), usize)>,
     /// Direct trampolines that are given out: to which object, and which of its two.
     directs: Vec<u64>,
+    /// The direct trampoline that was entered last.
+    pub direct: Option<usize>,
+    /// Up the stack: on the way, at a question for the core, and the way that was gone last.
+    pub asked: Option<Way>,
+    pub way: Option<Way>,
+    pub unwinder: Unwinder,
     /// What sites call, as the core has it.
     targets: [u64; 8],
     pub log: Vec<Event>,
@@ -138,6 +146,10 @@ impl State {
             crowd: vec![],
             objects: vec![],
             directs: vec![],
+            direct: None,
+            asked: None,
+            way: None,
+            unwinder: Unwinder::default(),
             targets: [0; 8],
             log: vec![],
             todo: None,
@@ -149,7 +161,8 @@ impl State {
     /// Begin a case.
     pub fn begin(&mut self, case: &Case, family: usize) {
         let fresh = State::new(Arc::clone(&self.places), self.registers, self.kept);
-        *self = State { family, case: case.clone(), jumps: case.jumps(), ..fresh };
+        let unwinder = std::mem::take(&mut self.unwinder);
+        *self = State { family, case: case.clone(), jumps: case.jumps(), unwinder, ..fresh };
         let steps = case.acts.iter().cloned().map(Step::Act).chain([Step::Balanced]).collect();
         self.level(steps);
     }
@@ -165,6 +178,11 @@ impl State {
     /// Something has not come through.
     pub fn lost(&mut self, what: &'static str, f: u64, value: u64) {
         self.see(Event { f, value, ..Event::of(Seen::Lost(what)) });
+    }
+
+    /// Who was found up the stack, the last time that somebody looked.
+    pub fn callers(&self) -> Callers {
+        self.way.as_ref().map_or(Callers::default(), Way::callers)
     }
 
     pub fn argument_index(&self) -> usize {
@@ -232,13 +250,14 @@ pub(super) fn inside(uc: &mut Uc, f: u64) {
     compare(uc, f);
 }
 
-/// A direct trampoline is entered.
-pub(super) fn direct(uc: &mut Uc, index: usize) {
+/// A direct trampoline calls.
+pub(super) fn through(uc: &mut Uc) -> u64 {
     let state = uc.get_data_mut();
-    let data = state.directs.get(index).copied().unwrap_or(0);
-    let Some(frame) = state.frames.last() else { return };
-    let (f, n) = (frame.at, frame.n);
-    state.see(Event { f, n, data, ..Event::of(Seen::Direct) });
+    let data = state.direct.take().and_then(|index| state.directs.get(index)).copied().unwrap_or(0);
+    let Some(frame) = state.frames.last() else { return 0 };
+    let (f, n, callers) = (frame.at, frame.n, state.callers());
+    state.see(Event { f, n, data, callers, ..Event::of(Seen::Direct) });
+    0
 }
 
 /// What is to be done now.

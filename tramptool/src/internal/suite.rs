@@ -19,7 +19,9 @@ use codegen::spec::{
 use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
-use emu_tests::{BY_THE_PROFILE, CALLBACK, Chosen, Deviation, EXIT_HANDLER, Head, Source, Suite};
+use emu_tests::{
+    BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, Source, Suite, direct_names,
+};
 
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
@@ -434,6 +436,19 @@ pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
 /// What generation refuses.
 pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(String, Kind)]) -> Result<Suite> {
     suite_of_specs(backend, target, &specs(trampolines))
+}
+
+/// What the runtime is linked with on a machine: all trampolines with a name, and direct ones.
+///
+/// # Errors
+/// What generation refuses.
+pub fn suite_of_composed(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
+    let direct = Kind::Direct(Direct { args: target.facts.abi.args.len() as u8, ..Direct::default() });
+    let names: Vec<String> = direct_names().collect();
+    let mut all: Vec<Spec<'_>> = Vec::new();
+    target.convention.specs().for_each(|spec| all.push(spec));
+    all.extend(names.iter().map(|name| Spec { callee: DIRECT_HANDLER, ..Spec::of(name, direct) }));
+    suite_of_specs(backend, target, &all)
 }
 
 /// The same of these.
