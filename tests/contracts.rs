@@ -28,6 +28,7 @@ fn both(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> (Suit
         arch: None,
         profile: tool::profile(&named).unwrap(),
         dump: None,
+        alternatives: false,
     };
     let read = emu_tests::foreign_suites(&foreign, tool::BACKENDS).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let [read] = <[_; 1]>::try_from(read).ok().unwrap();
@@ -209,7 +210,8 @@ stack-align = 16
         let text = PROGRAMS.replace(old, new);
         let profile = tool::profile(profiles::DEFAULT).unwrap();
         let (contract_name, objects) = ("t.toml", Vec::new());
-        let foreign = Foreign { contract_name, contract: &text, objects, arch: None, profile, dump: None };
+        let foreign =
+            Foreign { contract_name, contract: &text, objects, arch: None, profile, dump: None, alternatives: false };
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).err().map(|e| e.to_string())
     };
     let refused = |change, message: &str| {

@@ -150,6 +150,7 @@ fn damaged_contracts_are_refused_or_held_against_trampolines() {
             arch: None,
             profile: tool::profile(profiles::DEFAULT).unwrap(),
             dump: None,
+            alternatives: false,
         };
         for suite in emu_tests::foreign_suites(&foreign, tool::BACKENDS).into_iter().flatten() {
             judge(Suite { objects: sound(suite.backend).objects, ..suite });

@@ -63,6 +63,37 @@ pub struct Parts {
     pub jmp: Option<usize>,
 }
 
+/// An entry of the list by which a kernel replaces instructions when it boots. It begins with two references of four bytes:
+/// to what is replaced, and to what replaces it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AlternativeEntry {
+    /// Bytes of an entry.
+    pub size: usize,
+    /// Where it says how many bytes are replaced.
+    pub length: EntryField,
+    /// Where it says by how many.
+    pub replacement_length: EntryField,
+    /// A field, and those of its bits of which one says that the kernel does not copy instructions but computes them.
+    pub special: Option<(EntryField, usize)>,
+}
+
+/// An unsigned number in an entry of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryField {
+    /// Its offset in the entry.
+    pub at: usize,
+    /// How many bytes it has: at most 2.
+    pub bytes: usize,
+}
+
+impl EntryField {
+    /// The number; 0 where the entry ends before it.
+    pub fn of(&self, entry: &[u8]) -> usize {
+        let field = entry.iter().skip(self.at).take(self.bytes);
+        field.rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    }
+}
+
 /// What may be at a site: as a compiler leaves it, or as something has patched it.
 #[derive(Debug)]
 pub struct SiteForm {

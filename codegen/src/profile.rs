@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, Number};
 use crate::frame::{Content, Field, FrameLayout, Record};
 use crate::option::{Choices, OptionInfo, Pad};
+use crate::patch::AlternativeEntry;
 use crate::site::{Copies, Site};
 use crate::spec::{Kind, Program, Regs, Spec, TailCall};
 use crate::step::{KernelLabel, Value};
@@ -80,6 +81,8 @@ pub struct Convention {
     pub programs: ProgramsConvention,
     /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`, if it does.
     pub copies: Option<Copies>,
+    /// How the list is laid out from which the kernel replaces instructions when it boots; `None` if nobody says.
+    pub alternatives: Option<AlternativeEntry>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set, by which Linux's
     /// unwinder knows a `struct pt_regs`.
     pub marks_regs: bool,

@@ -130,7 +130,12 @@ mod tests {
         let (bytes, mem_size) = (bytes.to_vec(), bytes.len() as u64);
         let segments = vec![Segment { address: TABLE, bytes, mem_size, access: Access::Read }];
         let (sections, symbols, sites) = (Vec::new(), Vec::new(), Vec::new());
-        named(&Image { machine: 0, e_flags: 0, segments, sections, symbols, sites }, TABLE, START, pc)
+        named(
+            &Image { machine: 0, e_flags: 0, segments, sections, symbols, sites, references: Vec::new() },
+            TABLE,
+            START,
+            pc,
+        )
     }
 
     /// g++ 12 -O2 for x86-64, of `struct A { ~A(); }; void g(); void f() { A a; g(); }`: the call of `g` at 5 has a landing pad at

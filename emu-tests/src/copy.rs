@@ -1,6 +1,8 @@
 //! P16: entry trampolines as the copies that a kernel makes of them.
 
-use codegen::patch::Parts;
+use std::ops::Range;
+
+use codegen::patch::{Parts, Patch, Relocation};
 use codegen::step::KernelLabel;
 use link::{Access, Image, PAGE, Section, Segment};
 
@@ -25,10 +27,11 @@ pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
             continue;
         };
         let parts = Parts { end, op_ptr, jmp: part(KernelLabel::Jmp).filter(|jmp| *jmp < end) };
-        let copy = image.bytes(start, end).and_then(|code| copies.make(suite.backend, code, &parts, op));
-        let Some(bytes) = copy.filter(|_| suite.slots.contains(&slot)) else { continue };
         let last = image.segments.last().map_or(0, |s| s.address + s.mem_size);
         let at = last.next_multiple_of(PAGE);
+        let code = moved(suite.backend, image, start..start.saturating_add(end as u64), at);
+        let copy = code.and_then(|code| copies.make(suite.backend, &code, &parts, op));
+        let Some(bytes) = copy.filter(|_| suite.slots.contains(&slot)) else { continue };
         let (access, mem_size, size) = (Access::Execute, bytes.len() as u64, bytes.len() as u64 - 8);
         image.segments.push(Segment { address: at, bytes, mem_size, access });
         let name = ".copies".to_owned();
@@ -43,4 +46,17 @@ pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
         any = true;
     }
     any
+}
+
+/// Code as it is elsewhere: it refers to what it did (`text_poke_apply_relocation` in the kernel). What does not reach from
+/// there stays as it was, and is met where it is run; the call of the callback is patched anyway.
+fn moved(arch: &dyn Patch, image: &Image, code: Range<u64>, to: u64) -> Option<Vec<u8>> {
+    let mut copy = image.bytes(code.start, (code.end - code.start) as usize)?.to_vec();
+    for reference in image.references.iter().filter(|r| code.contains(&r.place)) {
+        let offset = reference.place - code.start;
+        let relocation =
+            Relocation { r_type: reference.r_type, place: to.wrapping_add(offset), value: reference.value, high: 0 };
+        let _ = arch.relocate(&relocation, copy.get_mut(offset as usize..)?);
+    }
+    Some(copy)
 }

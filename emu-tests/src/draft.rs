@@ -37,8 +37,7 @@ pub fn draft(
     backends: &[&'static dyn Backend],
 ) -> Result<Draft> {
     let backend = backend_of(object, backends)?;
-    let (image, references) =
-        examine(backend, &Input { bytes: &relocatable(backend, object)?, ..*object }, backend.machine().ret)?;
+    let image = examine(backend, &Input { bytes: &relocatable(backend, object)?, ..*object }, backend.machine().ret)?;
     let found = image.symbol(symbol).filter(|s| s.input.is_some()).ok_or_else(|| {
         let functions = image.symbols.iter().filter(|s| s.kind == SymbolKind::Function);
         Error::unknown("symbol", symbol, functions.map(|s| s.name.as_str())).at(object.name)
@@ -47,7 +46,7 @@ pub fn draft(
     let inside = found.address..found.address + size;
     // Calls are told by their relocations, and where the assembler resolved them, by what they are.
     let mut jumps = Vec::new();
-    for reference in references.iter().filter(|r| inside.contains(&r.place)) {
+    for reference in image.references.iter().filter(|r| inside.contains(&r.place)) {
         for (_, at, addend) in backend.machine().calls.iter().filter(|(r_type, ..)| *r_type == reference.r_type) {
             jumps.push((reference.place.wrapping_sub(*at as u64), reference.value.wrapping_sub(*addend as u64)));
         }

@@ -6,7 +6,7 @@ use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::profile::{Convention, Profile};
-use link::{Input, examine, relocatable};
+use link::{ALTERNATIVES, Input, examine, relocatable, with_alternatives};
 use serde::Deserialize;
 
 use crate::contract_file::{FileIn, Reader, TrampolineIn, WayIn};
@@ -29,6 +29,8 @@ pub struct Foreign<'a> {
     pub profile: &'static Profile,
     /// They are not objects but dumps of this memory.
     pub dump: Option<Dump>,
+    /// Put every alternative of the objects in its place first.
+    pub alternatives: bool,
 }
 
 /// The profile that a contract names, if it does. What is wrong with it, [`suites`] says.
@@ -80,7 +82,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         reader.clauses(trampoline)?;
     }
     let mut suites = Vec::new();
-    for (object, objects) in apart(&file, objects(foreign, backend, &reader, &file)?) {
+    for (object, objects) in apart(&file, objects(foreign, (backend, convention), &reader, &file)?) {
         let mine = judged.iter().filter(|(t, _)| t.object.as_deref() == object);
         let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.cloned().unzip();
         if trampolines.is_empty() {
@@ -112,12 +114,18 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
 type Objects = Vec<(String, Vec<u8>)>;
 
 /// The objects, so that they can be linked; dumps as the objects that they are.
-fn objects(foreign: &Foreign, backend: &dyn Backend, reader: &Reader, file: &FileIn) -> Result<Objects> {
+fn objects(
+    foreign: &Foreign,
+    (backend, convention): (&dyn Backend, &Convention),
+    reader: &Reader,
+    file: &FileIn,
+) -> Result<Objects> {
     let Some(dump) = &foreign.dump else {
         let object = |(name, bytes): &(String, Vec<u8>)| {
             Ok((name.clone(), relocatable(backend, &Input { name, bytes })?.into_owned()))
         };
-        return foreign.objects.iter().map(object).collect();
+        let objects = foreign.objects.iter().map(object).collect::<Result<Objects>>()?;
+        return if foreign.alternatives { replaced(objects, backend, convention) } else { Ok(objects) };
     };
     let symbols: Vec<&str> = file.trampoline.iter().map(|t| t.symbol.as_str()).collect();
     let entries = match (&symbols[..], &dump.entries[..]) {
@@ -131,6 +139,28 @@ fn objects(foreign: &Foreign, backend: &dyn Backend, reader: &Reader, file: &Fil
         Ok((path.clone(), object))
     };
     foreign.objects.iter().map(wrap).collect()
+}
+
+/// The objects with every alternative in its place.
+fn replaced(objects: Objects, backend: &dyn Backend, convention: &Convention) -> Result<Objects> {
+    let Some(entry) = &convention.alternatives else {
+        let (profile, arch) = (convention.profile, backend.facts().name);
+        return Err(Error::new(format!(
+            "profile {profile} does not say how {ALTERNATIVES} of {arch} is laid out; give it `alternatives`, or leave out \
+             --alternatives"
+        )));
+    };
+    let mut found = false;
+    let replace = |(name, bytes): (String, Vec<u8>)| {
+        let new = with_alternatives(&Input { name: &name, bytes: &bytes }, entry, backend.patterns())?;
+        found |= new.is_some();
+        Ok((name, new.unwrap_or(bytes)))
+    };
+    let objects = objects.into_iter().map(replace).collect::<Result<Objects>>()?;
+    if !found {
+        return Err(Error::new(format!("no object has {ALTERNATIVES}; leave out --alternatives")));
+    }
+    Ok(objects)
 }
 
 /// Where each trampoline of a contract begins in a dump.
@@ -189,25 +219,22 @@ fn chosen(foreign: &Foreign, convention: &Convention, backend: &dyn Backend, obj
     let paths = objects.iter().map(|(path, _)| path.clone()).collect();
     let contract = foreign.contract_name.to_owned();
     let source = match foreign.dump.clone() {
-        None => Source::Objects { paths, contract },
+        None => Source::Objects { paths, contract, alternatives: foreign.alternatives },
         Some(dump) => Source::Dump { paths, dump, arch: backend.facts().name, contract },
     };
     Chosen { profile: convention.argument, source }
 }
 
-/// The list of instructions that the kernel may replace, whatever the architecture: it refers to each.
-const ALTERNATIVES: &str = ".altinstructions";
-
 /// Places of the trampolines that have alternatives.
 fn alternatives(backend: &dyn Backend, objects: &[(String, Vec<u8>)], contracts: &[Contract]) -> Result<Vec<String>> {
     let mut places = Vec::new();
     for (name, bytes) in objects {
-        let (image, references) = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
+        let image = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
         let Some(list) = image.sections.iter().find(|s| s.name == ALTERNATIVES) else { continue };
         for symbol in contracts.iter().filter_map(|c| image.symbol(&c.name).filter(|s| s.input.is_some())) {
             let inside = |at: u64, start: u64, size: u64| at.wrapping_sub(start) < size;
             let size = extent(&image, symbol);
-            let mine = references.iter().filter(|r| inside(r.place, list.address, list.size));
+            let mine = image.references.iter().filter(|r| inside(r.place, list.address, list.size));
             let mut offsets: Vec<u64> = mine.map(|r| r.value.wrapping_sub(symbol.address)).collect();
             offsets.retain(|offset| *offset < size);
             offsets.dedup();

@@ -53,7 +53,19 @@ pub(crate) fn link_at(
     link(
         suite.backend,
         &inputs,
-        &Options { base, skip, code_align, define, first, stub, site, alias, wanted, ..Options::default() },
+        &Options {
+            base,
+            skip,
+            code_align,
+            define,
+            first,
+            stub,
+            site,
+            alias,
+            wanted,
+            references: true,
+            ..Options::default()
+        },
     )
 }
 

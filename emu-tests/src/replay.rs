@@ -33,6 +33,8 @@ pub enum Source {
         paths: Vec<String>,
         /// What they promise: the name of a contract, or a file.
         contract: String,
+        /// With every alternative in its place.
+        alternatives: bool,
     },
     /// A trampoline in a dump of memory.
     Dump {
@@ -59,8 +61,9 @@ impl Chosen {
                 let settings = settings.iter().flat_map(|s| given("--set", s));
                 given("--arch", arch).into_iter().chain(settings).collect()
             }
-            Source::Objects { paths, contract } => {
-                files("--object", paths).into_iter().chain(given("--contract", contract)).collect()
+            Source::Objects { paths, contract, alternatives } => {
+                let replaced = alternatives.then(|| "--alternatives".to_owned());
+                files("--object", paths).into_iter().chain(given("--contract", contract)).chain(replaced).collect()
             }
             Source::Dump { paths, dump, arch, contract } => {
                 let base = given("--base", &format!("{:#x}", dump.base));
@@ -75,6 +78,11 @@ impl Chosen {
             }
         };
         given("--profile", self.profile).into_iter().chain(source).collect()
+    }
+
+    /// Are the alternatives of the objects in their places?
+    pub fn alternatives(&self) -> bool {
+        matches!(self.source, Source::Objects { alternatives: true, .. })
     }
 
     /// The contract of what others wrote.

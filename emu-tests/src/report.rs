@@ -278,6 +278,9 @@ pub struct Report {
     /// Places in judged trampolines that have alternatives, which the kernel patches in when it boots. They were not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<String>,
+    /// The same of those that were put in their places first, and run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives_in_place: Vec<String>,
     /// What was understood, and should be written in another way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -310,6 +313,7 @@ impl Report {
             registers: Vec::new(),
             stubs: Vec::new(),
             alternatives: Vec::new(),
+            alternatives_in_place: Vec::new(),
             warnings: Vec::new(),
             views: Vec::new(),
             undecided: UNDECIDED

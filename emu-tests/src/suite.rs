@@ -33,7 +33,8 @@ pub struct Suite {
     pub slots: Vec<String>,
     /// What the objects leave undefined becomes functions that return at once.
     pub stubs: bool,
-    /// Places in the trampolines that the kernel may patch when it boots; the objects' own instructions are run.
+    /// Places in the trampolines that the kernel may patch when it boots. The objects have them as assembled, unless `chosen` says
+    /// that they are replaced.
     pub alternatives: Vec<String>,
     /// `name=value` for every option.
     pub options: String,

@@ -328,6 +328,7 @@ mod tests {
             sections: sections.iter().map(section).collect(),
             symbols: Vec::new(),
             sites: Vec::new(),
+            references: Vec::new(),
         }
     }
 

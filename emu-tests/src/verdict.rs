@@ -42,13 +42,19 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             let all = suites.iter().zip(parts).flat_map(|(suite, tally)| warnings(suite, tally));
             all.collect::<BTreeSet<_>>().into_iter().collect()
         },
-        alternatives: suites.iter().flat_map(|s| s.alternatives.iter().cloned()).collect(),
+        alternatives: alternatives(suites, false),
+        alternatives_in_place: alternatives(suites, true),
         results,
         registers,
         ..Report::empty(seed)
     };
     report.recount();
     report
+}
+
+/// The places of alternatives that were in place, or of those that were not.
+fn alternatives(suites: &[Suite], in_place: bool) -> Vec<String> {
+    suites.iter().filter(|s| s.chosen.alternatives() == in_place).flat_map(|s| s.alternatives.iter().cloned()).collect()
 }
 
 /// Add what became of a trampoline's registers under the options of a suite.

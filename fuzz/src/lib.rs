@@ -68,6 +68,7 @@ pub fn contract(text: &str) {
         arch: None,
         profile: tool::profile(profiles::DEFAULT).unwrap(),
         dump: None,
+        alternatives: false,
     };
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
 }

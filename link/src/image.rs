@@ -118,6 +118,19 @@ pub struct Image {
     pub symbols: Vec<Symbol>,
     /// The patchable entries, by ascending address.
     pub sites: Vec<SiteEntry>,
+    /// What the inputs refer to, if [`Options::references`](crate::Options::references) asked for it. A file has nothing of it.
+    pub references: Vec<Reference>,
+}
+
+/// A relocation of an input, as its image has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// Address of the field.
+    pub place: u64,
+    /// The ELF relocation type.
+    pub r_type: u32,
+    /// Symbol plus addend.
+    pub value: u64,
 }
 
 /// Does a symbol with this name only say what follows it, as the psABIs of arm64 and RISC-V have it? Code, then, or data.

@@ -168,6 +168,7 @@ impl Image {
             sections,
             symbols: read_symbols(&input, &table)?,
             sites: Vec::new(),
+            references: Vec::new(),
         };
         image.set_sites(&pairs);
         Ok(image)

@@ -4,6 +4,7 @@
 //! It knows no instruction set: what a relocation, a site or a call slot looks like in bytes, it asks
 //! [`codegen::patch::Patch`].
 
+mod alternatives;
 mod elf;
 mod image;
 mod image_file;
@@ -15,8 +16,9 @@ pub mod raw;
 mod shared;
 pub mod sites;
 
+pub use alternatives::{ALTERNATIVES, with_alternatives};
 pub use elf::{Input, backend_of};
-pub use image::{Access, Image, Mark, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
-pub use linker::{Reference, STUBS, examine, link};
+pub use image::{Access, Image, Mark, PAGE, Reference, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
+pub use linker::{STUBS, examine, link};
 pub use options::Options;
 pub use shared::relocatable;

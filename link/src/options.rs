@@ -33,6 +33,8 @@ pub struct Options {
     pub wanted: Vec<String>,
     /// Symbols that no input defines, and the defined ones whose addresses they take.
     pub alias: Vec<(&'static str, &'static str)>,
+    /// Keep what the inputs refer to, as `ld --emit-relocs` does.
+    pub references: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             stub: None,
             site: None,
             alias: Vec::new(),
+            references: false,
         }
     }
 }

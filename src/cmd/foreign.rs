@@ -17,6 +17,9 @@ pub struct ForeignArgs {
     /// Take the trampolines from these objects instead of generating them
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "contract", conflicts_with = "set")]
     object: Vec<PathBuf>,
+    /// Put every alternative of the objects (`.altinstructions`) in its place first, as a kernel does when it boots
+    #[arg(long, requires = "object")]
+    alternatives: bool,
     /// Take the trampolines from a dump of memory: raw bytes
     #[arg(long, value_name = "FILE", requires_all = ["contract", "base", "entry"], conflicts_with_all = ["object", "set"])]
     raw: Option<PathBuf>,
@@ -113,7 +116,15 @@ impl ForeignArgs {
         let dump = self.base.filter(|_| self.raw.is_some());
         let dump = dump.map(|base| Dump { base, entries: self.entry.clone(), end: self.end });
         let profile = profile.of_contract(&contract.text).map_err(|e| e.at(&contract.name))?;
-        let foreign = Foreign { contract_name: &contract.name, contract: &contract.text, objects, arch, profile, dump };
+        let foreign = Foreign {
+            contract_name: &contract.name,
+            contract: &contract.text,
+            objects,
+            arch,
+            profile,
+            dump,
+            alternatives: self.alternatives,
+        };
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).map(Some)
     }
 
@@ -130,6 +141,7 @@ impl ForeignArgs {
         });
         self.end.iter().for_each(|end| push("--end", format!("{end:#x}")));
         self.contract.iter().for_each(|contract| push("--contract", contract.clone()));
+        words.extend(self.alternatives.then(|| "--alternatives".to_owned()));
         words
     }
 }

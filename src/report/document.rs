@@ -163,6 +163,7 @@ impl Document {
             }
             whole.report.scenarios = whole.report.scenarios.saturating_add(theirs.scenarios);
             whole.report.alternatives.extend(part.report.alternatives);
+            whole.report.alternatives_in_place.extend(part.report.alternatives_in_place);
             whole.report.warnings.extend(part.report.warnings);
             for stub in part.report.stubs {
                 if !whole.report.stubs.contains(&stub) {

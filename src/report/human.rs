@@ -58,7 +58,12 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
     }
     if !report.alternatives.is_empty() {
         let places = report.alternatives.join(", ");
-        to.text(&format!("alternatives: not run, but may be patched in when the kernel boots, at {places}"))?;
+        to.text(&format!(
+            "alternatives: not run (--alternatives runs them), but may be patched in when the kernel boots, at {places}"
+        ))?;
+    }
+    if !report.alternatives_in_place.is_empty() {
+        to.text(&format!("alternatives: in place, and run, at {}", report.alternatives_in_place.join(", ")))?;
     }
     if !report.stubs.is_empty() {
         to.text(&format!("undefined: a function that returns at once stands in for {}", report.stubs.join(", ")))?;

@@ -15,6 +15,7 @@ pub struct Expected {
     pub cost: Cost,
     pub typed: Typing,
     pub unprepared: Unprepared,
+    pub replaced: Replaced,
     pub written: Written,
     pub constant: Vec<Constant>,
     pub direct_test: Vec<DirectTest>,
@@ -177,6 +178,22 @@ pub struct Unprepared {
     pub place: String,
     /// An access, and one that cannot be followed.
     pub astray: (String, String),
+}
+
+/// Alternatives of an instruction.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replaced {
+    /// An entry of the list, behind its two references.
+    pub entry: [String; 2],
+    /// What stands for `FLAGS` where the kernel computes what it writes.
+    pub computed: Option<String>,
+    /// Bytes of what is replaced.
+    pub size: usize,
+    /// An instruction that may stand before the call of a direct-call trampoline, and its size.
+    pub sound: (String, usize),
+    /// One that may not.
+    pub wrong: (String, usize),
 }
 
 /// A trampoline that a compiler writes into memory.

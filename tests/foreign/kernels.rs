@@ -64,18 +64,21 @@ fn the_findings_of_packages_are_shown_by_their_commands() {
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn the_kernels_own_objects_deviate_as_expected() {
-    deviate_as_expected(|name| name.starts_with("linux-"));
+    let replaced = deviate_as_expected(|name| name.starts_with("linux-"));
+    assert!(replaced.contains(&"linux-7.3-x86_64-cfi") && replaced.len() > 3, "{replaced:?}");
 }
 
 /// So do those of Debian's packages.
 #[test]
 #[ignore = "needs objects of Debian's packages: cargo xtask package-objects"]
 fn the_objects_of_packages_deviate_as_expected() {
-    deviate_as_expected(|name| !name.starts_with("linux-"));
+    assert!(deviate_as_expected(|name| !name.starts_with("linux-")).is_empty());
 }
 
-fn deviate_as_expected(wanted: impl Fn(&str) -> bool) {
+/// Where an object has alternatives, the same with these in their places. Returns the contracts of those.
+fn deviate_as_expected(wanted: impl Fn(&str) -> bool) -> Vec<&'static str> {
     let cache = kernel_cache::directory().unwrap();
+    let mut replaced = Vec::new();
     for (name, _) in CONTRACTS.iter().filter(|(name, _)| wanted(name)) {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
         tool.args(["check", "--contract", name]).args(chosen(&cache.join(name)));
@@ -83,7 +86,14 @@ fn deviate_as_expected(wanted: impl Fn(&str) -> bool) {
         assert_eq!((code, err.as_str()), (Some(0), ""), "{name}\n{out}");
         let deviates = include_str!("../../docs/findings.md").contains(&format!("--contract {name}`"));
         assert_eq!(out.contains("deviations, as the contracts say"), deviates, "{name}");
+        if out.contains("alternatives: not run") {
+            let (code, out, err) = text(tool.arg("--alternatives").output().unwrap());
+            assert_eq!((code, err.as_str()), (Some(0), ""), "{name} --alternatives\n{out}");
+            assert!(out.contains("alternatives: in place, and run, at "), "{name}: {out}");
+            replaced.push(*name);
+        }
     }
+    replaced
 }
 
 /// The generated trampoline of kretprobes in the place of the kernel's, with the kernel's other objects, under the contract that

@@ -1,7 +1,9 @@
 //! What objects of kernels have that a test's own has not.
 
+use codegen::backend::Backend;
+
 use crate::case::{Case, flat};
-use crate::common::expected::{Unprepared, contract, expected, my_tramp};
+use crate::common::expected::{ByHand, Replaced, Unprepared, contract, expected, my_tramp};
 
 /// An alternative, data of their own and of a CPU, a part in another section, a return through a thunk.
 #[test]
@@ -47,5 +49,72 @@ fn what_kernels_objects_have_is_run_or_named() {
             code == Some(1) && out.contains("access to unmapped memory") && flat(&out).contains(", at my_tramp+"),
             "{arch}: {out}"
         );
+    }
+}
+
+/// A direct-call trampoline that has the first of two instructions before its call, and the second as an alternative to it, with
+/// these flags.
+fn replaced(backend: &dyn Backend, was: &(String, usize), becomes: &(String, usize), flags: &str) -> String {
+    let Replaced { entry, size, .. } = &expected(backend).replaced;
+    let ByHand { text, calls, .. } = &expected(backend).by_hand;
+    let entry = entry.join("\n").replace("SIZE", &size.to_string()).replace("LENGTH", &becomes.1.to_string());
+    let (was, fill, becomes) = (&was.0, size - was.1, &becomes.0);
+    let site = format!(
+        "661: {was}
+        .skip {fill}, 0x90
+        .pushsection .altinstructions, \"a\"
+        .4byte 661b - .
+        .4byte 663f - .
+        {}
+        .popsection
+        .pushsection .altinstr_replacement, \"ax\"
+        .skip 32
+        663: {becomes}
+        .popsection
+        {calls} direct_func",
+        entry.replace("FLAGS", flags),
+    );
+    my_tramp(&text.replacen(&format!("{calls} direct_func"), &site, 1))
+}
+
+/// An alternative runs in place of what it replaces, with what it refers to; what no copy of instructions makes is refused.
+#[test]
+fn alternatives_are_run_in_their_places() {
+    for &backend in tool::BACKENDS {
+        let (facts, Replaced { computed, sound, wrong, .. }) = (backend.facts(), &expected(backend).replaced);
+        let arch = facts.name;
+        let case = Case::new("", &contract(backend));
+        let assemble = |text: &str| {
+            std::fs::write(case.dir.path().join("t.S"), format!("{text}\n")).unwrap();
+            let (code, _, err) = case.run(facts.assembler, &["t.S", "-o", "t.o"]);
+            assert_eq!(code, Some(0), "{arch}: {err}");
+        };
+        let check = |more: &[&str]| {
+            case.tool(&[&["check", "--object", "t.o", "--contract", "t.toml", "--alternatives"], more].concat())
+        };
+        assemble(&replaced(backend, wrong, sound, "0"));
+        let (code, out, _) = case.check();
+        assert!(code == Some(1) && out.contains("FAIL") && out.contains("not run (--alternatives"), "{arch}: {out}");
+        let (code, out, err) = check(&[]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
+        assert!(out.contains("alternatives: in place, and run, at my_tramp+0x"), "{arch}: {out}");
+        assemble(&replaced(backend, sound, wrong, "0"));
+        let (code, out, _) = case.check();
+        assert_eq!(code, Some(0), "{arch}: {out}");
+        let (code, out, _) = check(&[]);
+        let again = flat(&out.replace("\\\n", " "));
+        assert!(code == Some(1) && again.contains("--contract t.toml --alternatives"), "{arch}: {out}");
+        let (code, _, err) = check(&["--profile", "bare"]);
+        let refused = format!("profile bare does not say how .altinstructions of {arch} is laid out");
+        assert!(code == Some(2) && flat(&err).contains(&refused), "{arch}: {err}");
+        if let Some(flags) = computed {
+            assemble(&replaced(backend, sound, wrong, flags));
+            let (code, _, err) = check(&[]);
+            let refused = "t.o: .altinstructions, entry 0: the kernel computes what it writes there";
+            assert!(code == Some(2) && flat(&err).contains(refused), "{arch}: {err}");
+        }
+        assemble(&my_tramp(&expected(backend).by_hand.text));
+        let (code, _, err) = check(&[]);
+        assert!(code == Some(2) && err.contains("no object has .altinstructions"), "{arch}: {err}");
     }
 }

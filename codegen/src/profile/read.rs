@@ -206,12 +206,7 @@ impl<'a> Reader<'a> {
             options.push(self.option(name, rule, facts)?);
         }
         options.sort_by_key(|o| o.index);
-        let mut frames = Vec::new();
-        for (name, frame) in &of.frame {
-            let path = join(at, keys!["frame", &**name]);
-            let of = self.word(name, &FrameUse::ALL, "frame", &path)?;
-            frames.push((of, self.frame(frame, facts, &path)?));
-        }
+        let frames = self.frames(&of.frame, facts, &join(at, keys!["frame"]))?;
         let trampolines = self.offers(&file.trampoline, facts.name, &frames)?;
         let entry = trampolines.iter().find(|t| t.kind == Kind::Entry(Regs::Args)).map(|t| t.symbol);
         let site = self.site(&of.site, entry, facts, &join(at, keys!["site"]))?;
@@ -237,6 +232,10 @@ impl<'a> Reader<'a> {
             },
             programs: self.programs(&of.programs, &facts.abi, &join(at, keys!["programs"]))?,
             copies: of.copies.as_ref().map(|c| self.copies(c, facts, &join(at, keys!["copies"]))).transpose()?,
+            alternatives: of
+                .alternatives
+                .map(|a| self.alternatives(a, &join(at, keys!["alternatives"])))
+                .transpose()?,
             marks_regs: of.marks_regs,
             orc: of.orc.as_deref().map(intern),
             thread: of.thread.as_deref().map(|reg| self.thread(reg, facts)).transpose()?,
@@ -247,6 +246,19 @@ impl<'a> Reader<'a> {
             frames,
             callback,
         })
+    }
+
+    fn frames(
+        &self,
+        frames: &BTreeMap<String, FrameIn>,
+        facts: &Facts,
+        at: Path,
+    ) -> Result<Vec<(FrameUse, FrameTable)>> {
+        let read = |(name, frame): (&String, &FrameIn)| {
+            let path = join(at, keys![&**name]);
+            Ok((self.word(name, &FrameUse::ALL, "frame", &path)?, self.frame(frame, facts, &path)?))
+        };
+        frames.iter().map(read).collect()
     }
 
     /// The thread pointer, which must be the one that the instructions are for.

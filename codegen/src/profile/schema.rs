@@ -76,6 +76,9 @@ pub(super) struct ArchIn {
     pub programs: ProgramsIn,
     /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`; without it, it makes none.
     pub copies: Option<CopiesIn>,
+    /// How the list of alternatives is laid out, from which a kernel replaces instructions when it boots; without it, nobody
+    /// says.
+    pub alternatives: Option<AlternativesIn>,
     /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set.
     pub marks_regs: bool,
     /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects without
@@ -189,6 +192,31 @@ pub(super) struct CopiesIn {
     pub jmp: Option<ReplaceIn>,
     /// The instructions behind the copied code, before the word.
     pub end: Vec<String>,
+}
+
+/// An entry of `.altinstructions`: where instructions are replaced and by which, four bytes each, and then more.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct AlternativesIn {
+    /// Bytes of an entry.
+    pub size: usize,
+    /// Where it says how many bytes are replaced.
+    pub length: EntryFieldIn,
+    /// Where it says by how many.
+    pub replacement_length: EntryFieldIn,
+    /// Where it says, by one of the bits in `mask`, that the kernel computes what it writes.
+    pub special: Option<EntryFieldIn>,
+}
+
+/// A number in an entry: 1 or 2 bytes at an offset.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntryFieldIn {
+    pub at: usize,
+    pub bytes: usize,
+    /// The bits that count, for `special`.
+    #[serde(default)]
+    pub mask: usize,
 }
 
 /// An instruction, by how it begins, and those that take its place.

@@ -1,10 +1,10 @@
 //! Text to profile: how sites are laid out and written, and how entry trampolines are copied.
 
 use super::read::{Path, Reader, join, keys};
-use super::schema::{CopiesIn, SiteIn, WriteIn};
+use super::schema::{AlternativesIn, CopiesIn, EntryFieldIn, SiteIn, WriteIn};
 use crate::error::Result;
 use crate::facts::Facts;
-use crate::patch::{Branch, Half};
+use crate::patch::{AlternativeEntry, Branch, EntryField, Half};
 use crate::site::{Copies, OpLiteral, Protocol, Site, SiteWrite, What};
 
 impl Reader<'_> {
@@ -126,6 +126,22 @@ impl Reader<'_> {
             None => None,
         };
         Ok(Copies { jmp, end: self.insns(&copies.end, facts, &join(at, keys!["end"]))? })
+    }
+
+    pub(super) fn alternatives(&self, entry: AlternativesIn, at: Path) -> Result<AlternativeEntry> {
+        let field = |field: EntryFieldIn, name| match field {
+            EntryFieldIn { at, bytes: bytes @ 1..=2, .. } if at >= 8 && at + bytes <= entry.size => {
+                Ok(EntryField { at, bytes })
+            }
+            _ => Err(self.at(&join(at, keys![name]), "valid: 1 or 2 bytes of the entry, behind the first 8")),
+        };
+        let special = entry.special.map(|s| field(s, "special").map(|field| (field, s.mask)));
+        Ok(AlternativeEntry {
+            size: entry.size,
+            length: field(entry.length, "length")?,
+            replacement_length: field(entry.replacement_length, "replacement-length")?,
+            special: special.transpose()?,
+        })
     }
 
     /// The bytes of these instructions.

@@ -51,7 +51,7 @@ pub fn observe(
 ) -> Result<Observed> {
     let backend = backend_of(object, backends)?;
     let linkable = relocatable(backend, object)?;
-    let (image, _) = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
+    let image = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
     let found = chosen(&image, object, symbol)?;
     let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
     let code = Arc::new(Code::of(&image, found, backend, registers, orc).map_err(|e| e.at(object.name))?);
@@ -65,7 +65,7 @@ pub fn observe(
 /// An object that does not link by itself.
 pub fn observable(object: &Input, backend: &'static dyn Backend) -> Result<Vec<String>> {
     let linkable = relocatable(backend, object)?;
-    let (image, _) = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
+    let image = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
     // Assembly does not always say that a symbol is a function's.
     let code =
         |at: u64| image.sections.iter().any(|s| s.access == Access::Execute && at.wrapping_sub(s.address) < s.size);

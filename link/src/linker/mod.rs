@@ -13,8 +13,8 @@ use codegen::patch::Patch;
 use object::read::elf::FileHeader as _;
 
 use self::layout::lay_out;
-use self::objects::Object;
-use self::relocs::{PendingReloc, pending, relocate};
+pub(crate) use self::objects::Object;
+use self::relocs::{PendingReloc, relocate};
 use self::symbols::{Global, add_stubs, define, undefined};
 use crate::elf::{Input, LE};
 use crate::image::{Image, Symbol};
@@ -53,39 +53,23 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
         missing.dedup();
         add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;
     }
-    let mut image = Image { machine, e_flags, segments, sections, symbols, sites: Vec::new() };
-    relocate(&mut image, backend, &objects, &globals, options.stub.is_some())?;
+    let (sites, references) = (Vec::new(), Vec::new());
+    let mut image = Image { machine, e_flags, segments, sections, symbols, sites, references };
+    let relocated = relocate(&mut image, backend, &objects, &globals, options.stub.is_some())?;
+    if options.references {
+        image.references = relocated.iter().map(PendingReloc::reference).collect();
+    }
     find_sites(&mut image, backend, options.site)?;
     patch(&mut image, backend, options)?;
     Ok(image)
-}
-
-/// A relocation of an object, as its image has it.
-#[derive(Clone, Copy, Debug)]
-pub struct Reference {
-    /// Address of the field.
-    pub place: u64,
-    /// The ELF relocation type.
-    pub r_type: u32,
-    /// Symbol plus addend.
-    pub value: u64,
 }
 
 /// An object by itself, with functions of the bytes `stub` for all that it leaves undefined, and what its code refers to.
 ///
 /// # Errors
 /// As [`link`].
-pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Result<(Image, Vec<Reference>)> {
-    let options = Options { stub: Some(stub), ..Options::default() };
-    let image = link(backend, &[*input], &options)?;
-    let mut objects = vec![Object::read(input)?];
-    lay_out(&mut objects, &options)?;
-    let all: Vec<(&str, u64)> =
-        image.symbols.iter().filter(|s| !s.local).map(|s| (s.name.as_str(), s.address)).collect();
-    let globals = all.into_iter().map(|(name, address)| (name, Global { object: 0, address, weak: false })).collect();
-    let reference = |r: PendingReloc| Reference { place: r.place, r_type: r.r_type, value: r.value };
-    let references = pending(&objects, &globals)?.into_iter().map(reference).collect();
-    Ok((image, references))
+pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Result<Image> {
+    link(backend, &[*input], &Options { stub: Some(stub), references: true, ..Options::default() })
 }
 
 /// `e_machine` and `e_flags` of the image, if the objects go together.

@@ -8,29 +8,29 @@ use object::read::{SectionIndex, SymbolIndex};
 use crate::elf::{Header, Input, LE, damaged, header, parts_fit_file, section_name, utf8};
 
 /// An input as ELF.
-pub(super) struct Object<'a> {
-    pub(super) name: &'a str,
-    pub(super) bytes: &'a [u8],
-    pub(super) header: &'a Header,
-    pub(super) sections: SectionTable<'a, Header>,
-    pub(super) symbols: SymbolTable<'a, Header>,
+pub(crate) struct Object<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) header: &'a Header,
+    pub(crate) sections: SectionTable<'a, Header>,
+    pub(crate) symbols: SymbolTable<'a, Header>,
     /// Where each section is put; `None` for those that are not.
-    pub(super) at: Vec<Option<u64>>,
+    pub(crate) at: Vec<Option<u64>>,
 }
 
 /// A symbol of an input.
-pub(super) struct Definition<'a> {
-    pub(super) name: &'a str,
-    pub(super) st_type: elf::SymbolType,
-    pub(super) local: bool,
-    pub(super) weak: bool,
+pub(crate) struct Definition<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) st_type: elf::SymbolType,
+    pub(crate) local: bool,
+    pub(crate) weak: bool,
     /// Its address, if the input defines it.
-    pub(super) address: Option<u64>,
-    pub(super) size: u64,
+    pub(crate) address: Option<u64>,
+    pub(crate) size: u64,
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn read(input: &Input<'a>) -> Result<Object<'a>> {
+    pub(crate) fn read(input: &Input<'a>) -> Result<Object<'a>> {
         let &Input { name, bytes } = input;
         let header = header(input)?;
         if header.e_type(LE) != elf::ET_REL {
@@ -46,13 +46,13 @@ impl<'a> Object<'a> {
         Ok(Object { name, bytes, header, sections, symbols, at })
     }
 
-    pub(super) fn section_name(&self, index: usize) -> &'a str {
+    pub(crate) fn section_name(&self, index: usize) -> &'a str {
         (self.sections.section(SectionIndex(index)).ok())
             .and_then(|s| section_name(&self.sections, s).ok())
             .unwrap_or("?")
     }
 
-    pub(super) fn symbol(&self, index: usize) -> Result<Definition<'a>> {
+    pub(crate) fn symbol(&self, index: usize) -> Result<Definition<'a>> {
         let fail = damaged(self.name);
         let symbol = self.symbols.symbol(SymbolIndex(index)).map_err(&fail)?;
         let name = self.symbols.symbol_name(LE, symbol).map_err(&fail)?;

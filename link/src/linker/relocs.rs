@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::objects::Object;
 use super::symbols::Global;
 use crate::elf::{LE, damaged};
-use crate::image::Image;
+use crate::image::{Image, Reference};
 
 /// A relocation with its addresses known.
 pub(super) struct PendingReloc {
@@ -27,6 +27,11 @@ pub(super) struct PendingReloc {
 }
 
 impl PendingReloc {
+    /// As the image has it.
+    pub(super) fn reference(&self) -> Reference {
+        Reference { place: self.place, r_type: self.r_type, value: self.value }
+    }
+
     /// Where it is and what it refers to, for messages.
     fn place(&self, objects: &[Object]) -> String {
         let Some(object) = objects.get(self.object) else {
@@ -43,14 +48,14 @@ impl PendingReloc {
     }
 }
 
-/// Apply all relocations.
+/// Apply all relocations; returns them.
 pub(super) fn relocate(
     image: &mut Image,
     backend: &dyn Patch,
     objects: &[Object],
     globals: &FxHashMap<&str, Global>,
     keep_padding: bool,
-) -> Result<()> {
+) -> Result<Vec<PendingReloc>> {
     let mut all = pending(objects, globals)?;
     all.retain(|reloc| !(keep_padding && backend.is_padding(reloc.r_type)));
     // A low part names the instruction of its high part, not the target; the target is that instruction's.
@@ -74,11 +79,11 @@ pub(super) fn relocate(
             .ok_or_else(|| Error::new("the section has no contents to relocate").at(place()))?;
         backend.relocate(&rel, field).map_err(|e| e.at(place()))?;
     }
-    Ok(())
+    Ok(all)
 }
 
 /// All relocations of the sections that are in the image.
-pub(super) fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>) -> Result<Vec<PendingReloc>> {
+fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>) -> Result<Vec<PendingReloc>> {
     let mut all = Vec::new();
     let (mut missing, mut seen) = (Vec::new(), FxHashSet::default());
     for (o, object) in objects.iter().enumerate() {

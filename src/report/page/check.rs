@@ -71,6 +71,9 @@ fn notes(report: &Report) -> Vec<String> {
         let places = report.alternatives.join(", ");
         notes.push(format!("Not run, but may be patched in when the kernel boots: alternatives at {places}"));
     }
+    if !report.alternatives_in_place.is_empty() {
+        notes.push(format!("In place, and run: alternatives at {}", report.alternatives_in_place.join(", ")));
+    }
     if !report.stubs.is_empty() {
         notes.push(format!("A function that returns at once stands in for {}", report.stubs.join(", ")));
     }
