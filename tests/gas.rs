@@ -150,6 +150,21 @@ fn gnu_as_agrees_on_every_trampoline() {
     }
 }
 
+/// They share their code.
+#[test]
+fn gnu_as_agrees_on_trampolines_that_differ_in_their_name_alone() {
+    for backend in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let target = tool::default_target(*backend).unwrap();
+        let objtool = Target { objtool: true, unwind_tables: false, ..target.clone() };
+        for spec in suite::specs(&suite::trampolines(&target).unwrap()) {
+            let alike = ["first", spec.name, "third"].map(|name| Spec { name, ..spec });
+            compare(*backend, &target, &alike, dir.path());
+            compare(*backend, &objtool, &alike, dir.path());
+        }
+    }
+}
+
 /// Where functions have types, with all else that stands before and at their entry: by the bytes that the kernel's own
 /// `SYM_TYPED_FUNC_START` makes of the same configuration.
 #[test]
@@ -164,6 +179,9 @@ fn types_stand_where_the_kernel_has_them() {
             let target = backend.target(target.convention, target.choices).unwrap();
             let named: Vec<Spec> = target.convention.specs().collect();
             compare(*backend, &target, &named, dir.path());
+            let typed = named.iter().filter(|s| target.typed(s.kind).is_some());
+            let alike: Vec<Spec> = typed.flat_map(|s| [Spec { name: "first", ..*s }, *s]).take(2).collect();
+            compare(*backend, &target, &alike, dir.path());
             let stub: Vec<Spec> = named.into_iter().filter(|s| s.kind == Kind::Stub).collect();
             compare(*backend, &target, &stub, dir.path());
             let object = obj::write(&backend.assemble(&stub, &target).unwrap(), &target).unwrap();

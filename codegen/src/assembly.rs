@@ -1,24 +1,21 @@
-//! Listing to code: bytes, fixups, symbols, relocations and unwind tables, in one pass.
+//! Trampolines in one section: each gets its place and its names, and with them symbols, relocations and unwind table.
 
-use std::hash::BuildHasher;
 use std::ops::Range;
 
 use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
 
-use crate::cfi::Tracker;
-use crate::code::{CodeBuf, Fixup, Ref};
-use crate::effects::CfiEntry;
-use crate::eh_frame::{EhFrame, Table};
+use crate::code::{Fixup, Ref};
+use crate::eh_frame::{EhFrame, Fde, Table};
 use crate::error::{Error, Result};
 use crate::faults::{Misstated, Mistyped};
 use crate::harden::TypeWord;
-use crate::isa::{Architecture, Instruction, Labels};
-use crate::listing::{Line, Listing, unbound};
+use crate::listing::{SymRef, unbound};
 use crate::lsda::{PERSONALITY, Tables};
-use crate::objtool::{self, Notes, Told};
+use crate::objtool::{self, Told};
+use crate::profile::Offer;
 use crate::reloc::{Reloc, RelocTarget};
-use crate::spec::{Kind, Spec};
+use crate::shape::Shape;
+use crate::spec::Spec;
 use crate::step::{Local, Mark};
 use crate::target::Target;
 
@@ -39,10 +36,10 @@ pub struct Symbol {
 /// Code of any number of trampolines, with all that an object file needs.
 #[derive(Default, Debug)]
 pub struct Assembly {
-    code: CodeBuf,
+    text: Vec<u8>,
     names: String,
-    /// (hash of the name, number) of each of `globals`.
-    index: HashTable<(u64, u32)>,
+    /// The numbers of `globals`, by name.
+    index: HashTable<u32>,
     /// Relocations of `.text`, by offset.
     pub relocs: Vec<Reloc>,
     /// Symbols with global binding, in the order of their first mention.
@@ -63,9 +60,14 @@ pub struct Assembly {
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
     /// What the listing refers to: number of the symbol, and bytes behind it.
     listed: Vec<(u32, i32)>,
-    label: String,
-    /// The follower of the last trampoline: the next is mostly of the same kind.
-    tracker: Option<(Kind, Box<Tracker>)>,
+}
+
+/// FNV-1a: the parts of a name have the hash of the whole.
+fn hash(parts: &[&str]) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x100_0000_01b3;
+    let bytes = parts.iter().flat_map(|part| part.bytes());
+    bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
 impl Assembly {
@@ -75,7 +77,7 @@ impl Assembly {
 
     /// The bytes of `.text`.
     pub fn text(&self) -> &[u8] {
-        &self.code.bytes
+        &self.text
     }
 
     /// A symbol's name.
@@ -93,6 +95,7 @@ impl Assembly {
         symbol.name.start
     }
 
+    /// Append a name that comes in parts.
     fn intern(&mut self, parts: &[&str]) -> Range<u32> {
         if self.names.is_empty() {
             self.names.push('\0');
@@ -104,25 +107,29 @@ impl Assembly {
         start..end
     }
 
-    fn global(&mut self, name: &str) -> u32 {
-        let hash = FxBuildHasher.hash_one(name);
-        let same = |&(h, i): &(u64, u32)| h == hash && self.name(&self.globals[i as usize]) == name;
-        if let Some(&(_, i)) = self.index.find(hash, same) {
+    /// The number of the symbol with this name, which comes in parts. What was written a moment ago is not read again: that
+    /// would wait until it has arrived.
+    fn global(&mut self, parts: &[&str]) -> u32 {
+        let (hashed, names, globals) = (hash(parts), &self.names, &self.globals);
+        let name = |i: u32| globals.get(i as usize).map_or("", |s| &names[s.name.start as usize..s.name.end as usize]);
+        let same = |i: u32| parts.iter().try_fold(name(i), |rest, part| rest.strip_prefix(part)) == Some("");
+        if let Some(&i) = self.index.find(hashed, |&i| same(i)) {
             return i;
         }
         let i = self.globals.len() as u32;
-        self.index.insert_unique(hash, (hash, i), |&(hash, _)| hash);
-        let range = self.intern(&[name]);
-        self.globals.push(Symbol { name: range, offset: None, size: 0, function: false, protected: false });
+        self.index.insert_unique(hashed, i, |&i| hash(&[name(i)]));
+        let name = self.intern(parts);
+        self.globals.push(Symbol { name, offset: None, size: 0, function: false, protected: false });
         i
     }
 
-    fn define(&mut self, name: &str, offset: usize, size: usize, function: bool) -> Result<()> {
+    /// Define a symbol, whose name comes in parts.
+    fn define(&mut self, name: &[&str], offset: usize, size: usize, function: bool) -> Result<()> {
         let i = self.global(name) as usize;
         let symbol = &mut self.globals[i];
         if symbol.offset.is_some() {
             return Err(Error::Duplicate {
-                symbol: name.to_owned(),
+                symbol: name.concat(),
                 places: "twice; give one of the trampolines another name with --name".to_owned(),
             });
         }
@@ -131,118 +138,60 @@ impl Assembly {
     }
 
     /// Make room for `count` trampolines like the ones that are here.
-    pub(crate) fn reserve(&mut self, count: usize) {
+    pub(crate) fn reserve(&mut self, count: usize, target: &Target) {
         fn grow<T>(vec: &mut Vec<T>, count: usize) {
             vec.reserve(vec.len() * count);
         }
-        grow(&mut self.code.bytes, count);
+        self.text.reserve(self.text.len().next_multiple_of(target.facts.align as usize) * count);
         grow(&mut self.relocs, count);
         grow(&mut self.globals, count);
         grow(&mut self.locals, count);
-        grow(&mut self.eh_frame.bytes, count);
-        grow(&mut self.eh_frame.relocs, count);
-        grow(&mut self.eh_frame.labels, count);
+        self.eh_frame.reserve(count);
         self.names.reserve(self.names.len() * count);
-        self.index.reserve(self.index.len() * count, |&(hash, _)| hash);
+        let (names, globals) = (&self.names, &self.globals);
+        let name = |i: u32| globals.get(i as usize).map_or("", |s| &names[s.name.start as usize..s.name.end as usize]);
+        let own = globals.iter().filter(|s| s.offset.is_some()).count();
+        self.index.reserve(own * count, |&i| hash(&[name(i)]));
     }
 
-    /// Append one trampoline.
-    pub(crate) fn add<I: Architecture + Labels>(
-        &mut self,
-        spec: &Spec,
-        target: &Target,
-        listing: &Listing<impl Instruction>,
-    ) -> Result<()> {
-        self.add_misstated::<I>(spec, target, listing, None)
-    }
-
-    /// The same, of a mutant: before this line, the unwind table goes wrong.
-    pub(crate) fn add_misstated<I: Architecture + Labels>(
-        &mut self,
-        spec: &Spec,
-        target: &Target,
-        listing: &Listing<impl Instruction>,
-        misstated: Option<(usize, Misstated)>,
-    ) -> Result<()> {
+    /// Append one trampoline: code of its listing, which refers to these symbols.
+    pub(crate) fn add(&mut self, spec: &Spec, target: &Target, symbols: &[SymRef], shape: &Shape) -> Result<()> {
         self.align(target);
-        self.code.bytes.extend_from_slice(target.harden.padding);
-        let whole = misstated.filter(|(before, _)| *before == 0).map(|(_, wrong)| wrong);
+        self.text.extend_from_slice(target.harden.padding);
+        let wrong = shape.misstated;
         if let Some(word) = target.typed(spec.kind) {
-            let wrong = if let Some(Misstated::Type(wrong)) = whole { Some(wrong) } else { None };
+            let wrong = if let Some(Misstated::Type(wrong)) = wrong { Some(wrong) } else { None };
             self.type_word(word, spec.name, target, wrong);
         }
-        let described = self.code.bytes.len();
-        self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
-        let (start, mut labels) = (self.code.bytes.len(), [None; Local::COUNT]);
-        let mut entry = I::cfi_entry(spec.kind);
-        let mut tracker = self.tracker(spec.kind, &entry, target)?;
-        self.code.fixups.clear();
-        entry.signal &= whole != Some(Misstated::Called);
-        let described = if whole == Some(Misstated::Late) { start } else { described };
+        let base = self.text.len();
+        self.text.extend_from_slice(shape.code());
+        let (start, end) = (base + shape.start, self.text.len());
         let table = self.table(spec);
-        self.eh_frame.open(described as u32, &entry, (table, whole), target);
-        let mut opaque_from = 0;
-        let (mut notes, at_start) = Notes::new(spec.kind, target, &entry);
-        at_start.into_iter().for_each(|note| self.note(note, target));
-        for (at, line) in listing.lines.iter().enumerate() {
-            if let Some((_, wrong)) = misstated.filter(|(before, _)| *before == at) {
-                tracker.misstate(wrong);
-                self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
-            }
-            match *line {
-                Line::Insn(insn, _) => {
-                    let effects = insn.effects();
-                    notes.before(&effects).into_iter().for_each(|note| self.note(note, target));
-                    insn.encode(target, &mut self.code)?;
-                    if self.code.fixups.len() > opaque_from {
-                        opaque_from = self.code.fixups.len();
-                        if self.code.fixups.last().is_some_and(|f| I::opaque_after(f.r_type)) {
-                            self.eh_frame.opaque();
-                        }
-                    }
-                    tracker.after(&effects);
-                }
-                Line::Local(local) => {
-                    labels[local.index()] = Some(self.code.bytes.len());
-                    tracker.at_label(local);
-                }
-                Line::KernelLabel(label) => {
-                    notes.at_label().into_iter().for_each(|note| self.note(note, target));
-                    self.kernel_label(target.convention.label(label, spec.name, spec.kind))?;
-                }
-                Line::Block(..) => {}
-                Line::ReturnLost => tracker.lose_return(),
-            }
-            if !tracker.ops.is_empty() {
-                self.eh_frame.rules(self.code.bytes.len() as u32, &mut tracker.ops, target);
-            }
+        let fde = Fde {
+            start: (base + shape.described()) as u32,
+            end: end as u32,
+            base: base as u32,
+            entry: &shape.entry,
+            rules: &shape.rules,
+        };
+        self.eh_frame.add(&fde, (table, wrong), target);
+        shape.notes.iter().for_each(|&(at, note)| self.note(base + at, note, target));
+        let offer = target.convention.offer(spec.name, spec.kind);
+        for &(at, label) in &shape.kernel_labels {
+            self.define(&Offer::label(offer, label, spec.name), base + at, 0, false)?;
         }
-        self.tracker = Some((spec.kind, tracker));
-        let end = self.code.bytes.len();
-        self.eh_frame.close(end as u32, target);
-        self.define(spec.name, start, end - start, true)?;
+        self.define(&[spec.name], start, end - start, true)?;
         if !spec.export.is_empty() {
-            self.define(spec.export, start, end - start, true)?;
-            self.export(spec.export, I::FACTS.dynamic[0]);
+            self.define(&[spec.export], start, end - start, true)?;
+            self.export(spec.export, target.facts.dynamic[0]);
         }
-        let locals = self.resolve::<I>(spec, listing, &labels)?;
-        self.exceptions(spec, (&labels, locals), whole, target)?;
+        let locals = self.resolve(spec, symbols, shape, base)?;
+        self.exceptions(spec, (&shape.labels, base, locals), wrong, target)?;
         for name in spec.own_symbols() {
-            let i = self.global(name) as usize;
+            let i = self.global(&[name]) as usize;
             self.globals[i].protected = true;
         }
         Ok(())
-    }
-
-    /// What follows a trampoline of this kind: that of the last, if it was of the same.
-    fn tracker(&mut self, kind: Kind, entry: &CfiEntry, target: &Target) -> Result<Box<Tracker>> {
-        match self.tracker.take() {
-            Some((of, mut tracker)) if of == kind => {
-                tracker.restart();
-                Ok(tracker)
-            }
-            _ => Ok(Box::new(Tracker::new(entry, target)?)),
-        }
     }
 
     /// Append the type of the function that follows; for a mutant, a wrong one.
@@ -250,76 +199,55 @@ impl Assembly {
         if wrong == Some(Mistyped::Missing) {
             return;
         }
-        let start = self.code.bytes.len();
-        self.code.bytes.extend_from_slice(word.before);
-        let at = self.code.bytes.len() as u32;
-        let to = self.global(&[TypeWord::SYMBOL, function].concat());
+        let start = self.text.len();
+        self.text.extend_from_slice(word.before);
+        let at = self.text.len() as u32;
+        let to = self.global(&[TypeWord::SYMBOL, function]);
         let addend = i64::from(wrong == Some(Mistyped::Other));
         self.relocs.push(Reloc { at, r_type: word.r_type, to: RelocTarget::Global(to), addend });
         self.data.push(at);
-        self.code.bytes.extend_from_slice(&[0; TypeWord::BYTES]);
-        self.code.bytes.extend_from_slice(word.after);
+        self.text.extend_from_slice(&[0; TypeWord::BYTES]);
+        self.text.extend_from_slice(word.after);
         if wrong == Some(Mistyped::Place) {
-            self.code.bytes.extend_from_slice(&target.facts.fill.0.repeat(TypeWord::BYTES));
+            self.text.extend_from_slice(&target.facts.fill.0.repeat(TypeWord::BYTES));
         }
         if word.labelled {
             let name = self.intern(&[TypeWord::LABEL, function]);
-            let size = (self.code.bytes.len() - start) as u32;
+            let size = (self.text.len() - start) as u32;
             self.locals.push(Symbol { name, offset: Some(start as u32), size, function: true, protected: false });
         }
     }
 
-    /// Define a label at the end of the code so far, whose name comes in two parts.
-    fn kernel_label(&mut self, [name, suffix, number]: [&str; 3]) -> Result<()> {
-        let at = self.code.bytes.len();
-        if suffix.is_empty() {
-            return self.define(name, at, 0, false);
-        }
-        let mut label = std::mem::take(&mut self.label);
-        label.clear();
-        label.push_str(name);
-        label.push_str(suffix);
-        label.push_str(number);
-        self.define(&label, at, 0, false)?;
-        self.label = label;
-        Ok(())
-    }
-
     /// Append an entry of `.export_symbol`, whose address has a relocation of this type.
     fn export(&mut self, symbol: &str, r_type: u32) {
-        let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(symbol)));
+        let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(&[symbol])));
         let name = self.intern(&["__export_symbol_", symbol]);
         let label = Symbol { name, offset: Some(at as u32), size: 0, function: false, protected: false };
         self.exports.push((label, Reloc { at: at as u32 + 8, r_type, to, addend: 0 }));
     }
 
-    /// Tell objtool something about the end of the code so far.
-    fn note(&mut self, (note, form): Told, target: &Target) {
+    /// Tell objtool something about this place.
+    fn note(&mut self, place: usize, (note, form): Told, target: &Target) {
         let (Some((address, distance)), Some((bytes, relocs))) =
             (target.facts.objtool, self.notes.get_mut(note.section(form)))
         else {
             return;
         };
         let r_type = if note.is_distance(form) { distance } else { address };
-        let (at, addend) = (bytes.len() as u32, self.code.bytes.len() as i64);
+        let (at, addend) = (bytes.len() as u32, place as i64);
         relocs.push(Reloc { at, r_type, to: RelocTarget::Text, addend });
         bytes.extend(note.bytes(form));
     }
 
-    fn resolve<I: Labels>(
-        &mut self,
-        spec: &Spec,
-        listing: &Listing<impl Instruction>,
-        labels: &[Option<usize>],
-    ) -> Result<[u32; Local::COUNT]> {
+    /// Relocations for what the code refers to. Returns the symbols of labels, where they have one.
+    fn resolve(&mut self, spec: &Spec, symbols: &[SymRef], shape: &Shape, base: usize) -> Result<[u32; Local::COUNT]> {
         self.listed.clear();
-        for referred in &listing.symbols {
-            let i = self.global(referred.name);
+        for referred in symbols {
+            let i = self.global(&[referred.name]);
             self.listed.push((i, referred.add));
         }
         let mut local_symbols = [u32::MAX; Local::COUNT];
-        for i in 0..self.code.fixups.len() {
-            let Fixup { at, r_type, to, mut addend } = self.code.fixups[i];
+        for &Fixup { at, r_type, to, mut addend } in shape.fixups() {
             let to = match to {
                 Ref::Symbol(sym) => {
                     let (symbol, add) = *self.listed.get(sym.0 as usize).ok_or_else(|| {
@@ -329,18 +257,15 @@ impl Assembly {
                     RelocTarget::Global(symbol)
                 }
                 Ref::Local(local) => {
-                    let label = labels[local.index()].ok_or_else(|| unbound(local, spec))?;
-                    if !I::patch_local(r_type, &mut self.code.bytes, at, label)? {
-                        continue;
-                    }
+                    let label = shape.labels[local.index()].ok_or_else(|| unbound(local, spec))?;
                     let known = local_symbols[local.index()];
                     if known == u32::MAX {
-                        local_symbols[local.index()] = self.local(spec, local, label as u32);
+                        local_symbols[local.index()] = self.local(spec, local, (base + label) as u32);
                     }
                     RelocTarget::Local(local_symbols[local.index()])
                 }
             };
-            self.relocs.push(Reloc { at: at as u32, r_type, to, addend });
+            self.relocs.push(Reloc { at: (base + at) as u32, r_type, to, addend });
         }
         Ok(local_symbols)
     }
@@ -362,7 +287,7 @@ impl Assembly {
     fn exceptions(
         &mut self,
         spec: &Spec,
-        (labels, mut symbols): (&[Option<usize>], [u32; Local::COUNT]),
+        (labels, base, mut symbols): (&[Option<usize>], usize, [u32; Local::COUNT]),
         misstated: Option<Misstated>,
         target: &Target,
     ) -> Result<()> {
@@ -372,7 +297,8 @@ impl Assembly {
         let mut places = [None; Mark::ALL.len()];
         for (mark, place) in Mark::ALL.into_iter().zip(&mut places) {
             let local = Local::Mark(mark);
-            let Some(offset) = labels.get(local.index()).copied().flatten() else { return Err(unbound(local, spec)) };
+            let Some(label) = labels.get(local.index()).copied().flatten() else { return Err(unbound(local, spec)) };
+            let offset = base + label;
             let symbol = &mut symbols[local.index()];
             // Where no linker moves them, distances are known.
             if target.facts.lengths.is_some() && *symbol == u32::MAX {
@@ -380,13 +306,13 @@ impl Assembly {
             }
             *place = Some((offset as u32, RelocTarget::Local(*symbol)));
         }
-        self.personality = Some(self.global(PERSONALITY));
+        self.personality = Some(self.global(&[PERSONALITY]));
         self.tables.write(|mark| places[mark as usize], misstated, target)
     }
 
     fn align(&mut self, target: &Target) {
-        while !self.code.bytes.len().is_multiple_of(target.facts.align as usize) {
-            self.code.bytes.extend_from_slice(target.facts.fill.0);
+        while !self.text.len().is_multiple_of(target.facts.align as usize) {
+            self.text.extend_from_slice(target.facts.fill.0);
         }
     }
 

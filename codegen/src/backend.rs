@@ -15,6 +15,7 @@ use crate::place::Placement;
 use crate::plan::Plan;
 use crate::profile::Convention;
 use crate::proto::Prototype;
+use crate::shape::Shape;
 use crate::spec::Spec;
 use crate::target::Target;
 use crate::text::{self, TextListing};
@@ -116,20 +117,28 @@ fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<
     }
 }
 
-/// Generate `specs` one after the other; `add` makes code of each.
+/// Generate `specs` one after the other; `add` makes code of each. Those that differ in their name alone, and do not
+/// refer to it, share listing and code.
 fn assemble<'a, I: Isa>(
     specs: &[Spec<'a>],
     target: &Target,
-    mut add: impl FnMut(usize, &Spec<'a>, &Plan, &Listing<'a, I::Insn>, &mut Assembly) -> Result<()>,
+    mut add: impl FnMut(usize, &Spec<'a>, &Plan, &Listing<'a, I::Insn>, &Shape, &mut Assembly) -> Result<()>,
 ) -> Result<Assembly> {
     let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
+    let mut shape = Shape::default();
     for (i, spec) in specs.iter().enumerate() {
-        generate::<I>(spec, target, &mut plan, &mut listing)
-            .and_then(|()| checked::<I>(spec, target, &plan, &listing))
-            .and_then(|()| add(i, spec, &plan, &listing, &mut assembly))
-            .map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
+        let last = i.checked_sub(1).and_then(|last| specs.get(last));
+        let mut made = || {
+            if !last.is_some_and(|last| last.alike(spec) && listing.symbols.iter().all(|s| s.name != last.name)) {
+                generate::<I>(spec, target, &mut plan, &mut listing)?;
+                checked::<I>(spec, target, &plan, &listing)?;
+                shape.encode::<I>(spec, target, &listing, None)?;
+            }
+            add(i, spec, &plan, &listing, &shape, &mut assembly)
+        };
+        made().map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
         if i == 0 {
-            assembly.reserve(specs.len());
+            assembly.reserve(specs.len(), target);
         }
     }
     assembly.finish(target);
@@ -150,14 +159,16 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
-        assemble::<I>(specs, target, |_, spec, _, listing, assembly| assembly.add::<I>(spec, target, listing))
+        assemble::<I>(specs, target, |_, spec, _, listing, shape, assembly| {
+            assembly.add(spec, target, &listing.symbols, shape)
+        })
     }
 
     fn generate(&self, specs: &[Spec], target: &Target) -> Result<Artifact> {
         let mut listings = Vec::with_capacity(specs.len());
-        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing, assembly| {
+        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing, shape, assembly| {
             listings.push(text::render::<I>(spec, target, plan, listing)?);
-            assembly.add::<I>(spec, target, listing)
+            assembly.add(spec, target, &listing.symbols, shape)
         })?;
         Ok(Artifact { assembly, listings })
     }
@@ -167,11 +178,11 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
-        assemble::<I>(specs, target, |i, spec, _, listing, assembly| {
+        assemble::<I>(specs, target, |i, spec, _, listing, shape, assembly| {
             if i == which {
                 return mutate::add::<I>(mutant, spec, target, listing, assembly);
             }
-            assembly.add::<I>(spec, target, listing)
+            assembly.add(spec, target, &listing.symbols, shape)
         })
     }
 

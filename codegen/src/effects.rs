@@ -160,7 +160,7 @@ impl Effects {
 }
 
 /// How unwinding starts at a trampoline's first instruction, where it differs from a C function's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct CfiEntry {
     /// The column of the return address.
     pub column: u16,

@@ -30,6 +30,42 @@ pub(crate) struct Table {
     pub start: u32,
 }
 
+/// The rules of a trampoline, encoded. Offsets count from where its code does.
+#[derive(Default, Debug)]
+pub(crate) struct Rules {
+    bytes: Vec<u8>,
+    /// The distances that are the linker's to know.
+    distances: Vec<Distance>,
+    last: u32,
+    opaque: bool,
+    /// In a mutant's table, the column of the return address and what is said in its place.
+    renamed: Option<(u16, u16)>,
+}
+
+/// A distance between two places of the code, stored in a field of the rules.
+#[derive(Clone, Copy, Debug)]
+struct Distance {
+    field: u32,
+    /// Which of [`Lengths::advance`](crate::facts::Lengths::advance).
+    size: usize,
+    from: u32,
+    to: u32,
+}
+
+/// The entry of a trampoline.
+pub(crate) struct Fde<'t> {
+    /// Where in `.text` it begins to describe.
+    pub start: u32,
+    /// Where it ends to.
+    pub end: u32,
+    /// Where in `.text` the offsets of the rules count from.
+    pub base: u32,
+    /// What holds at the start.
+    pub entry: &'t CfiEntry,
+    /// And from there on.
+    pub rules: &'t Rules,
+}
+
 /// An `.eh_frame` section under construction.
 #[derive(Default, Debug)]
 pub struct EhFrame {
@@ -41,14 +77,8 @@ pub struct EhFrame {
     /// addend of a difference's second half where the psABI subtracts it, so both halves must have none.
     pub labels: Vec<u32>,
     cies: Vec<CieEntry>,
+    /// The last entry.
     fde: u32,
-    /// How many relocations there were behind the FDE's own first one.
-    fde_relocs: usize,
-    start: u32,
-    last: u32,
-    opaque: bool,
-    /// In a mutant's table, the column of the return address and what is said in its place.
-    renamed: Option<(u16, u16)>,
 }
 
 const DW_CFA_ADVANCE_LOC: u8 = 0x40;
@@ -67,7 +97,26 @@ const DW_CFA_DEF_CFA_OFFSET: u8 = 0x0e;
 /// DW_EH_PE_pcrel | DW_EH_PE_sdata4.
 const POINTER_ENCODING: u8 = 0x1b;
 
-impl EhFrame {
+/// Encodes rules, where each column may be known by another number.
+struct Encoder<'b> {
+    bytes: &'b mut Vec<u8>,
+    renamed: Option<(u16, u16)>,
+}
+
+/// The number by which a column is known.
+fn named(column: u16, renamed: Option<(u16, u16)>) -> u16 {
+    renamed.filter(|(own, _)| *own == column).map_or(column, |(_, other)| other)
+}
+
+/// In a mutant's table, the column of the return address, and what is said in its place.
+fn renamed(entry: &CfiEntry, misstated: Option<Misstated>) -> Option<(u16, u16)> {
+    match misstated {
+        Some(Misstated::Column(other)) => Some((entry.column, other)),
+        _ => None,
+    }
+}
+
+impl Encoder<'_> {
     fn uleb(&mut self, mut value: u32) {
         loop {
             let more = value > 0x7f;
@@ -77,11 +126,6 @@ impl EhFrame {
                 return;
             }
         }
-    }
-
-    /// The number by which a column is known.
-    fn named(&self, column: u16) -> u16 {
-        self.renamed.filter(|(own, _)| *own == column).map_or(column, |(_, other)| other)
     }
 
     fn encode(&mut self, op: CfiOp, target: &Target) {
@@ -102,7 +146,7 @@ impl EhFrame {
                 self.uleb(dwarf(reg));
             }
             CfiOp::Offset(column, offset) => {
-                let column = self.named(column);
+                let column = named(column, self.renamed);
                 let factored = (offset / i32::from(target.facts.cie.data_align)) as u32;
                 if column < 64 {
                     self.bytes.push(DW_CFA_OFFSET | column as u8);
@@ -114,10 +158,10 @@ impl EhFrame {
             }
             CfiOp::Register(column, reg) => {
                 self.bytes.push(DW_CFA_REGISTER);
-                self.uleb(self.named(column).into());
+                self.uleb(named(column, self.renamed).into());
                 self.uleb(dwarf(reg));
             }
-            CfiOp::Restore(column) => match self.named(column) {
+            CfiOp::Restore(column) => match named(column, self.renamed) {
                 column @ ..64 => self.bytes.push(DW_CFA_RESTORE | column as u8),
                 column => {
                     self.bytes.push(DW_CFA_RESTORE_EXTENDED);
@@ -126,103 +170,24 @@ impl EhFrame {
             },
             CfiOp::SameValue(column) => {
                 self.bytes.push(DW_CFA_SAME_VALUE);
-                self.uleb(self.named(column).into());
+                self.uleb(named(column, self.renamed).into());
             }
             CfiOp::Undefined(column) => {
                 self.bytes.push(DW_CFA_UNDEFINED);
-                self.uleb(self.named(column).into());
+                self.uleb(named(column, self.renamed).into());
             }
         }
     }
+}
 
-    fn put32(&mut self, at: u32, value: u32) {
-        let at = at as usize;
-        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    }
-
-    /// Pad the entry at `start` to a multiple of `align` and store its length.
-    fn seal(&mut self, start: u32, align: usize) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
-        self.put32(start, self.bytes.len() as u32 - start - 4);
-    }
-
-    /// Begin the entry of a trampoline at this offset, with a CIE before it if none fits.
-    pub(crate) fn open(
-        &mut self,
-        start: u32,
-        entry: &CfiEntry,
-        (table, misstated): (Option<Table>, Option<Misstated>),
-        target: &Target,
-    ) {
-        let table = table.filter(|_| misstated != Some(Misstated::NoPersonality));
-        let cie = &target.facts.cie;
-        self.renamed = match misstated {
-            Some(Misstated::Column(other)) => Some((entry.column, other)),
-            _ => None,
-        };
-        let returns_in = self.named(entry.column);
-        let ops = || entry_ops(entry, target);
-        // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
-        let begins = |rules: &[CfiOp]| ops().zip(rules).filter(|(a, b)| a == *b).count() == rules.len();
-        let asks = table.is_some();
-        let fits = |c: &&CieEntry| (c.column, c.signal, c.asks) == (returns_in, entry.signal, asks) && begins(&c.ops);
-        let (cie_at, shared) = match self.cies.iter().find(fits) {
-            Some(cie) => (cie.at, cie.ops.len()),
-            None => {
-                let at = self.bytes.len() as u32;
-                self.bytes.extend_from_slice(&[0; 8]);
-                self.bytes.push(cie.version);
-                self.bytes.extend_from_slice(match (asks, entry.signal) {
-                    (true, true) => b"zPLRS\0",
-                    (true, false) => b"zPLR\0",
-                    (false, true) => b"zRS\0",
-                    (false, false) => b"zR\0",
-                });
-                self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f, returns_in as u8]);
-                if asks {
-                    self.bytes.extend_from_slice(&[7, PERSONALITY_ENCODING]);
-                    self.relocs.push(Reloc {
-                        at: self.bytes.len() as u32,
-                        r_type: cie.pcrel32,
-                        to: RelocTarget::Personality,
-                        addend: 0,
-                    });
-                    self.bytes.extend_from_slice(&[0, 0, 0, 0, TABLE_ENCODING, POINTER_ENCODING]);
-                } else {
-                    self.bytes.extend_from_slice(&[1, POINTER_ENCODING]);
-                }
-                self.bytes.extend_from_slice(cie.initial);
-                ops().for_each(|op| self.encode(op, target));
-                self.seal(at, 4);
-                let cie = CieEntry { column: returns_in, signal: entry.signal, asks, ops: ops().collect(), at };
-                let shared = cie.ops.len();
-                self.cies.push(cie);
-                (at, shared)
-            }
-        };
-        self.fde = self.bytes.len() as u32;
-        self.start = start;
+impl Rules {
+    /// Begin anew, at this offset.
+    pub(crate) fn begin(&mut self, start: u32, entry: &CfiEntry, misstated: Option<Misstated>) {
+        self.bytes.clear();
+        self.distances.clear();
         self.last = start;
         self.opaque = false;
-        self.bytes.extend_from_slice(&[0; 4]);
-        self.bytes.extend_from_slice(&(self.fde + 4 - cie_at).to_le_bytes());
-        let (to, addend) = match target.facts.lengths {
-            Some(_) => (self.label(start), 0),
-            None => (RelocTarget::Text, i64::from(start)),
-        };
-        self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to, addend });
-        self.fde_relocs = self.relocs.len();
-        self.bytes.extend_from_slice(&[0; 8]);
-        self.bytes.push(if asks { 4 } else { 0 });
-        if let Some(table) = table {
-            let (to, addend) = match target.facts.lengths {
-                Some(_) => (RelocTarget::Table(table.number), 0),
-                None => (RelocTarget::Tables, i64::from(table.start)),
-            };
-            self.relocs.push(Reloc { at: self.bytes.len() as u32, r_type: cie.pcrel32, to, addend });
-            self.bytes.extend_from_slice(&[0; 4]);
-        }
-        ops().skip(shared).for_each(|op| self.encode(op, target));
+        self.renamed = renamed(entry, misstated);
     }
 
     /// From here on the distance to earlier addresses is the linker's to know.
@@ -230,22 +195,20 @@ impl EhFrame {
         self.opaque = true;
     }
 
-    /// These rules hold from `offset` on. `ops` is emptied.
-    pub(crate) fn rules(&mut self, offset: u32, ops: &mut Vec<CfiOp>, target: &Target) {
+    /// These hold from `offset` on. `ops` is emptied.
+    pub(crate) fn change(&mut self, offset: u32, ops: &mut Vec<CfiOp>, target: &Target) {
         if ops.is_empty() {
             return;
         }
         if offset != self.last {
             self.advance(offset, target);
         }
-        for op in ops.drain(..) {
-            self.encode(op, target);
-        }
+        let mut encoder = Encoder { bytes: &mut self.bytes, renamed: self.renamed };
+        ops.drain(..).for_each(|op| encoder.encode(op, target));
     }
 
     fn advance(&mut self, offset: u32, target: &Target) {
         let delta = (offset - self.last) / u32::from(target.facts.cie.code_align);
-        let lengths = target.facts.lengths.filter(|_| self.opaque);
         let size = if delta < 0x40 { 0 } else { 1 + (delta > 0xff) as usize };
         match size {
             0 => self.bytes.push(DW_CFA_ADVANCE_LOC | delta as u8),
@@ -255,14 +218,117 @@ impl EhFrame {
                 self.bytes.extend_from_slice(&(delta as u16).to_le_bytes());
             }
         }
-        if let Some(lengths) = lengths {
-            let at = self.bytes.len() as u32 - [1, 1, 2][size];
-            let (set, sub) = lengths.advance[size];
-            let (from, to) = (self.label(self.last), self.label(offset));
-            self.difference(at, set, sub, to, from);
+        if self.opaque {
+            let field = self.bytes.len() as u32 - [1, 1, 2][size];
+            self.distances.push(Distance { field, size, from: self.last, to: offset });
         }
         self.last = offset;
         self.opaque = false;
+    }
+}
+
+impl EhFrame {
+    /// Pad the entry at `start` to a multiple of `align` and store its length.
+    fn seal(&mut self, start: u32, align: usize) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
+        let (at, length) = (start as usize, self.bytes.len() as u32 - start - 4);
+        self.bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// The CIE for entries that begin like this: its offset, and how many of the rules it has.
+    fn cie(&mut self, entry: &CfiEntry, asks: bool, renamed: Option<(u16, u16)>, target: &Target) -> (u32, usize) {
+        let cie = &target.facts.cie;
+        let returns_in = named(entry.column, renamed);
+        let ops = || entry_ops(entry, target);
+        // As GNU as: the first CIE whose rules begin ours serves, and the rest of ours goes into the FDE.
+        let begins = |rules: &[CfiOp]| ops().zip(rules).filter(|(a, b)| a == *b).count() == rules.len();
+        let fits = |c: &&CieEntry| (c.column, c.signal, c.asks) == (returns_in, entry.signal, asks) && begins(&c.ops);
+        if let Some(cie) = self.cies.iter().find(fits) {
+            return (cie.at, cie.ops.len());
+        }
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&[0; 8]);
+        self.bytes.push(cie.version);
+        self.bytes.extend_from_slice(match (asks, entry.signal) {
+            (true, true) => b"zPLRS\0",
+            (true, false) => b"zPLR\0",
+            (false, true) => b"zRS\0",
+            (false, false) => b"zR\0",
+        });
+        self.bytes.extend_from_slice(&[cie.code_align, cie.data_align as u8 & 0x7f, returns_in as u8]);
+        if asks {
+            self.bytes.extend_from_slice(&[7, PERSONALITY_ENCODING]);
+            self.relocs.push(Reloc {
+                at: self.bytes.len() as u32,
+                r_type: cie.pcrel32,
+                to: RelocTarget::Personality,
+                addend: 0,
+            });
+            self.bytes.extend_from_slice(&[0, 0, 0, 0, TABLE_ENCODING, POINTER_ENCODING]);
+        } else {
+            self.bytes.extend_from_slice(&[1, POINTER_ENCODING]);
+        }
+        self.bytes.extend_from_slice(cie.initial);
+        let mut encoder = Encoder { bytes: &mut self.bytes, renamed };
+        ops().for_each(|op| encoder.encode(op, target));
+        self.seal(at, 4);
+        let cie = CieEntry { column: returns_in, signal: entry.signal, asks, ops: ops().collect(), at };
+        let shared = cie.ops.len();
+        self.cies.push(cie);
+        (at, shared)
+    }
+
+    /// Append the entry of a trampoline, with a CIE before it if none fits.
+    pub(crate) fn add(&mut self, of: &Fde, (table, misstated): (Option<Table>, Option<Misstated>), target: &Target) {
+        let table = table.filter(|_| misstated != Some(Misstated::NoPersonality));
+        let cie = &target.facts.cie;
+        let renamed = renamed(of.entry, misstated);
+        let (cie_at, shared) = self.cie(of.entry, table.is_some(), renamed, target);
+        self.fde = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&(self.fde + 4 - cie_at).to_le_bytes());
+        let (to, addend) = match target.facts.lengths {
+            Some(_) => (self.label(of.start), 0),
+            None => (RelocTarget::Text, i64::from(of.start)),
+        };
+        self.relocs.push(Reloc { at: self.fde + 8, r_type: cie.pcrel32, to, addend });
+        let (from, relocs) = (to, self.relocs.len());
+        let range = if target.facts.lengths.is_none() { of.end - of.start } else { 0 };
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&range.to_le_bytes());
+        self.bytes.push(if table.is_some() { 4 } else { 0 });
+        if let Some(table) = table {
+            let (to, addend) = match target.facts.lengths {
+                Some(_) => (RelocTarget::Table(table.number), 0),
+                None => (RelocTarget::Tables, i64::from(table.start)),
+            };
+            self.relocs.push(Reloc { at: self.bytes.len() as u32, r_type: cie.pcrel32, to, addend });
+            self.bytes.extend_from_slice(&[0; 4]);
+        }
+        let mut encoder = Encoder { bytes: &mut self.bytes, renamed };
+        entry_ops(of.entry, target).skip(shared).for_each(|op| encoder.encode(op, target));
+        let rules = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&of.rules.bytes);
+        if let Some(lengths) = target.facts.lengths {
+            for distance in &of.rules.distances {
+                let (set, sub) = lengths.advance[distance.size];
+                let (from, to) = (self.label(of.base + distance.from), self.label(of.base + distance.to));
+                self.difference(rules + distance.field, set, sub, to, from);
+            }
+            // GNU as orders them by the field, before those of the rules.
+            let (add, sub) = lengths.range;
+            let end = self.label(of.end);
+            self.difference(self.fde + 12, add, sub, end, from);
+            self.relocs[relocs..].rotate_right(2);
+        }
+        self.seal(self.fde, 4);
+    }
+
+    /// Make room for `count` entries like those that are here.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.bytes.reserve(self.bytes.len() * count);
+        self.relocs.reserve(self.relocs.len() * count);
+        self.labels.reserve(self.labels.len() * count);
     }
 
     fn label(&mut self, offset: u32) -> RelocTarget {
@@ -275,23 +341,6 @@ impl EhFrame {
     fn difference(&mut self, at: u32, plus: u32, minus: u32, to: RelocTarget, from: RelocTarget) {
         self.relocs.push(Reloc { at, r_type: plus, to, addend: 0 });
         self.relocs.push(Reloc { at, r_type: minus, to: from, addend: 0 });
-    }
-
-    /// End the entry.
-    pub(crate) fn close(&mut self, end: u32, target: &Target) {
-        let at = self.fde + 12;
-        match target.facts.lengths {
-            None => self.put32(at, end - self.start),
-            Some(lengths) => {
-                // GNU as orders them by the field, before those of the rules.
-                let (add, sub) = lengths.range;
-                let start = self.relocs[self.fde_relocs - 1].to;
-                let end = self.label(end);
-                self.difference(at, add, sub, end, start);
-                self.relocs[self.fde_relocs..].rotate_right(2);
-            }
-        }
-        self.seal(self.fde, 4);
     }
 
     /// End the section: GNU as lets the last entry fill it up to its alignment.

@@ -19,6 +19,7 @@ use crate::listing::{Line, Listing};
 use crate::names::Names;
 use crate::pattern::PatternTable;
 use crate::plan::Plan;
+use crate::shape::Shape;
 use crate::spec::Spec;
 use crate::step::{Disp, Name};
 use crate::target::Target;
@@ -136,7 +137,9 @@ impl<I: Instruction + Copy> Edit<I> {
     where
         A::Insn: Into<I>,
     {
-        assembly.add_misstated::<A>(spec, target, &self.apply(listing), self.misstate)
+        let (mut shape, listing) = (Shape::default(), self.apply(listing));
+        shape.encode::<A>(spec, target, &listing, self.misstate)?;
+        assembly.add(spec, target, &listing.symbols, &shape)
     }
 }
 
@@ -499,7 +502,9 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
         text.replace('\t', " ")
     };
     let mut original = Assembly::default();
-    original.add::<I>(spec, target, &listing)?;
+    let mut shape = Shape::default();
+    shape.encode::<I>(spec, target, &listing, None)?;
+    original.add(spec, target, &listing.symbols, &shape)?;
     let code = |a: Assembly| {
         let tables = (a.tables.bytes.clone(), a.tables.relocs.clone());
         (a.text().to_vec(), a.relocs, a.eh_frame.bytes, tables)

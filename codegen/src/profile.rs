@@ -442,10 +442,21 @@ impl Convention {
         all
     }
 
+    /// The trampoline of this name and kind, if the profile has it under that name.
+    pub(crate) fn offer(&self, name: &str, kind: Kind) -> Option<&Offer> {
+        self.trampolines.iter().find(|t| t.symbol == name && t.kind == kind)
+    }
+
     /// The name of a label inside the trampoline called `name`: that of the profile, for a trampoline under the profile's
     /// name; else the trampoline's and a suffix. The name comes in parts, so that none must be allocated.
     pub fn label<'n>(&self, label: KernelLabel, name: &'n str, kind: Kind) -> [&'n str; 3] {
-        let offer = self.trampolines.iter().find(|t| t.kind == kind && t.symbol == name);
+        Offer::label(self.offer(name, kind), label, name)
+    }
+}
+
+impl Offer {
+    /// See [`Convention::label`].
+    pub(crate) fn label<'n>(offer: Option<&Offer>, label: KernelLabel, name: &'n str) -> [&'n str; 3] {
         let named = offer.and_then(|t| t.labels.iter().find(|(l, _)| *l == label));
         match named {
             Some((_, symbol)) => [symbol, "", ""],
