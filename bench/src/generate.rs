@@ -2,6 +2,7 @@
 //! assembling the same text.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -66,12 +67,18 @@ fn peak_kib(pid: &str) -> Option<f64> {
 /// in KiB.
 pub fn one(arch: &str, out: Option<&String>) -> Result<(), String> {
     let backend = backend(arch).map_err(|e| e.to_string())?;
+    let target = default_target(backend)?;
     let names = names();
-    let (bytes, _) = object(backend, &specs(&names))?;
-    if let Some(out) = out {
-        std::fs::write(out, &bytes).map_err(|e| format!("{out}: {e}"))?;
-    }
-    println!("{} {}", peak_kib("self").ok_or("no /proc/self/status")?, bytes.len());
+    let assembly = backend.assemble(&specs(&names), &target).map_err(|e| e.to_string())?;
+    let written = match out {
+        Some(out) => {
+            let file = File::create(out).map_err(|e| format!("{out}: {e}"))?;
+            obj::write_to(&assembly, &target, file)
+        }
+        None => obj::write_to(&assembly, &target, std::io::sink()),
+    };
+    written.map_err(|e| e.to_string())?;
+    println!("{}", peak_kib("self").ok_or("no /proc/self/status")?);
     Ok(())
 }
 
@@ -257,8 +264,12 @@ fn against_gas(target: &Target, source: &Path, out: &Path) -> Result<Row, String
     let (arch, path) = (target.facts.name, |path: &Path| path.display().to_string());
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    // Neither has to free what the other wrote.
+    let new = || if out.exists() { std::fs::remove_file(out) } else { Ok(()) }.map_err(|e| e.to_string());
     for _ in 0..ROUNDS {
+        new()?;
         ours.push(took(&own, &["generate-one".to_owned(), arch.to_owned(), path(out)], 1)?.cpu);
+        new()?;
         theirs.push(took(Path::new(target.facts.assembler), &[path(source), "-o".to_owned(), path(out)], 1)?.cpu);
     }
     let ratios = quartiles(ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect());

@@ -3,10 +3,12 @@
 //! The sections stand in the order in which GNU as writes them. Relocation types are the raw numbers of the psABI.
 
 use std::borrow::Cow;
+use std::io;
 
 use object::Endianness;
 use object::elf;
-use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, SinglePhase, Sym, Writer};
+use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, Sym, Writer};
+use object::write::{StreamingBuffer, StringId, WritableBuffer};
 
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
@@ -21,32 +23,52 @@ use crate::target::Target;
 const UNWIND_LABEL: &[u8] = b".L0 \0";
 
 /// What marks data in code, in the psABIs that mark code.
-const DATA: &str = "$d";
+const DATA: &[u8] = b"$d\0";
 
-const HEADER_BYTES: usize = 64;
 const SYMBOL_BYTES: u64 = 24;
-const RELA_BYTES: usize = 24;
 
 /// Write `assembly` as an object file.
 ///
 /// # Errors
 /// The object would not fit the format's 32-bit counts.
 pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
-    let exports = assembly.exports.len();
-    let marked = marks(assembly, target.facts).count();
-    let symbols = assembly.globals.len() + assembly.locals.len() + assembly.eh_frame.labels.len() + exports + marked;
-    let notes = assembly.notes.iter().map(|(_, relocs)| relocs.len()).sum::<usize>();
-    let relocs = assembly.relocs.len() + assembly.eh_frame.relocs.len() + exports + notes;
-    let tables = assembly.tables.bytes.len() + RELA_BYTES * assembly.tables.relocs.len();
-    let contents = assembly.text().len() + assembly.eh_frame.bytes.len() + tables + assembly.string_table().len();
-    let mut bytes = Vec::with_capacity(contents + SYMBOL_BYTES as usize * symbols + RELA_BYTES * relocs + 4096);
-    let headers = write_body(assembly, target, &mut bytes).map_err(|e| Error::new(format!("object file: {e}")))?;
-    bytes[..headers.len()].copy_from_slice(&headers);
+    let mut bytes = Vec::new();
+    emit(assembly, target, &mut bytes).map_err(|e| Error::new(format!("object file: {e}")))?;
     Ok(bytes)
 }
 
-fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> object::write::Result<Vec<u8>> {
-    let mut w = Writer::new_single_phase(Endianness::Little, true, bytes);
+/// The same to where there is no need to have all of it in memory.
+///
+/// # Errors
+/// As [`write`], and those of `to`.
+pub fn write_to(assembly: &Assembly, target: &Target, to: impl io::Write) -> Result<()> {
+    const BUFFER: usize = 1 << 16;
+    let mut buffer = StreamingBuffer::new(io::BufWriter::with_capacity(BUFFER, to));
+    emit(assembly, target, &mut buffer).map_err(|e| Error::new(format!("object file: {e}")))?;
+    buffer.flush().map_err(|e| Error::new(format!("object file: {e}")))
+}
+
+fn emit(assembly: &Assembly, target: &Target, buffer: &mut dyn WritableBuffer) -> object::write::Result<()> {
+    let contents = contents(assembly, target);
+    let numbers = SymbolNumbers::new(assembly, target.facts);
+    let (names, last_names) = (assembly.string_table().as_bytes(), LastNames::new(assembly, target.facts));
+    let mut w = Writer::new(Endianness::Little, true, buffer);
+    w.reserve_file_header();
+    let sections: Vec<Section> = contents.iter().map(|c| reserve_contents(&mut w, c)).collect();
+    w.reserve_null_symbol_index();
+    for _ in 1..numbers.end {
+        w.reserve_symbol_index(None);
+    }
+    let symtab_index = w.reserve_symtab_section_index();
+    w.reserve_symtab();
+    w.reserve_section_index();
+    let strings = (names.len() + last_names.bytes.len()) as u64;
+    let strtab_offset = w.reserve(strings, 1);
+    let table_names = [".symtab", ".strtab"].map(|name| w.add_section_name(name.as_bytes()));
+    w.reserve_shstrtab_section_index();
+    w.reserve_shstrtab()?;
+    w.reserve_section_headers();
+
     w.write_file_header(&FileHeader {
         os_abi: elf::ELFOSABI_NONE,
         abi_version: 0,
@@ -55,35 +77,26 @@ fn write_body(assembly: &Assembly, target: &Target, bytes: &mut Vec<u8>) -> obje
         e_entry: 0,
         e_flags: elf::FileFlags(target.e_flags),
     })?;
-    let numbers = SymbolNumbers::new(assembly, target.facts);
-    let contents = contents(assembly, target);
-    let sections: Vec<Section> = contents.iter().map(|c| write_contents(&mut w, c, &numbers)).collect();
+    contents.iter().for_each(|c| write_contents(&mut w, c, &numbers));
     let number = |name| 1 + contents.iter().take_while(|c| c.name.0 != name).map(Contents::headers).sum::<u32>();
     let of_labels = [EXPORTS.0, lsda::POINTER, lsda::TABLES].map(number);
-
-    let symtab_offset = w.write_null_symbol();
-    write_symbols(&mut w, assembly, target.facts, of_labels);
-    let strtab_offset = w.offset();
-    write_strings(&mut w, assembly, target.facts);
     let symtab = SectionHeader {
         sh_type: elf::SHT_SYMTAB,
-        sh_offset: symtab_offset,
+        sh_offset: w.write_null_symbol(),
         sh_size: u64::from(numbers.end) * SYMBOL_BYTES,
+        sh_link: symtab_index.0 + 1,
         sh_info: numbers.global,
         sh_addralign: 8,
         sh_entsize: SYMBOL_BYTES,
         ..PROGBITS
     };
-    let strtab = SectionHeader {
-        sh_type: elf::SHT_STRTAB,
-        sh_offset: strtab_offset,
-        sh_size: w.offset() - strtab_offset,
-        ..PROGBITS
-    };
-    write_headers(&mut w, &sections, symtab, strtab)?;
-    let mut headers = Vec::with_capacity(HEADER_BYTES);
-    w.write_file_header_to(&mut headers)?;
-    Ok(headers)
+    write_symbols(&mut w, assembly, target.facts, &last_names, of_labels);
+    w.write(names);
+    w.write(&last_names.bytes);
+    let strtab = SectionHeader { sh_type: elf::SHT_STRTAB, sh_offset: strtab_offset, sh_size: strings, ..PROGBITS };
+    w.write_shstrtab();
+    write_headers(&mut w, sections, symtab_index, table_names.into_iter().zip([symtab, strtab]));
+    Ok(())
 }
 
 const PROGBITS: SectionHeader = SectionHeader {
@@ -226,40 +239,76 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
     all
 }
 
-/// A section that was written, and its relocations: where, and how many.
+/// The header of a section with its name, and that of its relocations: where they are, and how many.
 struct Section {
-    name: (&'static str, &'static str),
+    name: StringId,
     header: SectionHeader,
-    relocs: Option<(u64, usize)>,
+    relocs: Option<(StringId, u64, usize)>,
 }
 
-fn write_contents(w: &mut Writer<'_, SinglePhase>, contents: &Contents, numbers: &SymbolNumbers) -> Section {
+fn reserve_contents<'d>(w: &mut Writer<'d>, contents: &Contents) -> Section {
+    w.reserve_section_index();
+    let bytes = contents.data.len() as u64;
     let header = SectionHeader {
         sh_type: contents.kind,
         sh_flags: contents.flags,
-        sh_offset: w.write_align(contents.align),
-        sh_size: contents.data.len() as u64,
+        sh_offset: w.reserve(bytes, contents.align),
+        sh_size: bytes,
         sh_addralign: contents.align,
         sh_entsize: contents.entry,
         ..PROGBITS
     };
-    w.write(&contents.data);
+    let (name, rela) = contents.name;
     let relocs = (!contents.relocs.is_empty()).then(|| {
-        let at = w.write_align_relocation();
-        for r in &*contents.relocs {
-            let (r_sym, r_type) = (numbers.of(r.to), elf::RelocationType(r.r_type));
-            w.write_relocation(true, &Rel { r_offset: u64::from(r.at), r_sym, r_type, r_addend: r.addend });
-        }
-        (at, contents.relocs.len())
+        w.reserve_section_index();
+        let count = contents.relocs.len();
+        (w.add_section_name(rela.as_bytes()), w.reserve_relocations(count, true), count)
     });
-    Section { name: contents.name, header, relocs }
+    Section { name: w.add_section_name(name.as_bytes()), header, relocs }
+}
+
+fn write_contents(w: &mut Writer, contents: &Contents, numbers: &SymbolNumbers) {
+    w.write_align(contents.align);
+    w.write(&contents.data);
+    if !contents.relocs.is_empty() {
+        w.write_align_relocation();
+    }
+    for r in &*contents.relocs {
+        let (r_sym, r_type) = (numbers.of(r.to), elf::RelocationType(r.r_type));
+        w.write_relocation(true, &Rel { r_offset: u64::from(r.at), r_sym, r_type, r_addend: r.addend });
+    }
+}
+
+/// The names that come after those of the assembly, which keeps its own as a string table; and where each begins.
+struct LastNames {
+    bytes: Vec<u8>,
+    code: u32,
+    data: u32,
+    label: u32,
+}
+
+impl LastNames {
+    fn new(assembly: &Assembly, facts: &Facts) -> LastNames {
+        let mut bytes = Vec::new();
+        let mut add = |name: &[u8], wanted: bool| {
+            let at = assembly.string_table().len() + bytes.len();
+            bytes.extend_from_slice(if wanted { name } else { &[] });
+            at as u32
+        };
+        let code = add(facts.mapping.as_bytes(), true);
+        add(&[0], true);
+        let data = add(DATA, !assembly.data.is_empty());
+        let label = add(UNWIND_LABEL, !assembly.eh_frame.labels.is_empty());
+        LastNames { bytes, code, data, label }
+    }
 }
 
 /// All but the null symbol, in the order of [`SymbolNumbers`].
 fn write_symbols(
-    w: &mut Writer<'_, SinglePhase>,
+    w: &mut Writer,
     assembly: &Assembly,
     facts: &Facts,
+    names: &LastNames,
     [export_section, of_exceptions @ ..]: [u32; 3],
 ) {
     let text_section = Some(1);
@@ -273,21 +322,17 @@ fn write_symbols(
         st_size: 0,
     };
     w.write_symbol(&local(0, elf::STT_SECTION));
-    let code_name = assembly.string_table().len();
-    let data_name = code_name + facts.mapping.len() + 1;
     for (offset, data) in marks(assembly, facts) {
-        let name = if data { data_name } else { code_name };
-        w.write_symbol(&Sym { st_value: offset.into(), ..local(name as u32, elf::STT_NOTYPE) });
+        let name = if data { names.data } else { names.code };
+        w.write_symbol(&Sym { st_value: offset.into(), ..local(name, elf::STT_NOTYPE) });
     }
     for symbol in &assembly.locals {
         let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
         let (st_value, st_size) = (u64::from(symbol.offset.unwrap_or(0)), u64::from(symbol.size));
         w.write_symbol(&Sym { st_value, st_size, ..local(assembly.name_offset(symbol), kind) });
     }
-    let data_bytes = if assembly.data.is_empty() { 0 } else { DATA.len() + 1 };
-    let label_name = (data_name + data_bytes) as u32;
     for &offset in &assembly.eh_frame.labels {
-        w.write_symbol(&Sym { st_value: u64::from(offset), ..local(label_name, elf::STT_NOTYPE) });
+        w.write_symbol(&Sym { st_value: u64::from(offset), ..local(names.label, elf::STT_NOTYPE) });
     }
     for (symbol, _) in &assembly.exports {
         let st_value = u64::from(symbol.offset.unwrap_or(0));
@@ -297,7 +342,7 @@ fn write_symbols(
     let named = facts.lengths.is_some();
     for (section, offset) in exception_labels(assembly, facts) {
         let kind = if named { elf::STT_NOTYPE } else { elf::STT_SECTION };
-        let name = if named { label_name } else { 0 };
+        let name = if named { names.label } else { 0 };
         let section = Some(of_exceptions[section]);
         w.write_symbol(&Sym { section, st_value: u64::from(offset), ..local(name, kind) });
     }
@@ -315,48 +360,23 @@ fn write_symbols(
     }
 }
 
-/// The assembly keeps its names as a string table; only those of mapping symbols and of unwind labels come after them.
-fn write_strings(w: &mut Writer<'_, SinglePhase>, assembly: &Assembly, facts: &Facts) {
-    w.write(assembly.string_table().as_bytes());
-    w.write(facts.mapping.as_bytes());
-    w.write(&[0]);
-    if !assembly.data.is_empty() {
-        w.write(DATA.as_bytes());
-        w.write(&[0]);
-    }
-    if !assembly.eh_frame.labels.is_empty() {
-        w.write(UNWIND_LABEL);
-    }
-}
-
 fn write_headers(
-    w: &mut Writer<'_, SinglePhase>,
-    sections: &[Section],
-    symtab: SectionHeader,
-    strtab: SectionHeader,
-) -> object::write::Result<()> {
-    // A relocation section names the symbol table by index: all the others precede it, and its strings follow it.
-    let index = SectionIndex(1 + sections.iter().map(|s| 1 + u32::from(s.relocs.is_some())).sum::<u32>());
-    let (symtab_name, strtab_name) = (w.add_section_name(b".symtab"), w.add_section_name(b".strtab"));
-    let names: Vec<_> = sections
-        .iter()
-        .map(|Section { name: (name, rela), relocs, .. }| {
-            (w.add_section_name(name.as_bytes()), relocs.map(|_| w.add_section_name(rela.as_bytes())))
-        })
-        .collect();
-    w.write_shstrtab()?;
+    w: &mut Writer,
+    sections: Vec<Section>,
+    symtab: SectionIndex,
+    tables: impl Iterator<Item = (StringId, SectionHeader)>,
+) {
     w.write_null_section_header();
-    for (section, (name, rela)) in sections.iter().zip(names) {
+    for Section { name, header, relocs } in sections {
         let sh_name = w.section_name_offset(Some(name));
-        let of = w.write_section_header(&SectionHeader { sh_name, ..section.header.clone() });
-        if let (Some((at, count)), Some(rela)) = (section.relocs, rela) {
-            w.write_relocation_section_header(rela, of, index, at, count, true);
+        let of = w.write_section_header(&SectionHeader { sh_name, ..header });
+        if let Some((rela, at, count)) = relocs {
+            w.write_relocation_section_header(rela, of, symtab, at, count, true);
         }
     }
-    let sh_name = w.section_name_offset(Some(symtab_name));
-    w.write_section_header(&SectionHeader { sh_name, sh_link: index.0 + 1, ..symtab });
-    let sh_name = w.section_name_offset(Some(strtab_name));
-    w.write_section_header(&SectionHeader { sh_name, ..strtab });
+    for (name, header) in tables {
+        let sh_name = w.section_name_offset(Some(name));
+        w.write_section_header(&SectionHeader { sh_name, ..header });
+    }
     w.write_shstrtab_section_header();
-    Ok(())
 }
