@@ -53,7 +53,11 @@ pub enum Scope<'a> {
 /// What does not parse, names what does not exist, or is not there: with file, line, and what would be valid.
 pub fn read<'a>(source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>, scope: Scope) -> Result<Profile> {
     let mut reader = Reader { sources: Vec::new() };
-    let table = reader.chain(source, known)?;
+    let own = reader.alone(source)?;
+    if own.extends.is_none() {
+        return reader.profile(&own, scope);
+    }
+    let table = reader.chain(source, own, known)?;
     let file = ProfileIn::deserialize(Toml::Table(table)).map_err(|e| Error::new(format!("{}: {e}", source.name)))?;
     reader.profile(&file, scope)
 }
@@ -75,26 +79,38 @@ pub(super) fn join(path: Path, more: Path) -> Vec<Step> {
     [path, more].concat()
 }
 
+fn parse<T: serde::de::DeserializeOwned>(Source { name, text }: Source) -> Result<T> {
+    toml::from_str(text).map_err(|e: toml::de::Error| {
+        let line = line::line(text, e.span().map_or(0, |s| s.start));
+        Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " ")))
+    })
+}
+
 impl<'a> Reader<'a> {
+    /// A profile as what it is without the one that it extends: a message then has the line.
+    fn alone(&mut self, source: Source<'a>) -> Result<ProfileIn> {
+        let own = parse(source)?;
+        self.sources.push(source);
+        Ok(own)
+    }
+
     /// The entries of a profile, over those of the profile that it extends.
-    fn chain(&mut self, source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>) -> Result<Table> {
+    fn chain(
+        &mut self,
+        source: Source<'a>,
+        own: ProfileIn,
+        known: &dyn Fn(&str) -> Result<Source<'a>>,
+    ) -> Result<Table> {
         /// More is a circle.
         const DEEPEST: usize = 8;
-        let Source { name, text } = source;
-        let place = |e: &toml::de::Error| {
-            let line = line::line(text, e.span().map_or(0, |s| s.start));
-            Error::new(format!("{name}:{line}: {}", e.message().replace('\n', " ")))
-        };
-        // As what it is alone first: the message then has the line.
-        let own: ProfileIn = toml::from_str(text).map_err(|e| place(&e))?;
-        let table: Table = toml::from_str(text).map_err(|e| place(&e))?;
-        self.sources.push(source);
+        let table = parse(source)?;
         let Some(parent) = own.extends else { return Ok(table) };
         if self.sources.len() > DEEPEST {
             return Err(self.at(keys!["extends"], "extends itself, or too many; valid: up to 8 profiles"));
         }
         let parent = known(&parent).map_err(|e| self.at(keys!["extends"], e))?;
-        let mut all = self.chain(parent, known)?;
+        let parents = self.alone(parent)?;
+        let mut all = self.chain(parent, parents, known)?;
         merge(&mut all, table);
         Ok(all)
     }
