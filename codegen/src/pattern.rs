@@ -107,6 +107,9 @@ impl Constant {
 #[derive(Clone, Copy, Debug)]
 pub struct InsnPattern {
     pattern: &'static str,
+    letters: Letters,
+    /// Which bits are constant, and their values.
+    constant: (u128, u128),
     /// The pattern is a sequence of bytes, not a little-endian word.
     bytes: bool,
     effects: fn(&Fields) -> Effects,
@@ -114,6 +117,57 @@ pub struct InsnPattern {
     imm: Option<(Operator, bool)>,
     missing: Option<Operator>,
     wrong: Option<(Operator, &'static str)>,
+}
+
+/// What stands for each bit, as a pattern has them. No instruction has more than 15 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Letters {
+    all: [u8; 128],
+    count: usize,
+}
+
+impl Letters {
+    const fn of(pattern: &str) -> Letters {
+        let text = pattern.as_bytes();
+        let (mut letters, mut at) = (Letters { all: [0; 128], count: 0 }, 0);
+        while at < text.len() && text[at] != b'*' {
+            let (start, mut times) = (at, 1);
+            while at < text.len() && !matches!(text[at], b' ' | b'{' | b'*') {
+                at += 1;
+            }
+            let end = at;
+            if at < text.len() && text[at] == b'{' {
+                (at, times) = (at + 1, 0);
+                while text[at] != b'}' {
+                    (at, times) = (at + 1, times * 10 + (text[at] - b'0') as usize);
+                }
+                at += 1;
+            }
+            let mut n = 0;
+            while n < times * (end - start) {
+                letters.all[letters.count] = text[start + n % (end - start)];
+                (n, letters.count) = (n + 1, letters.count + 1);
+            }
+            if at < text.len() && text[at] == b' ' {
+                at += 1;
+            }
+        }
+        letters
+    }
+
+    /// Which bits are constant, and their values: by these, most instructions are told apart.
+    const fn constant(&self, bytes: bool) -> (u128, u128) {
+        let (mut mask, mut value, mut n) = (0, 0, 0);
+        while n < self.count {
+            if matches!(self.all[n], b'0' | b'1') {
+                let bit = if bytes { n / 8 * 8 + 7 - n % 8 } else { self.count - 1 - n };
+                mask |= 1 << bit;
+                value |= ((self.all[n] - b'0') as u128) << bit;
+            }
+            n += 1;
+        }
+        (mask, value)
+    }
 }
 
 /// The values of a form's fields; 0 where it has none.
@@ -210,12 +264,18 @@ impl InsnPattern {
 
     /// A form of words.
     pub const fn word(pattern: &'static str, effects: fn(&Fields) -> Effects) -> InsnPattern {
-        InsnPattern { pattern, bytes: false, effects, imm: None, missing: None, wrong: None }
+        InsnPattern::of(pattern, false, effects)
     }
 
     /// A form of bytes.
     pub const fn bytes(pattern: &'static str, effects: fn(&Fields) -> Effects) -> InsnPattern {
-        InsnPattern { bytes: true, ..InsnPattern::word(pattern, effects) }
+        InsnPattern::of(pattern, true, effects)
+    }
+
+    const fn of(pattern: &'static str, bytes: bool, effects: fn(&Fields) -> Effects) -> InsnPattern {
+        let letters = Letters::of(pattern);
+        let constant = letters.constant(bytes);
+        InsnPattern { pattern, letters, constant, bytes, effects, imm: None, missing: None, wrong: None }
     }
 
     /// With a signed immediate.
@@ -240,7 +300,10 @@ impl InsnPattern {
 
     /// What stands here when it is wrong, and what that is called.
     pub fn faulty(&self) -> Option<(Operator, InsnPattern)> {
-        self.wrong.map(|(operator, pattern)| (operator, InsnPattern { pattern, wrong: None, ..*self }))
+        self.wrong.map(|(operator, pattern)| {
+            let InsnPattern { effects, imm, missing, .. } = *self;
+            (operator, InsnPattern { imm, missing, ..InsnPattern::of(pattern, self.bytes, effects) })
+        })
     }
 
     /// What the instruction does.
@@ -248,20 +311,14 @@ impl InsnPattern {
         (self.effects)(fields)
     }
 
-    /// What stands for each bit, as the pattern has them.
-    fn letters(&self) -> Vec<u8> {
-        let bits = self.pattern.split('*').next().unwrap_or_default();
-        let mut letters = Vec::new();
-        for word in bits.split(' ') {
-            let (word, times) = word.split_once('{').unwrap_or((word, "1}"));
-            letters.extend(word.repeat(times.trim_end_matches('}').parse().unwrap_or(1)).bytes());
-        }
-        letters
+    /// What stands for each bit.
+    fn letters(&self) -> &[u8] {
+        self.letters.all.get(..self.letters.count).unwrap_or_default()
     }
 
     /// Bytes.
     pub fn size(&self) -> usize {
-        self.letters().len() / 8
+        self.letters.count / 8
     }
 
     /// Does any of these letters stand in the pattern?
@@ -271,7 +328,7 @@ impl InsnPattern {
 
     /// Each bit from the lowest up: what stands for it in the pattern, and which bit of that field it is.
     fn cells(&self) -> Vec<(u8, u32)> {
-        let mut cells = self.letters();
+        let mut cells = self.letters().to_vec();
         if self.bytes {
             cells.chunks_mut(8).for_each(<[u8]>::reverse);
         } else {
@@ -333,6 +390,10 @@ impl InsnPattern {
         let size = self.size();
         bytes.get_mut(..size)?.copy_from_slice(code.get(..size)?);
         let bits = u128::from_le_bytes(bytes);
+        let (mask, value) = self.constant;
+        if bits & mask != value {
+            return None;
+        }
         let fields = self.extract(bits);
         (self.compose(&fields) == bits).then_some(fields)
     }
