@@ -122,7 +122,7 @@ impl User {
     /// What it stores for call `n`.
     #[must_use]
     pub fn data(&self, n: u64) -> Vec<u64> {
-        let value = |i: u64| match mix(self.object + 1, n * 64 + i) {
+        let value = |i: u64| match mix(self.object + 1, n.wrapping_mul(64).wrapping_add(i)) {
             // What may look like a header on the shadow stack: a small number of a registration, and a slot.
             x if x % 3 == 0 => (((x >> 8) % 16) << 12) | (((x >> 16) % 2) << 4),
             x => x,

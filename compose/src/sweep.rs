@@ -129,7 +129,8 @@ impl Outcome {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// With what came of others.
+    pub fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.skipped += other.skipped;
         self.failed += other.failed;

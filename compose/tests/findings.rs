@@ -74,6 +74,20 @@ fn calls_that_find_the_stack_full_are_not_counted() {
     assert_eq!(OURS.judge(&case), None);
 }
 
+/// A handler unwinds while another hook of the same entry waits to be put in place: it hides none of those that are.
+#[test]
+fn hooks_that_are_not_in_place_hide_none_that_are() {
+    let kretprobe = user(What::Kretprobe { most: 0 }, 1, 8);
+    let users = vec![user(What::Graph, 1, 8), user(What::Op { regs: false }, 1, 8), kretprobe];
+    let tail = Call { f: 1, body: vec![], tail: None, jumps: false };
+    let jump = Act::Call(Call { tail: Some(Box::new(tail.clone())), ..tail });
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let acts = order.into_iter().map(Act::Register).chain([jump.clone()]).collect();
+        let failure = OURS.judge(&Case { users: users.clone(), acts });
+        assert_eq!(failure.map(|f| f.to_string()), None);
+    }
+}
+
 #[test]
 fn nothing_else_is_found() {
     let plan = Plan { users: u64::MAX, all: true, random: 60_000, seed: 1, only: None, sample: None };

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::Args;
 use codegen::error::{Error, Result};
@@ -18,9 +19,9 @@ const FAILED: u8 = 1;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ComposeArgs {
-    /// Run the runtime on this architecture, in the emulator: linked with generated trampolines and functions of gcc
-    #[arg(long, value_name = "ARCH")]
-    arch: Option<String>,
+    /// Run the runtime on these architectures, in the emulator: linked with generated trampolines and functions of gcc
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<String>,
     /// With --arch: the objects that `cargo xtask core-objects` makes [default: where it leaves them]
     #[arg(long, value_name = "DIR", requires = "arch")]
     objects: Option<PathBuf>,
@@ -63,7 +64,8 @@ Examples:
   tramptool compose --all
   tramptool compose --users graph,graph2,fprobe --random 100000 --seed 7
   tramptool compose --core kernel-7.3 --all --minimise
-  tramptool compose --arch arm64 --all --sample 1000";
+  tramptool compose --arch arm64 --all --sample 1000
+  tramptool compose --arch x86_64,arm64,riscv64 --random 12000";
 
 /// Run the cases.
 ///
@@ -78,23 +80,35 @@ pub fn run(args: &ComposeArgs, ui: &Ui) -> Result<u8> {
     };
     let chosen = args.users.iter().try_fold(0, |all, name| Ok::<u64, Error>(all | bit(name)?))?;
     let users = if args.users.is_empty() { u64::MAX } else { chosen };
-    let usual = if args.arch.is_some() { 1000 } else { 40_000 };
+    let usual = if args.arch.is_empty() { 40_000 } else { 1000 };
     let random = args.random.unwrap_or(if args.all { 0 } else { usual });
     let plan = Plan { users, all: args.all, random, seed: args.seed, only: args.case, sample: args.sample };
     if let Some(case) = args.case.filter(|case| *case >= plan.len()) {
         return Err(Error::new(format!("no case {case}; valid: below {}", plan.len())));
     }
-    let Some(arch) = &args.arch else { return judged(args, ui, &plan, &subject, "") };
-    if subject.name != OURS.name {
-        return Err(Error::new(format!("{} does not run on {arch}; valid: --core {}", subject.name, OURS.name)));
+    if args.arch.is_empty() {
+        return Ok(if judged(args, ui, &plan, &subject, "")?.failed == 0 { DONE } else { FAILED });
     }
-    on::machine(arch, args.objects.as_deref(), args.signature.as_deref(), &mut |subject, signature| {
-        judged(args, ui, &plan, subject, &format!(" --arch {arch} --signature {signature}"))
-    })
+    let (begin, mut all) = (Instant::now(), Outcome::default());
+    for arch in &args.arch {
+        if subject.name != OURS.name {
+            return Err(Error::new(format!("{} does not run on {arch}; valid: --core {}", subject.name, OURS.name)));
+        }
+        on::machine(arch, args.objects.as_deref(), args.signature.as_deref(), &mut |subject, signature| {
+            all.add(judged(args, ui, &plan, subject, &format!(" --arch {arch} --signature {signature}"))?);
+            Ok(())
+        })?;
+    }
+    if args.arch.len() > 1 {
+        let (Outcome { cases, failed, .. }, took) = (&all, begin.elapsed().as_secs_f64());
+        let machines = args.arch.len();
+        ui.out(format!("{cases} cases on {machines} architectures, {failed} differ from the model, {took:.1} s\n"))?;
+    }
+    Ok(if all.failed == 0 { DONE } else { FAILED })
 }
 
 /// Run the cases on a core; `more` are arguments that choose where.
-fn judged(args: &ComposeArgs, ui: &Ui, plan: &Plan, subject: &Subject, more: &str) -> Result<u8> {
+fn judged(args: &ComposeArgs, ui: &Ui, plan: &Plan, subject: &Subject, more: &str) -> Result<Outcome> {
     let outcome = plan.run(subject);
     if outcome.cases == 0 {
         let why = match outcome.skipped {
@@ -104,7 +118,7 @@ fn judged(args: &ComposeArgs, ui: &Ui, plan: &Plan, subject: &Subject, more: &st
         return Err(Error::new(format!("no case to run; {why}")));
     }
     ui.out(shown(args, subject, &outcome, more))?;
-    Ok(if outcome.failed == 0 { DONE } else { FAILED })
+    Ok(outcome)
 }
 
 fn shown(args: &ComposeArgs, subject: &Subject, outcome: &Outcome, more: &str) -> String {
