@@ -9,8 +9,8 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::machine::{Orc, OrcFp};
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule, UnwindContext,
-    UnwindSection,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule,
+    UnwindContext, UnwindSection,
 };
 use link::{Image, SymbolKind};
 
@@ -93,13 +93,13 @@ impl Table {
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
         let orc = orc_form(image, registers, orc)?.map(|orc| OrcTable::read(image, orc));
-        // The table is searched from its start; most addresses are in the entry of the one before.
+        let entries = entries(&frames, &bases);
+        // Most addresses are in the entry of the one before.
         let mut last = None;
         let mut table = Table::default();
         for pc in addresses {
-            last = last.take().filter(|fde: &Entry| fde.contains(pc));
-            last = last.take().or_else(|| frames.fde_for_address(&bases, pc, EhFrame::cie_from_offset).ok());
-            let found = last.as_ref().and_then(|fde| row(fde, &frames, &bases, &mut context, abi, pc));
+            last = last.filter(|fde: &&Entry| fde.contains(pc)).or_else(|| entries.iter().find(|fde| fde.contains(pc)));
+            let found = last.and_then(|fde| row(fde, &frames, &bases, &mut context, abi, pc));
             let entry = orc.as_ref().and_then(|orc| orc.entry(pc));
             match found.or_else(|| orc.as_ref()?.row(abi, entry?)) {
                 Some(row) => drop(table.rows.insert(pc, row)),
@@ -251,6 +251,21 @@ pub fn described(image: &Image, backend: &dyn Backend, addresses: impl Iterator<
 }
 
 type Entry<'i> = FrameDescriptionEntry<EndianSlice<'i, LittleEndian>>;
+
+/// The entries of a table, as far as they can be read.
+fn entries<'i>(frames: &EhFrame<EndianSlice<'i, LittleEndian>>, bases: &BaseAddresses) -> Vec<Entry<'i>> {
+    let (mut all, mut each) = (Vec::new(), frames.entries(bases));
+    while let Ok(Some(entry)) = each.next() {
+        match entry {
+            CieOrFde::Cie(_) => {}
+            CieOrFde::Fde(partial) => match partial.parse(EhFrame::cie_from_offset) {
+                Ok(fde) => all.push(fde),
+                Err(_) => break,
+            },
+        }
+    }
+    all
+}
 
 fn row(
     fde: &Entry,
