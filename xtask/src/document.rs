@@ -24,15 +24,28 @@ pub fn record(page: &str, name: &str, report: &str) -> Result<(), Failure> {
     write(&path, format!("{}\n\n{heading}\n{report}{after}", before.trim_end()).as_bytes())
 }
 
+/// When something began, and what this program had used of the CPU by then.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    at: Instant,
+    spent: Option<u64>,
+}
+
+impl Begun {
+    pub fn now() -> Begun {
+        Begun { at: Instant::now(), spent: spent() }
+    }
+}
+
 /// How long a command took, for the document, and how much of the CPU, which other work on the machine hardly changes.
-pub fn record_time(command: &str, start: Instant) -> Result<(), Failure> {
+pub fn record_time(command: &str, start: Begun) -> Result<(), Failure> {
     let old = read(&root().join(KERNELS))?;
     let section = old.split_once("## Times\n").and_then(|(_, rest)| rest.split("\n## ").next()).unwrap_or_default();
     let this = format!("| {command} |");
     let mut rows: Vec<String> =
         section.lines().filter(|l| l.starts_with("| `") && !l.starts_with(&this)).map(str::to_owned).collect();
-    let spent = spent().map_or("-".to_owned(), |seconds| seconds.to_string());
-    rows.push(format!("{this} {} | {:.0} | {spent} |", today(), start.elapsed().as_secs_f64()));
+    let spent = spent().zip(start.spent).map_or("-".to_owned(), |(now, before)| (now - before).to_string());
+    rows.push(format!("{this} {} | {:.0} | {spent} |", today(), start.at.elapsed().as_secs_f64()));
     rows.sort();
     let head = "| command | date | seconds | seconds of CPU |\n|---|---|---|---|";
     record(KERNELS, "Times", &format!("{head}\n{}\n", rows.join("\n")))

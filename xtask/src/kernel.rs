@@ -6,10 +6,10 @@
 //! same, line by line, and our program in it that all is well. Objects with a fault must not get that far.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::boot::{Bench, Linked, live_sites, place};
-use crate::document::{KERNELS, SELFTESTS, folded, record, record_time, today};
+use crate::document::{Begun, KERNELS, SELFTESTS, folded, record, record_time, today};
 use crate::failure::Failure;
 use crate::hook;
 use crate::kernels::{Kernel, kernels, profile_in};
@@ -72,7 +72,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let Some(first) = chosen.first() else {
         return Err(usage());
     };
-    let start = Instant::now();
+    let start = Begun::now();
     let cache = cache()?;
     let empty = anew.then(|| tempfile::Builder::new().prefix("anew-").tempdir_in(&cache)).transpose();
     let empty = empty.map_err(|e| Failure::at(&cache, e, "make room for the cache, or make it writable"))?;
@@ -99,7 +99,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 fn try_one(kernel: &Kernel, linux: &Path, cache: &Path, how: How, recorded: bool) -> Result<bool, Failure> {
     let dir = place(kernel, cache);
     let bench = Bench::new(kernel, linux, &dir);
-    let start = Instant::now();
+    let start = Begun::now();
     let built = bench.build()?;
     let judged =
         if how == How::Selftests { selftests::judge(&bench, linux, cache) } else { judge(&bench, how == How::Quick) };

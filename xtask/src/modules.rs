@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::boot::{Bench, live_sites, place};
 use crate::debian::{Place, debian};
-use crate::document::{KERNELS, record, record_time, today};
+use crate::document::{Begun, KERNELS, record, record_time, today};
 use crate::failure::Failure;
 use crate::hook;
 use crate::kernels::{Kernel, kernels, profile_in};
@@ -35,7 +35,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     }
     let cache = cache()?;
     let chosen = kernels.iter().filter(|k| if names.is_empty() { k.first() } else { names.contains(&k.name.as_str()) });
-    let start = Instant::now();
+    let start = Begun::now();
     let good = match how {
         "--fetch" => {
             let mut with_arch = chosen.filter_map(|k| Some((k, k.on.debian.as_deref()?)));
@@ -69,7 +69,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 
 /// Load it into all kernels, those of ours built from `linux` or from Debian's source, and write down what came of it.
 pub fn all(kernels: &[Kernel], linux: Option<PathBuf>, cache: &Path) -> Result<bool, Failure> {
-    let start = Instant::now();
+    let start = Begun::now();
     // The document is about Debian's.
     let recorded = linux.is_none();
     let loaded = load(kernels.iter().filter(|k| k.first()), linux, cache)?;
