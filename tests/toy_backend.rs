@@ -105,6 +105,8 @@ static FACTS: Facts = Facts {
     },
     thread: "",
     clock: ("", &[]),
+    number: &[],
+    low_parts: &[],
 };
 
 static MACHINE: Machine = Machine {

@@ -64,6 +64,9 @@ pub const FACTS: Facts = Facts {
     },
     thread: "tpidr_el0",
     clock: ("cntvct_el0", &[]),
+    // MOVZ and MOVK.
+    number: &[(0, reloc::MOVW_UABS_G0_NC), (4, reloc::MOVW_UABS_G1)],
+    low_parts: &[],
 };
 
 /// The DWARF column of x30 (AADWARF64, section 4.1).

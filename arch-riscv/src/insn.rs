@@ -99,6 +99,16 @@ pub enum Insn {
         dst: Reg,
         imm: i32,
     },
+    /// In four bytes, whatever others are encoded in.
+    LuiWide {
+        dst: Reg,
+        imm: i32,
+    },
+    /// The same.
+    AddiwWide {
+        dst: Reg,
+        imm: i32,
+    },
     Slli {
         dst: Reg,
         by: u8,
@@ -206,6 +216,12 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
         { let (r, i) = (x(dst)?, simm12(imm)?);
           if rvc && dst != ZERO && (-32..32).contains(&i) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.addiw X(r), i) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; addiw X(r), X(r), i) } }, written(dst, Effects::action(Action::AddWord { dst, add: imm }));
+    LuiWide { dst, imm } => write!(w, ".insn\tu 0x37, {}, {:#x}", name(dst), imm & 0xf_ffff),
+        { let (r, i) = (x(dst)?, upper(imm)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; lui X(r), i) },
+        written(dst, Effects::action(Action::Set { dst, number: imm << 12 }));
+    AddiwWide { dst, imm } => write!(w, ".insn\ti 0x1b, 0, {}, {}, {imm}", name(dst), name(dst)),
+        { let (r, i) = (x(dst)?, simm12(imm)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; addiw X(r), X(r), i) },
+        written(dst, Effects::action(Action::AddWord { dst, add: imm }));
     Slli { dst, by } => write!(w, "slli\t{}, {}, {by}", name(dst), name(dst)),
         { let (r, n) = (x(dst)?, shift(by)?);
           if rvc && dst != ZERO && by != 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.slli X(r), n) }

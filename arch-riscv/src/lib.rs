@@ -67,6 +67,9 @@ pub const FACTS: Facts = Facts {
     },
     thread: "tp",
     clock: ("rdtime", &[]),
+    // LUI and ADDIW.
+    number: &[(0, reloc::HI20), (4, reloc::LO12_I)],
+    low_parts: &[reloc::PCREL_LO12_I, reloc::PCREL_LO12_S],
 };
 
 /// The DWARF columns of ra and t0 (RISC-V psABI, "DWARF Register Numbers").

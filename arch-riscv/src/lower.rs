@@ -137,8 +137,11 @@ fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::BranchIfFull(event) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to: Local::Recorded(event) }),
         Step::What(event) => {
-            let src = constant(recorder.what(event), cx);
-            cx.noted(Insn::SdReg { src, base: SLOT, at: Recorder::WHAT }, "what happened");
+            // In two instructions of four bytes, whatever the number is: those of all functions are alike.
+            let (imm, low) = parts(recorder.what(event));
+            cx.noted(Insn::LuiWide { dst: TEMP, imm }, "lui t1: the number of the function");
+            cx.noted(Insn::AddiwWide { dst: TEMP, imm: low }, "addiw t1, t1");
+            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at: Recorder::WHAT }, "what happened");
         }
         Step::Time(event) => time(event, cx)?,
         Step::Timed(_) => {}
@@ -273,14 +276,17 @@ fn load_body(cx: &mut Lowering<Insn>) {
     }
 }
 
+/// What LUI and ADDIW have of a constant. ADDIW adds twelve bits with a sign.
+fn parts(value: i32) -> (i32, i32) {
+    (value.wrapping_add(0x800) >> 12, value << 20 >> 20)
+}
+
 /// Have a constant of 31 bits in a register.
 fn constant(value: i32, cx: &mut Lowering<Insn>) -> Reg {
     if value == 0 {
         return ZERO;
     }
-    // ADDIW adds twelve bits with a sign.
-    let high = value.wrapping_add(0x800) >> 12;
-    let low = value << 20 >> 20;
+    let (high, low) = parts(value);
     if high == 0 {
         cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Disp::number(low) });
         return TEMP;

@@ -90,6 +90,12 @@ impl Mutable for Riscv64 {
                 out.off_by(Operator::WrongConst, 1, |by| Insn::Lui { dst, imm: (imm + by) & 0xf_ffff })
             }
             Insn::Addiw { dst, imm } => out.off_by(Operator::WrongConst, 1, |by| Insn::Addiw { dst, imm: imm + by }),
+            Insn::LuiWide { dst, imm } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::LuiWide { dst, imm: (imm + by) & 0xf_ffff })
+            }
+            Insn::AddiwWide { dst, imm } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::AddiwWide { dst, imm: imm + by })
+            }
             Insn::Slli { dst, by } => {
                 out.off_by(Operator::WrongConst, 1, |n| Insn::Slli { dst, by: by.wrapping_add_signed(n as i8) })
             }

@@ -86,6 +86,8 @@ every_row! {
     Ebreak;
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };
+    LuiWide { dst: reg, imm: upper };
+    AddiwWide { dst: reg, imm: signed };
     Slli { dst: reg, by: shift };
     Nop;
     Nop4;

@@ -64,6 +64,9 @@ pub const FACTS: Facts = Facts {
     },
     thread: "fs",
     clock: ("rdtsc", &[regs::RAX, regs::RDX]),
+    // MOV of 32 bits to 8(%r11).
+    number: &[(4, reloc::ABS32S)],
+    low_parts: &[],
 };
 
 /// The DWARF column of the return address (psABI, figure 3.36).

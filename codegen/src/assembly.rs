@@ -15,7 +15,7 @@ use crate::objtool::{self, Told};
 use crate::profile::Offer;
 use crate::reloc::{Reloc, RelocTarget};
 use crate::shape::Shape;
-use crate::spec::Spec;
+use crate::spec::{Event, Spec};
 use crate::step::{Local, Mark};
 use crate::target::Target;
 
@@ -33,6 +33,17 @@ pub struct Symbol {
     pub protected: bool,
 }
 
+/// A field with the number of a function: its value is the number in bits 8 and above, and `low` below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NumberField {
+    /// Offset in `.text`.
+    pub at: u32,
+    /// The ELF relocation type that puts a value there.
+    pub r_type: u32,
+    /// What stands below the number.
+    pub low: i32,
+}
+
 /// Code of any number of trampolines, with all that an object file needs.
 #[derive(Default, Debug)]
 pub struct Assembly {
@@ -48,6 +59,8 @@ pub struct Assembly {
     pub locals: Vec<Symbol>,
     /// The words in `.text` that are data: for disassemblers, where the psABI has symbols that say so.
     pub data: Vec<u32>,
+    /// Where the numbers of functions stand in `.text`: no relocations of the object, whose numbers are known.
+    pub numbers: Vec<NumberField>,
     /// The unwind table.
     pub eh_frame: EhFrame,
     /// Where exceptions go.
@@ -180,6 +193,7 @@ impl Assembly {
         for &(at, label) in &shape.kernel_labels {
             self.define(&Offer::label(offer, label, spec.name), base + at, 0, false)?;
         }
+        shape.numbers.iter().for_each(|&(at, event)| self.number(base + at, event, spec, target));
         self.define(&[spec.name], start, end - start, true)?;
         if !spec.export.is_empty() {
             self.define(&[spec.export], start, end - start, true)?;
@@ -192,6 +206,14 @@ impl Assembly {
             self.globals[i].protected = true;
         }
         Ok(())
+    }
+
+    /// The instructions from here on have the number of a function.
+    fn number(&mut self, start: usize, event: Event, spec: &Spec, target: &Target) {
+        let Some(recorder) = spec.kind.recorder() else { return };
+        let low = recorder.what(event) & 0xff;
+        let field = |&(at, r_type): &(u32, u32)| NumberField { at: start as u32 + at, r_type, low };
+        self.numbers.extend(target.facts.number.iter().map(field));
     }
 
     /// Append the type of the function that follows; for a mutant, a wrong one.

@@ -58,6 +58,11 @@ pub struct Facts {
     pub thread: &'static str,
     /// What reads the CPU's clock, empty if nothing does; and the registers that it overwrites, whatever it is asked for.
     pub clock: (&'static str, &'static [Reg]),
+    /// Where the function's number stands in the instructions that store what happened: bytes from the first of them, and the
+    /// type of relocation that puts a value of 31 bits there.
+    pub number: &'static [(u32, u32)],
+    /// The relocations that name an instruction and take the low part of the distance that this one has the high part of.
+    pub low_parts: &'static [u32],
 }
 
 /// What a linker must know of `e_flags`.

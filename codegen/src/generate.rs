@@ -30,6 +30,10 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::Recorded(event) => cx.local(Local::Recorded(event)),
             Step::Mark(mark) => cx.local(Local::Mark(mark)),
+            Step::What(event) => {
+                cx.listing.lines.push(Line::Numbered(event));
+                I::lower(step, &mut cx)?;
+            }
             Step::Timed(event) => {
                 cx.local(Local::Timed(event));
                 I::lower(step, &mut cx)?;

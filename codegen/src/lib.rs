@@ -16,7 +16,7 @@
 //! 5. Steps and promise: [`plan`], [`contract`].
 //! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`eh_frame`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
-//! 8. What a listing becomes: `shape`, [`assembly`], [`obj`], [`text`], [`cost`], [`diff`].
+//! 8. What a listing becomes: `shape`, [`assembly`], [`obj`], [`template`], [`text`], [`cost`], [`diff`].
 //! 9. How it can be wrong: [`verify`], [`pattern`], [`mutate`].
 //! 10. All of it behind one trait: [`backend`].
 
@@ -65,6 +65,7 @@ pub mod site;
 pub mod spec;
 pub mod step;
 pub mod target;
+pub mod template;
 pub mod text;
 pub mod touched;
 pub mod verify;

@@ -6,7 +6,7 @@ use crate::facts::NumberOf;
 use crate::frame::{Content, FrameLayout};
 use crate::lsda;
 use crate::profile::Convention;
-use crate::spec::{Clock, Recorder, Spec};
+use crate::spec::{Clock, Event, Recorder, Spec};
 use crate::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
 use crate::target::Target;
 
@@ -39,6 +39,8 @@ pub enum Line<I> {
     Block(Role, &'static str),
     /// From here on, the unwind table does not know the return address.
     ReturnLost,
+    /// The next instructions have the number of the function, where [`Facts::number`](crate::facts::Facts::number) says.
+    Numbered(Event),
 }
 
 impl<I> Line<I> {
@@ -50,6 +52,7 @@ impl<I> Line<I> {
             Line::KernelLabel(label) => Line::KernelLabel(label),
             Line::Block(role, heading) => Line::Block(role, heading),
             Line::ReturnLost => Line::ReturnLost,
+            Line::Numbered(event) => Line::Numbered(event),
         }
     }
 }

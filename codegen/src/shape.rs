@@ -11,7 +11,7 @@ use crate::faults::Misstated;
 use crate::isa::{Architecture, Instruction, Labels};
 use crate::listing::{Line, Listing, unbound};
 use crate::objtool::{Notes, Told};
-use crate::spec::{Kind, Spec};
+use crate::spec::{Event, Kind, Spec};
 use crate::step::{KernelLabel, Local};
 use crate::target::Target;
 
@@ -30,6 +30,8 @@ pub(crate) struct Shape {
     pub labels: [Option<usize>; Local::COUNT],
     /// Labels that the tracer's C code knows.
     pub kernel_labels: Vec<(usize, KernelLabel)>,
+    /// Instructions that have the number of the function, and of which event.
+    pub numbers: Vec<(usize, Event)>,
     /// What objtool is told.
     pub notes: Vec<(usize, Told)>,
     /// What is wrong with the whole unwind table, of a mutant.
@@ -75,6 +77,7 @@ impl Shape {
         self.rules.begin(self.described() as u32, &self.entry, self.misstated);
         self.labels = [None; Local::COUNT];
         self.kernel_labels.clear();
+        self.numbers.clear();
         self.notes.clear();
         self.notes.extend(at_start.into_iter().map(|note| (self.start, note)));
         let mut opaque_from = 0;
@@ -107,6 +110,7 @@ impl Shape {
                 }
                 Line::Block(..) => {}
                 Line::ReturnLost => tracker.lose_return(),
+                Line::Numbered(event) => self.numbers.push((offset, event)),
             }
             if !tracker.ops.is_empty() {
                 self.rules.change(self.code.bytes.len() as u32, &mut tracker.ops, target);

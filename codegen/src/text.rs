@@ -179,6 +179,7 @@ pub(crate) fn render<I: Architecture>(
                 tracker.lose_return();
                 out.rules(&mut tracker);
             }
+            Line::Numbered(_) => {}
         }
     }
     let Lines { lines, code, .. } = out;

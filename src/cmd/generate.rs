@@ -18,6 +18,7 @@ use codegen::reloc::RelocTarget;
 use codegen::shell::shell;
 use codegen::spec::{Kind, Spec};
 use codegen::target::Target;
+use codegen::template::Template;
 use codegen::text::TextListing;
 use serde::Serialize;
 use templates::Kmod;
@@ -41,7 +42,7 @@ pub struct GenArgs {
     all: bool,
     #[command(flatten)]
     target: TargetArgs,
-    /// What to write: one file for each kind, several for kmod [default: asm]
+    /// What to write: one file for each kind, several for kmod and template [default: asm]
     #[arg(long, value_name = "KIND,...", value_enum, value_delimiter = ',')]
     emit: Vec<Emit>,
     /// A directory; or one file whose name ends in .S, .o, .bin, .h, .json or .toml; or - for stdout [default: . with --emit, -
@@ -64,7 +65,8 @@ pub struct GenArgs {
 const EXAMPLES: &str = "\
 Files: DIR/ARCH.S, .o, .bin, .h, .json, .toml, with ARCH x86_64, arm64 or riscv64. For kmod: Kbuild, Makefile, \
 NAME_main.c and NAME_tramp.S; with --kernel-build also NAME_tramp.o_shipped, which the module then links. NAME is the \
-called function, or that of --stem. Build it with `make -C KERNEL M=DIR modules`.
+called function, or that of --stem. Build it with `make -C KERNEL M=DIR modules`. For template: ARCH.template.json and \
+ARCH.template.h.
 
 With --kernel-build or --config, stderr lists where each option comes from. If the kernel needs something that is not \
 supported, an error names it.
@@ -84,6 +86,7 @@ Examples:
   tramptool gen around --form fregs --call on_entry --exit on_exit --function vfs_read --arch x86_64
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
   tramptool gen record --sig 'int f(long a)' --events both --clock none --function f --profile bare --arch arm64
+  tramptool gen record --sig 'int f(long a)' --events both --clock tsc --function f --profile bare --emit template -o out
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
 
 /// A kind of file.
@@ -104,6 +107,9 @@ enum Emit {
     Contract,
     /// The source of a kernel module that registers one direct-call trampoline
     Kmod,
+    /// The bytes of one trampoline that records, and a table of the fields that differ from function to function, as JSON and
+    /// as a C header: to make trampolines at run time
+    Template,
 }
 
 impl Emit {
@@ -165,6 +171,7 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             Emit::Contract => {
                 files.push((format!("{stem}.toml"), generated.contract()?));
             }
+            Emit::Template => files.extend(super::template::files(&generated.template()?, &target, stem)?),
             Emit::Kmod => files.extend(generated.module(args, kernel.as_ref())?),
         }
     }
@@ -322,6 +329,10 @@ impl Generated<'_> {
     #[cfg(not(feature = "judge"))]
     fn contract(&self) -> Result<Vec<u8>> {
         Err(super::absent::refusal("gen --emit contract"))
+    }
+
+    fn template(&self) -> Result<Template<'_>> {
+        Template::of(&self.artifact.assembly, &self.specs, self.target)
     }
 
     /// The files of a module: what a prototype says is needed for the C of it too.

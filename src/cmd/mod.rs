@@ -50,6 +50,7 @@ mod sides;
 mod sites;
 #[cfg(feature = "judge")]
 mod table;
+mod template;
 mod ui;
 mod values;
 

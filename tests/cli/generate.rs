@@ -288,6 +288,60 @@ fn programs_of_7_3_have_sessions_and_are_detached() {
     }
 }
 
+/// A template's bytes are those of the object, and its table has what the object's relocations have: JSON and C say the same.
+#[test]
+fn templates_have_what_objects_have() {
+    for (arch, _) in arches() {
+        let b = Bench::new();
+        let first = ["gen", "record", "--profile", "bare", "--arch", arch, "--function", "f", "--stem", "t"];
+        let what = ["--events", "both", "--clock", "word", "--result", "--sig", "int f(long a)", "--id", "77"];
+        b.ok(&[&first[..], &what, &["--emit", "template,bin,json"]].concat());
+        assert_eq!(b.files(), ["t.bin", "t.json", "t.template.h", "t.template.json"], "{arch}");
+        let read = |name: &str| std::fs::read_to_string(b.path(name)).unwrap();
+        let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).unwrap();
+        let (template, manifest) = (json("t.template.json"), json("t.json"));
+        let bytes: String = std::fs::read(b.path("t.bin")).unwrap().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(template["bytes"], bytes.as_str(), "{arch}");
+        let all = |list: &serde_json::Value| list.as_array().unwrap().clone();
+        let fields = all(&template["fixups"]);
+        // Of a low part, the object names the label of its high part, and the template what that is for.
+        let shown = |r: &serde_json::Value| {
+            let local = r["symbol"].as_str().unwrap().starts_with(".L");
+            !local || r["name"].as_str().unwrap().contains("LO12")
+        };
+        let mut wanted = 0;
+        for relocation in all(&manifest["relocations"]).iter().filter(|r| shown(r)) {
+            let field = fields.iter().find(|f| f["offset"] == relocation["offset"]);
+            let field = field.unwrap_or_else(|| panic!("{arch}: {relocation}"));
+            let of = if relocation["symbol"] == "f" { "function" } else { "clock" };
+            assert_eq!((&field["type"], &field["symbol"]), (&relocation["type"], &of.into()), "{arch}");
+            assert_eq!(field["addend"], relocation["addend"], "{arch}");
+            wanted += 1;
+        }
+        let numbers = fields.iter().filter(|f| f["symbol"] == "id").count();
+        assert_eq!(numbers + wanted, fields.len(), "{arch}");
+        assert!(numbers >= 2 && wanted >= 3, "{arch}: {fields:?}");
+        for f in &fields {
+            let symbol = f["symbol"].as_str().unwrap().to_uppercase();
+            let [at, kind, place, add] = ["offset", "type", "place", "addend"].map(|key| f[key].to_string());
+            let row = format!("{{ {at}, {kind}, TRAMPTOOL_{symbol}, {place}, {add} }}");
+            assert!(read("t.template.h").contains(&row), "{arch}: no {row}");
+        }
+        for (line, says) in [
+            ("record --unwind", "unwinders find the landing pad of --unwind by a table, and a copy has none"),
+            ("record --name f.1", "--emit template: 'f.1' is no name in C; valid: --name NAME"),
+            ("record -o -", "-o - takes one file, --emit makes 2"),
+        ] {
+            let line: Vec<&str> = line.split(' ').collect();
+            let command = [&["gen"], &line[..], &first[2..], &what[..], &["--emit", "template"]].concat();
+            let stem = command.iter().position(|word| *word == "--stem").unwrap();
+            b.refuses(&[&command[..stem], &command[stem + 2..]].concat(), &[says]);
+        }
+        let around = ["gen", "around", "--args", "1", "--call", "e", "--exit", "x", "--profile", "bare"];
+        b.refuses(&[&around[..], &first[4..], &["--emit", "template"]].concat(), &["e_tramp does not record"]);
+    }
+}
+
 /// What a recording trampoline cannot be is refused with the option that is in the way, and the place in the prototype marked.
 #[test]
 fn records_that_cannot_be_are_refused() {

@@ -10,5 +10,6 @@ mod flags;
 mod machine;
 mod place;
 mod recorded;
+mod template;
 mod types;
 mod unwind;

@@ -1,0 +1,70 @@
+//! The C header of a template: its bytes, and the fields that a program fills in.
+
+use askama::Template as _;
+use codegen::error::{Error, Result};
+use codegen::target::Target;
+use codegen::template::Template;
+
+#[derive(askama::Template)]
+#[template(path = "template.h", escape = "none")]
+struct Header<'a> {
+    version: &'static str,
+    title: String,
+    profile: &'static str,
+    options: String,
+    guard: String,
+    name: &'a str,
+    bytes: Vec<String>,
+    size: usize,
+    align: u32,
+    entry: u32,
+    fix_ups: Vec<Row>,
+}
+
+/// A row of the table.
+struct Row {
+    at: u32,
+    r_type: u32,
+    type_name: String,
+    symbol: String,
+    place: u32,
+    addend: i64,
+}
+
+/// Render the header of a template.
+///
+/// # Errors
+/// The trampoline's symbol is no name in C.
+pub fn template(template: &Template, target: &Target) -> Result<String> {
+    let name = template.name;
+    let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !name.chars().all(identifier) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(Error::new(format!(
+            "--emit template: '{name}' is no name in C; valid: --name NAME, as C has names"
+        )));
+    }
+    let row = |f: &codegen::template::FixUp| Row {
+        at: f.at,
+        r_type: f.r_type,
+        type_name: target.facts.relocation(f.r_type).unwrap_or_default(),
+        symbol: format!("TRAMPTOOL_{}", f.of.name().to_uppercase()),
+        place: f.place,
+        addend: f.addend,
+    };
+    let line = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:#04x},")).collect::<Vec<_>>().join(" ");
+    let header = Header {
+        version: env!("CARGO_PKG_VERSION"),
+        title: format!("{} {name}", target.facts.name),
+        profile: target.convention.profile,
+        options: target.describe(),
+        guard: format!("TRAMPTOOL_{}_TEMPLATE_H", name.to_uppercase()),
+        name,
+        bytes: template.bytes.chunks(12).map(line).collect(),
+        size: template.bytes.len(),
+        align: target.facts.align,
+        entry: template.entry,
+        fix_ups: template.fix_ups.iter().map(row).collect(),
+    };
+    let text = header.render().map_err(|e| Error::new(format!("template.h: {e}")))?;
+    Ok(text + "\n")
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* tramptool {{ version }}: {{ title }} as a template, profile {{ profile }}, {{ options }} */
+#ifndef {{ guard }}
+#define {{ guard }}
+
+#include <stdint.h>
+
+#ifndef TRAMPTOOL_TEMPLATE
+#define TRAMPTOOL_TEMPLATE
+/* S of a fix-up. */
+enum tramptool_symbol {
+	TRAMPTOOL_ID,		/* the function's number << 8 */
+	TRAMPTOOL_FUNCTION,	/* the address of the function, whose site jumps to the trampoline */
+	TRAMPTOOL_CLOCK,	/* the address of the variable that has the time */
+};
+
+/* A field: the psABI's formula for its type of relocation says what belongs there. */
+struct tramptool_fixup {
+	uint32_t offset;	/* where the field is */
+	uint32_t type;		/* R_X86_64_*, R_AARCH64_* or R_RISCV_* of <elf.h> */
+	uint32_t symbol;	/* S */
+	uint32_t place;		/* P is so many bytes behind the start. Of a low part: where its high part is */
+	int32_t addend;		/* A */
+};
+
+struct tramptool_template {
+	const unsigned char *bytes;
+	uint32_t size;
+	uint32_t align;		/* of each copy */
+	uint32_t entry;		/* where a copy is entered */
+	uint32_t fixup_count;
+	const struct tramptool_fixup *fixups;
+};
+#endif
+
+static const unsigned char {{ name }}_bytes[] = {
+{%- for line in bytes %}
+	{{ line }}
+{%- endfor %}
+};
+{% if !fix_ups.is_empty() %}
+static const struct tramptool_fixup {{ name }}_fixups[] = {
+{%- for f in fix_ups %}
+	{ {{ f.at }}, {{ f.r_type }}, {{ f.symbol }}, {{ f.place }}, {{ f.addend }} },	/* {{ f.type_name }} */
+{%- endfor %}
+};
+{% endif %}
+static const struct tramptool_template {{ name }}_template = {
+	{{ name }}_bytes, {{ size }}, {{ align }}, {{ entry }}, {{ fix_ups.len() }}, {% if fix_ups.is_empty() %}0{% else %}{{ name }}_fixups{% endif %}
+};
+
+#endif
