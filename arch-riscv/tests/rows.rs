@@ -148,6 +148,8 @@ fn plain(text: &str) -> String {
         // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
         (".insn", ["r0x2f", "3", "0", d, base, s]) => format!("amoadd.d {d},{s},({base})"),
         // CSRRS of TIME ("Zicntr") with x0: Capstone has the pseudo-instruction.
+        (".insn", ["u0x37", d, imm]) => format!("lui {d},{imm}"),
+        (".insn", ["i0x1b", "0", d, s, imm]) => format!("addiw {d},{s},{imm}"),
         (".insn", ["i0x73", "2", d, "zero", "-1023"]) => format!("rdtime {d}"),
         ("slli", [d, n]) => format!("slli {d},{d},{n}"),
         ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),

@@ -46,22 +46,22 @@ const JUMP_STACK: &str = "direct_jump_words";
 const CHAINED: &str = "u64 chained(u64 a, u64 b)";
 const CHAIN: &str = "static-chain";
 
-/// What the recording trampolines of a suite record.
+/// What the recording trampolines of a suite record. Their numbers have bits in each part that an instruction holds.
 const RECORDERS: &[(&str, Recorder)] = &[
     ("record_count", recorder(Events::Count, Clock::None, 0)),
-    ("record_entry", recorder(Events::Entry, Clock::None, 1)),
+    ("record_entry", recorder(Events::Entry, Clock::None, 0x4_0001)),
     ("record_entry_word", recorder(Events::Entry, Clock::Word, Recorder::LAST_ID)),
-    ("record_entry_args", Recorder { args: 3, ..recorder(Events::Entry, Clock::Tsc, 2) }),
+    ("record_entry_args", Recorder { args: 3, ..recorder(Events::Entry, Clock::Tsc, 0x4_0002) }),
     ("record_both", recorder(Events::Both, Clock::None, 0x1234)),
-    ("record_both_word", recorder(Events::Both, Clock::Word, 7)),
-    ("record_both_tsc", recorder(Events::Both, Clock::Tsc, 8)),
-    ("record_both_stamp8", Recorder { args: 1, ..recorder(Events::Both, Clock::Stamp8, 9) }),
-    ("record_both_unwind", Recorder { unwind: true, ..recorder(Events::Both, Clock::None, 11) }),
+    ("record_both_word", recorder(Events::Both, Clock::Word, 0x4_0007)),
+    ("record_both_tsc", recorder(Events::Both, Clock::Tsc, 0x4_0008)),
+    ("record_both_stamp8", Recorder { args: 1, ..recorder(Events::Both, Clock::Stamp8, 0x4_0009) }),
+    ("record_both_unwind", Recorder { unwind: true, ..recorder(Events::Both, Clock::None, 0x4_000b) }),
     (
         "record_both_unwind_tsc",
-        Recorder { unwind: true, result: true, args: 2, ..recorder(Events::Both, Clock::Tsc, 12) },
+        Recorder { unwind: true, result: true, args: 2, ..recorder(Events::Both, Clock::Tsc, 0x4_000c) },
     ),
-    ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 10) }),
+    ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 0x4_000a) }),
 ];
 
 const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
