@@ -5,6 +5,7 @@
 //! which all variants take turns.
 
 mod parts;
+mod peers;
 mod report;
 mod variants;
 
@@ -30,6 +31,7 @@ pub fn run(json: bool) -> Result<(), String> {
     let place = command(dir.path(), "./program", &["place"])?;
     let place = place.trim().parse().map_err(|_| format!("the program says '{place}'"))?;
     recorders(dir.path(), place)?;
+    peers::build(dir.path(), &tools)?;
     program(dir.path(), &tools, &variants, 0, &["-DCOUNT"])?;
     measure(dir.path())?;
     let mut figures = Figures::default();
@@ -44,6 +46,9 @@ pub fn run(json: bool) -> Result<(), String> {
         let best = runs.into_iter().min_by(|a, b| undisturbed(a).total_cmp(&undisturbed(b)));
         for (key, value) in best.unwrap_or_default() {
             figures.add(key, value);
+        }
+        for (name, least, median) in peers::measure(dir.path(), &tools)? {
+            figures.add((name.to_owned(), "flat".to_owned()), (least, median));
         }
     }
     report(&variants, &figures, json)

@@ -36,6 +36,7 @@ pub struct Tools {
     pub kernel: Option<PathBuf>,
     pub clang: Option<&'static str>,
     pub retour: Option<PathBuf>,
+    pub uftrace: bool,
 }
 
 impl Tools {
@@ -45,7 +46,12 @@ impl Tools {
             std::fs::write(&empty, "int main(void) { return 0; }\n").is_ok()
                 && command(dir, clang, &["-fxray-instrument", "-no-pie", "empty.c", "-o", "empty"]).is_ok()
         };
-        Tools { kernel: kernel_source(), clang: CLANGS.iter().find(linked).copied(), retour: retour(dir).ok() }
+        Tools {
+            kernel: kernel_source(),
+            clang: CLANGS.iter().find(linked).copied(),
+            retour: retour(dir).ok(),
+            uftrace: command(dir, "uftrace", &["--version"]).is_ok(),
+        }
     }
 
     pub fn have(&self, needs: Needs) -> bool {
@@ -53,6 +59,7 @@ impl Tools {
             Needs::Nothing => true,
             Needs::Kernel => self.kernel.is_some(),
             Needs::Xray => self.clang.is_some(),
+            Needs::Uftrace => self.uftrace,
             Needs::Retour => self.retour.is_some(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::variants::{ELSEWHERE, JMP, LAYOUTS, MANY, Needs, ROWS, SHAPES, TRIES, VARIANTS, Variant};
+use super::variants::{JMP, LAYOUTS, MANY, Needs, PEERS, ROWS, SHAPES, TRIES, VARIANTS, Variant};
 
 /// A row of the report.
 #[derive(Serialize)]
@@ -52,10 +52,8 @@ impl Figures {
             let min = self.least(variant, kind).map(|min| min - less);
             return Row { name, ns: Some(ns), min, ratio: Some(ns / reference), to };
         }
-        if let Some((_, why)) = ELSEWHERE.iter().find(|(name, _)| *name == reference) {
-            return Row { name, ns: None, min: None, ratio: None, to: (*why).to_owned() };
-        }
-        let needs = |name: &str| VARIANTS.iter().find(|v| v.name == name).map_or(Needs::Nothing, |v| v.needs);
+        let all = || VARIANTS.iter().map(|v| (v.name, v.needs)).chain(PEERS.iter().map(|p| (p.name, p.needs)));
+        let needs = |name: &str| all().find(|(known, _)| *known == name).map_or(Needs::Nothing, |(_, needs)| needs);
         let missing = [variant, reference].map(needs).into_iter().find(|n| *n != Needs::Nothing);
         let remedy = missing.map_or("", Needs::remedy);
         Row { name, ns: None, min: None, ratio: None, to: format!("not installed: {remedy}") }
@@ -93,6 +91,10 @@ impl Figures {
                 rows.push(self.row(name, (v.name, "call_ret"), kind, Some(0.0), to));
             }
         }
+        for peer in PEERS {
+            let name = format!("{}, flat", peer.name);
+            rows.push(self.row(name, (peer.name, "call_ret"), "flat", Some(0.0), "call_ret, flat".to_owned()));
+        }
         rows
     }
 }
@@ -106,6 +108,7 @@ pub fn report(variants: &[&Variant], figures: &Figures, json: bool) -> Result<()
         return Ok(());
     }
     print_one(variants, figures);
+    print_peers(figures);
     print_many(variants, figures);
     for row in &claims {
         match (row.ns, row.ratio) {
@@ -146,6 +149,18 @@ fn print_one(variants: &[&Variant], figures: &Figures) {
             extra("stores"),
             v.about
         );
+    }
+}
+
+/// Tracers in programs of their own.
+fn print_peers(figures: &Figures) {
+    for peer in PEERS {
+        let cells = [figures.median(peer.name, "flat"), figures.least(peer.name, "flat")];
+        let ([Some(flat), Some(least)], Some(c)) = (cells, figures.median("call_ret", "flat")) else {
+            println!("{:<18} not installed: {}", peer.name, peer.needs.remedy());
+            continue;
+        };
+        println!("{:<18} {flat:>7.1} {least:>7.1} {:>7.2} {:>32}  {}", peer.name, flat / c, "", peer.about);
     }
 }
 

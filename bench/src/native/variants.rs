@@ -44,6 +44,7 @@ pub enum Needs {
     Kernel,
     Xray,
     Retour,
+    Uftrace,
 }
 
 impl Needs {
@@ -52,6 +53,7 @@ impl Needs {
             Needs::Nothing => "",
             Needs::Kernel => "`cargo xtask kernel-objects` unpacks the kernel's source",
             Needs::Xray => "apt-get install clang libclang-rt-dev",
+            Needs::Uftrace => "apt-get install uftrace",
             Needs::Retour => "cargo cannot build it: see cargo build --manifest-path bench/native/retour/Cargo.toml",
         }
     }
@@ -235,8 +237,34 @@ pub const ROWS: &[(&str, &str, &str, &str)] = &[
     ("record-xray-fdr", "flat", "record_tsc", "xray_fdr"),
 ];
 
-/// Peers that are programs of their own, with what would be compared: no run of this program has them.
-pub const ELSEWHERE: &[(&str, &str)] = &[
-    ("uftrace", "uftrace record is not measured here"),
-    ("xray_fdr", "XRay's flight data recorder is not measured here"),
+/// A tracer that has a program of its own.
+pub struct Peer {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub needs: Needs,
+    /// How its program is compiled.
+    pub flags: &'static [&'static str],
+    /// What is in the names of the files with its records.
+    pub trace: &'static str,
+    /// Bytes of records of a call.
+    pub bytes: u64,
+}
+
+pub const PEERS: &[Peer] = &[
+    Peer {
+        name: "uftrace",
+        about: "uftrace record, in a program of its own",
+        needs: Needs::Uftrace,
+        flags: &["-pg", "-mfentry"],
+        trace: ".dat",
+        bytes: 32,
+    },
+    Peer {
+        name: "xray_fdr",
+        about: "LLVM XRay's flight data recorder, in a program of its own",
+        needs: Needs::Xray,
+        flags: &["-fxray-instrument", "-fxray-instruction-threshold=1"],
+        trace: "xray_fdr",
+        bytes: 16,
+    },
 ];
