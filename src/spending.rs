@@ -44,15 +44,7 @@ pub fn kernels(backend: &'static dyn Backend, profile: &'static Profile) -> Resu
         let Some(objects) = kernel_cache::objects(name).map_err(|e| Error::new(format!("cannot read {e}")))? else {
             continue;
         };
-        let foreign = Foreign {
-            contract_name: name,
-            contract: text,
-            objects,
-            arch: Some(arch),
-            profile,
-            dump: None,
-            alternatives: false,
-        };
+        let foreign = Foreign { arch: Some(arch), ..Foreign::new(name, text, objects, profile) };
         let found = emu_tests::foreign_suites(&foreign, BACKENDS)?;
         suites.extend(found.into_iter().map(|suite| ((*name).to_owned(), suite)));
     }

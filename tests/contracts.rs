@@ -21,15 +21,7 @@ fn both(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> (Suit
     let generated = suite_of_specs(backend, target, specs).unwrap();
     let text = contract_file(specs, &backend.assemble(specs, target).unwrap(), target).unwrap();
     let named = emu_tests::contract_profile(&text).unwrap();
-    let foreign = Foreign {
-        contract_name: "written.toml",
-        contract: &text,
-        objects: generated.objects.clone(),
-        arch: None,
-        profile: tool::profile(&named).unwrap(),
-        dump: None,
-        alternatives: false,
-    };
+    let foreign = Foreign::new("written.toml", &text, generated.objects.clone(), tool::profile(&named).unwrap());
     let read = emu_tests::foreign_suites(&foreign, tool::BACKENDS).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let [read] = <[_; 1]>::try_from(read).ok().unwrap();
     (generated, read)
@@ -210,8 +202,7 @@ stack-align = 16
         let text = PROGRAMS.replace(old, new);
         let profile = tool::profile(profiles::DEFAULT).unwrap();
         let (contract_name, objects) = ("t.toml", Vec::new());
-        let foreign =
-            Foreign { contract_name, contract: &text, objects, arch: None, profile, dump: None, alternatives: false };
+        let foreign = Foreign::new(contract_name, &text, objects, profile);
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).err().map(|e| e.to_string())
     };
     let refused = |change, message: &str| {

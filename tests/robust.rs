@@ -143,15 +143,7 @@ fn damaged_contracts_are_refused_or_held_against_trampolines() {
     // Other kernels' layouts than those of the contracts may do: it is the judge that is tried.
     try_all(RUNS, &seeds("contracts", ".toml"), |bytes| {
         let contract = &String::from_utf8_lossy(bytes);
-        let foreign = Foreign {
-            contract_name: "contract",
-            contract,
-            objects: Vec::new(),
-            arch: None,
-            profile: tool::profile(profiles::DEFAULT).unwrap(),
-            dump: None,
-            alternatives: false,
-        };
+        let foreign = Foreign::new("contract", contract, Vec::new(), tool::profile(profiles::DEFAULT).unwrap());
         for suite in emu_tests::foreign_suites(&foreign, tool::BACKENDS).into_iter().flatten() {
             judge(Suite { objects: sound(suite.backend).objects, ..suite });
         }

@@ -236,7 +236,7 @@ fn what_a_backend_of_its_own_generates_is_judged() {
     let contract = &tool::suite::contract_file(&specs, &assembly, &target).unwrap();
     let (contract_name, profile) =
         ("toy-contract.toml", profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap());
-    let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false };
+    let foreign = Foreign::new(contract_name, contract, objects, profile);
     let mut suites = emu_tests::foreign_suites(&foreign, &[&TOY]).unwrap();
     assert_eq!(verdicts(&judged(suites.remove(0), &Filter::default())), verdicts(&report));
 }

@@ -119,7 +119,7 @@ fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
 
 fn foreign(contract_name: &str, contract: &str, objects: Vec<(String, Vec<u8>)>) -> Result<Vec<Suite>, String> {
     let profile = profile()?;
-    let foreign = Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false };
+    let foreign = Foreign::new(contract_name, contract, objects, profile);
     emu_tests::foreign_suites(&foreign, tool::BACKENDS).map_err(|e| e.to_string())
 }
 

@@ -83,6 +83,10 @@ fn hash(parts: &[&str]) -> u64 {
     bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
+fn named<'n>(names: &'n str, symbol: &Symbol) -> &'n str {
+    &names[symbol.name.start as usize..symbol.name.end as usize]
+}
+
 impl Assembly {
     /// Bytes of an entry of `.export_symbol` (kernel include/linux/export.h): a licence and a namespace, both empty
     /// strings, and the address at a multiple of 8.
@@ -95,7 +99,7 @@ impl Assembly {
 
     /// A symbol's name.
     pub fn name(&self, symbol: &Symbol) -> &str {
-        &self.names[symbol.name.start as usize..symbol.name.end as usize]
+        named(&self.names, symbol)
     }
 
     /// The names of all symbols, each ended by a NUL, behind an empty one: a string table as ELF has it.
@@ -120,11 +124,11 @@ impl Assembly {
         start..end
     }
 
-    /// The number of the symbol with this name, which comes in parts. What was written a moment ago is not read again: that
-    /// would wait until it has arrived.
+    /// The number of the symbol with this name, which comes in parts. The parts are hashed and compared, and not
+    /// the name just appended: reading that back stalls.
     fn global(&mut self, parts: &[&str]) -> u32 {
         let (hashed, names, globals) = (hash(parts), &self.names, &self.globals);
-        let name = |i: u32| globals.get(i as usize).map_or("", |s| &names[s.name.start as usize..s.name.end as usize]);
+        let name = |i: u32| globals.get(i as usize).map_or("", |symbol| named(names, symbol));
         let same = |i: u32| parts.iter().try_fold(name(i), |rest, part| rest.strip_prefix(part)) == Some("");
         if let Some(&i) = self.index.find(hashed, |&i| same(i)) {
             return i;
@@ -162,7 +166,7 @@ impl Assembly {
         self.eh_frame.reserve(count);
         self.names.reserve(self.names.len() * count);
         let (names, globals) = (&self.names, &self.globals);
-        let name = |i: u32| globals.get(i as usize).map_or("", |s| &names[s.name.start as usize..s.name.end as usize]);
+        let name = |i: u32| globals.get(i as usize).map_or("", |symbol| named(names, symbol));
         let own = globals.iter().filter(|s| s.offset.is_some()).count();
         self.index.reserve(own * count, |&i| hash(&[name(i)]));
     }

@@ -108,14 +108,6 @@ fn named(column: u16, renamed: Option<(u16, u16)>) -> u16 {
     renamed.filter(|(own, _)| *own == column).map_or(column, |(_, other)| other)
 }
 
-/// In a mutant's table, the column of the return address, and what is said in its place.
-fn renamed(entry: &CfiEntry, misstated: Option<Misstated>) -> Option<(u16, u16)> {
-    match misstated {
-        Some(Misstated::Column(other)) => Some((entry.column, other)),
-        _ => None,
-    }
-}
-
 impl Encoder<'_> {
     fn uleb(&mut self, mut value: u32) {
         loop {
@@ -187,7 +179,10 @@ impl Rules {
         self.distances.clear();
         self.last = start;
         self.opaque = false;
-        self.renamed = renamed(entry, misstated);
+        self.renamed = match misstated {
+            Some(Misstated::Column(other)) => Some((entry.column, other)),
+            _ => None,
+        };
     }
 
     /// From here on the distance to earlier addresses is the linker's to know.
@@ -282,7 +277,7 @@ impl EhFrame {
     pub(crate) fn add(&mut self, of: &Fde, (table, misstated): (Option<Table>, Option<Misstated>), target: &Target) {
         let table = table.filter(|_| misstated != Some(Misstated::NoPersonality));
         let cie = &target.facts.cie;
-        let renamed = renamed(of.entry, misstated);
+        let renamed = of.rules.renamed;
         let (cie_at, shared) = self.cie(of.entry, table.is_some(), renamed, target);
         self.fde = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&[0; 4]);

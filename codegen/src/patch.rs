@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 
 /// A relocation to apply while linking.
-#[derive(Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Relocation {
     /// The ELF relocation type.
     pub r_type: u32,

@@ -32,7 +32,7 @@ pub(crate) struct Shape {
     pub kernel_labels: Vec<(usize, KernelLabel)>,
     /// Instructions that have the number of the function, and of which event.
     pub numbers: Vec<(usize, Event)>,
-    /// What objtool is told.
+    /// Annotations for objtool.
     pub notes: Vec<(usize, Told)>,
     /// What is wrong with the whole unwind table, of a mutant.
     pub misstated: Option<Misstated>,

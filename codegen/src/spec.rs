@@ -40,14 +40,15 @@ impl<'a> Spec<'a> {
 
     /// Is it the same trampoline, whatever the names?
     pub(crate) fn alike(&self, other: &Spec) -> bool {
-        // An empty string is nowhere, and glibc's memcmp takes its time to find that out.
+        let Spec { name: _, export: _, kind, callee, body: Body { function, resume, exit }, programs } = self;
+        // Lengths first: memcmp is slow for the dangling pointers of empty strings.
         let same = |a: &str, b: &str| a.len() == b.len() && (a.is_empty() || a == b);
-        self.kind == other.kind
-            && self.programs == other.programs
-            && self.body.resume == other.body.resume
-            && same(self.callee, other.callee)
-            && same(self.body.function, other.body.function)
-            && same(self.body.exit, other.body.exit)
+        *kind == other.kind
+            && *programs == other.programs
+            && *resume == other.body.resume
+            && same(callee, other.callee)
+            && same(function, other.body.function)
+            && same(exit, other.body.exit)
     }
 
     /// Is a program called at this point?

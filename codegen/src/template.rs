@@ -19,9 +19,6 @@ pub enum Filled {
 }
 
 impl Filled {
-    /// All of them, in the order of their numbers in the C header.
-    pub const ALL: [Filled; 3] = [Filled::Id, Filled::Function, Filled::Clock];
-
     /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,8 +68,7 @@ impl<'a> Template<'a> {
             return Err(refused(&format!("{} trampolines", specs.len()), "one of `gen record`"));
         };
         let Some(recorder) = spec.kind.recorder() else {
-            let what = format!("{} does not record, and is for more than one function or has handlers", spec.name);
-            return Err(refused(&what, "one of `gen record`"));
+            return Err(refused(&format!("{} is not a recording trampoline", spec.name), "one of `gen record`"));
         };
         if recorder.unwind {
             return Err(refused(
@@ -81,8 +77,12 @@ impl<'a> Template<'a> {
             ));
         }
         let defined = assembly.globals.iter().find(|s| s.function && assembly.name(s) == spec.name);
-        let (entry, size) = defined.and_then(|s| Some((s.offset?, s.size))).unwrap_or_default();
-        let bytes = assembly.text().get(..(entry + size) as usize).unwrap_or_default();
+        let found = defined.and_then(|s| {
+            let entry = s.offset?;
+            Some((entry, assembly.text().get(..(entry + s.size) as usize)?))
+        });
+        let (entry, bytes) =
+            found.ok_or_else(|| refused(&format!("no trampoline {}", spec.name), "the assembly of these specs"))?;
         let number =
             |n: &NumberField| FixUp { at: n.at, r_type: n.r_type, of: Filled::Id, place: n.at, addend: n.low.into() };
         let mut fix_ups: Vec<FixUp> = assembly.numbers.iter().map(number).collect();
@@ -99,7 +99,8 @@ fn fix_up(reloc: &Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> R
     let (of, place) = match reloc.to {
         RelocTarget::Global(_) => (reloc, reloc.at),
         RelocTarget::Local(n) if target.facts.low_parts.contains(&reloc.r_type) => {
-            let at = assembly.locals.get(n as usize).and_then(|label| label.offset).unwrap_or_default();
+            let label = assembly.locals.get(n as usize).and_then(|label| label.offset);
+            let at = label.ok_or(Error::Unpaired { high: reloc.at.into() })?;
             let high = assembly.relocs.iter().find(|r| r.at == at && matches!(r.to, RelocTarget::Global(_)));
             (high.ok_or(Error::Unpaired { high: at.into() })?, at)
         }
@@ -107,15 +108,15 @@ fn fix_up(reloc: &Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> R
     };
     let RelocTarget::Global(symbol) = of.to else { return Ok(None) };
     let name = assembly.globals.get(symbol as usize).map_or("", |s| assembly.name(s));
-    let filled = match name {
-        _ if Some(name) == Some(spec.body.function) => Filled::Function,
-        _ if Some(name) == target.convention.clock => Filled::Clock,
-        _ => {
-            return Err(Error::new(format!(
-                "--emit template: {} refers to {name}; valid: options with which it refers to its function and the clock alone",
-                spec.name
-            )));
-        }
+    let filled = if name == spec.body.function {
+        Filled::Function
+    } else if Some(name) == target.convention.clock {
+        Filled::Clock
+    } else {
+        return Err(Error::new(format!(
+            "--emit template: {} refers to {name}; valid: options with which it refers to its function and the clock alone",
+            spec.name
+        )));
     };
     Ok(Some(FixUp { at: reloc.at, r_type: reloc.r_type, of: filled, place, addend: of.addend }))
 }

@@ -163,6 +163,7 @@ static void call_in(word current)
 NOIPA void switched(void)
 {
 	call_in(1 - outside.mail[CURRENT]);
+	/* No tail call: this frame must stay on the stack. */
 	__asm__ volatile("");
 }
 

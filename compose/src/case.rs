@@ -184,7 +184,7 @@ impl Table {
 pub struct Callers(u64);
 
 impl Callers {
-    /// How many are told.
+    /// How many are kept.
     pub const MOST: usize = 16;
 
     /// Those with these addresses, as parents of events have them.
@@ -193,7 +193,7 @@ impl Callers {
         Self(told.fold(0, |packed, (at, address)| packed | Self::number(address) << (4 * at)))
     }
 
-    /// Functions from 1; then handlers, who calls what nobody calls, and an address that nobody has.
+    /// Functions count from 1; then a handler, the outside caller, and 15 for an unknown address.
     const fn number(address: u64) -> u64 {
         match address {
             HANDLER => FUNCTIONS + 1,
@@ -212,7 +212,7 @@ impl fmt::Display for Callers {
             f.write_str(if at == 0 { ", within " } else { " in " })?;
             match self.0 >> (4 * at) & 15 {
                 HANDLERS => f.write_str("a handler")?,
-                NOBODY => f.write_str("nobody")?,
+                NOBODY => f.write_str("the outside caller")?,
                 number @ 1..=FUNCTIONS => write!(f, "f{}", number - 1)?,
                 _ => f.write_str("?")?,
             }

@@ -61,7 +61,7 @@ pub trait Core {
     fn context(&self, thread: &Self::Thread, context: u64) -> u64;
     /// What a site calls: 0 nothing, 1 `ftrace_caller`, 2 `ftrace_regs_caller`, or a direct trampoline.
     fn site(&self, f: u64) -> u64;
-    /// Which return address stood at `cell`, where there is `at` now: what unwinders ask. Who does not know says `at`.
+    /// Which return address stood at `cell`, where there is `at` now: what unwinders ask. By default, `at`.
     fn true_parent(&self, _thread: &Self::Thread, at: u64, _cell: u64) -> u64 {
         at
     }

@@ -1,7 +1,6 @@
 //! P16: entry trampolines as the copies that a kernel makes of them.
 
-use std::ops::Range;
-
+use codegen::error::Result;
 use codegen::patch::{Parts, Patch, Relocation};
 use codegen::step::KernelLabel;
 use link::{Access, Image, PAGE, Section, Segment};
@@ -11,10 +10,13 @@ use crate::suite::Suite;
 
 /// Put copies of the entry trampolines behind the image, and let their names mean the copies. Returns whether there are
 /// any.
-pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
+///
+/// # Errors
+/// What a trampoline refers to is out of its copy's reach.
+pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> Result<bool> {
     let mut any = false;
     let op = image.symbol(OPS).map_or(0, |s| s.address);
-    let Some(copies) = &suite.convention.copies else { return false };
+    let Some(copies) = &suite.convention.copies else { return Ok(false) };
     for contract in suite.contracts.iter().filter(|c| c.kind.calls_back()) {
         let label = |which: KernelLabel| contract.convention.label(which, &contract.name, contract.kind).concat();
         let address = |name: &str| image.symbol(name).map(|s| s.address);
@@ -29,9 +31,16 @@ pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
         let parts = Parts { end, op_ptr, jmp: part(KernelLabel::Jmp).filter(|jmp| *jmp < end) };
         let last = image.segments.last().map_or(0, |s| s.address + s.mem_size);
         let at = last.next_multiple_of(PAGE);
-        let code = moved(suite.backend, image, start..start.saturating_add(end as u64), at);
-        let copy = code.and_then(|code| copies.make(suite.backend, &code, &parts, op));
-        let Some(bytes) = copy.filter(|_| suite.slots.contains(&slot)) else { continue };
+        if !suite.slots.contains(&slot) {
+            continue;
+        }
+        let mut code = image.bytes(start, end).unwrap_or_default().to_vec();
+        // Its call is patched anyway.
+        let patched = suite.backend.patch_call(start, start)?.bytes.len() as u64;
+        let call_at = start + call as u64;
+        let others = image.references.iter().filter(|r| !(call_at..call_at + patched).contains(&r.place));
+        refer(suite.backend, others, (&mut code, start), at).map_err(|e| e.at(&contract.name))?;
+        let Some(bytes) = copies.make(suite.backend, &code, &parts, op) else { continue };
         let (access, mem_size, size) = (Access::Execute, bytes.len() as u64, bytes.len() as u64 - 8);
         image.segments.push(Segment { address: at, bytes, mem_size, access });
         let name = ".copies".to_owned();
@@ -45,18 +54,21 @@ pub(crate) fn put_copies(suite: &Suite, image: &mut Image) -> bool {
         }
         any = true;
     }
-    any
+    Ok(any)
 }
 
-/// Code as it is elsewhere: it refers to what it did (`text_poke_apply_relocation` in the kernel). What does not reach from
-/// there stays as it was, and is met where it is run; the call of the callback is patched anyway.
-fn moved(arch: &dyn Patch, image: &Image, code: Range<u64>, to: u64) -> Option<Vec<u8>> {
-    let mut copy = image.bytes(code.start, (code.end - code.start) as usize)?.to_vec();
-    for reference in image.references.iter().filter(|r| code.contains(&r.place)) {
-        let offset = reference.place - code.start;
-        let relocation =
-            Relocation { r_type: reference.r_type, place: to.wrapping_add(offset), value: reference.value, high: 0 };
-        let _ = arch.relocate(&relocation, copy.get_mut(offset as usize..)?);
+/// Let code that was at `start` and is now at `to` refer to what it did (`text_poke_apply_relocation` in the kernel).
+fn refer<'r>(
+    arch: &dyn Patch,
+    references: impl Iterator<Item = &'r Relocation>,
+    (code, start): (&mut [u8], u64),
+    to: u64,
+) -> Result<()> {
+    let moved = |place: u64| place.wrapping_sub(start).wrapping_add(to);
+    for reference in references {
+        let Some(field) = code.get_mut(reference.place.wrapping_sub(start) as usize..) else { continue };
+        let high = if reference.high == 0 { 0 } else { moved(reference.high) };
+        arch.relocate(&Relocation { place: moved(reference.place), high, ..*reference }, field)?;
     }
-    Some(copy)
+    Ok(())
 }

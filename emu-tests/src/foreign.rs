@@ -33,6 +33,18 @@ pub struct Foreign<'a> {
     pub alternatives: bool,
 }
 
+impl<'a> Foreign<'a> {
+    /// Objects as they are, of the architecture that the contract is for.
+    pub fn new(
+        contract_name: &'a str,
+        contract: &'a str,
+        objects: Vec<(String, Vec<u8>)>,
+        profile: &'static Profile,
+    ) -> Foreign<'a> {
+        Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false }
+    }
+}
+
 /// The profile that a contract names, if it does. What is wrong with it, [`suites`] says.
 pub fn contract_profile(contract: &str) -> Option<String> {
     #[derive(Deserialize)]

@@ -63,7 +63,7 @@ pub(crate) fn link_at(
             site,
             alias,
             wanted,
-            references: true,
+            references: convention.copies.is_some(),
             ..Options::default()
         },
     )

@@ -133,7 +133,7 @@ impl<'s> Rig<'s> {
             Err(e) if matches!(e.kind(), Error::OutOfReach { .. } | Error::TooLarge { .. }) => return Ok(None),
             Err(e) => return Err(e),
         };
-        if away.copied && !put_copies(setup.suite, &mut linked) {
+        if away.copied && !put_copies(setup.suite, &mut linked)? {
             return Ok(None);
         }
         Rig::around(setup, &linked, Some(away), true).map(Some)

@@ -43,15 +43,7 @@ fn moved(section: u16, value: u64, size: u64) -> Vec<u8> {
 
 fn suite(contract: &str, object: Vec<u8>) -> Result<Suite> {
     let objects = vec![("t.o".to_owned(), object)];
-    let foreign = Foreign {
-        contract_name: "t.toml",
-        contract,
-        objects,
-        arch: None,
-        profile: profile(),
-        dump: None,
-        alternatives: false,
-    };
+    let foreign = Foreign::new("t.toml", contract, objects, profile());
     foreign_suites(&foreign, &[backend()]).map(|mut suites| suites.remove(0))
 }
 

@@ -26,15 +26,7 @@ fn judged_under(profile: &'static Profile, arch: &str, fixture: &str, poke: Poke
     let object = obj::write(&backend.assemble(&[spec], &target).unwrap(), &target).unwrap();
     let contract = contract(backend);
     let objects = vec![("t.o".to_owned(), object)];
-    let foreign = Foreign {
-        contract_name: "t.toml",
-        contract: &contract,
-        objects,
-        arch: None,
-        profile,
-        dump: None,
-        alternatives: false,
-    };
+    let foreign = Foreign::new("t.toml", &contract, objects, profile);
     let mut suites = foreign_suites(&foreign, BACKENDS).unwrap();
     suites[0].poke = poke;
     let filter = Filter { fixture: Some(fixture.to_owned()), ..Filter::default() };

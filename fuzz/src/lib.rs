@@ -61,15 +61,7 @@ pub fn cfi(bytes: &[u8]) -> usize {
 
 /// Read `text` as a contract.
 pub fn contract(text: &str) {
-    let foreign = Foreign {
-        contract_name: "contract",
-        contract: text,
-        objects: Vec::new(),
-        arch: None,
-        profile: tool::profile(profiles::DEFAULT).unwrap(),
-        dump: None,
-        alternatives: false,
-    };
+    let foreign = Foreign::new("contract", text, Vec::new(), tool::profile(profiles::DEFAULT).unwrap());
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
 }
 

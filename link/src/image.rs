@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::cmp::Reverse;
 
 use codegen::error::{Error, Result};
-use codegen::patch::Write;
+use codegen::patch::{Relocation, Write};
 use codegen::site::Spot;
 use object::elf;
 
@@ -119,18 +119,7 @@ pub struct Image {
     /// The patchable entries, by ascending address.
     pub sites: Vec<SiteEntry>,
     /// What the inputs refer to, if [`Options::references`](crate::Options::references) asked for it. A file has nothing of it.
-    pub references: Vec<Reference>,
-}
-
-/// A relocation of an input, as its image has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reference {
-    /// Address of the field.
-    pub place: u64,
-    /// The ELF relocation type.
-    pub r_type: u32,
-    /// Symbol plus addend.
-    pub value: u64,
+    pub references: Vec<Relocation>,
 }
 
 /// Does a symbol with this name only say what follows it, as the psABIs of arm64 and RISC-V have it? Code, then, or data.

@@ -18,7 +18,7 @@ pub mod sites;
 
 pub use alternatives::{ALTERNATIVES, with_alternatives};
 pub use elf::{Input, backend_of};
-pub use image::{Access, Image, Mark, PAGE, Reference, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
+pub use image::{Access, Image, Mark, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
 pub use linker::{STUBS, examine, link};
 pub use options::Options;
 pub use shared::relocatable;

@@ -60,8 +60,8 @@ pub mod on {
         _: &str,
         _: Option<&Path>,
         _: Option<&str>,
-        _: &mut dyn FnMut(&Subject, &str) -> Result<u8>,
-    ) -> Result<u8> {
+        _: &mut dyn FnMut(&Subject, &str) -> Result<()>,
+    ) -> Result<()> {
         Err(super::refusal("compose --arch"))
     }
 }

@@ -149,15 +149,7 @@ fn holds(
 ) -> bool {
     let contract = text(draft, observed, &args.symbol, n);
     let objects = vec![(name.to_owned(), bytes.to_vec())];
-    let foreign = Foreign {
-        contract_name: "draft",
-        contract: &contract,
-        objects,
-        arch: None,
-        profile,
-        dump: None,
-        alternatives: false,
-    };
+    let foreign = Foreign::new("draft", &contract, objects, profile);
     let suites = emu_tests::foreign_suites(&foreign, tool::BACKENDS);
     let report = suites.and_then(|suites| emu_tests::check(&suites, &Filter::default(), 1, &|_, _| ()));
     report.is_ok_and(|report| {

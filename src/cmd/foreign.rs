@@ -117,13 +117,10 @@ impl ForeignArgs {
         let dump = dump.map(|base| Dump { base, entries: self.entry.clone(), end: self.end });
         let profile = profile.of_contract(&contract.text).map_err(|e| e.at(&contract.name))?;
         let foreign = Foreign {
-            contract_name: &contract.name,
-            contract: &contract.text,
-            objects,
             arch,
-            profile,
             dump,
             alternatives: self.alternatives,
+            ..Foreign::new(&contract.name, &contract.text, objects, profile)
         };
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).map(Some)
     }

@@ -27,7 +27,7 @@ use tool::request::{Request, all, export, trampoline};
 
 use super::args::{DirectArgs, TargetArgs};
 use super::exit::{DONE, note};
-use super::output::{self, File};
+use super::output::{self, Contents, File};
 use super::ui::Ui;
 
 /// Arguments of `gen`.
@@ -157,37 +157,38 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     let generated = Generated { target: &target, specs, artifact };
     let mut files = Vec::new();
     for kind in &kinds {
-        match kind {
-            Emit::Asm => files.push((format!("{stem}.S"), generated.text(&shell(&[stem]))?)),
-            Emit::Obj => files.push((format!("{stem}.o"), obj::write(&generated.artifact.assembly, &target)?)),
-            Emit::Bin => files.push((format!("{stem}.bin"), generated.artifact.assembly.text().to_vec())),
+        let bytes = |name, bytes| (name, Contents::Bytes(bytes));
+        let all = |files: Vec<(String, Vec<u8>)>| files.into_iter().map(|(name, made)| bytes(name, made)).collect();
+        let made: Vec<(String, Contents)> = match kind {
+            Emit::Asm => vec![bytes(format!("{stem}.S"), generated.text(&shell(&[stem]))?)],
+            Emit::Obj => vec![(format!("{stem}.o"), Contents::Object(&generated.artifact.assembly, &target))],
+            Emit::Bin => vec![bytes(format!("{stem}.bin"), generated.artifact.assembly.text().to_vec())],
             Emit::Json => {
-                files.push((format!("{stem}.json"), tool::printed::json(&generated.manifest())?.into_bytes()));
+                vec![bytes(format!("{stem}.json"), tool::printed::json(&generated.manifest())?.into_bytes())]
             }
             Emit::Header => {
                 let sig = args.direct.sig.as_deref().map(Prototype::parse).transpose()?;
-                files.push((format!("{stem}.h"), generated.header(sig.as_ref(), stem)?));
+                vec![bytes(format!("{stem}.h"), generated.header(sig.as_ref(), stem)?)]
             }
-            Emit::Contract => {
-                files.push((format!("{stem}.toml"), generated.contract()?));
-            }
-            Emit::Template => files.extend(super::template::files(&generated.template()?, &target, stem)?),
-            Emit::Kmod => files.extend(generated.module(args, kernel.as_ref())?),
-        }
+            Emit::Contract => vec![bytes(format!("{stem}.toml"), generated.contract()?)],
+            Emit::Template => all(super::template::files(&generated.template()?, &target, stem)?.into()),
+            Emit::Kmod => all(generated.module(args, kernel.as_ref())?),
+        };
+        files.extend(made);
     }
     kernel.iter().flat_map(|k| &k.decisions).for_each(|line| note(line));
     requests.iter().filter_map(Request::unproven).for_each(|line| note(&line));
     if to_stdout {
-        let [(_, bytes)] = <[_; 1]>::try_from(files).map_err(|files| {
+        let [(_, contents)] = <[_; 1]>::try_from(files).map_err(|files| {
             let remedy = "valid: -o - with one, or -o DIR";
             Error::new(format!("-o - takes one file, --emit makes {}; {remedy}", files.len()))
         })?;
-        ui.out(bytes)?;
+        ui.out(contents.bytes()?)?;
         return Ok(DONE);
     }
     let path = |name| if file { to.clone() } else { to.join(name) };
     let files: Vec<File> =
-        files.into_iter().map(|(name, bytes)| File { path: path(name), bytes, executable: false }).collect();
+        files.into_iter().map(|(name, contents)| File { path: path(name), contents, executable: false }).collect();
     if kinds.contains(&Emit::Kmod) {
         keep_others(&files)?;
     }
@@ -262,7 +263,7 @@ fn keep_others(files: &[File]) -> Result<()> {
     let ours = assembly.is_some_and(|f| made(&f.path));
     for file in files {
         let follows = file.path.extension().is_some_and(|e| e == "S" || e == "o_shipped");
-        let same = std::fs::read(&file.path).is_ok_and(|bytes| bytes == file.bytes);
+        let same = std::fs::read(&file.path).is_ok_and(|bytes| file.contents.is(&bytes));
         if file.path.exists() && !same && !(follows && ours) {
             return Err(Error::new(format!(
                 "--emit kmod: {} is there and is another; valid: a directory without it",
@@ -360,9 +361,8 @@ impl Generated<'_> {
             );
         }
         let name = args.stem.as_deref().unwrap_or(spec.callee);
-        let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
         for (what, name) in [("--stem", name), ("--call", spec.callee), ("--name", spec.name)] {
-            if !name.chars().all(identifier) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            if !templates::is_identifier(name) {
                 return refuse(
                     &format!("'{name}' is no name for a module's C"),
                     &format!("{what} NAME, as C has names"),

@@ -9,7 +9,7 @@ use tool::settings::parse_u64;
 
 use super::args::ProfileArg;
 use super::exit::DONE;
-use super::output::{self, File};
+use super::output::{self, Contents, File};
 use super::ui::Ui;
 
 /// Arguments of `link`.
@@ -67,7 +67,7 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
     let site = Some(&args.profile.find()?.convention(backend.facts().name)?.site);
     let options = Options { base: args.base, patch, jump, calls, ops: args.ops.clone(), site, ..Options::default() };
     let bytes = link::link(backend, &inputs, &options)?.to_elf()?;
-    output::write(&[File { path: args.output.clone(), bytes, executable: true }])?;
+    output::write(&[File { path: args.output.clone(), contents: Contents::Bytes(bytes), executable: true }])?;
     Ok(DONE)
 }
 

@@ -8,20 +8,63 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(unix)]
 use std::sync::{Arc, OnceLock};
 
+use codegen::assembly::Assembly;
 use codegen::error::{Error, Result};
+use codegen::obj;
+use codegen::target::Target;
 use tempfile::{Builder, NamedTempFile};
 
 #[cfg(feature = "judge")]
 use super::ui::Ui;
 
 /// A file to write.
-pub struct File {
+pub struct File<'a> {
     /// Where.
     pub path: PathBuf,
     /// What.
-    pub bytes: Vec<u8>,
+    pub contents: Contents<'a>,
     /// It can be run.
     pub executable: bool,
+}
+
+/// What is in a file.
+pub enum Contents<'a> {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// An object, made while it is written.
+    Object(&'a Assembly, &'a Target),
+}
+
+impl Contents<'_> {
+    /// All of it.
+    ///
+    /// # Errors
+    /// The object would not fit its format.
+    pub fn bytes(self) -> Result<Vec<u8>> {
+        match self {
+            Contents::Bytes(bytes) => Ok(bytes),
+            Contents::Object(assembly, target) => obj::write(assembly, target),
+        }
+    }
+
+    /// Is it just this?
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        match self {
+            Contents::Bytes(made) => made == bytes,
+            Contents::Object(assembly, target) => obj::write(assembly, target).is_ok_and(|made| made == bytes),
+        }
+    }
+}
+
+impl File<'_> {
+    fn write_to(&self, mut to: impl Write) -> Result<()> {
+        match &self.contents {
+            Contents::Bytes(bytes) => to.write_all(bytes).map_err(|e| refused(&self.path, &e)),
+            Contents::Object(assembly, target) => {
+                obj::write_to(assembly, target, to).map_err(|e| refused(&self.path, &e))
+            }
+        }
+    }
 }
 
 /// The text of a file.
@@ -41,7 +84,9 @@ pub fn read(path: &Path) -> Result<String> {
 #[cfg(feature = "judge")]
 pub fn report(text: String, path: Option<&Path>, ui: &Ui) -> Result<()> {
     match path {
-        Some(path) => write(&[File { path: path.to_owned(), bytes: text.into_bytes(), executable: false }]),
+        Some(path) => {
+            write(&[File { path: path.to_owned(), contents: Contents::Bytes(text.into_bytes()), executable: false }])
+        }
         None => ui.out(text),
     }
 }
@@ -79,7 +124,7 @@ fn directory(dir: &Path) -> Result<bool> {
 /// # Errors
 /// As [`write`].
 pub fn probe(path: &Path) -> Result<()> {
-    let file = File { path: path.to_owned(), bytes: Vec::new(), executable: false };
+    let file = File { path: path.to_owned(), contents: Contents::Bytes(Vec::new()), executable: false };
     let Place { path, device } = Place::of(&file)?;
     if device {
         return Ok(());
@@ -100,8 +145,8 @@ pub fn write(files: &[File]) -> Result<()> {
     regular.iter().try_for_each(|(file, _)| probe(&file.path))?;
     // A pipe may have no reader for long, so this comes before there are temporary files.
     for (file, _) in devices {
-        let written = fs::OpenOptions::new().write(true).open(&file.path);
-        written.and_then(|mut to| to.write_all(&file.bytes)).map_err(|e| refused(&file.path, &e))?;
+        let opened = fs::OpenOptions::new().write(true).open(&file.path);
+        file.write_to(opened.map_err(|e| refused(&file.path, &e))?)?;
     }
     unborn(|| {
         let staged = regular.iter().map(|(file, place)| Staged::new(file, place)).collect::<Result<Vec<_>>>()?;
@@ -238,7 +283,7 @@ impl<'p> Staged<'p> {
         let path = &place.path;
         let refused = |e: std::io::Error| refused(&file.path, &e);
         let mut contents = temporary(path)?;
-        contents.write_all(&file.bytes).map_err(refused)?;
+        file.write_to(&mut contents)?;
         let mut before = None;
         let mut permissions = contents.as_file().metadata().map_err(refused)?.permissions();
         if let Ok(known) = fs::metadata(path) {
@@ -294,8 +339,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::write(path("older"), "as it was").unwrap();
-        let files =
-            ["older", "new", "last"].map(|name| File { path: path(name), bytes: b"new".into(), executable: false });
+        let files = ["older", "new", "last"].map(|name| File {
+            path: path(name),
+            contents: Contents::Bytes(b"new".into()),
+            executable: false,
+        });
         let places = files.each_ref().map(|file| Place::of(file).unwrap());
         let staged = files.iter().zip(&places).map(|(file, place)| Staged::new(file, place).unwrap()).collect();
         // Somebody makes a directory of that name in between.

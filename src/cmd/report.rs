@@ -214,7 +214,7 @@ fn html(args: &HtmlArgs, ui: &Ui) -> Result<()> {
     let files = apart(sheets)?;
     let file = |f: tool::report::page::PageFile| output::File {
         path: args.output.join(&f.name),
-        bytes: f.text.into_bytes(),
+        contents: output::Contents::Bytes(f.text.into_bytes()),
         executable: false,
     };
     output::write_into(&args.output, &files.into_iter().map(file).collect::<Vec<_>>())

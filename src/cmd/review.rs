@@ -91,13 +91,5 @@ pub fn sided(name: &str, given: Given) -> Result<Side> {
 /// The profile that the contract names is unknown.
 pub fn foreign<'a>(name: &'a str, text: &'a str, profile: &ProfileArg) -> Result<Foreign<'a>> {
     let profile = profile.of_contract(text).map_err(|e| e.at(name))?;
-    Ok(Foreign {
-        contract_name: name,
-        contract: text,
-        objects: Vec::new(),
-        arch: None,
-        profile,
-        dump: None,
-        alternatives: false,
-    })
+    Ok(Foreign::new(name, text, Vec::new(), profile))
 }

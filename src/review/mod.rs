@@ -155,7 +155,7 @@ struct Judged {
 
 fn judged(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Judged> {
     let check = |side: &Side| {
-        let foreign = Foreign { objects: side.objects.clone(), dump: None, alternatives: false, ..*foreign };
+        let foreign = Foreign { objects: side.objects.clone(), dump: None, ..*foreign };
         let suites = emu_tests::foreign_suites(&foreign, crate::BACKENDS)?;
         let report = emu_tests::check(&suites, &Filter::default(), seed, &|_, _| {})?;
         Ok((suites, report))

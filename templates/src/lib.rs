@@ -11,4 +11,4 @@ pub use asm::{asm, line_of, preprocessed};
 pub use header::header;
 pub use kmod::{Kmod, kmod};
 pub use show::show;
-pub use template::template;
+pub use template::{is_identifier, template};

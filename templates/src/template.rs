@@ -31,16 +31,21 @@ struct Row {
     addend: i64,
 }
 
+/// Is it a name that C can have?
+pub fn is_identifier(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(letter) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
 /// Render the header of a template.
 ///
 /// # Errors
 /// The trampoline's symbol is no name in C.
 pub fn template(template: &Template, target: &Target) -> Result<String> {
     let name = template.name;
-    let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if !name.chars().all(identifier) || name.starts_with(|c: char| c.is_ascii_digit()) {
+    if !is_identifier(name) {
         return Err(Error::new(format!(
-            "--emit template: '{name}' is no name in C; valid: --name NAME, as C has names"
+            "--emit template: '{name}' is not a C identifier; valid: --name with letters, digits and _"
         )));
     }
     let row = |f: &codegen::template::FixUp| Row {

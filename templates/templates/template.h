@@ -19,7 +19,7 @@ struct tramptool_fixup {
 	uint32_t offset;	/* where the field is */
 	uint32_t type;		/* R_X86_64_*, R_AARCH64_* or R_RISCV_* of <elf.h> */
 	uint32_t symbol;	/* S */
-	uint32_t place;		/* P is so many bytes behind the start. Of a low part: where its high part is */
+	uint32_t place;		/* offset of P; for a low part, that of its high part */
 	int32_t addend;		/* A */
 };
 

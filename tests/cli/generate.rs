@@ -329,7 +329,7 @@ fn templates_have_what_objects_have() {
         }
         for (line, says) in [
             ("record --unwind", "unwinders find the landing pad of --unwind by a table, and a copy has none"),
-            ("record --name f.1", "--emit template: 'f.1' is no name in C; valid: --name NAME"),
+            ("record --name f.1", "--emit template: 'f.1' is not a C identifier; valid: --name with letters"),
             ("record -o -", "-o - takes one file, --emit makes 2"),
         ] {
             let line: Vec<&str> = line.split(' ').collect();
@@ -337,8 +337,17 @@ fn templates_have_what_objects_have() {
             let stem = command.iter().position(|word| *word == "--stem").unwrap();
             b.refuses(&[&command[..stem], &command[stem + 2..]].concat(), &[says]);
         }
+        let thunk = tool::backend(arch).unwrap().machine().return_thunk;
+        if !thunk.is_empty() {
+            let by = ["--set", "return=thunk", "--emit", "template"];
+            let command = [&["gen", "record"], &first[2..], &what[..], &by].concat();
+            b.refuses(&command, &[&format!("refers to {thunk}; valid: ")]);
+        }
         let around = ["gen", "around", "--args", "1", "--call", "e", "--exit", "x", "--profile", "bare"];
-        b.refuses(&[&around[..], &first[4..], &["--emit", "template"]].concat(), &["e_tramp does not record"]);
+        b.refuses(
+            &[&around[..], &first[4..], &["--emit", "template"]].concat(),
+            &["e_tramp is not a recording trampoline"],
+        );
     }
 }
 

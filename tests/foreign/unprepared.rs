@@ -70,6 +70,7 @@ fn replaced(backend: &dyn Backend, was: &(String, usize), becomes: &(String, usi
         .pushsection .altinstr_replacement, \"ax\"
         .skip 32
         663: {becomes}
+        .skip 32
         .popsection
         {calls} direct_func",
         entry.replace("FLAGS", flags),
@@ -81,7 +82,7 @@ fn replaced(backend: &dyn Backend, was: &(String, usize), becomes: &(String, usi
 #[test]
 fn alternatives_are_run_in_their_places() {
     for &backend in tool::BACKENDS {
-        let (facts, Replaced { computed, sound, wrong, .. }) = (backend.facts(), &expected(backend).replaced);
+        let (facts, Replaced { entry, size, computed, sound, wrong }) = (backend.facts(), &expected(backend).replaced);
         let arch = facts.name;
         let case = Case::new("", &contract(backend));
         let assemble = |text: &str| {
@@ -112,6 +113,27 @@ fn alternatives_are_run_in_their_places() {
             let (code, _, err) = check(&[]);
             let refused = "t.o: .altinstructions, entry 0: the kernel computes what it writes there";
             assert!(code == Some(2) && flat(&err).contains(refused), "{arch}: {err}");
+        }
+        let text = replaced(backend, sound, wrong, "0");
+        let damaged = [
+            ("663f - .", "663f + 0x1000 - .", "its instructions end behind their section; the file is damaged"),
+            ("661b - .", "661b + 0x1000 - .", "what it replaces ends behind its section; the file is damaged"),
+            ("663f - .", "663f - 64 - .", "its instructions end behind their section; the file is damaged"),
+            (".4byte 663f - .", ".4byte 7", "refers to nothing; the file is damaged"),
+            (".pushsection .altinstr_replacement", ".byte 0\n.pushsection .altinstr_replacement", "it is cut off"),
+        ];
+        let mut cases: Vec<_> = damaged.into_iter().map(|(from, to, why)| (text.replacen(from, to, 1), why)).collect();
+        // Where one field says how long both are, none is longer.
+        if entry.concat().contains("SIZE") {
+            let long = (sound.0.clone(), size + 4);
+            cases.push((replaced(backend, wrong, &long, "0"), "valid: as many, or fewer by whole NOPs"));
+        }
+        for (text, why) in cases {
+            let text =
+                text.replace(".byte 0\n.pushsection", ".section .altinstructions, \"a\"\n.byte 0\n.text\n.pushsection");
+            assemble(&text);
+            let (code, out, err) = check(&[]);
+            assert!(code == Some(2) && flat(&err).contains(why), "{arch}, {why}: {err}{out}");
         }
         assemble(&my_tramp(&expected(backend).by_hand.text));
         let (code, _, err) = check(&[]);

@@ -204,8 +204,8 @@ pub(super) struct AlternativesIn {
     pub length: EntryFieldIn,
     /// Where it says by how many.
     pub replacement_length: EntryFieldIn,
-    /// Where it says, by one of the bits in `mask`, that the kernel computes what it writes.
-    pub special: Option<EntryFieldIn>,
+    /// Where it says that the kernel computes what it writes.
+    pub special: Option<SpecialIn>,
 }
 
 /// A number in an entry: 1 or 2 bytes at an offset.
@@ -214,8 +214,14 @@ pub(super) struct AlternativesIn {
 pub(super) struct EntryFieldIn {
     pub at: usize,
     pub bytes: usize,
-    /// The bits that count, for `special`.
-    #[serde(default)]
+}
+
+/// Bits in an entry: those in `mask`, of a number of 1 or 2 bytes at an offset.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpecialIn {
+    pub at: usize,
+    pub bytes: usize,
     pub mask: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Text to profile: how sites are laid out and written, and how entry trampolines are copied.
 
 use super::read::{Path, Reader, join, keys};
-use super::schema::{AlternativesIn, CopiesIn, EntryFieldIn, SiteIn, WriteIn};
+use super::schema::{AlternativesIn, CopiesIn, EntryFieldIn, SiteIn, SpecialIn, WriteIn};
 use crate::error::Result;
 use crate::facts::Facts;
 use crate::patch::{AlternativeEntry, Branch, EntryField, Half};
@@ -130,12 +130,18 @@ impl Reader<'_> {
 
     pub(super) fn alternatives(&self, entry: AlternativesIn, at: Path) -> Result<AlternativeEntry> {
         let field = |field: EntryFieldIn, name| match field {
-            EntryFieldIn { at, bytes: bytes @ 1..=2, .. } if at >= 8 && at + bytes <= entry.size => {
+            EntryFieldIn { at, bytes: bytes @ 1..=2 } if at >= 8 && at.saturating_add(bytes) <= entry.size => {
                 Ok(EntryField { at, bytes })
             }
             _ => Err(self.at(&join(at, keys![name]), "valid: 1 or 2 bytes of the entry, behind the first 8")),
         };
-        let special = entry.special.map(|s| field(s, "special").map(|field| (field, s.mask)));
+        let special = entry.special.map(|SpecialIn { at: place, bytes, mask }| {
+            let field = field(EntryFieldIn { at: place, bytes }, "special")?;
+            if mask == 0 || mask >> (8 * bytes) != 0 {
+                return Err(self.at(&join(at, keys!["special", "mask"]), "valid: bits of the field"));
+            }
+            Ok((field, mask))
+        });
         Ok(AlternativeEntry {
             size: entry.size,
             length: field(entry.length, "length")?,

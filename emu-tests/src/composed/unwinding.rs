@@ -63,7 +63,7 @@ impl Unwinder {
                 return None;
             }
             if places.returns.iter().any(|(at, _)| *at == way.pc) {
-                return Some((way.pc, way.cpu[registers.abi.sp] - registers.abi.return_bytes()));
+                return Some((way.pc, way.cpu[registers.abi.sp].wrapping_sub(registers.abi.return_bytes())));
             }
         }
     }

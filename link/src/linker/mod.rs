@@ -14,7 +14,7 @@ use object::read::elf::FileHeader as _;
 
 use self::layout::lay_out;
 pub(crate) use self::objects::Object;
-use self::relocs::{PendingReloc, relocate};
+use self::relocs::relocate;
 use self::symbols::{Global, add_stubs, define, undefined};
 use crate::elf::{Input, LE};
 use crate::image::{Image, Symbol};
@@ -55,10 +55,7 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     }
     let (sites, references) = (Vec::new(), Vec::new());
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites, references };
-    let relocated = relocate(&mut image, backend, &objects, &globals, options.stub.is_some())?;
-    if options.references {
-        image.references = relocated.iter().map(PendingReloc::reference).collect();
-    }
+    image.references = relocate(&mut image, backend, &objects, &globals, options)?;
     find_sites(&mut image, backend, options.site)?;
     patch(&mut image, backend, options)?;
     Ok(image)

@@ -10,7 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::objects::Object;
 use super::symbols::Global;
 use crate::elf::{LE, damaged};
-use crate::image::{Image, Reference};
+use crate::image::Image;
+use crate::options::Options;
 
 /// A relocation with its addresses known.
 pub(super) struct PendingReloc {
@@ -27,11 +28,6 @@ pub(super) struct PendingReloc {
 }
 
 impl PendingReloc {
-    /// As the image has it.
-    pub(super) fn reference(&self) -> Reference {
-        Reference { place: self.place, r_type: self.r_type, value: self.value }
-    }
-
     /// Where it is and what it refers to, for messages.
     fn place(&self, objects: &[Object]) -> String {
         let Some(object) = objects.get(self.object) else {
@@ -48,16 +44,16 @@ impl PendingReloc {
     }
 }
 
-/// Apply all relocations; returns them.
+/// Apply all relocations; returns them as they were applied, if that is asked for.
 pub(super) fn relocate(
     image: &mut Image,
     backend: &dyn Patch,
     objects: &[Object],
     globals: &FxHashMap<&str, Global>,
-    keep_padding: bool,
-) -> Result<Vec<PendingReloc>> {
+    options: &Options,
+) -> Result<Vec<Relocation>> {
     let mut all = pending(objects, globals)?;
-    all.retain(|reloc| !(keep_padding && backend.is_padding(reloc.r_type)));
+    all.retain(|reloc| !(options.stub.is_some() && backend.is_padding(reloc.r_type)));
     // A low part names the instruction of its high part, not the target; the target is that instruction's.
     let low = |reloc: &&PendingReloc| backend.refers_to_high(reloc.r_type);
     let others = if all.iter().any(|reloc| low(&reloc)) { &all[..] } else { &[] };
@@ -67,6 +63,7 @@ pub(super) fn relocate(
         let first = highs.partition_point(|reloc| reloc.place < place);
         highs.get(first).filter(|reloc| reloc.place == place).map(|reloc| reloc.value)
     };
+    let mut applied = Vec::new();
     for reloc in &all {
         let place = || reloc.place(objects);
         let mut rel = Relocation { r_type: reloc.r_type, place: reloc.place, value: reloc.value, high: 0 };
@@ -78,8 +75,11 @@ pub(super) fn relocate(
             .bytes_mut(reloc.place, reloc.room)
             .ok_or_else(|| Error::new("the section has no contents to relocate").at(place()))?;
         backend.relocate(&rel, field).map_err(|e| e.at(place()))?;
+        if options.references {
+            applied.push(rel);
+        }
     }
-    Ok(all)
+    Ok(applied)
 }
 
 /// All relocations of the sections that are in the image.
