@@ -7,7 +7,7 @@ use compose::{Event, Seen, User, When, fold};
 
 use super::places::SIGNATURES;
 use super::state::{ARGS, ASKED, DATA, SEEN, State, Step, Uc, body, changed, mail, next, post, result, tail, through};
-use super::unwinding::Way;
+use super::unwinding::Backtrace;
 use crate::cpu::word;
 
 /// What handlers are called for, by their numbers in `core.rs`.
@@ -50,24 +50,24 @@ pub(super) fn host(uc: &mut Uc, pc: u64) {
 /// Somebody looks up the stack: is there a question for the core? It has answered the last one, if there was one.
 fn unwind(uc: &mut Uc, pc: u64, answer: u64) -> u64 {
     let registers = uc.get_data().registers;
-    let mut way = match uc.get_data_mut().asked.take() {
-        Some(way) => way.answered(answer),
-        None => Way::new(registers.general(uc), pc),
+    let mut trace = match uc.get_data_mut().asked.take() {
+        Some(trace) => trace.resumed_at(answer),
+        None => Backtrace::new(registers.general(uc), pc),
     };
     let places = Arc::clone(&uc.get_data().places);
     let mut unwinder = std::mem::take(&mut uc.get_data_mut().unwinder);
-    let asked = unwinder.up(&mut way, &places, registers, &|at| word(uc, at));
+    let asked = unwinder.walk(&mut trace, &places, registers, &|at| word(uc, at));
     let state = uc.get_data_mut();
     state.unwinder = unwinder;
     match asked {
         Some((at, cell)) => {
-            state.asked = Some(way);
+            state.asked = Some(trace);
             post(uc, ASKED, at);
             post(uc, ASKED + 1, cell);
             1
         }
         None => {
-            state.way = Some(way);
+            state.backtrace = Some(trace);
             0
         }
     }

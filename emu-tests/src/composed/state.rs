@@ -9,7 +9,7 @@ use codegen::patch::SiteState;
 use compose::{Act, Call, Callers, Case, DIRECT, Event, REPLACEMENT, Seen, UNCALLED, User, What, mix};
 
 use super::places::{Places, SIGNATURES};
-use super::unwinding::{Unwinder, Way};
+use super::unwinding::{Backtrace, Unwinder};
 use crate::cpu::{Cpu, Registers, Snapshot, put_word, word};
 
 pub(super) type Uc<'a> = Cpu<'a, Box<State>>;
@@ -114,9 +114,9 @@ pub(super) struct State {
     directs: Vec<u64>,
     /// The direct trampoline that was entered last.
     pub direct: Option<usize>,
-    /// Up the stack: on the way, at a question for the core, and the way that was gone last.
-    pub asked: Option<Way>,
-    pub way: Option<Way>,
+    /// The backtrace that waits for the core's answer, and the last one that is whole.
+    pub asked: Option<Backtrace>,
+    pub backtrace: Option<Backtrace>,
     pub unwinder: Unwinder,
     /// What sites call, as the core has it.
     targets: [u64; 8],
@@ -148,7 +148,7 @@ impl State {
             directs: vec![],
             direct: None,
             asked: None,
-            way: None,
+            backtrace: None,
             unwinder: Unwinder::default(),
             targets: [0; 8],
             log: vec![],
@@ -182,7 +182,7 @@ impl State {
 
     /// Who was found up the stack, the last time that somebody looked.
     pub fn callers(&self) -> Callers {
-        self.way.as_ref().map_or(Callers::default(), Way::callers)
+        self.backtrace.as_ref().map_or(Callers::default(), Backtrace::callers)
     }
 
     pub fn argument_index(&self) -> usize {

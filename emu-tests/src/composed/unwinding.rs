@@ -16,9 +16,9 @@ const NOWHERE: u64 = 0;
 /// The most frames of a stack that is not broken: those of functions, and what lies between them.
 const DEEPEST: usize = 400;
 
-/// A way up the stack, at a frame.
-pub(super) struct Way {
-    found: Vec<u64>,
+/// The callers that an unwinder found so far, and the frame at which it is.
+pub(super) struct Backtrace {
+    callers: Vec<u64>,
     frames: usize,
     cpu: Snapshot,
     pc: u64,
@@ -26,20 +26,20 @@ pub(super) struct Way {
     exact: bool,
 }
 
-impl Way {
-    /// It begins here.
-    pub fn new(cpu: Snapshot, pc: u64) -> Way {
-        Way { found: vec![], frames: 0, cpu, pc, exact: true }
+impl Backtrace {
+    /// From here on.
+    pub fn new(cpu: Snapshot, pc: u64) -> Backtrace {
+        Backtrace { callers: vec![], frames: 0, cpu, pc, exact: true }
     }
 
-    /// It goes on at this address.
-    pub fn answered(self, pc: u64) -> Way {
-        Way { pc, ..self }
+    /// It goes on at the address that was there before it was replaced.
+    pub fn resumed_at(self, pc: u64) -> Backtrace {
+        Backtrace { pc, ..self }
     }
 
-    /// Whom it came by.
+    /// As events have them.
     pub fn callers(&self) -> Callers {
-        Callers::of(self.found.iter().copied())
+        Callers::of(self.callers.iter().copied())
     }
 }
 
@@ -49,55 +49,55 @@ pub(super) struct Unwinder(HashMap<u64, Option<Rc<Row>>>);
 
 impl Unwinder {
     /// Up the stack, until it ends or a return address is replaced: that address, and where it lies.
-    pub fn up(
+    pub fn walk(
         &mut self,
-        way: &mut Way,
+        trace: &mut Backtrace,
         places: &Places,
         registers: Registers,
         memory: &dyn Fn(u64) -> u64,
     ) -> Option<(u64, u64)> {
         loop {
             let (start, size) = places.bottom;
-            let ended = way.pc == EXIT || way.pc.wrapping_sub(start) < size || way.found.len() == Callers::MOST;
-            if ended || !self.step(way, places, registers, memory) {
+            let ended = trace.pc == EXIT || trace.pc.wrapping_sub(start) < size || trace.callers.len() == Callers::MOST;
+            if ended || !self.step(trace, places, registers, memory) {
                 return None;
             }
-            if places.returns.iter().any(|(at, _)| *at == way.pc) {
-                return Some((way.pc, way.cpu[registers.abi.sp].wrapping_sub(registers.abi.return_bytes())));
+            if places.returns.iter().any(|(at, _)| *at == trace.pc) {
+                return Some((trace.pc, trace.cpu[registers.abi.sp].wrapping_sub(registers.abi.return_bytes())));
             }
         }
     }
 
     /// To the caller. If nothing leads there, it is nobody that the model knows.
-    fn step(&mut self, way: &mut Way, places: &Places, registers: Registers, memory: &dyn Fn(u64) -> u64) -> bool {
-        way.frames += 1;
-        let at = if way.exact { way.pc } else { way.pc.wrapping_sub(1) };
+    fn step(&mut self, trace: &mut Backtrace, places: &Places, registers: Registers, memory: &dyn Fn(u64) -> u64) -> bool {
+        trace.frames += 1;
+        let at = if trace.exact { trace.pc } else { trace.pc.wrapping_sub(1) };
         let read = || Table::read(&places.image, registers, None, std::iter::once(at)).ok()?.take(at);
         let row = self.0.entry(at).or_insert_with(|| read().map(Rc::new)).clone();
-        let Some(row) = row.filter(|_| way.frames < DEEPEST) else {
-            way.found.push(NOWHERE);
+        let Some(row) = row.filter(|_| trace.frames < DEEPEST) else {
+            trace.callers.push(NOWHERE);
             return false;
         };
-        way.found.extend(places.caller_at(at));
+        trace.callers.extend(places.caller_at(at));
         let abi = registers.abi;
-        let from = way.cpu.gpr;
+        let from = trace.cpu.gpr;
         let cfa = row.cfa(&from);
         let value = |rule: Rule| rule.value(cfa, &from, memory);
         for reg in (0..abi.regs.len() as u8).map(Reg) {
-            way.cpu[reg] = value(row.rule(reg));
+            trace.cpu[reg] = value(row.rule(reg));
         }
-        way.cpu[abi.sp] = cfa;
+        trace.cpu[abi.sp] = cfa;
         // Of a trampoline that was returned to, only the core knows where it goes on.
         let own = places.returns.iter().find(|(start, size)| at.wrapping_sub(*start) < *size);
-        way.pc = match (row.returns, own) {
+        trace.pc = match (row.returns, own) {
             (Some(rule), _) => value(rule),
             (None, Some((start, _))) => *start,
             (None, None) => NOWHERE,
         };
-        way.exact = row.signal;
+        trace.exact = row.signal;
         // Calls are redirected to the first byte of a function. gcc describes it from behind its site on.
-        if let Some(inside) = places.insides.get(&way.pc) {
-            (way.pc, way.exact) = (*inside, true);
+        if let Some(inside) = places.insides.get(&trace.pc) {
+            (trace.pc, trace.exact) = (*inside, true);
         }
         true
     }
