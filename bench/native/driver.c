@@ -15,12 +15,13 @@
 #include <time.h>
 #include <x86intrin.h>
 
+#include "graph.h"
 #include "traced.h"
 
 enum { CALLS = 1500, ROUNDS = 100, DEPTH = 8, STORES = 32, WORK = 10 };
 
 static volatile uint64_t buffer[STORES];
-static uint64_t entries, exits;
+uint64_t entries, exits;
 
 #ifdef COUNT
 #define COUNTED(n) ((n)++)
@@ -205,7 +206,7 @@ UNTRACED static long turn(const struct variant *v, int count)
 UNTRACED static void verify(const struct variant *v)
 {
 	enum { TIMES = 50 };
-	entries = exits = 0;
+	entries = exits = wrong = 0;
 	recording[2] = 0;
 	empty();
 	for (long i = 0; i < TIMES; i++)
@@ -217,8 +218,10 @@ UNTRACED static void verify(const struct variant *v)
 	for (int k = SHAPES; v->many && k < KINDS; k++, traced += counts[k - 1])
 		if (turn(v, counts[k]) != counts[k])
 			fail(v->name, "lost one of many");
-	if (top != shadow)
+	if (top != shadow || !core_balanced() || !kernel_balanced())
 		fail(v->name, "lost a return");
+	if (wrong)
+		fail(v->name, "a user found another word than it kept");
 	uint64_t found[3] = { 0 };
 	for (uint64_t *r = records; r < (uint64_t *)recording[0]; r += 2)
 		found[(r[1] & 15) > 2 ? 0 : r[1] & 15]++;
@@ -231,6 +234,23 @@ UNTRACED static void verify(const struct variant *v)
 	if (entries != traced * v->entries || exits != traced * v->exits)
 		fail(v->name, "a handler did not run, or ran too often");
 #endif
+}
+
+/* Have two users trace the functions of a variant, if it is there. */
+UNTRACED static void traced_by_two(const char *name, bool (*start)(const uint64_t *functions, size_t count))
+{
+	static uint64_t all[FUNCTIONS];
+	for (const struct variant *v = variants; v < variants + VARIANTS; v++) {
+		if (strcmp(v->name, name))
+			continue;
+		size_t count = 0;
+		all[count++] = (uint64_t)v->leaf;
+		all[count++] = (uint64_t)v->recursive;
+		for (int i = 0; i < counts[KINDS - 1]; i++)
+			all[count++] = (uint64_t)v->many + 16 * i;
+		if (!start(all, count))
+			fail(name, "cannot be traced by two users");
+	}
 }
 
 UNTRACED static int ascending(const void *a, const void *b)
@@ -286,6 +306,8 @@ UNTRACED int main(int arguments, char **all)
 	if (!original_f || !original_g)
 		fail("retour", "cannot be patched");
 #endif
+	traced_by_two("graph_two", core_start);
+	traced_by_two("kernel_graph_two", kernel_start);
 	for (int v = 0; v < VARIANTS; v++)
 		verify(&variants[v]);
 #ifdef COUNT

@@ -23,7 +23,7 @@ pub fn run(json: bool) -> Result<(), String> {
         return Err("native figures are of x86_64 programs; this machine runs none".into());
     }
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let tools = Tools::find(dir.path());
+    let tools = Tools::find(dir.path())?;
     let variants: Vec<&Variant> = VARIANTS.iter().filter(|v| tools.have(v.needs)).collect();
     build_parts(dir.path(), &tools, &variants)?;
     // Where the linker puts the thread's words is known when there is a program.
@@ -71,17 +71,22 @@ fn program(dir: &Path, tools: &Tools, variants: &[&Variant], layout: usize, flag
     args.extend(["-c", "-o", "driver.o"]);
     command(dir, "gcc", &args)?;
     command(dir, "gcc", &["-c", "pads.S", "-o", "pads.o"])?;
-    let ours = ["shapes", "plain", "noflags", "jump", "many", "many_graph", "many_fexit", "many_around_frame"];
+    let graph = ["-O2", "-fno-pie", "-fcf-protection=none", "-w", "-c", "graph.c", "-o", "graph.o"];
+    command(dir, "gcc", &[&graph, flags].concat())?;
+    let ours = ["shapes", "plain", "noflags", "jump", "core", "graph", "many"];
+    let paired = ["many_graph", "many_graph_two", "many_fexit", "many_around_frame"];
     let recorders = ["record", "many_record", "many_record_tsc", "many_count"];
-    let objects = ours.iter().chain(&recorders).chain(&["xray", "k1", "k2", "k3", "k4"]);
+    let objects = ours.iter().chain(&paired).chain(&recorders).chain(&["xray", "k1", "k2", "k3", "k4", "k5"]);
     let mut objects: Vec<String> = objects.map(|o| format!("{o}.o")).collect();
     objects.retain(|o| dir.join(o).exists());
     let n = objects.len();
     objects.rotate_left(layout % n);
     let mut args = vec!["-no-pie", "driver.o", "pads.o"];
     args.extend(objects.iter().map(String::as_str));
-    let library = tools.retour.as_ref().map(|path| path.to_string_lossy());
-    args.extend(library.as_deref());
+    let libraries: Vec<_> = tools.retour.iter().chain([&tools.core]).map(|path| path.to_string_lossy()).collect();
+    // Each has Rust's own library in it.
+    args.extend(["-z", "muldefs"].iter().filter(|_| libraries.len() > 1));
+    args.extend(libraries.iter().map(|path| &**path));
     args.extend(["-o", "program", "-z", "noexecstack"]);
     // Its own compiler knows where XRay's runtime is, and what that needs.
     args.extend(tools.clang.map(|_| "-fxray-instrument"));

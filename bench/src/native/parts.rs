@@ -18,6 +18,8 @@ const SHAPES_S: &str = include_str!("../../native/shapes.S");
 const TRACED: &str = include_str!("../../native/traced.h");
 const SHIM: &str = include_str!("../../native/kernel.h");
 const XRAY: &str = include_str!("../../native/xray.c");
+const GRAPH: &str = include_str!("../../native/graph.c");
+const GRAPH_H: &str = include_str!("../../native/graph.h");
 /// The headers that `ftrace_64.S` includes; the shim stands in for all of them.
 const HEADERS: [&str; 9] = [
     "linux/export.h",
@@ -36,22 +38,25 @@ pub struct Tools {
     pub kernel: Option<PathBuf>,
     pub clang: Option<&'static str>,
     pub retour: Option<PathBuf>,
+    /// The runtime core, for C.
+    pub core: PathBuf,
     pub uftrace: bool,
 }
 
 impl Tools {
-    pub fn find(dir: &Path) -> Tools {
+    pub fn find(dir: &Path) -> Result<Tools, String> {
         let empty = dir.join("empty.c");
         let linked = |clang: &&&str| {
             std::fs::write(&empty, "int main(void) { return 0; }\n").is_ok()
                 && command(dir, clang, &["-fxray-instrument", "-no-pie", "empty.c", "-o", "empty"]).is_ok()
         };
-        Tools {
+        Ok(Tools {
             kernel: kernel_source(),
             clang: CLANGS.iter().find(linked).copied(),
-            retour: retour(dir).ok(),
+            retour: library(dir, "retour", "libdetour.a").ok(),
+            core: library(dir, "core", "libgraph.a")?,
             uftrace: command(dir, "uftrace", &["--version"]).is_ok(),
-        }
+        })
     }
 
     pub fn have(&self, needs: Needs) -> bool {
@@ -67,17 +72,17 @@ impl Tools {
 
 const CLANGS: &[&str] = &["clang", "clang-19", "clang-16", "clang-14"];
 
-/// The crate, in a library for C.
-fn retour(dir: &Path) -> Result<PathBuf, String> {
+/// A crate of `bench/native`, in a library for C.
+fn library(dir: &Path, name: &str, file: &str) -> Result<PathBuf, String> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (manifest, target) = (home.join("native/retour/Cargo.toml"), home.join("../target/retour"));
+    let (manifest, target) = (home.join(format!("native/{name}/Cargo.toml")), home.join("../target").join(name));
     let [manifest, out] = [&manifest, &target].map(|path| path.to_string_lossy());
     command(
         dir,
         "cargo",
         &["build", "--quiet", "--locked", "--release", "--manifest-path", &manifest, "--target-dir", &out],
     )?;
-    target.join("release/libdetour.a").canonicalize().map_err(|e| e.to_string())
+    target.join("release").join(file).canonicalize().map_err(|e| e.to_string())
 }
 
 /// Debian's source as `cargo xtask kernel-objects` unpacks it.
@@ -92,6 +97,8 @@ pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(
     file("driver.c", DRIVER)?;
     file("traced.h", TRACED)?;
     file("shapes.S", SHAPES_S)?;
+    file("graph.c", GRAPH)?;
+    file("graph.h", GRAPH_H)?;
     file("kernel.h", SHIM)?;
     let mut list = String::new();
     let mut table = String::new();
@@ -143,7 +150,9 @@ pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(
         command(dir, clang, &[&flags[..], &["-c", "xray.c", "-o", "xray.o"]].concat())?;
     }
     let Some(kernel) = &tools.kernel else {
-        return file("return.S", ".globl return_to_handler\nreturn_to_handler:\n.section .note.GNU-stack\n")
+        let none = ".globl return_to_handler, k5_return_to_handler\nreturn_to_handler:\nk5_return_to_handler:\n\
+                    .section .note.GNU-stack\n";
+        return file("return.S", none)
             .and_then(|()| command(dir, "gcc", &["-c", "return.S", "-o", "k3.o"]).map(drop));
     };
     for header in HEADERS {
@@ -154,11 +163,13 @@ pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(
     let source = kernel.to_string_lossy();
     command(dir, "gcc", &["-c", "-Iinclude", "-include", "kernel.h", &source, "-o", "k.o"])?;
     // A trampoline has one call slot: each variant wants a copy.
-    for n in 1..=4 {
+    for n in 1..=5 {
         let copy = format!("k{n}.o");
         command(dir, "objcopy", &[&format!("--prefix-symbols=k{n}_"), "k.o", &copy])?;
-        let back = |symbol: &str| format!("--redefine-sym=k{n}_{symbol}={symbol}");
-        let mut shared = vec![back("function_trace_op"), back("ftrace_return_to_handler")];
+        let named = |symbol: &str, name: &str| format!("--redefine-sym=k{n}_{symbol}={name}");
+        let back = |symbol: &str| named(symbol, symbol);
+        let exit = if n == 5 { "kernel_graph_exit" } else { "ftrace_return_to_handler" };
+        let mut shared = vec![back("function_trace_op"), named("ftrace_return_to_handler", exit)];
         if n == 3 {
             shared.push(back("return_to_handler"));
         }
@@ -236,6 +247,10 @@ fn generated(dir: &Path) -> Result<(), String> {
         let body = Body { function, resume: 5, exit: "on_exit_" };
         Spec { name, callee: "on_entry", body, programs, ..Spec::of(name, kind) }
     }
+    fn through_core<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
+        let body = Body { function, resume: 5, exit: "core_exit" };
+        Spec { name, callee: "core_entry", body, ..Spec::of(name, kind) }
+    }
     write(
         "plain.o",
         &[],
@@ -261,6 +276,17 @@ fn generated(dir: &Path) -> Result<(), String> {
         let specs: Vec<Spec> = functions.iter().zip(&names).map(|(f, name)| on(name, f, kind, &program)).collect();
         write(&format!("many_{variant}.o"), &[], &specs)?;
     }
+    // What Rust makes of the core may want the psABI's alignment.
+    let aligned = [("stack-align", "16")];
+    write(
+        "core.o",
+        &aligned,
+        &[through_core("core_f", "f_graph_two", fregs), through_core("core_g", "g_graph_two", fregs)],
+    )?;
+    let functions: Vec<String> = (0..MOST).map(|i| of_many("graph_two", i)).collect();
+    let names: Vec<String> = functions.iter().map(|f| format!("{f}_tramp")).collect();
+    let specs: Vec<Spec> = functions.iter().zip(&names).map(|(f, name)| through_core(name, f, fregs)).collect();
+    write("many_graph_two.o", &aligned, &specs)?;
     write("noflags.o", &[("restore-flags", "off")], &[entry("regs_noflags", Regs::All)])?;
     write("jump.o", &[("direct-way", "jmp")], &[entry("ops_direct", Regs::Args)])
 }

@@ -135,6 +135,23 @@ pub const VARIANTS: &[Variant] = &[
         ..variant("graph", "around --form fregs")
     },
     Variant {
+        slot: Some(("k5_ftrace_call", "kernel_graph_entry")),
+        runs: (2, 2),
+        needs: Needs::Kernel,
+        many: true,
+        ..called(
+            "kernel_graph_two",
+            "kernel's ftrace_caller + return_to_handler, C of its shape, two users with data",
+            "k5_ftrace_caller",
+        )
+    },
+    Variant {
+        goes: Some((JMP, "core_f", "core_g")),
+        runs: (2, 2),
+        many: true,
+        ..variant("graph_two", "around --form fregs, the runtime core, two users with data")
+    },
+    Variant {
         goes: Some((CALL, "fexit_6_12_f", "fexit_6_12_g")),
         runs: (0, 1),
         ..variant("fexit_6_12", "shape of 6.12's BPF trampoline: one fexit program, six arguments")
@@ -214,6 +231,9 @@ pub const VARIANTS: &[Variant] = &[
 pub const ROWS: &[(&str, &str, &str, &str)] = &[
     ("graph-flat", "flat", "graph", "kernel_graph"),
     ("graph-nested", "nested", "graph", "kernel_graph"),
+    ("graph-two-flat", "flat", "graph_two", "kernel_graph_two"),
+    ("graph-two-nested", "nested", "graph_two", "kernel_graph_two"),
+    ("graph-two-16384", "16384", "graph_two", "kernel_graph_two"),
     ("fexit-flat", "flat", "fexit", "fexit_6_12"),
     ("fexit-nested", "nested", "fexit", "fexit_6_12"),
     ("fexit-skip-nested", "nested", "fexit_skip", "fexit_6_12"),

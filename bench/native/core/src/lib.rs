@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The runtime core as the C program of `bench native` has it: what the handlers of paired trampolines call.
+//!
+//! The users of the function graph are the program's own, and reached through pointers, as the kernel reaches its users.
+// The program hands these references back, and looks into none of them.
+#![allow(improper_ctypes_definitions)]
+
+use std::sync::OnceLock;
+
+use tramptool_runtime::{Call, Data, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines};
+
+/// Room for this many functions, times 64.
+const WORDS: usize = 257;
+
+/// `struct pt_regs` of x86-64.
+#[repr(C)]
+pub struct PtRegs {
+    kept: [u64; 8],
+    r9: u64,
+    r8: u64,
+    ax: u64,
+    cx: u64,
+    dx: u64,
+    si: u64,
+    di: u64,
+    orig_ax: u64,
+    ip: u64,
+    cs: u64,
+    flags: u64,
+    sp: u64,
+    ss: u64,
+}
+
+/// A user: what it does at an entry, and at the return with the word that it kept.
+#[repr(C)]
+pub struct User {
+    entry: extern "C" fn(ip: u64, regs: &Regs, room: &Room) -> bool,
+    exit: extern "C" fn(ip: u64, regs: &Regs, kept: u64),
+}
+
+struct Layer {
+    core: Runtime<'static, WORDS>,
+    users: &'static [User; 2],
+}
+
+static LAYER: OnceLock<Layer> = OnceLock::new();
+
+thread_local! {
+    static TASK: Task = const { Task::new() };
+}
+
+impl Layer {
+    /// Users are named by their number, from 1.
+    fn user(&self, key: u64) -> Option<&User> {
+        self.users.get((key as usize).wrapping_sub(1))
+    }
+}
+
+impl Handlers for Layer {
+    fn graph_entry(&self, user: u64, call: &Call, regs: &Regs, room: &Room) -> bool {
+        self.user(user).is_some_and(|user| (user.entry)(call.ip, regs, room))
+    }
+
+    fn graph_return(&self, user: u64, call: &Call, regs: &mut Regs, data: Option<Data>) {
+        if let (Some(user), Some(data)) = (self.user(user), data) {
+            (user.exit)(call.ip, regs, data.get(0));
+        }
+    }
+}
+
+/// Trace functions, by address in any order, for both users.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_start_users(users: &'static [User; 2], functions: &[u64; 64 * WORDS], count: usize) -> bool {
+    let mut ips = functions[..count.min(64 * WORDS)].to_vec();
+    ips.sort_unstable();
+    let sites: Vec<Site> = ips.iter().map(|ip| Site { ip: *ip, name: "f" }).collect();
+    // No function returns there: the trampolines are paired.
+    let trampolines = Trampolines { return_to_handler: u64::MAX, rethook: u64::MAX - 1 };
+    let Ok(core) = Runtime::new(sites.leak(), trampolines) else { return false };
+    let layer = LAYER.get_or_init(|| Layer { core, users });
+    [1, 2].iter().all(|key| {
+        layer.core.register_ftrace_graph(&GraphOps { key: *key, filter: &ips, notrace: &[] }).is_ok()
+    })
+}
+
+/// Keep a word from an entry to its return.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_keep(room: &Room, word: u64) -> bool {
+    room.reserve_data(8).inspect(|data| data.set(0, word)).is_some()
+}
+
+/// Is the shadow stack empty?
+#[unsafe(no_mangle)]
+pub extern "C" fn core_balanced() -> bool {
+    TASK.with(Task::is_balanced)
+}
+
+/// A traced function is entered.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &mut PtRegs) {
+    let Some(layer) = LAYER.get() else { return };
+    let args = [fregs.di, fregs.si, fregs.dx, fregs.cx, fregs.r8, fregs.r9, 0, 0];
+    let mut regs = Regs { ip, parent, retp: fregs.sp, args, ..Regs::default() };
+    TASK.with(|task| layer.core.enter(task, layer, ip, &mut regs));
+    // The frame stays until the function returns: here is whether somebody asked for that.
+    fregs.orig_ax = u64::from(regs.parent != parent);
+}
+
+/// And it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_exit(fregs: &mut PtRegs) {
+    let Some(layer) = LAYER.get().filter(|_| fregs.orig_ax != 0) else { return };
+    let mut regs = Regs { retp: fregs.sp, retval: fregs.ax, ..Regs::default() };
+    TASK.with(|task| layer.core.return_to_handler(task, layer, &mut regs));
+    fregs.ax = regs.retval;
+}
