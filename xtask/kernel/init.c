@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The first program of the kernels of `cargo xtask kernel` and `cargo xtask modules`: it traces a little itself, tries a
-// module if it finds one, has ftrace_stub called through a pointer if it finds what does so, runs the kernel's ftrace selftests
-// if they are there, says how that went, and switches off.
+// module if it finds one, has ftrace_stub called through a pointer and findings shown if it finds what does so, runs the kernel's
+// ftrace selftests if they are there, says how that went, and switches off.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -204,19 +204,42 @@ static void module(const struct module *module, int file)
 	printf("init: the module was traced alone, with function, with function_graph\n");
 }
 
-// Load the module that calls ftrace_stub through a pointer.
-static void indirect(int file)
+// Write ` NAME=ADDRESS` of a symbol of the kernel behind what is there.
+static void address(char *text, size_t size, const char *name, const char *symbol)
 {
-	char line[512], stub[64] = "";
+	char line[512], ending[128];
+	size_t length = strlen(text);
 	FILE *in = fopen("/proc/kallsyms", "r");
 
+	snprintf(ending, sizeof(ending), " %s\n", symbol);
 	while (in && fgets(line, sizeof(line), in)) {
-		if (strstr(line, " ftrace_stub\n"))
-			snprintf(stub, sizeof(stub), "stub=0x%.*s", (int)strcspn(line, " "), line);
+		if (strstr(line, ending))
+			snprintf(text + length, size - length, " %s=0x%.*s", name, (int)strcspn(line, " "), line);
 	}
 	if (in)
 		fclose(in);
+}
+
+// Load the module that calls ftrace_stub through a pointer.
+static void indirect(int file)
+{
+	char stub[64] = "";
+
+	address(stub, sizeof(stub), "stub", "ftrace_stub");
 	must(syscall(SYS_finit_module, file, stub, 0) == 0, "ftrace_stub is called through a pointer");
+}
+
+// Load the module that shows findings: it says itself which.
+static void findings(int file)
+{
+	char addresses[256] = "";
+
+	address(addresses, sizeof(addresses), "register_graph", "register_ftrace_graph");
+	address(addresses, sizeof(addresses), "unregister_graph", "unregister_ftrace_graph");
+	address(addresses, sizeof(addresses), "reserve_data", "fgraph_reserve_data");
+	address(addresses, sizeof(addresses), "retrieve_data", "fgraph_retrieve_data");
+	must(syscall(SYS_finit_module, file, addresses, 0) == 0, "the module with findings runs");
+	must(syscall(SYS_delete_module, "findings", O_NONBLOCK) == 0, "unload it");
 }
 
 // Run a line of shell; busybox is what there is.
@@ -279,6 +302,9 @@ int main(void)
 	file = open("/indirect.ko", O_RDONLY);
 	if (file >= 0)
 		indirect(file);
+	file = open("/findings.ko", O_RDONLY);
+	if (file >= 0)
+		findings(file);
 	if (access("/ftrace/ftracetest", X_OK) == 0)
 		selftests();
 	if (failures == 0)

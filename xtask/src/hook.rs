@@ -76,15 +76,16 @@ pub fn build(kernel: &Kernel, headers: &Path, more: &[String], hook: &Hook) -> R
     Ok(Built { file: (format!("{name}.ko"), bytes(format!("{name}.ko"))?), wrong })
 }
 
-/// The module of `kernel/indirect.c`, which needs nothing generated.
-pub fn indirect(kernel: &Kernel, headers: &Path, more: &[String]) -> Result<(String, Vec<u8>), Failure> {
+/// A module of `xtask/kernel`, which needs nothing generated.
+pub fn plain(kernel: &Kernel, headers: &Path, more: &[String], name: &str) -> Result<(String, Vec<u8>), Failure> {
     let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
-    copy(&root().join("xtask/kernel/indirect.c"), &dir.path().join("indirect.c"))?;
-    write(&dir.path().join("Kbuild"), b"obj-m := indirect.o\n")?;
+    let file = |ending: &str| format!("{name}.{ending}");
+    copy(&root().join("xtask/kernel").join(file("c")), &dir.path().join(file("c")))?;
+    write(&dir.path().join("Kbuild"), format!("obj-m := {}\n", file("o")).as_bytes())?;
     make(kernel, headers, more, dir.path())?;
-    let path = dir.path().join("indirect.ko");
+    let path = dir.path().join(file("ko"));
     let bytes = fs::read(&path).map_err(|e| Failure::at(&path, e, "see what make said"))?;
-    Ok(("indirect.ko".to_owned(), bytes))
+    Ok((file("ko"), bytes))
 }
 
 /// Build the modules of a directory; returns what make had to say.

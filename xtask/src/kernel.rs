@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::hook;
 use crate::kernels::{Kernel, kernels, profile_in};
 use crate::modules;
-use crate::qemu::{Boot, Trial, initramfs};
+use crate::qemu::{Boot, FINDING, Trial, initramfs};
 use crate::selftests;
 use crate::tree::{cache, source};
 use crate::verb::Outcome;
@@ -132,8 +132,8 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
         return Err(Failure::new("a module with a trampoline that is jumped to", wrong, "see what make said"));
     }
     let mut modules: Vec<_> = jumped.into_iter().map(|built| built.file).collect();
-    if bench.kernel.indirect {
-        modules.push(hook::indirect(bench.kernel, &bench.built(""), &bench.compiled_by())?);
+    for name in bench.kernel.indirect.then_some("indirect").into_iter().chain(["findings"]) {
+        modules.push(hook::plain(bench.kernel, &bench.built(""), &bench.compiled_by(), name)?);
     }
     initramfs(&bench.kernel.on.cross, &modules, &files)?;
     let faults = bench.kernel.fault.get(..if quick { 1 } else { bench.kernel.fault.len() }).unwrap_or_default();
@@ -179,11 +179,23 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     rows.push(format!(
         "\nThe kernel allocates {sites} entries for ftrace, {agree} `tramptool sites` finds: {listed}.\n"
     ));
+    let (findings, all_shown) = findings(&baseline);
+    good &= all_shown;
+    rows.push(findings);
     rows.push("What `tramptool gen --kernel-build` takes from the configuration:\n".to_owned());
     rows.extend(bench.options()?.iter().map(|line| folded(line)));
     rows.push("\nWhat the tests say, on all that are like the baseline:\n".to_owned());
     rows.extend(baseline.tests.iter().map(|line| folded(line)));
     Ok((rows.join("\n") + "\n", good))
+}
+
+/// What our module says of the findings, and whether it shows all.
+fn findings(baseline: &Boot) -> (String, bool) {
+    let all: Vec<&String> = baseline.tests.iter().filter(|line| line.starts_with(FINDING)).collect();
+    let shown = all.iter().filter(|line| line.ends_with(": shown")).count();
+    let good = shown > 0 && shown == all.len();
+    let verdict = if good { "" } else { " NOT all, though the page says so of them" };
+    (format!("Of the runtime's [findings](findings.md), {shown} of {} are shown here.{verdict}\n", all.len()), good)
 }
 
 /// A variant that was booted, and how long it took to generate and link it.

@@ -15,6 +15,9 @@ use crate::tools::{PACKAGES, call, root};
 /// What our program prints when the kernel has come that far and its own checks are good.
 const WELL: &str = "init: all is well";
 
+/// How a line of `kernel/findings.c` begins.
+pub const FINDING: &str = "finding: ";
+
 /// What runs in a kernel, and how long that is waited for.
 pub struct Trial<'t> {
     /// What the kernel unpacks and runs.
@@ -158,7 +161,7 @@ fn heard_in(log: &str, end: &str) -> Boot {
             // A test runner begins.
             || line == "TAP version 13"
             || ["FAILED", "NG: ", "not ok "].iter().any(|part| line.contains(part))
-            || ["ok ", "    ok ", "WARNING: ", "BUG: ", "init: enabled: "].iter().any(|start| line.starts_with(start))
+            || ["ok ", "    ok ", "WARNING: ", "BUG: ", "init: enabled: ", FINDING].iter().any(|start| line.starts_with(start))
         {
             tests.push(line.to_owned());
         }
