@@ -25,7 +25,7 @@ impl<const W: usize> Runtime<'_, W> {
     /// that is not 0. A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct
     /// call decide what runs, not who looks on.
     pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
-        let Some(site) = self.sites.find(ip) else { return };
+        let Some(site) = self.site(ip) else { return };
         let call = Call { ip, parent_ip: self.true_parent(task, regs.parent, regs.retp), depth: task.depth() };
         let guard = task.lock();
         if guard.is_none() {

@@ -98,7 +98,9 @@ impl<const W: usize> Runtime<'_, W> {
 
     /// Show an entry to the users, and hook the return if one of them asks for it.
     pub(crate) fn graph_enter<H: Handlers>(&self, task: &Task, h: &H, site: usize, call: &Call, regs: &mut Regs) {
-        if !self.graph.live().any(|u| self.graph_wants(u, site)) {
+        let wanting = self.graph.live().filter(|u| self.graph_wants(u, site));
+        let mut left = wanting.fold(0, |all: u64, user| all | 1 << slot(user.id.get()));
+        if left == 0 {
             return;
         }
         let now = self.now();
@@ -107,14 +109,16 @@ impl<const W: usize> Runtime<'_, W> {
             return;
         };
         let mut users = 0;
-        for owner in 0..GRAPH_USERS {
-            let Some(user) = self.graph.at(owner).filter(|u| self.graph_wants(u, site)) else { continue };
+        while left != 0 {
+            let owner = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let Some(user) = self.graph.at(owner) else { continue };
             // Who came since the function was entered sees its next call.
             if epoch(user.id.get()) > now {
                 continue;
             }
             let (id, mark) = (user.id.get(), task.mark());
-            let room = Room::new(task, owner);
+            let room = Room::new(task, frame, mark, owner);
             let asked = match user.flags.get() {
                 FPROBES => self.fprobe_graph_enter(h, site, call, regs, &room),
                 _ => h.graph_entry(user.key.get(), call, regs, &room),
@@ -147,9 +151,8 @@ impl<const W: usize> Runtime<'_, W> {
         let parent_ip = self.true_parent(task, self.trampolines.return_to_handler, regs.retp);
         let call = Call { ip: frame.func(), parent_ip, depth: task.depth().saturating_sub(1) };
         if let Some(_guard) = task.lock() {
-            for owner in 0..GRAPH_USERS {
-                let Some(user) = self.graph.at(owner).filter(|u| frame.is_for(u.id.get())) else { continue };
-                let data = frame.data(owner);
+            for user in self.graph.live().filter(|u| frame.is_for(u.id.get())) {
+                let data = frame.data(slot(user.id.get()));
                 match user.flags.get() {
                     FPROBES => self.fprobe_graph_return(handlers, &call, regs, data),
                     _ => handlers.graph_return(user.key.get(), &call, regs, data),

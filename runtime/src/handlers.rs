@@ -70,14 +70,16 @@ pub trait Handlers {
 #[derive(Debug)]
 pub struct Room<'t> {
     task: &'t Task,
+    /// Where the frame begins, and where it ends before the handler runs.
+    frame: usize,
+    end: usize,
     owner: usize,
-    mark: u64,
     taken: Cell<bool>,
 }
 
 impl<'t> Room<'t> {
-    pub(crate) fn new(task: &'t Task, owner: usize) -> Self {
-        Self { task, owner, mark: task.mark(), taken: Cell::new(false) }
+    pub(crate) fn new(task: &'t Task, frame: usize, end: usize, owner: usize) -> Self {
+        Self { task, frame, end, owner, taken: Cell::new(false) }
     }
 
     /// The kernel's `fgraph_reserve_data`: so many bytes, rounded up to words and cleared, until the function returns.
@@ -85,10 +87,10 @@ impl<'t> Room<'t> {
     /// None if there is no room, for 0 and for more than 256 bytes, and from the second time on in one entry.
     pub fn reserve_data(&self, bytes: usize) -> Option<Data<'t>> {
         // Words that others have pushed since would come between the frame and its data.
-        if self.taken.get() || self.task.mark() != self.mark {
+        if self.taken.get() || self.task.mark() != self.end {
             return None;
         }
-        let data = self.task.reserve(self.owner, bytes.div_ceil(8))?;
+        let data = self.task.reserve(self.frame..self.end, self.owner, bytes.div_ceil(8))?;
         self.taken.set(true);
         Some(data)
     }

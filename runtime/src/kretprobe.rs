@@ -93,7 +93,7 @@ impl<const W: usize> Runtime<'_, W> {
             node.ret.set(regs.parent);
             node.ip.set(call.ip);
             node.retp.set(regs.retp);
-            node.top.set(task.mark());
+            node.top.set(task.mark() as u64);
             node.next.set(task.pending.get());
             task.pending.set(index);
             regs.parent = self.trampolines.rethook;

@@ -29,6 +29,8 @@ pub struct Trampolines {
 #[derive(Debug)]
 pub struct Runtime<'s, const W: usize> {
     pub(crate) sites: Sites<'s>,
+    /// Where functions were found in the list the last time, by a hash of their addresses.
+    found: [[Word; 64]; W],
     pub(crate) trampolines: Trampolines,
     pub(crate) ops: Users<W, OPS>,
     pub(crate) graph: Users<W, GRAPH_USERS>,
@@ -49,6 +51,7 @@ impl<'s, const W: usize> Runtime<'s, W> {
     pub fn new(sites: &'s [Site<'s>], trampolines: Trampolines) -> Result<Self> {
         Ok(Self {
             sites: Sites::new(sites, 64 * W)?,
+            found: [const { [const { Word::new(0) }; 64] }; W],
             trampolines,
             ops: Users::new(),
             graph: Users::new(),
@@ -64,6 +67,18 @@ impl<'s, const W: usize> Runtime<'s, W> {
     #[must_use]
     pub const fn sites(&self) -> &Sites<'s> {
         &self.sites
+    }
+
+    /// Where a function is in the list: there where it was the last time, unless another one took the place in the table.
+    pub(crate) fn site(&self, ip: u64) -> Option<usize> {
+        // Fibonacci hashing: the upper bits differ where addresses do.
+        let hash = (ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        let found = self.found.get(hash / 64 % W.max(1))?.get(hash % 64)?;
+        let site = found.index();
+        if self.sites.all().get(site).is_some_and(|s| s.ip == ip) {
+            return Some(site);
+        }
+        self.sites.find(ip).inspect(|site| found.set(*site as u64))
     }
 
     /// The number of a new registration.

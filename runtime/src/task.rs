@@ -1,5 +1,7 @@
 //! What a thread has of its own: the shadow stack, the recursion guard, pending kretprobes.
 
+use core::ops::Range;
+
 use crate::users::{epoch, slot};
 use crate::word::{Data, Word};
 
@@ -141,7 +143,7 @@ impl Task {
         self.words[start].set(ret);
         self.words[start + 1].set(func);
         self.words[start + 2].set(retp);
-        self.depth.add(1);
+        self.depth.set(self.depth.get() + 1);
         Some(start)
     }
 
@@ -157,29 +159,30 @@ impl Task {
     }
 
     /// Where the stack ends now, to cut it back to.
-    pub(crate) fn mark(&self) -> u64 {
-        self.top.get()
+    pub(crate) fn mark(&self) -> usize {
+        self.top.index()
     }
 
     /// Drop what was reserved since.
-    pub(crate) fn cut(&self, mark: u64) {
-        self.top.set(mark);
+    pub(crate) fn cut(&self, mark: usize) {
+        self.top.set(mark as u64);
     }
 
-    /// Reserve words behind the top frame for the user in `owner`.
-    pub(crate) fn reserve(&self, owner: usize, words: usize) -> Option<Data<'_>> {
-        let start = self.top.index();
-        if words == 0 || words > MOST_DATA || start == 0 || start + words + 1 > WORDS {
+    /// Reserve words behind the top frame, which lies there, for the user in `owner`.
+    pub(crate) fn reserve(&self, frame: Range<usize>, owner: usize, words: usize) -> Option<Data<'_>> {
+        let start = frame.end;
+        if words == 0 || words > MOST_DATA || start + words + 1 > WORDS {
             return None;
         }
-        let distance = (self.words[start - 1].get() & DISTANCE) + words as u64 + 1;
+        let distance = (frame.len() + words) as u64;
         let reference = (owner as u64) << OWNER | (words as u64 - 1) << LENGTH | DATA | distance;
-        self.words[start + words].set(reference);
+        let (data, end) = (&self.words[start..start + words], &self.words[start + words]);
+        end.set(reference);
         self.top.set((start + words + 1) as u64);
-        self.words[start + words].set(reference);
+        end.set(reference);
         // What the last owner of this memory left is nobody's to read.
-        self.words[start..start + words].iter().for_each(|w| w.set(0));
-        Some(Data(&self.words[start..start + words]))
+        data.iter().for_each(|w| w.set(0));
+        Some(Data(data))
     }
 
     /// The frames, the latest first.

@@ -3,6 +3,8 @@
 //! An id has the number of its registration in it. A frame that was pushed for a user who is gone names an id that no slot
 //! has any more, even if the same object, or another one in its memory, was registered since.
 
+use core::ops::Range;
+
 use crate::errno::{Errno, Result};
 use crate::sites::Filter;
 use crate::word::Word;
@@ -62,32 +64,17 @@ impl<const W: usize> User<W> {
     }
 }
 
-/// Users in the order of registration. Entries are appended and blanked, never moved while somebody walks.
+/// A table of users. Ids grow with each registration, so that their order is that of registration.
 #[derive(Debug)]
 pub(crate) struct Users<const W: usize, const N: usize> {
     slots: [User<W>; N],
-    order: [Word; N],
-    len: Word,
-    walkers: Word,
-}
-
-/// Somebody who walks, until dropped.
-struct Walk<'u>(&'u Word);
-
-impl Drop for Walk<'_> {
-    fn drop(&mut self) {
-        self.0.add(1_u64.wrapping_neg());
-    }
+    /// A bit for each slot that is taken.
+    taken: Word,
 }
 
 impl<const W: usize, const N: usize> Users<W, N> {
     pub(crate) const fn new() -> Self {
-        Self {
-            slots: [const { User::new() }; N],
-            order: [const { Word::new(0) }; N],
-            len: Word::new(0),
-            walkers: Word::new(0),
-        }
+        Self { slots: [const { User::new() }; N], taken: Word::new(0) }
     }
 
     /// The user with this object, if registered.
@@ -100,9 +87,15 @@ impl<const W: usize, const N: usize> Users<W, N> {
         self.slots.get(slot(id)).filter(|u| id != 0 && u.id.get() == id)
     }
 
-    /// All users, in no order.
+    /// All users, by slot.
     pub(crate) fn live(&self) -> impl Iterator<Item = &User<W>> {
-        self.slots.iter().filter(|u| u.id.get() != 0)
+        let mut left = self.taken.get();
+        core::iter::from_fn(move || {
+            let slot = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(slot)
+        })
+        .filter_map(|slot| self.at(slot))
     }
 
     /// A free slot for a new user, with empty filters, not visible yet.
@@ -114,10 +107,6 @@ impl<const W: usize, const N: usize> Users<W, N> {
     /// The same with this slot.
     pub(crate) fn claim_at(&self, slot: usize, key: u64) -> Result<(usize, &User<W>)> {
         let user = self.slots.get(slot).filter(|u| u.id.get() == 0).ok_or(Errno::Nomem)?;
-        self.compact();
-        if self.len.index() == N {
-            return Err(Errno::Nomem);
-        }
         user.key.set(key);
         user.missed.set(0);
         user.filter.reset();
@@ -132,63 +121,40 @@ impl<const W: usize, const N: usize> Users<W, N> {
 
     /// Make a claimed slot visible, as registration number `epoch`.
     pub(crate) fn publish(&self, slot: usize, epoch: u64) {
-        let id = epoch << SLOT | slot as u64;
-        if let (Some(user), Some(place)) = (self.slots.get(slot), self.order.get(self.len.index())) {
-            user.id.set(id);
-            place.set(id);
-            self.len.add(1);
+        if let Some(user) = self.slots.get(slot) {
+            user.id.set(epoch << SLOT | slot as u64);
+            self.taken.set(self.taken.get() | 1 << slot);
         }
     }
 
     /// Take a user away.
     pub(crate) fn remove(&self, user: &User<W>) {
-        let id = user.id.get();
+        let taken = self.taken.get() & !(1 << slot(user.id.get()));
         user.id.set(0);
-        self.order.iter().filter(|place| place.get() == id).for_each(|place| place.set(0));
-        self.compact();
+        self.taken.set(taken);
     }
 
-    /// Close the gaps, if nobody walks.
-    fn compact(&self) {
-        if self.walkers.get() != 0 {
-            return;
-        }
-        let mut kept = 0;
-        for place in &self.order[..self.len.index().min(N)] {
-            let id = place.get();
-            place.set(0);
-            if id != 0 {
-                self.order[kept].set(id);
-                kept += 1;
-            }
-        }
-        self.len.set(kept as u64);
-    }
-
-    fn walk(&self) -> Walk<'_> {
-        self.walkers.add(1);
-        Walk(&self.walkers)
+    /// The live ones whose ids are in a range, with their ids.
+    fn between(&self, ids: Range<u64>) -> impl Iterator<Item = (u64, &User<W>)> {
+        self.live().map(|u| (u.id.get(), u)).filter(move |(id, _)| ids.contains(id))
     }
 
     /// Visit the users who are there now and still there when their turn comes, the newest first.
     pub(crate) fn newest(&self, mut visit: impl FnMut(u64, &User<W>)) {
-        let _walk = self.walk();
-        for place in (0..self.len.index().min(N)).rev() {
-            let id = self.order[place].get();
-            if let Some(user) = self.get(id) {
-                visit(id, user);
-            }
+        let mut end = u64::MAX;
+        while let Some((id, user)) = self.between(1..end).max_by_key(|(id, _)| *id) {
+            end = id;
+            visit(id, user);
         }
     }
 
     /// The same, the oldest first.
     pub(crate) fn oldest(&self, mut visit: impl FnMut(u64, &User<W>)) {
-        let _walk = self.walk();
-        for place in 0..self.len.index().min(N) {
-            let id = self.order[place].get();
-            if let Some(user) = self.get(id) {
-                visit(id, user);
-            }
+        let mut from = 1;
+        let end = self.between(1..u64::MAX).map(|(id, _)| id + 1).max().unwrap_or(from);
+        while let Some((id, user)) = self.between(from..end).min_by_key(|(id, _)| *id) {
+            from = id + 1;
+            visit(id, user);
         }
     }
 }

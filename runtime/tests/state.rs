@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tramptool_runtime::{
-    Call, Data, Errno, Fprobe, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines, glob,
+    Call, Data, Errno, Fprobe, GraphOps, Handlers, Ops, Regs, Room, Runtime, Site, Task, Trampolines, glob,
 };
 
 const SITES: [Site; 3] =
@@ -85,6 +85,33 @@ fn a_user_has_a_word_of_each_thread_that_begins_with_0() {
     (0..16).for_each(|n| register(16 + n).unwrap());
     assert_eq!(register(99), Err(Errno::Nospc));
     assert!((0..16).all(|n| core.task_var(&task, 16 + n).unwrap().get() == 0));
+}
+
+#[test]
+fn many_functions_are_told_apart_in_any_order_of_calls() {
+    struct Count(RefCell<Vec<(u64, u64)>>);
+    impl Handlers for Count {
+        fn callback(&self, ops: u64, _private: u64, call: &Call, _regs: &mut Regs) {
+            self.0.borrow_mut().push((ops, call.ip));
+        }
+    }
+    let ips: Vec<u64> = (0..256).map(|i| 0x1000 + 16 * i + (i / 200) * 0x100_0000).collect();
+    let sites: Vec<Site> = ips.iter().map(|ip| Site { ip: *ip, name: "f" }).collect();
+    let core: Runtime<4> = Runtime::new(&sites, Trampolines { return_to_handler: 0xf000, rethook: 0xf100 }).unwrap();
+    let (even, odd): (Vec<u64>, Vec<u64>) = ips.iter().partition(|ip| *ip / 16 % 2 == 0);
+    for (key, filter) in [(2, &even), (3, &odd)] {
+        core.register_ftrace_function(&Ops { key, filter, ..Ops::default() }).unwrap();
+    }
+    let (task, count) = (Task::new(), Count(RefCell::default()));
+    for step in [1, 1, 7, 101] {
+        for n in 0..256 {
+            let ip = ips[n * step % 256];
+            for near in [ip - 1, ip, ip + 1] {
+                core.enter(&task, &count, near, &mut Regs { ip: near, ..Regs::default() });
+            }
+            assert_eq!(count.0.take(), [(2 + ip / 16 % 2, ip)]);
+        }
+    }
 }
 
 #[test]

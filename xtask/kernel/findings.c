@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Shows in a booted kernel what docs/findings.md has of its function graph and of its fprobe, each by the shortest sequence of
 // compose/tests/findings.rs. A line of the log says of each whether it happened. What is not exported is given by address.
 
@@ -266,5 +266,5 @@ static void __exit findings_exit(void)
 
 module_init(findings_init);
 module_exit(findings_exit);
-MODULE_LICENSE("GPL");
+MODULE_LICENSE("Dual MIT/GPL");
 MODULE_DESCRIPTION("shows what the kernel's function graph and fprobe do");

@@ -149,11 +149,16 @@ pub fn build_parts(dir: &Path, tools: &Tools, variants: &[&Variant]) -> Result<(
         let flags = ["-O2", "-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-pie", "-w"];
         command(dir, clang, &[&flags[..], &["-c", "xray.c", "-o", "xray.o"]].concat())?;
     }
+    kernel(dir, tools)
+}
+
+/// The kernel's trampolines, if its source is here.
+fn kernel(dir: &Path, tools: &Tools) -> Result<(), String> {
     let Some(kernel) = &tools.kernel else {
         let none = ".globl return_to_handler, k5_return_to_handler\nreturn_to_handler:\nk5_return_to_handler:\n\
                     .section .note.GNU-stack\n";
-        return file("return.S", none)
-            .and_then(|()| command(dir, "gcc", &["-c", "return.S", "-o", "k3.o"]).map(drop));
+        std::fs::write(dir.join("return.S"), none).map_err(|e| format!("return.S: {e}"))?;
+        return command(dir, "gcc", &["-c", "return.S", "-o", "k3.o"]).map(drop);
     };
     for header in HEADERS {
         let path = dir.join("include").join(header);

@@ -98,7 +98,8 @@ const MUTANTS: &[Mutant] = &[
     ("pending returns that were left by a jump are run", "kretprobe.rs", "        self.drop_left_by_jumps(task, regs.retp);\n", ""),
     ("a site calls the direct trampoline though others trace the function", "ops.rs", "(1, direct) if direct != 0", "(_, direct) if direct != 0"),
     ("a site does not save registers that an ops wants", "ops.rs", "_ if regs => Target::RegsCaller,", "_ if regs && all > 9 => Target::RegsCaller,"),
-    ("a list is closed up while it is walked", "users.rs", "        if self.walkers.get() != 0 {\n            return;\n        }\n", ""),
+    ("who comes while users are visited is visited too", "users.rs",
+        "while let Some((id, user)) = self.between(from..end)", "while let Some((id, user)) = self.between(from..end.max(u64::MAX))"),
     // Without room.
     ("a kretprobe comes though there is no place for its ops", "kretprobe.rs",
         "        self.start(Flags::KPROBE)?;\n", "        let _ = self.start(Flags::KPROBE);\n"),

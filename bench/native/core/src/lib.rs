@@ -6,29 +6,31 @@
 #![allow(improper_ctypes_definitions)]
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tramptool_runtime::{Call, Data, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines};
 
 /// Room for this many functions, times 64.
 const WORDS: usize = 257;
 
-/// `struct pt_regs` of x86-64.
+/// `struct pt_regs` of x86-64. Words that are not read in pairs: the trampoline has just stored them one by one, and a processor
+/// does not hand on two stores to one load.
 #[repr(C)]
 pub struct PtRegs {
-    kept: [u64; 8],
-    r9: u64,
-    r8: u64,
-    ax: u64,
-    cx: u64,
-    dx: u64,
-    si: u64,
-    di: u64,
-    orig_ax: u64,
-    ip: u64,
-    cs: u64,
-    flags: u64,
-    sp: u64,
-    ss: u64,
+    kept: [AtomicU64; 8],
+    r9: AtomicU64,
+    r8: AtomicU64,
+    ax: AtomicU64,
+    cx: AtomicU64,
+    dx: AtomicU64,
+    si: AtomicU64,
+    di: AtomicU64,
+    orig_ax: AtomicU64,
+    ip: AtomicU64,
+    cs: AtomicU64,
+    flags: AtomicU64,
+    sp: AtomicU64,
+    ss: AtomicU64,
 }
 
 /// A user: what it does at an entry, and at the return with the word that it kept.
@@ -78,9 +80,9 @@ pub extern "C" fn core_start_users(users: &'static [User; 2], functions: &[u64; 
     let trampolines = Trampolines { return_to_handler: u64::MAX, rethook: u64::MAX - 1 };
     let Ok(core) = Runtime::new(sites.leak(), trampolines) else { return false };
     let layer = LAYER.get_or_init(|| Layer { core, users });
-    [1, 2].iter().all(|key| {
-        layer.core.register_ftrace_graph(&GraphOps { key: *key, filter: &ips, notrace: &[] }).is_ok()
-    })
+    [1, 2]
+        .iter()
+        .all(|key| layer.core.register_ftrace_graph(&GraphOps { key: *key, filter: &ips, notrace: &[] }).is_ok())
 }
 
 /// Keep a word from an entry to its return.
@@ -97,20 +99,21 @@ pub extern "C" fn core_balanced() -> bool {
 
 /// A traced function is entered.
 #[unsafe(no_mangle)]
-pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &mut PtRegs) {
+pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &PtRegs) {
     let Some(layer) = LAYER.get() else { return };
-    let args = [fregs.di, fregs.si, fregs.dx, fregs.cx, fregs.r8, fregs.r9, 0, 0];
-    let mut regs = Regs { ip, parent, retp: fregs.sp, args, ..Regs::default() };
+    let [a, b, c, d, e, f] =
+        [&fregs.di, &fregs.si, &fregs.dx, &fregs.cx, &fregs.r8, &fregs.r9].map(|word| word.load(Relaxed));
+    let mut regs = Regs { ip, parent, retp: fregs.sp.load(Relaxed), args: [a, b, c, d, e, f, 0, 0], ..Regs::default() };
     TASK.with(|task| layer.core.enter(task, layer, ip, &mut regs));
     // The frame stays until the function returns: here is whether somebody asked for that.
-    fregs.orig_ax = u64::from(regs.parent != parent);
+    fregs.orig_ax.store(u64::from(regs.parent != parent), Relaxed);
 }
 
 /// And it returns.
 #[unsafe(no_mangle)]
-pub extern "C" fn core_exit(fregs: &mut PtRegs) {
-    let Some(layer) = LAYER.get().filter(|_| fregs.orig_ax != 0) else { return };
-    let mut regs = Regs { retp: fregs.sp, retval: fregs.ax, ..Regs::default() };
+pub extern "C" fn core_exit(fregs: &PtRegs) {
+    let Some(layer) = LAYER.get().filter(|_| fregs.orig_ax.load(Relaxed) != 0) else { return };
+    let mut regs = Regs { retp: fregs.sp.load(Relaxed), retval: fregs.ax.load(Relaxed), ..Regs::default() };
     TASK.with(|task| layer.core.return_to_handler(task, layer, &mut regs));
-    fregs.ax = regs.retval;
+    fregs.ax.store(regs.retval, Relaxed);
 }
