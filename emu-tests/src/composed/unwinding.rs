@@ -69,7 +69,13 @@ impl Unwinder {
     }
 
     /// To the caller. If nothing leads there, it is nobody that the model knows.
-    fn step(&mut self, trace: &mut Backtrace, places: &Places, registers: Registers, memory: &dyn Fn(u64) -> u64) -> bool {
+    fn step(
+        &mut self,
+        trace: &mut Backtrace,
+        places: &Places,
+        registers: Registers,
+        memory: &dyn Fn(u64) -> u64,
+    ) -> bool {
         trace.frames += 1;
         let at = if trace.exact { trace.pc } else { trace.pc.wrapping_sub(1) };
         let read = || Table::read(&places.image, registers, None, std::iter::once(at)).ok()?.take(at);
