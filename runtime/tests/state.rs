@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tramptool_runtime::{
-    Call, Data, Errno, Fprobe, GraphOps, Handlers, Ops, Regs, Room, Runtime, Site, Task, Trampolines, glob,
+    Call, Data, Errno, Fprobe, GraphOps, Handlers, Kretprobe, Ops, Regs, Room, Runtime, Site, Task, Trampolines, glob,
 };
 
 const SITES: [Site; 3] =
@@ -111,6 +111,25 @@ fn many_functions_are_told_apart_in_any_order_of_calls() {
             }
             assert_eq!(count.0.take(), [(2 + ip / 16 % 2, ip)]);
         }
+    }
+}
+
+#[test]
+fn a_kretprobe_that_comes_during_an_entry_sees_the_next_one() {
+    struct More<'r>(&'r Runtime<'static, 1>, RefCell<Vec<u64>>);
+    impl Handlers for More<'_> {
+        fn kretprobe_entry(&self, probe: u64, call: &Call, _regs: &Regs, _data: Data) -> bool {
+            self.1.borrow_mut().push(probe);
+            let _ = self.0.register_kretprobe(&Kretprobe { key: 2, ip: call.ip, maxactive: 0, entry: true });
+            false
+        }
+    }
+    let (core, task) = (core(), Task::new());
+    core.register_kretprobe(&Kretprobe { key: 1, ip: 0x1000, maxactive: 0, entry: true }).unwrap();
+    let more = More(&core, RefCell::default());
+    for seen in [&[1][..], &[1, 2]] {
+        core.enter(&task, &more, 0x1000, &mut Regs { ip: 0x1000, ..Regs::default() });
+        assert_eq!(more.1.take(), seen);
     }
 }
 

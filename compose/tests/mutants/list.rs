@@ -98,8 +98,8 @@ const MUTANTS: &[Mutant] = &[
     ("pending returns that were left by a jump are run", "kretprobe.rs", "        self.drop_left_by_jumps(task, regs.retp);\n", ""),
     ("a site calls the direct trampoline though others trace the function", "ops.rs", "(1, direct) if direct != 0", "(_, direct) if direct != 0"),
     ("a site does not save registers that an ops wants", "ops.rs", "_ if regs => Target::RegsCaller,", "_ if regs && all > 9 => Target::RegsCaller,"),
-    ("who comes while users are visited is visited too", "users.rs",
-        "while let Some((id, user)) = self.between(from..end)", "while let Some((id, user)) = self.between(from..end.max(u64::MAX))"),
+    ("users are visited in the order of their slots", "users.rs",
+        "self.between(1..end).max_by_key(|(id, _)| *id)", "self.between(1..end).max_by_key(|(id, _)| slot(*id))"),
     // Without room.
     ("a kretprobe comes though there is no place for its ops", "kretprobe.rs",
         "        self.start(Flags::KPROBE)?;\n", "        let _ = self.start(Flags::KPROBE);\n"),
