@@ -115,6 +115,32 @@ fn many_functions_are_told_apart_in_any_order_of_calls() {
 }
 
 #[test]
+fn a_user_that_gets_a_slot_during_an_entry_sees_the_next_one() {
+    struct Swap<'r>(&'r Runtime<'static, 1>, RefCell<Vec<u64>>);
+    impl Handlers for Swap<'_> {
+        fn graph_entry(&self, user: u64, _call: &Call, _regs: &Regs, _room: &Room) -> bool {
+            self.1.borrow_mut().push(user);
+            if user == 1 {
+                let graph = |key| GraphOps { key, filter: &[0x1000], notrace: &[] };
+                // The slot of user 2 comes around.
+                let _ = self.0.unregister_ftrace_graph(2);
+                (3..=16).for_each(|key| self.0.register_ftrace_graph(&graph(key)).unwrap());
+                self.0.register_ftrace_graph(&graph(17)).unwrap();
+                (3..=16).for_each(|key| self.0.unregister_ftrace_graph(key).unwrap());
+            }
+            false
+        }
+    }
+    let (core, task) = (core(), Task::new());
+    for key in [1, 2] {
+        core.register_ftrace_graph(&GraphOps { key, filter: &[0x1000], notrace: &[] }).unwrap();
+    }
+    let swap = Swap(&core, RefCell::default());
+    core.enter(&task, &swap, 0x1000, &mut Regs { ip: 0x1000, ..Regs::default() });
+    assert_eq!(swap.1.take(), [1]);
+}
+
+#[test]
 fn a_kretprobe_that_comes_during_an_entry_sees_the_next_one() {
     struct More<'r>(&'r Runtime<'static, 1>, RefCell<Vec<u64>>);
     impl Handlers for More<'_> {

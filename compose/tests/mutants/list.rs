@@ -62,7 +62,8 @@ const MUTANTS: &[Mutant] = &[
         "let here = |at: u64| retp == 0 || at == retp;", "let here = |_: u64| true;"),
     // Everything else.
     ("users who come during an entry see its return without its entry", "graph.rs",
-        "            if epoch(user.id.get()) > now {\n                continue;\n            }\n", ""),
+        "        while left != 0 {\n            let owner = left.trailing_zeros() as usize;\n            left &= left - 1;\n            let Some(user) = self.graph.at(owner) else { continue };\n            // Who came since the function was entered sees its next call.\n            if epoch(user.id.get()) > now {\n                continue;\n            }\n",
+        "        for owner in 0..GRAPH_USERS {\n            let Some(user) = self.graph.at(owner).filter(|u| self.graph_wants(u, site)) else { continue };\n"),
     ("a user who unregisters itself at the entry gets the return", "graph.rs",
         "if asked && self.graph.get(id).is_some() {", "if asked {"),
     ("a probe that unregisters itself at the entry is called at the exit", "fprobe.rs",
