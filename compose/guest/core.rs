@@ -186,6 +186,11 @@ pub extern "C" fn core_true_parent(core: &Core, task: &Task, at: u64, cell: u64)
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn core_exit(core: &Core, task: &Task) {
+    core.exit_task(task);
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn core_balanced(core: &Core, task: &Task) -> u64 {
     u64::from(core.is_balanced(task))
 }

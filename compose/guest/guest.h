@@ -28,6 +28,7 @@ enum service {
 	SWITCH,		/* FUNCTION is called by the other thread. */
 	CONTROL,	/* What USER has is done. */
 	BALANCED,	/* Is nothing pending? */
+	EXIT,		/* The third thread has ended. */
 };
 
 /* Words that both sides read and write. */

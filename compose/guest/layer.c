@@ -38,11 +38,15 @@ extern word core_target(void *core, word ip);
 extern word core_context(void *task, word context);
 extern word core_true_parent(void *core, void *task, word at, word cell);
 extern word core_balanced(void *core, void *task);
+extern void core_exit(void *core, void *task);
 
 static char core_room[32768] __attribute__((aligned(64)));
 static char site_room[1024] __attribute__((aligned(64)));
-static char task_room[2][8192] __attribute__((aligned(64)));
-static void *core, *task[2];
+/* The third one has a stack of its own and stays in functions while the others run. */
+#define THREADS 3
+#define THIRD 2
+static char task_room[THREADS][8192] __attribute__((aligned(64)));
+static void *core, *task[THREADS];
 
 __asm__(".globl host\n.type host, %function\nhost: .cfi_startproc\nret\n.cfi_endproc\n.size host, . - host\n");
 
@@ -162,13 +166,15 @@ static void call_in(word current)
 /* The other thread's stack begins here: nobody unwinds any further. */
 NOIPA void switched(void)
 {
-	call_in(1 - outside.mail[CURRENT]);
+	call_in(outside.mail[CURRENT] == 0);
 	/* No tail call: this frame must stay on the stack. */
 	__asm__ volatile("");
 }
 
 NOIPA void serve(void)
 {
+	int i;
+
 	switch (outside.mail[SERVICE]) {
 	case INTERRUPT:
 		call_in(outside.mail[CURRENT]);
@@ -181,7 +187,12 @@ NOIPA void serve(void)
 		changed();
 		break;
 	case BALANCED:
-		outside.mail[ANSWER] = core_balanced(core, task[0]) && core_balanced(core, task[1]);
+		outside.mail[ANSWER] = 1;
+		for (i = 0; i < THREADS; i++)
+			outside.mail[ANSWER] &= core_balanced(core, task[i]);
+		break;
+	case EXIT:
+		core_exit(core, task[THIRD]);
 		break;
 	}
 }
@@ -189,11 +200,13 @@ NOIPA void serve(void)
 /* A case begins. */
 NOIPA word begin(void)
 {
+	int i;
+
 	if (core_bytes(0) > sizeof(core_room) || core_bytes(1) > sizeof(task_room[0]) || core_bytes(2) > sizeof(site_room))
 		return 1;
 	core = core_new(core_room, core_sites(site_room, sites), to_return, to_rethook);
-	task[0] = core_task(task_room[0]);
-	task[1] = core_task(task_room[1]);
+	for (i = 0; i < THREADS; i++)
+		task[i] = core_task(task_room[i]);
 	if (!core)
 		return 2;
 	outside_calls();

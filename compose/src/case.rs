@@ -240,6 +240,13 @@ pub enum Act {
     Interrupt(Call),
     /// Another thread runs, and calls a function.
     Switch(Call),
+    /// A third thread calls a function and stays in it, while others run. What it does itself of this and the next two is
+    /// nothing.
+    Enter(Call),
+    /// The function in which it stays returns.
+    Leave,
+    /// It ends, in whatever functions it is: they never return. The next one begins.
+    End,
     /// So many graph users come that trace nothing which is called.
     Fill(u64),
     /// So many users come that trace nothing which is called, until a table of the core is full.
@@ -282,7 +289,7 @@ impl Case {
             test(call) || tail || call.body.iter().any(|a| act(a, test))
         }
         fn act(a: &Act, test: &dyn Fn(&Call) -> bool) -> bool {
-            matches!(a, Act::Call(c) | Act::Interrupt(c) | Act::Switch(c) if within(c, test))
+            matches!(a, Act::Call(c) | Act::Interrupt(c) | Act::Switch(c) | Act::Enter(c) if within(c, test))
         }
         let handlers = self.users.iter().filter_map(|u| u.then.as_ref()).map(|(_, a)| &**a);
         self.acts.iter().chain(handlers).any(|a| act(a, test))
@@ -443,6 +450,9 @@ impl fmt::Display for Act {
             Self::Call(call) => call.fmt(f),
             Self::Interrupt(call) => write!(f, "interrupt: {call}"),
             Self::Switch(call) => write!(f, "other thread: {call}"),
+            Self::Enter(call) => write!(f, "third thread stays in {call}"),
+            Self::Leave => f.write_str("third thread returns"),
+            Self::End => f.write_str("third thread ends"),
             Self::Fill(n) => write!(f, "{n} graph users come"),
             Self::Crowd(table, n) => {
                 let whats = match table {

@@ -199,15 +199,25 @@ impl Cross {
     /// # Errors
     /// A compiler is missing, or fails.
     pub fn objects(&self, root: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Failed> {
-        let library = self.compiled_library(dir)?;
-        let made = |name: &str| dir.join(format!("{}-{name}.o", self.arch));
-        let (runtime, guest) = (root.join("runtime/src/lib.rs"), root.join("compose/guest"));
-        run(self.rustc(&library, "tramptool_runtime", &runtime).arg("--emit=metadata"), RUSTC)?;
-        let object = format!("--emit=obj={}", made("core").display());
-        run(self.rustc(&library, "core_calls", &guest.join("core.rs")).arg(object), RUSTC)?;
-        let object = format!("--emit=obj={}", made("alone").display());
-        run(self.rustc(&library, "core_alone", &guest.join("alone.rs")).arg(object), RUSTC)?;
-        for name in ["layer", "functions"] {
+        self.object("core", root, dir)?;
+        let (alone, made) = (root.join("compose/guest/alone.rs"), self.made("alone", dir));
+        self.rust_object(&self.compiled_library(dir)?, "core_alone", &alone, &made)?;
+        ["layer", "functions"].into_iter().try_for_each(|name| self.object(name, root, dir).map(drop))?;
+        self.read(dir)
+    }
+
+    /// Compile one of them anew: `core`, `layer` or `functions`.
+    ///
+    /// # Errors
+    /// A compiler is missing, or fails.
+    pub fn object(&self, name: &str, root: &Path, dir: &Path) -> Result<(String, Vec<u8>), Failed> {
+        let (guest, made) = (root.join("compose/guest"), self.made(name, dir));
+        if name == "core" {
+            let library = self.compiled_library(dir)?;
+            let runtime = root.join("runtime/src/lib.rs");
+            run(self.rustc(&library, "tramptool_runtime", &runtime).arg("--emit=metadata"), RUSTC)?;
+            self.rust_object(&library, "core_calls", &guest.join("core.rs"), &made)?;
+        } else {
             // Of the layer's functions none is traced.
             let traced = |flag: &&&str| {
                 name == "functions"
@@ -215,9 +225,19 @@ impl Cross {
             };
             let mut gcc = Command::new(self.gcc);
             gcc.args(GCC).args(self.flags.iter().filter(traced)).arg(guest.join(format!("{name}.c")));
-            run(gcc.arg("-o").arg(made(name)), &self.gcc.replace('_', "-"))?;
+            run(gcc.arg("-o").arg(&made), &self.gcc.replace('_', "-"))?;
         }
-        self.read(dir)
+        read(&made)
+    }
+
+    fn rust_object(&self, library: &Path, name: &str, source: &Path, made: &Path) -> Result<(), Failed> {
+        let object = format!("--emit=obj={}", made.display());
+        run(self.rustc(library, name, source).arg(object), RUSTC).map(drop)
+    }
+
+    /// The file of an object.
+    fn made(&self, name: &str, dir: &Path) -> PathBuf {
+        dir.join(format!("{}-{name}.o", self.arch))
     }
 
     /// The objects that were compiled into `dir`, by name.
@@ -225,11 +245,11 @@ impl Cross {
     /// # Errors
     /// They were not.
     pub fn read(&self, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Failed> {
-        let read = |name| {
-            let path = dir.join(format!("{}-{name}.o", self.arch));
-            let bytes = fs::read(&path).map_err(|e| broken(&path, e))?;
-            Ok((path.display().to_string(), bytes))
-        };
-        ["functions", "layer", "core"].into_iter().map(read).collect()
+        ["functions", "layer", "core"].into_iter().map(|name| read(&self.made(name, dir))).collect()
     }
+}
+
+fn read(path: &Path) -> Result<(String, Vec<u8>), Failed> {
+    let bytes = fs::read(path).map_err(|e| broken(path, e))?;
+    Ok((path.display().to_string(), bytes))
 }

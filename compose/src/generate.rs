@@ -18,7 +18,8 @@ pub const USERS: [&str; 11] = [
 ];
 
 /// Shapes of calls.
-pub const SHAPES: [&str; 7] = ["leaf", "caller", "recursion", "tail", "interrupt", "threads", "jump"];
+pub const SHAPES: [&str; 9] =
+    ["leaf", "caller", "recursion", "tail", "interrupt", "threads", "jump", "outlives", "ends"];
 
 /// When the last user of a subset comes or goes.
 pub const MOMENTS: [&str; 8] = ["there", "added", "removed", "reused", "full", "handler", "cycled", "crowded"];
@@ -101,8 +102,15 @@ pub fn subset(index: u64, allowed: u64) -> Option<Case> {
         // Whoever was refused comes in once there is room.
         (7, Some(last)) => inside.extend([Act::Drain, Act::Register(last)]),
         (5, Some(last)) => {
-            let then = [Act::Unregister(last), Act::Call(leaf(1)), Act::Interrupt(leaf(2))];
-            case.users[0].then = Some((When::Entry, Box::new(then[index as usize % 3].clone())));
+            let then = [
+                (0, Act::Unregister(last)),
+                (0, Act::Call(leaf(1))),
+                (0, Act::Interrupt(leaf(2))),
+                (0, Act::Unregister(0)),
+                (last, Act::Unregister(last)),
+            ];
+            let (who, act) = then[index as usize % then.len()].clone();
+            case.users[who].then = Some((When::Entry, Box::new(act)));
         }
         _ => {}
     }
@@ -113,13 +121,34 @@ pub fn subset(index: u64, allowed: u64) -> Option<Case> {
         3 => Call { tail: Some(Box::new(Call { tail: Some(Box::new(leaf(2))), ..leaf(1) })), ..call(0, inside) },
         4 => call(0, [vec![Act::Interrupt(leaf(1))], inside, vec![Act::Interrupt(leaf(0))]].concat()),
         5 => call(0, [vec![Act::Switch(call(0, inside))], vec![Act::Switch(leaf(0))]].concat()),
-        _ => call(1, [vec![Act::Call(Call { jumps: true, ..call(0, inside) })], vec![Act::Call(leaf(0))]].concat()),
+        6 => call(1, [vec![Act::Call(Call { jumps: true, ..call(0, inside) })], vec![Act::Call(leaf(0))]].concat()),
+        // A thread of which one function returns before the one that runs, and one after it.
+        7 => call(0, [vec![Act::Enter(leaf(1))], inside, vec![Act::Leave]].concat()),
+        // One that ends inside.
+        _ => call(0, [vec![Act::Enter(leaf(1))], inside, vec![Act::End]].concat()),
     };
+    if shape >= 7 {
+        case.acts.push(Act::Enter(leaf(0)));
+    }
     case.acts.push(Act::Call(shaped));
+    if shape >= 7 {
+        case.acts.extend([Act::Leave, Act::Enter(leaf(0)), Act::Leave]);
+    }
     case.acts.extend([Act::Look(0), Act::Call(leaf(0)), Act::Call(call(1, vec![Act::Call(leaf(2))]))]);
     case.acts.extend((0..case.users.len()).rev().map(Act::Unregister));
     case.acts.extend([Act::Look(0), Act::Call(leaf(0))]);
     Some(case)
+}
+
+/// Cases that chance seldom makes.
+#[must_use]
+pub fn rare() -> Vec<Case> {
+    let probe = |f, object| user(What::Fprobe { exit: true }, &[f], object);
+    // Of two probes one unregisters itself at an entry. There is no hook then: the depth of the next call shows it.
+    let itself = (When::Entry, Box::new(Act::Unregister(0)));
+    let users = vec![User { then: Some(itself), ..probe(0, 8) }, probe(1, 16)];
+    let acts = vec![Act::Register(0), Act::Register(1), Act::Call(call(0, vec![Act::Call(leaf(1))]))];
+    vec![Case { users, acts }]
 }
 
 /// Numbers that follow from a seed.
@@ -175,15 +204,22 @@ pub fn random(seed: u64, allowed: u64) -> Case {
         case.acts.push(Act::Crowd(table, table.room() - dice.roll(4)));
     }
     for _ in 0..3 + dice.roll(8) {
-        let act = match dice.roll(3) {
-            0 => Act::Call(calls(&mut dice, 3, count)),
+        let act = match dice.roll(20) {
+            0..6 => Act::Call(calls(&mut dice, 3, count)),
+            6 => Act::Enter(calls(&mut dice, 1, count)),
+            7 => Act::Leave,
             _ => control(&mut dice, count),
         };
         case.acts.push(act);
     }
     if dice.one_in(40) {
         // Deeper than the stack: not traced, and nothing worse.
-        let f = dice.roll(3);
+        // Of two users with data, one wants every other return: what it stored must not take the other's room.
+        let f = 1 + dice.roll(2);
+        for (kind, object) in [(5, 400), (6, 408)].into_iter().filter(|(kind, _)| kinds.contains(kind)) {
+            case.acts.push(Act::Register(case.users.len()));
+            case.users.push(User { object, ..listed(kind) });
+        }
         let mut deep = calls(&mut dice, 1, count);
         for _ in 0..100 + dice.roll(60) {
             deep = call(f, vec![Act::Call(deep)]);
@@ -235,10 +271,18 @@ fn calls(dice: &mut Dice, depth: u64, users: u64) -> Call {
         return made;
     }
     for _ in 0..dice.roll(3) {
-        made.body.push(match dice.roll(10) {
+        made.body.push(match dice.roll(12) {
             0..3 => control(dice, users),
             3 => Act::Interrupt(calls(dice, depth - 1, users)),
             4 => Act::Switch(calls(dice, depth - 1, users)),
+            5 => Act::Enter(calls(dice, depth - 1, users)),
+            6 => {
+                if dice.one_in(3) {
+                    Act::End
+                } else {
+                    Act::Leave
+                }
+            }
             _ => Act::Call(calls(dice, depth - 1, users)),
         });
     }

@@ -174,6 +174,7 @@ fn inside(act: &Act, change: &dyn Fn(&Call) -> Call) -> Act {
         Act::Call(call) => Act::Call(change(call)),
         Act::Interrupt(call) => Act::Interrupt(change(call)),
         Act::Switch(call) => Act::Switch(change(call)),
+        Act::Enter(call) => Act::Enter(change(call)),
         other => other.clone(),
     }
 }
@@ -200,6 +201,10 @@ fn acts(list: &[Act]) -> Vec<Vec<Act>> {
             Act::Switch(call) => {
                 out.push(with(&[Act::Call(call.clone())]));
                 out.extend(calls(call).into_iter().map(|c| with(&[Act::Switch(c)])));
+            }
+            Act::Enter(call) => {
+                out.push(with(&[Act::Call(call.clone())]));
+                out.extend(calls(call).into_iter().map(|c| with(&[Act::Enter(c)])));
             }
             Act::Fill(n) if *n > 1 => out.extend([with(&[Act::Fill(n / 2)]), with(&[Act::Fill(n - 1)])]),
             Act::Crowd(table, n) if *n > 1 => out.push(with(&[Act::Crowd(*table, n - 1)])),

@@ -1,4 +1,4 @@
-//! The oracle of the runtime: users in all combinations, orders and moments, on a machine of two threads, against a model.
+//! The oracle of the runtime: users in all combinations, orders and moments, on a machine of three threads, against a model.
 
 mod case;
 pub mod cross;
@@ -14,7 +14,7 @@ pub use case::{
     Act, Answer, Call, Callers, Case, DIRECT, Event, FUNCTIONS, HANDLER, OUTSIDE, REPLACEMENT, Seen, Table, UNCALLED,
     User, What, When, address, fold, mix,
 };
-pub use generate::{MOMENTS, SHAPES, SUBSETS, USERS, random, subset};
+pub use generate::{MOMENTS, SHAPES, SUBSETS, USERS, random, rare, subset};
 pub use judge::{Failure, Subject};
 pub use linux::repair;
 pub use machine::{Core, Hooks, run};

@@ -550,6 +550,11 @@ impl<V: Version, const REPAIRED: u8> Core for Linux<V, REPAIRED> {
         thread.context.replace(context.min(3))
     }
 
+    fn exit(&self, thread: &Thread) {
+        thread.top.set(0);
+        thread.depth.set(-1);
+    }
+
     fn site(&self, _f: u64) -> u64 {
         0
     }
@@ -566,9 +571,9 @@ pub fn supports<V: Version>(case: &Case) -> bool {
     fn promised(act: &Act, sleeps: bool) -> bool {
         match act {
             Act::Filter(..) | Act::Modify(_) | Act::Crowd(..) => false,
-            Act::Call(call) | Act::Switch(call) => within(call, sleeps),
+            Act::Call(call) | Act::Switch(call) | Act::Enter(call) => within(call, sleeps),
             Act::Interrupt(call) => within(call, false),
-            Act::Look(_) | Act::Missed(_) => true,
+            Act::Look(_) | Act::Missed(_) | Act::Leave | Act::End => true,
             _ => sleeps,
         }
     }

@@ -13,7 +13,9 @@ pub const RETURN_TO_HANDLER: u64 = 0x40_0000;
 /// Those of kretprobes.
 pub const RETHOOK: u64 = 0x40_1000;
 /// Threads.
-pub const THREADS: usize = 2;
+pub const THREADS: usize = 3;
+/// The one that stays in functions.
+const THIRD: usize = 2;
 /// The object of the graph users that trace nothing which is called.
 pub const IDLE: u64 = 0x800;
 
@@ -59,6 +61,8 @@ pub trait Core {
     fn leave(&self, thread: &Self::Thread, hooks: &dyn Hooks, trampoline: u64, regs: &mut Regs) -> Option<u64>;
     /// The context of a thread changes; the one before.
     fn context(&self, thread: &Self::Thread, context: u64) -> u64;
+    /// A thread ends, in whatever functions it is.
+    fn exit(&self, thread: &Self::Thread);
     /// What a site calls: 0 nothing, 1 `ftrace_caller`, 2 `ftrace_regs_caller`, or a direct trampoline.
     fn site(&self, f: u64) -> u64;
     /// Which return address stood at `cell`, where there is `at` now: what unwinders ask. By default, `at`.
@@ -79,6 +83,31 @@ struct Frame {
     cell: u64,
 }
 
+/// A function that runs, and what it calls last.
+struct Inside<T> {
+    f: u64,
+    n: u64,
+    tail: Option<T>,
+}
+
+/// A function in which the third thread stays.
+struct Open {
+    f: u64,
+    jumps: bool,
+    inside: Inside<Call>,
+    caller: u64,
+    cell: u64,
+    retp: u64,
+}
+
+/// The third thread: its functions, and the stack while it does not run.
+#[derive(Default)]
+struct Third {
+    runs: bool,
+    open: Vec<Open>,
+    stack: Vec<Frame>,
+}
+
 /// A core in a case.
 pub struct Machine<'c, C: Core> {
     case: &'c Case,
@@ -88,8 +117,9 @@ pub struct Machine<'c, C: Core> {
     threads: [C::Thread; THREADS],
     thread: Cell<usize>,
     calls: Cell<u64>,
-    depth: Cell<u64>,
+    depth: [Cell<u64>; THREADS],
     stack: RefCell<Vec<Frame>>,
+    third: RefCell<Third>,
     fired: Cell<u64>,
     idle: Cell<u64>,
     /// Those who fill tables.
@@ -122,15 +152,16 @@ pub fn run<C: Core>(case: &Case) -> Vec<Event> {
         threads: Default::default(),
         thread: Cell::new(0),
         calls: Cell::new(0),
-        depth: Cell::new(0),
+        depth: Default::default(),
         stack: RefCell::new(vec![beside(OUTSIDE)]),
+        third: RefCell::default(),
         fired: Cell::new(0),
         idle: Cell::new(0),
         crowd: RefCell::default(),
         objects: RefCell::default(),
         log: RefCell::default(),
     };
-    case.acts.iter().for_each(|act| machine.act(act, OUTSIDE));
+    case.acts.iter().chain([&Act::End]).for_each(|act| machine.act(act, OUTSIDE));
     let balanced = machine.threads.iter().all(|t| machine.core.is_balanced(t));
     if !balanced && !case.jumps() {
         machine.see(Event::of(Seen::Unbalanced));
@@ -175,7 +206,7 @@ impl<C: Core> Machine<'_, C> {
                 self.core.context(self.thread(), before);
             }
             Act::Switch(call) => {
-                let before = self.thread.replace((self.thread.get() + 1) % THREADS);
+                let before = self.thread.replace(usize::from(self.thread.get() == 0));
                 let context = self.core.context(self.thread(), 0);
                 self.core.context(self.thread(), (context + 1).min(3));
                 let others = self.stack.replace(vec![beside(OUTSIDE)]);
@@ -184,6 +215,14 @@ impl<C: Core> Machine<'_, C> {
                 self.core.context(self.thread(), context);
                 self.thread.set(before);
             }
+            Act::Enter(call) => self.third(|| self.stay(call)),
+            Act::Leave => self.third(|| self.go_on()),
+            Act::End => self.third(|| {
+                self.core.exit(self.thread());
+                self.depth[THIRD].set(0);
+                self.stack.take();
+                self.third.borrow_mut().open.clear();
+            }),
             Act::Fill(n) => {
                 for _ in 0..*n {
                     self.done(self.core.register(&idle(self.idle.get())));
@@ -241,29 +280,89 @@ impl<C: Core> Machine<'_, C> {
         Callers::of(frames)
     }
 
-    /// Call a function, and return through whatever trampolines its return address leads to.
-    fn call(&self, call: &Call, caller: u64) -> u64 {
-        let depth = self.depth.replace(self.depth.get() + 1);
-        let (mut cell, retp) = (caller, 0x7fff_0000 - 16 * depth);
+    /// What the third thread does, if it does nothing else.
+    fn third(&self, done: impl FnOnce()) {
+        if std::mem::replace(&mut self.third.borrow_mut().runs, true) {
+            return;
+        }
+        let own = std::mem::take(&mut self.third.borrow_mut().stack);
+        let before = self.thread.replace(THIRD);
+        let others = self.stack.replace(if own.is_empty() { vec![beside(OUTSIDE)] } else { own });
+        done();
+        let own = self.stack.replace(others);
+        self.thread.set(before);
+        let mut third = self.third.borrow_mut();
+        (third.runs, third.stack) = (false, own);
+    }
+
+    /// A function is called that does not return for now.
+    fn stay(&self, call: &Call) {
+        let caller = self.third.borrow().open.last().map_or(OUTSIDE, |open| address(open.inside.f) + 0x100);
+        let (mut cell, retp) = (caller, self.push());
+        let Inside { f, n, tail } = self.enter(call, &mut cell, retp);
+        let inside = Inside { f, n, tail: tail.cloned() };
+        let open = Open { f: call.f, jumps: call.jumps, inside, caller, cell, retp };
+        self.third.borrow_mut().open.push(open);
+    }
+
+    /// And now it does.
+    fn go_on(&self) {
+        let open = self.third.borrow_mut().open.pop();
+        let Some(Open { f, jumps, inside, caller, mut cell, retp }) = open else { return };
+        let inside = Inside { f: inside.f, n: inside.n, tail: inside.tail.as_ref() };
+        let value = self.rest(&inside, &mut cell, retp);
+        if !jumps {
+            self.leave(f, value, caller, cell, retp);
+        }
+        self.pop();
+    }
+
+    /// A place on the stack for a return address.
+    fn push(&self) -> u64 {
+        let depth = &self.depth[self.thread.get()];
         self.stack.borrow_mut().push(beside(0));
+        0x7fff_0000 - 16 * depth.replace(depth.get() + 1)
+    }
+
+    fn pop(&self) {
+        let depth = &self.depth[self.thread.get()];
+        self.stack.borrow_mut().pop();
+        depth.set(depth.get() - 1);
+    }
+
+    /// Call a function.
+    fn call(&self, call: &Call, caller: u64) -> u64 {
+        let (mut cell, retp) = (caller, self.push());
         let value = self.run(call, &mut cell, retp);
+        if !call.jumps {
+            self.leave(call.f, value, caller, cell, retp);
+        }
+        self.pop();
+        value
+    }
+
+    /// Return through whatever trampolines the return address leads to.
+    fn leave(&self, f: u64, value: u64, caller: u64, mut cell: u64, retp: u64) {
         let mut hooks = 0;
-        while !call.jumps && (cell == RETURN_TO_HANDLER || cell == RETHOOK) && hooks < 1000 {
+        while (cell == RETURN_TO_HANDLER || cell == RETHOOK) && hooks < 1000 {
             self.frame(0, cell, retp);
             let mut regs = Regs { retval: value, retp, ..Regs::default() };
             cell = self.core.leave(self.thread(), self, cell, &mut regs).unwrap_or(0);
             hooks += 1;
         }
-        if cell != caller && !call.jumps {
-            self.see(Event { f: call.f, data: cell, ..Event::of(Seen::WrongReturn) });
+        if cell != caller {
+            self.see(Event { f, data: cell, ..Event::of(Seen::WrongReturn) });
         }
-        self.stack.borrow_mut().pop();
-        self.depth.set(depth);
-        value
     }
 
     /// The function itself, entered by a call or a jump.
     fn run(&self, call: &Call, cell: &mut u64, retp: u64) -> u64 {
+        let inside = self.enter(call, cell, retp);
+        self.rest(&inside, cell, retp)
+    }
+
+    /// Up to the end of its body.
+    fn enter<'a>(&self, call: &'a Call, cell: &mut u64, retp: u64) -> Inside<&'a Call> {
         let n = self.calls.replace(self.calls.get() + 1);
         let ip = address(call.f);
         let mut regs = Regs { ip, parent: *cell, retp, ..Regs::default() };
@@ -279,15 +378,18 @@ impl<C: Core> Machine<'_, C> {
         if regs.ip != ip {
             let again = vec![Act::Call(Call { jumps: false, ..call.clone() })];
             let replaced = Call { f: REPLACEMENT, body: again, tail: None, jumps: false };
-            return self.run(&replaced, cell, retp);
+            let Inside { f, n, .. } = self.enter(&replaced, cell, retp);
+            return Inside { f, n, tail: None };
         }
         self.see(Event { f: call.f, n, ..Event::of(Seen::Body) });
         call.body.iter().for_each(|act| self.act(act, ip + 0x100));
-        let value = match &call.tail {
-            Some(tail) => self.run(tail, cell, retp),
-            None => mix(call.f, n),
-        };
-        self.see(Event { f: call.f, n, value, ..Event::of(Seen::Result) });
+        Inside { f: call.f, n, tail: call.tail.as_deref() }
+    }
+
+    /// Its end: it jumps to another function, or returns.
+    fn rest(&self, &Inside { f, n, tail }: &Inside<&Call>, cell: &mut u64, retp: u64) -> u64 {
+        let value = tail.map_or_else(|| mix(f, n), |tail| self.run(tail, cell, retp));
+        self.see(Event { f, n, value, ..Event::of(Seen::Result) });
         value
     }
 

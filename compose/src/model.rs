@@ -6,8 +6,7 @@ mod control;
 use std::collections::VecDeque;
 
 use crate::case::{
-    Act, Call, Callers, Case, DIRECT, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, UNCALLED, User, What, When, address,
-    fold, mix,
+    Act, Call, Callers, Case, DIRECT, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, What, When, address, fold, mix,
 };
 
 /// Words of a shadow stack: how many a frame takes, and how many there are.
@@ -27,8 +26,6 @@ const GRAPH_USERS: u64 = 16;
 const MOST_WORDS: usize = 32;
 /// The most words of an fprobe.
 const PROBE_WORDS: usize = 15;
-/// The object of the users that trace nothing which is called.
-const IDLE: u64 = 0x800;
 
 /// Somebody who is registered.
 #[derive(Clone)]
@@ -70,6 +67,16 @@ enum Hook {
     Kret(u64, Vec<u64>, u64),
 }
 
+/// A function in the midst: itself, the number of its call, what it calls last.
+type Inside<'c> = (u64, u64, Option<&'c Call>);
+
+/// A function in which the third thread stays: what it is, its caller, its hooks, and whether it is left by a jump.
+type Open<'c> = (Inside<'c>, u64, Vec<(u64, Hook)>, bool);
+
+const THREADS: usize = 3;
+/// The one that stays in functions.
+const THIRD: usize = 2;
+
 struct Model<'c> {
     case: &'c Case,
     room: Room,
@@ -86,12 +93,15 @@ struct Model<'c> {
     crowd: Vec<(u64, What)>,
     fired: u64,
     thread: usize,
-    context: [usize; 2],
-    held: [[bool; 4]; 2],
-    depth: [u64; 2],
+    /// The functions of the third thread, and who runs there; nothing while it runs.
+    open: Vec<Open<'c>>,
+    third: Option<Vec<u64>>,
+    context: [usize; THREADS],
+    held: [[bool; 4]; THREADS],
+    depth: [u64; THREADS],
     /// Who runs on this thread, the latest last: addresses that calls come from.
     running: Vec<u64>,
-    used: [usize; 2],
+    used: [usize; THREADS],
     /// Pending returns of kretprobes: number, thread, registration.
     nodes: Vec<(u64, usize, u64)>,
     pending: u64,
@@ -115,11 +125,13 @@ pub fn expected(case: &Case, room: Room) -> Vec<Event> {
         crowd: vec![],
         fired: 0,
         thread: 0,
-        context: [0; 2],
-        held: [[false; 4]; 2],
-        depth: [0; 2],
+        open: vec![],
+        third: Some(vec![OUTSIDE]),
+        context: [0; THREADS],
+        held: [[false; 4]; THREADS],
+        depth: [0; THREADS],
         running: vec![OUTSIDE],
-        used: [0; 2],
+        used: [0; THREADS],
         nodes: vec![],
         pending: 0,
         log: vec![],
@@ -203,7 +215,7 @@ impl<'c> Model<'c> {
             }
             Act::Switch(call) => {
                 let before = self.thread;
-                self.thread = 1 - before;
+                self.thread = usize::from(before == 0);
                 let (thread, context) = (self.thread, self.context[self.thread]);
                 self.context[thread] = (context + 1).min(3);
                 let others = std::mem::replace(&mut self.running, vec![OUTSIDE]);
@@ -212,49 +224,40 @@ impl<'c> Model<'c> {
                 self.context[thread] = context;
                 self.thread = before;
             }
+            Act::Enter(_) | Act::Leave | Act::End => self.third(act),
             Act::Fill(_) | Act::Crowd(..) | Act::Drain | Act::Churn(_) => self.idle(act),
         }
     }
 
-    /// Graph users that trace nothing which is called come and go.
-    fn idle(&mut self, act: &Act) {
+    /// What the third thread does, if it does nothing else.
+    fn third(&mut self, act: &'c Act) {
+        let Some(running) = self.third.take() else { return };
+        let others = (std::mem::replace(&mut self.thread, THIRD), std::mem::replace(&mut self.running, running));
         match act {
-            Act::Fill(n) => {
-                for _ in 0..*n {
-                    let code = self.register(IDLE + 8 * self.idle, What::Graph, vec![UNCALLED], None);
-                    self.idle += 1;
-                    self.done(code);
+            Act::Enter(call) => {
+                let caller = self.open.last().map_or(OUTSIDE, |((f, ..), ..)| address(*f) + 0x100);
+                let mut hooks = vec![];
+                self.running.push(address(call.f) + 0x100);
+                let inside = self.begin(call, caller, &mut hooks);
+                self.open.push((inside, caller, hooks, call.jumps));
+            }
+            Act::Leave => {
+                if let Some((inside, caller, mut hooks, jumps)) = self.open.pop() {
+                    let value = self.end(inside, caller, &mut hooks);
+                    self.running.pop();
+                    self.unhook(hooks, jumps, caller, value);
                 }
             }
-            Act::Crowd(table, n) => {
-                for n in 0..*n {
-                    let User { object, what, on, .. } = table.user(n);
-                    let code = self.register(object, what, on, None);
-                    self.crowd.push((object, what));
-                    self.done(code);
-                }
+            _ => {
+                // Nobody waits for its returns any more.
+                self.open.clear();
+                self.running.truncate(1);
+                self.nodes.retain(|(_, thread, _)| *thread != THIRD);
+                (self.used[THIRD], self.depth[THIRD]) = (0, 0);
             }
-            Act::Drain => {
-                while let Some((object, what)) = self.crowd.pop() {
-                    let code = self.unregister(object, what);
-                    self.done(code);
-                }
-                while self.idle > 0 {
-                    self.idle -= 1;
-                    let code = self.unregister(IDLE + 8 * self.idle, What::Graph);
-                    self.done(code);
-                }
-            }
-            Act::Churn(n) => {
-                for _ in 0..*n {
-                    let code = self.register(IDLE + 8 * 99, What::Graph, vec![UNCALLED], None);
-                    self.done(code);
-                    let code = self.unregister(IDLE + 8 * 99, What::Graph);
-                    self.done(code);
-                }
-            }
-            _ => {}
         }
+        self.third = Some(std::mem::replace(&mut self.running, others.1));
+        self.thread = others.0;
     }
 
     /// Whom an unwinder finds.
@@ -273,21 +276,27 @@ impl<'c> Model<'c> {
     fn call(&mut self, call: &'c Call, caller: u64) {
         let mut hooks = vec![];
         let value = self.within(address(call.f) + 0x100, |model| model.run(call, caller, &mut hooks));
-        // The hooks of a call that is left by a jump stay where they are until a call around it returns.
-        for hook in hooks.into_iter().rev().filter(|_| !call.jumps) {
-            self.unhook(hook, caller, value);
+        self.unhook(hooks, call.jumps, caller, value);
+    }
+
+    /// The returns of a call, in the context of the thread. The hooks of one that is left by a jump stay where they are until
+    /// a call around it returns.
+    fn unhook(&mut self, hooks: Vec<(u64, Hook)>, jumps: bool, caller: u64, value: u64) {
+        let (thread, context) = (self.thread, self.context[self.thread]);
+        for hook in hooks.into_iter().rev().filter(|_| !jumps) {
+            let free = !std::mem::replace(&mut self.held[thread][context], true);
+            self.leave(hook, caller, value, free);
+            self.held[thread][context] = !free;
         }
     }
 
-    /// A return of a call, in the context of the thread.
-    fn unhook(&mut self, hook: (u64, Hook), caller: u64, value: u64) {
-        let (thread, context) = (self.thread, self.context[self.thread]);
-        let free = !std::mem::replace(&mut self.held[thread][context], true);
-        self.leave(hook, caller, value, free);
-        self.held[thread][context] = !free;
+    fn run(&mut self, call: &'c Call, caller: u64, hooks: &mut Vec<(u64, Hook)>) -> u64 {
+        let inside = self.begin(call, caller, hooks);
+        self.end(inside, caller, hooks)
     }
 
-    fn run(&mut self, call: &'c Call, caller: u64, hooks: &mut Vec<(u64, Hook)>) -> u64 {
+    /// A function up to the end of its body.
+    fn begin(&mut self, call: &'c Call, caller: u64, hooks: &mut Vec<(u64, Hook)>) -> Inside<'c> {
         let n = self.calls;
         self.calls += 1;
         let (redirected, direct) = self.enter(call.f, n, caller, hooks);
@@ -303,27 +312,31 @@ impl<'c> Model<'c> {
             self.direct(REPLACEMENT, m, direct);
             self.see(Event { f: REPLACEMENT, n: m, ..Event::of(Seen::Body) });
             self.original(call, address(REPLACEMENT) + 0x100);
-            return self.result(REPLACEMENT, m, mix(REPLACEMENT, m));
+            return (REPLACEMENT, m, None);
         }
         self.see(Event { f: call.f, n, ..Event::of(Seen::Body) });
         call.body.iter().for_each(|act| self.act(act, address(call.f) + 0x100));
-        let value = match &call.tail {
+        (call.f, n, call.tail.as_deref())
+    }
+
+    /// And its end.
+    fn end(&mut self, (f, n, tail): Inside<'c>, caller: u64, hooks: &mut Vec<(u64, Hook)>) -> u64 {
+        let value = match tail {
             Some(tail) => {
                 self.jump(tail.f);
                 self.run(tail, caller, hooks)
             }
-            None => mix(call.f, n),
+            None => mix(f, n),
         };
-        self.result(call.f, n, value)
+        self.see(Event { f, n, value, ..Event::of(Seen::Result) });
+        value
     }
 
     /// The replacement calls the original, which it does not leave by a jump.
     fn original(&mut self, call: &'c Call, caller: u64) {
         let mut hooks = vec![];
         let value = self.within(address(call.f) + 0x100, |model| model.run(call, caller, &mut hooks));
-        for hook in hooks.into_iter().rev() {
-            self.unhook(hook, caller, value);
-        }
+        self.unhook(hooks, false, caller, value);
     }
 
     /// Another function runs in the place of the last one.
@@ -337,11 +350,6 @@ impl<'c> Model<'c> {
         if to != 0 {
             self.see(Event { f, n, data: to, callers: self.callers(), ..Event::of(Seen::Direct) });
         }
-    }
-
-    fn result(&mut self, f: u64, n: u64, value: u64) -> u64 {
-        self.see(Event { f, n, value, ..Event::of(Seen::Result) });
-        value
     }
 
     /// An entry: is it redirected, and through which direct trampoline does it go?

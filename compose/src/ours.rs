@@ -158,6 +158,10 @@ impl Core for Ours {
         thread.enter_context(context)
     }
 
+    fn exit(&self, thread: &Task) {
+        self.0.exit_task(thread);
+    }
+
     fn site(&self, f: u64) -> u64 {
         match self.0.target(address(f)) {
             Target::Nop => 0,

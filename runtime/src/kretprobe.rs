@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::flags::Flags;
 use crate::handlers::{Call, Handlers, Regs};
-use crate::pool::NODES;
+use crate::pool::{NODES, Node};
 use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::users::User;
@@ -122,10 +122,23 @@ impl<const W: usize> Runtime<'_, W> {
     /// Functions that were left by a jump do not return any more: free the nodes above that of the cell at `retp`.
     fn drop_left_by_jumps(&self, task: &Task, retp: u64) {
         if self.pool.pending(task).any(|n| n.retp.get() == retp) {
-            while let Some(node) = self.pool.pending(task).next().filter(|n| n.retp.get() != retp) {
-                task.pending.set(node.next.get());
-                node.owner.set(0);
-            }
+            self.drop_pending(task, |node| node.retp.get() != retp);
         }
+    }
+
+    /// Free the latest nodes of a thread, as long as this holds for them.
+    fn drop_pending(&self, task: &Task, of: impl Fn(&Node) -> bool) {
+        while let Some(node) = self.pool.pending(task).next().filter(|n| of(n)) {
+            task.pending.set(node.next.get());
+            node.owner.set(0);
+        }
+    }
+
+    /// A thread has ended, whatever functions it was in: nobody sees them return. `task` is as new, for another thread.
+    ///
+    /// The kernel's `ftrace_graph_exit_task` and `rethook_flush_task`.
+    pub fn exit_task(&self, task: &Task) {
+        self.drop_pending(task, |_| true);
+        task.reset();
     }
 }

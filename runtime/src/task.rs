@@ -79,6 +79,12 @@ impl Task {
         }
     }
 
+    /// Everything but the words of the stack is as in a new one.
+    pub(crate) fn reset(&self) {
+        let counts = [&self.top, &self.depth, &self.overrun, &self.unwound, &self.guard, &self.context, &self.pending];
+        counts.into_iter().chain(&self.owners).for_each(|word| word.set(0));
+    }
+
     /// Say in which context the thread is now: 0 ordinary, up to 3. Returns the one before.
     pub fn enter_context(&self, context: u64) -> u64 {
         let before = self.context.get();

@@ -55,7 +55,8 @@ pub struct ComposeArgs {
 }
 
 const EXAMPLES: &str = "\
-A thread, its interrupts and a second thread call functions while users register and unregister. A model without a \
+A thread, its interrupts and a second thread call functions while users register and unregister. A third thread stays in \
+functions while the others run, and ends in them. A model without a \
 shadow stack predicts each event.
 Exit code: 0 all events agree, 1 one differs, 2 trouble. The report has one case for each kind of difference, with the \
 command that runs it again.

@@ -1,9 +1,53 @@
 //! Registering in the model: who is let in, and who is on a function.
 
 use super::{Live, Model, Ops, PROBE_WORDS};
-use crate::case::{DIRECT, Table, User, What};
+use crate::case::{Act, DIRECT, Table, UNCALLED, User, What};
+
+/// The object of the users that trace nothing which is called.
+const IDLE: u64 = 0x800;
 
 impl<'c> Model<'c> {
+    /// Graph users that trace nothing which is called come and go.
+    pub(super) fn idle(&mut self, act: &Act) {
+        match act {
+            Act::Fill(n) => {
+                for _ in 0..*n {
+                    let code = self.register(IDLE + 8 * self.idle, What::Graph, vec![UNCALLED], None);
+                    self.idle += 1;
+                    self.done(code);
+                }
+            }
+            Act::Crowd(table, n) => {
+                for n in 0..*n {
+                    let User { object, what, on, .. } = table.user(n);
+                    let code = self.register(object, what, on, None);
+                    self.crowd.push((object, what));
+                    self.done(code);
+                }
+            }
+            Act::Drain => {
+                while let Some((object, what)) = self.crowd.pop() {
+                    let code = self.unregister(object, what);
+                    self.done(code);
+                }
+                while self.idle > 0 {
+                    self.idle -= 1;
+                    let code = self.unregister(IDLE + 8 * self.idle, What::Graph);
+                    self.done(code);
+                }
+            }
+            Act::Churn(n) => {
+                for _ in 0..*n {
+                    let code = self.register(IDLE + 8 * 99, What::Graph, vec![UNCALLED], None);
+                    self.done(code);
+                    let code = self.unregister(IDLE + 8 * 99, What::Graph);
+                    self.done(code);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Who is on a function and excludes an ops of this kind?
     fn excluded(&self, what: What, f: u64) -> bool {
         self.live.iter().filter(|l| l.wants(f)).any(|l| match (what, l.what) {

@@ -101,6 +101,12 @@ const MUTANTS: &[Mutant] = &[
     ("a site does not save registers that an ops wants", "ops.rs", "_ if regs => Target::RegsCaller,", "_ if regs && all > 9 => Target::RegsCaller,"),
     ("users are visited in the order of their slots", "users.rs",
         "self.between(1..end).max_by_key(|(id, _)| *id)", "self.between(1..end).max_by_key(|(id, _)| slot(*id))"),
+    ("a thread that ends leaves its pending returns in the pool", "kretprobe.rs",
+        "        self.drop_pending(task, |_| true);\n", ""),
+    ("a thread that ends leaves its frames to the next", "task.rs",
+        "let counts = [&self.top, &self.depth,", "let counts = [&self.depth,"),
+    ("a thread that ends leaves its depth to the next", "task.rs",
+        "let counts = [&self.top, &self.depth,", "let counts = [&self.top,"),
     // Without room.
     ("a kretprobe comes though there is no place for its ops", "kretprobe.rs",
         "        self.start(Flags::KPROBE)?;\n", "        let _ = self.start(Flags::KPROBE);\n"),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use compose::{Event, Seen, User, When, fold};
 
+use super::calls::{body, result, tail, through};
 use super::places::SIGNATURES;
-use super::state::{ARGS, ASKED, DATA, SEEN, State, Step, Uc, body, changed, mail, next, post, result, tail, through};
+use super::state::{ARGS, ASKED, DATA, SEEN, State, Step, Uc, mail, post};
+use super::steps::{changed, next};
 use super::unwinding::Backtrace;
 use crate::cpu::word;
 
@@ -104,8 +106,19 @@ fn entered(uc: &mut Uc) -> u64 {
     let user = user(state, event.seen, key);
     let data = user.as_ref().map_or(vec![], |user| user.data(n));
     data.iter().zip(DATA..).for_each(|(value, at)| post(uc, at, *value));
+    if let Some(value) = other_argument(uc) {
+        uc.get_data_mut().lost("an argument that a handler reads", event.f, value);
+    }
     uc.get_data_mut().handlers.push((user, n));
     data.len() as u64
+}
+
+/// What it is shown as an argument, if that is not what the function was called with.
+fn other_argument(uc: &Uc) -> Option<u64> {
+    let state = uc.get_data();
+    let (frame, args) = (state.frames.last()?, state.registers.abi.args);
+    let mut each = args.iter().zip(ARGS..).map(|(reg, at)| (frame.entered[*reg], mail(uc, at)));
+    each.find(|(is, shown)| is != shown).map(|(_, shown)| shown)
 }
 
 /// It has kept them, or not.

@@ -4,9 +4,12 @@
 //! What the machine of `compose` does in Rust is done here by code of the machine: a function calls another, a handler runs, a
 //! site is patched. Which and when is decided outside (`state.rs`), where the log is written too.
 
+mod calls;
 mod handlers;
 mod places;
 mod state;
+mod steps;
+mod third;
 mod unwinding;
 
 use std::cell::RefCell;
@@ -29,6 +32,8 @@ pub use places::{DIRECT_HANDLER, SIGNATURES, direct_names};
 /// The stack: functions that call each other deeper than the core's own stack have room.
 const TOP: u64 = 0x6000_0000;
 const STACK: u64 = 0x40_0000;
+/// That of the third thread.
+const THIRD_TOP: u64 = TOP + 2 * STACK;
 /// Straight pieces of code that a case runs at most.
 const BLOCKS: u64 = 20_000_000;
 /// Where the rethook trampoline would be.
@@ -114,7 +119,9 @@ impl Composed {
         let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
         let state = State::new(Arc::clone(&self.places), registers, self.kept);
         let mut uc: Uc = load(backend, std::iter::once(&self.image), Box::new(state))?;
-        uc.mem_map(TOP - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
+        for top in [TOP, THIRD_TOP] {
+            uc.mem_map(top - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
+        }
         uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
         for at in self.places.points.keys() {
             uc.add_code_hook(*at, *at, come).map_err(failed)?;
@@ -145,14 +152,7 @@ impl Composed {
         put_word(uc, self.places.mail + 8 * 5, 0);
         let all = (0..8).map(|f| (f, codegen::patch::SiteState::Disabled)).collect();
         self.patch(uc, all)?;
-        let sp = TOP - 0x1000 - abi.return_bytes();
-        registers.set(uc, abi.sp, sp);
-        match abi.link {
-            Some(link) => registers.set(uc, link, EXIT),
-            None => {
-                put_word(uc, sp, EXIT);
-            }
-        }
+        begin_stack(uc, TOP);
         let mut pc = self.places.begin;
         loop {
             let ended = uc.emu_start(pc, EXIT, 0, 0);
@@ -168,6 +168,10 @@ impl Composed {
                     if abi.link.is_none() {
                         put_word(uc, asked.0[abi.sp], asked.1);
                     }
+                    pc = at;
+                }
+                Some(Todo::Start(at)) => {
+                    begin_stack(uc, THIRD_TOP);
                     pc = at;
                 }
                 None => {
@@ -192,6 +196,19 @@ impl Composed {
             write_code(uc, &self.suite.writes(site.spot(Some(self.places.caller), None), state)?)?;
         }
         Ok(())
+    }
+}
+
+/// Whoever is called now has this stack, and returns to nobody.
+fn begin_stack(uc: &mut Uc, top: u64) {
+    let registers = uc.get_data().registers;
+    let sp = top - 0x1000 - registers.abi.return_bytes();
+    registers.set(uc, registers.abi.sp, sp);
+    match registers.abi.link {
+        Some(link) => registers.set(uc, link, EXIT),
+        None => {
+            put_word(uc, sp, EXIT);
+        }
     }
 }
 
@@ -239,8 +256,8 @@ fn come(uc: &mut Uc, pc: u64, _size: u32) {
     let point = uc.get_data().places.points.get(&pc).copied();
     match point {
         Some(Point::Host) => handlers::host(uc, pc),
-        Some(Point::Entry(f)) => state::entry(uc, f),
-        Some(Point::Inside(f)) => state::inside(uc, f),
+        Some(Point::Entry(f)) => calls::entry(uc, f),
+        Some(Point::Inside(f)) => calls::inside(uc, f),
         Some(Point::Direct(index)) => uc.get_data_mut().direct = Some(index),
         None => {}
     }
