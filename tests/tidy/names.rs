@@ -130,9 +130,11 @@ const TESTS: &Excuses = &[
     ("emu-tests/tests/site.rs", "faults in the bytes of sites, by hand"),
     ("profiles/tests/sites.rs", "the bytes that Linux writes, by hand"),
     (
-        "tests/compose_on.rs",
+        "tests/compose_on/main.rs",
         "where one architecture has return addresses, and the ABI with vector registers of another",
     ),
+    ("tests/compose_on/mutants/unnoticed.rs", "faults that one machine cannot have, and others can"),
+    ("tests/compose_on/on.rs", "the one architecture of which Linux has no trampoline for kretprobes"),
     ("tests/cli/link.rs", "objects that do not go together"),
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/kernels.rs", "kernels by name, where some have a trampoline that others have not"),

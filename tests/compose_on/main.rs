@@ -1,52 +1,21 @@
 //! `compose --arch`: the runtime core, compiled for machines without an operating system, in the emulator. A machine of which
 //! the compilers are not installed is skipped, and counted: `cargo test` has no word for that, so this file has its own `main`.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod mutants;
+mod on;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use common::Bench;
 use compose::cross::{CROSS, Cross, Failed};
 use compose::{Event, OURS, random};
 use emu_tests::Composed;
 use object::{Object, ObjectSection};
+use on::{On, USERS, copy, directory, root};
 use tool::suite::suite_of_composed;
-
-type Mutant = (&'static str, &'static str, &'static str, &'static str);
-
-include!("../compose/tests/mutants/list.rs");
-
-/// All users but kretprobes.
-const USERS: &str = "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe";
-/// Kretprobes too, for which arm64 has no trampoline.
-const WITH_KRETPROBES: &str = "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe,kretprobe";
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Rust's library is compiled once; the rest takes a second.
-fn directory(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&dir).unwrap();
-    dir
-}
-
-struct On {
-    cross: Cross,
-    dir: String,
-}
-
-impl On {
-    fn users(&self) -> &'static str {
-        if self.cross.arch == "arm64" { USERS } else { WITH_KRETPROBES }
-    }
-
-    fn compose<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        [&["compose", "--arch", self.cross.arch, "--objects", &self.dir][..], more].concat()
-    }
-}
 
 /// What functions, handlers and registers do is what the model says, for subsets of users and for random cases.
 fn agrees(on: &On) {
@@ -82,61 +51,40 @@ fn touches_no_vector_register(on: &On) {
     assert!(String::from_utf8(out.stderr).unwrap().contains("v.o: "), "a vector register goes unnoticed");
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).unwrap()),
-        }
-    }
-}
-
-/// What differs when this stands in a file instead of that: the tool's report. None: it is no program.
-fn faulty(on: &On, file: &str, from: &str, to: &str, args: &[&str]) -> Option<String> {
+/// What differs when this stands in a file of the layer instead of that: the tool's report.
+fn faulty(on: &On, from: &str, to: &str, args: &[&str]) -> String {
     let b = Bench::new();
     let copied = b.path("root");
     for dir in ["runtime/src", "compose/guest"] {
         copy(&root().join(dir), &copied.join(dir));
     }
-    let file = copied.join(file);
+    let file = copied.join("compose/guest/layer.c");
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches(from).count(), 1, "{} has it so often: {from}", file.display());
     fs::write(&file, text.replace(from, to)).unwrap();
     let dir = directory("core-objects-faulty");
-    on.cross.objects(&copied, &dir).ok()?;
+    on.cross.objects(&copied, &dir).unwrap();
     let of = On { cross: on.cross, dir: dir.display().to_string() };
     let out = b.run(&of.compose(&[&["--users", USERS, "--signature", "word", "--minimise"], args].concat()));
     assert_ne!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stderr));
-    (out.status.code() == Some(1)).then(|| String::from_utf8(out.stdout).unwrap()).or_else(|| Some(String::new()))
+    let report = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.success(), !report.contains("again: "), "{report}");
+    report
 }
 
-/// Faults of the layer, which only a machine can have, and bugs that kernels had.
-fn faults_are_noticed(on: &On) {
-    let layer = "compose/guest/layer.c";
-    let (in_layer, random) =
-        (|from, to| faulty(on, layer, from, to, &["--random", "300"]).unwrap(), ["--random", "300"]);
-    let lost = in_layer("\tFIELD(fregs, layout->pc) = pc;", "\tFIELD(fregs, layout->args[2]) = pc;");
+/// Reports name what a machine alone can lose.
+fn faults_are_named(on: &On) {
+    let random = ["--random", "300"];
+    let lost = faulty(on, "\tFIELD(fregs, layout->pc) = pc;", "\tFIELD(fregs, layout->args[2]) = pc;", &random);
     assert!(lost.contains(" is lost in f"), "{lost}");
-    let vanished = in_layer("\t\telse\n\t\t\tFIELD(fregs, layout->parent) = regs.parent;", "");
-    let vanished = if on.cross.arch == "x86_64" { in_layer("*(word *)at = regs.parent;", ";") } else { vanished };
-    assert!(vanished.contains("expected return handler"), "{vanished}");
-    let trace = MUTANTS.iter().find(|m| m.0.starts_with("stack traces: of functions in each other")).unwrap();
-    for (name, file, from, to) in MUTANTS[..2].iter().chain([trace]) {
-        let out = faulty(on, &format!("runtime/src/{file}"), from, to, &["--all", "--sample", "3000"]).unwrap();
-        assert!(out.contains("differ from the model"), "{name}");
-    }
-    let good = faulty(on, layer, "\tint i;\n", "\tint i ;\n", &random).unwrap();
-    assert_eq!(good, "", "nothing is wrong");
+    let good = faulty(on, "\tword answer = 0;\n", "\tword answer = 0 ;\n", &random);
+    assert_eq!(good.lines().count(), 1, "nothing is wrong: {good}");
 }
 
 /// The command of a failure shows it again, with the smallest case.
 fn what_fails_is_repeated(on: &On) {
     let args = ["--users", "graph", "--random", "50"];
-    let layer = "compose/guest/layer.c";
-    let out = faulty(on, layer, "regs.retval = FIELD(fregs, layout->retval);", "regs.retval = 7;", &args[2..]).unwrap();
+    let out = faulty(on, "regs.retval = FIELD(fregs, layout->retval);", "regs.retval = 7;", &args[2..]);
     let (shown, again) = out.split_once("  again: ").unwrap();
     assert!(shown.contains("value 0x7, "), "{out}");
     let again = again.lines().next().unwrap();
@@ -183,43 +131,89 @@ fn is_refused(on: &On) {
 
 type Test = (&'static str, fn(&On));
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 7] = [
     ("agrees", agrees),
     ("touches_no_vector_register", touches_no_vector_register),
-    ("faults_are_noticed", faults_are_noticed),
+    ("faults_are_named", faults_are_named),
     ("what_fails_is_repeated", what_fails_is_repeated),
     ("unwind_tables_are_read", unwind_tables_are_read),
     ("is_refused", is_refused),
+    ("a_sample_of_the_mutants_is_noticed", mutants::a_sample_is_noticed),
 ];
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    // Nothing here takes so long that it is not run at first.
-    if args.iter().any(|arg| matches!(arg.as_str(), "--ignored" | "--list")) {
-        return;
+/// Those that want `--ignored`: some minutes.
+const LONG: [Test; 1] = [("every_mutant_is_noticed", mutants::every_mutant_is_noticed)];
+
+/// The test that wants no machine.
+const PAGE: &str = "the_page_has_the_score";
+
+/// What the command line says: which of the tests that take long, and of which names.
+struct Asked {
+    short: bool,
+    long: bool,
+    filter: Option<String>,
+    skipped: Vec<String>,
+}
+
+impl Asked {
+    fn new(mut args: impl Iterator<Item = String>) -> Asked {
+        let mut asked = Asked { short: true, long: false, filter: None, skipped: vec![] };
+        while let Some(arg) = args.next() {
+            match &*arg {
+                "--ignored" => (asked.short, asked.long) = (false, true),
+                "--include-ignored" => asked.long = true,
+                "--list" => (asked.short, asked.long) = (false, false),
+                "--skip" => asked.skipped.extend(args.next()),
+                _ if arg.starts_with('-') => {}
+                _ => asked.filter = Some(arg),
+            }
+        }
+        asked
     }
-    let filter = args.iter().find(|arg| !arg.starts_with('-')).map(String::as_str);
+
+    fn names(&self, test: &str) -> bool {
+        let is = |part: &String| test.contains(part);
+        self.filter.as_ref().is_none_or(is) && !self.skipped.iter().any(is)
+    }
+
+    /// The tests of an architecture, and how many others want `--ignored`.
+    fn tests(&self, arch: &str) -> (Vec<&'static Test>, usize) {
+        let named = |(name, _): &&Test| self.names(&format!("{arch}_{name}"));
+        let of = |tests: &'static [Test], wanted: bool| tests.iter().filter(named).filter(move |_| wanted);
+        let tests = of(&TESTS, self.short).chain(of(&LONG, self.long)).collect();
+        (tests, of(&LONG, self.short && !self.long).count())
+    }
+}
+
+fn main() {
+    let asked = Asked::new(std::env::args().skip(1));
+    let asked = &asked;
     // Each architecture's files have its name.
     let each = std::thread::scope(|scope| {
-        CROSS.map(|cross| scope.spawn(move || on(cross, filter))).map(|thread| thread.join().expect("a test failed"))
+        CROSS.map(|cross| scope.spawn(move || on(cross, asked))).map(|thread| thread.join().expect("a test failed"))
     });
+    let once = usize::from(asked.short && asked.names(PAGE));
+    if once > 0 {
+        println!("test {PAGE} ...");
+        mutants::the_page_has_the_score();
+    }
     let [passed, skipped] = each.into_iter().fold([0, 0], |[p, s], [passed, skipped]| [p + passed, s + skipped]);
+    let passed = passed + once;
     println!("test result: ok. {passed} passed; 0 failed; {skipped} ignored; 0 measured; 0 filtered out");
 }
 
 /// The tests on an architecture: how many passed, and how many are skipped.
-fn on(cross: Cross, filter: Option<&str>) -> [usize; 2] {
-    let wanted = TESTS.iter().filter(|(name, _)| filter.is_none_or(|f| format!("{}_{name}", cross.arch).contains(f)));
-    let wanted: Vec<&Test> = wanted.collect();
+fn on(cross: Cross, asked: &Asked) -> [usize; 2] {
+    let (wanted, left) = asked.tests(cross.arch);
     if wanted.is_empty() {
-        return [0, 0];
+        return [0, left];
     }
     let dir = directory("core-objects");
     match cross.objects(&root(), &dir) {
         Ok(_) => {}
         Err(Failed::Missing(why)) => {
             println!("{}: {} tests skipped: {why}", cross.arch, wanted.len());
-            return [0, wanted.len()];
+            return [0, left + wanted.len()];
         }
         Err(why) => panic!("{}: {why}", cross.arch),
     }
@@ -228,5 +222,5 @@ fn on(cross: Cross, filter: Option<&str>) -> [usize; 2] {
         println!("test {}_{name} ...", cross.arch);
         test(&on);
     }
-    [wanted.len(), 0]
+    [wanted.len(), left]
 }

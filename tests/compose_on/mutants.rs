@@ -1,0 +1,143 @@
+//! Faults on the machines, one at a time: in the core, as `compose/tests/mutants.rs` has them, and in the layer between
+//! trampolines and core. On each machine the cases must notice each. What they cannot notice there is in a table, with the
+//! reason.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use compose::cross::CROSS;
+use compose::{Case, OURS, SUBSETS, random, rare, subset};
+use emu_tests::{COMPOSED_SIGNATURES, Composed};
+use tool::suite::suite_of_composed;
+
+use crate::common::{Bench, blessed_block};
+use crate::on::{On, copy, directory, root};
+
+/// What it is, the file, what stands there, and what a mutant has instead.
+type Mutant = (&'static str, &'static str, &'static str, &'static str);
+
+include!("../../compose/tests/mutants/list.rs");
+include!("mutants/layer.rs");
+include!("mutants/unnoticed.rs");
+
+/// Cases that a machine runs at most: those of subsets in an order that has all shapes and moments early, and random ones.
+const CASES: usize = 20_000;
+/// Coprime to the number of subsets.
+const STRIDE: u64 = 7919;
+
+/// The cases, with the number of a signature each.
+fn cases(composed: &Composed) -> impl Iterator<Item = (Case, usize)> {
+    let subsets = (0..).filter_map(|i: u64| subset(i * STRIDE % SUBSETS, u64::MAX));
+    let both = subsets.zip((0..).map(|seed| random(seed, u64::MAX))).flat_map(|(subset, random)| [subset, random]);
+    let each =
+        rare().into_iter().chain(both).enumerate().map(|(index, case)| (case, index / 2 % COMPOSED_SIGNATURES.len()));
+    each.filter(|(case, family)| composed.supports(case, *family))
+}
+
+/// Where a fault is put, compiled and judged.
+struct Ground<'o> {
+    on: &'o On,
+    root: PathBuf,
+    dir: PathBuf,
+    objects: Vec<(String, Vec<u8>)>,
+}
+
+impl<'o> Ground<'o> {
+    fn new(on: &'o On, bench: &Bench) -> Self {
+        let copied = bench.path("root");
+        for dir in ["runtime/src", "compose/guest"] {
+            copy(&root().join(dir), &copied.join(dir));
+        }
+        let dir = directory("core-objects-faulty");
+        let objects = on.cross.objects(&copied, &dir).unwrap();
+        Ground { on, root: copied, dir, objects }
+    }
+
+    /// Which case notices? None: none does.
+    fn noticed(&self, objects: &[(String, Vec<u8>)], most: usize) -> Option<usize> {
+        let backend = tool::backend(self.on.cross.arch).unwrap();
+        let suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
+        let composed = Composed::new(suite, objects).unwrap();
+        let noticed = |(case, family): (Case, usize)| {
+            let run = |case: &_| composed.run(case, family);
+            OURS.elsewhere("", &run).judge(&case).is_some()
+        };
+        cases(&composed).take(most).position(noticed)
+    }
+
+    /// The same with a fault. Err: it is no program.
+    fn judge(&self, &(name, file, from, to): &Mutant) -> Result<Option<usize>, String> {
+        let (object, file) = match file {
+            "layer.c" => ("layer", Path::new("compose/guest").join(file)),
+            _ => ("core", Path::new("runtime/src").join(file)),
+        };
+        let path = self.root.join(&file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches(from).count(), 1, "{name}: {} has it so often: {from}", file.display());
+        fs::write(&path, text.replace(from, to)).unwrap();
+        let made = self.on.cross.object(object, &self.root, &self.dir);
+        fs::write(&path, text).unwrap();
+        let (made, bytes) = made.map_err(|why| format!("{name}: {why}"))?;
+        let with = |(path, good): &(String, Vec<u8>)| (path.clone(), if *path == made { &bytes } else { good }.clone());
+        Ok(self.noticed(&self.objects.iter().map(with).collect::<Vec<_>>(), CASES))
+    }
+}
+
+/// Why a machine cannot notice a fault.
+fn excused(name: &str, arch: &str) -> Option<&'static str> {
+    let of = |(faults, arches, _): &&Unnoticed| faults.contains(&name) && arches.contains(&arch);
+    UNNOTICED.iter().find(of).map(|(.., why)| *why)
+}
+
+/// A machine without a fault notices none in so many cases, and each of these is noticed, or excused.
+fn judge(on: &On, faults: &[&Mutant], good: usize) {
+    let bench = Bench::new();
+    let ground = Ground::new(on, &bench);
+    let arch = on.cross.arch;
+    assert_eq!(ground.noticed(&ground.objects, good), None, "{arch}: what has no fault is noticed");
+    let wrong = faults.iter().filter_map(|fault| match (ground.judge(fault), excused(fault.0, arch)) {
+        (Ok(Some(_)), None) | (Ok(None), Some(_)) => None,
+        (Ok(Some(at)), Some(_)) => Some(format!("case {at} notices, and UNNOTICED has it: {}", fault.0)),
+        (Ok(None), None) => Some(format!("survives: {}", fault.0)),
+        (Err(why), _) => Some(format!("does not compile: {why}")),
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{arch}:\n{}", wrong.join("\n"));
+}
+
+fn all() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(LAYER)
+}
+
+/// All of them.
+pub fn every_mutant_is_noticed(on: &On) {
+    judge(on, &all().collect::<Vec<_>>(), CASES);
+}
+
+/// Of each machine others, on every run.
+pub fn a_sample_is_noticed(on: &On) {
+    let sample = all().skip(on.cross.arch.len()).step_by(16);
+    judge(on, &sample.filter(|m| excused(m.0, on.cross.arch).is_none()).collect::<Vec<_>>(), CASES / 20);
+}
+
+/// The page has how many are noticed, and why others are not.
+pub fn the_page_has_the_score() {
+    for name in UNNOTICED.iter().flat_map(|(names, ..)| *names) {
+        assert!(all().any(|m| m.0 == *name), "no such fault: {name}");
+    }
+    let arches = CROSS.map(|cross| cross.arch);
+    let mut page = format!("| faults of | {} |\n|---|{}\n", arches.join(" | "), "--:|".repeat(arches.len()));
+    for (what, faults) in [("the core", MUTANTS), ("the layer", LAYER)] {
+        let cells = arches.map(|arch| {
+            let judged = faults.iter().filter(|m| excused(m.0, arch).is_none()).count();
+            format!(" {judged}/{judged} |")
+        });
+        writeln!(page, "| {what} |{}", cells.concat()).unwrap();
+    }
+    page += "\n| not noticed | on | why |\n|---|---|---|\n";
+    for (names, on, why) in UNNOTICED {
+        writeln!(page, "| {} | {} | {why} |", names.join("<br>"), on.join(", ")).unwrap();
+    }
+    blessed_block("docs/mutants.md", "<!-- begin runtime mutants -->", &page);
+}

@@ -1,0 +1,50 @@
+//! A machine under test, and where its objects are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use compose::cross::Cross;
+
+/// All users but kretprobes.
+pub const USERS: &str = "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe";
+/// Kretprobes too, for which arm64 has no trampoline.
+pub const WITH_KRETPROBES: &str =
+    "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe,kretprobe";
+
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Rust's library is compiled once; the rest takes a second.
+pub fn directory(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+pub struct On {
+    pub cross: Cross,
+    pub dir: String,
+}
+
+impl On {
+    pub fn users(&self) -> &'static str {
+        if self.cross.arch == "arm64" { USERS } else { WITH_KRETPROBES }
+    }
+
+    pub fn compose<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        [&["compose", "--arch", self.cross.arch, "--objects", &self.dir][..], more].concat()
+    }
+}
+
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
