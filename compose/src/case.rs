@@ -13,7 +13,9 @@ pub const OUTSIDE: u64 = 0x10_0000;
 /// Whom functions return to that handlers call.
 pub const HANDLER: u64 = 0x20_0000;
 /// The direct trampolines of a user: that with which it is registered and that to which it is modified.
-pub const DIRECT: [u64; 2] = [0x30_0000, 0x30_1000];
+const DIRECT: [u64; 2] = [0x30_0000, 0x30_1000];
+/// Those that record.
+const RECORDER: [u64; 2] = [0x50_0000, 0x50_1000];
 
 /// The address of a function.
 #[must_use]
@@ -36,6 +38,8 @@ pub enum What {
         /// It shares functions with IPMODIFY.
         share: bool,
     },
+    /// A direct call of a trampoline that records entries. It goes on where the site says, and so shares with IPMODIFY.
+    Recorder,
     /// A user of the function graph.
     Graph,
     /// An fprobe.
@@ -55,11 +59,34 @@ impl What {
     #[must_use]
     pub const fn family(self) -> u8 {
         match self {
-            Self::Op { .. } | Self::Hijack | Self::Direct { .. } => 0,
+            Self::Op { .. } | Self::Hijack | Self::Direct { .. } | Self::Recorder => 0,
             Self::Graph => 1,
             Self::Fprobe { .. } => 2,
             Self::Kretprobe { .. } => 3,
         }
+    }
+
+    /// Of a direct call: does it share functions with IPMODIFY?
+    #[must_use]
+    pub const fn direct(self) -> Option<bool> {
+        match self {
+            Self::Direct { share } => Some(share),
+            Self::Recorder => Some(true),
+            _ => None,
+        }
+    }
+
+    /// The direct trampoline of a user with this object: that with which it is registered, or the second one.
+    #[must_use]
+    pub const fn trampoline(self, object: u64, second: bool) -> u64 {
+        let both = if matches!(self, Self::Recorder) { RECORDER } else { DIRECT };
+        both[second as usize] + object
+    }
+
+    /// Does the direct trampoline there record?
+    #[must_use]
+    pub const fn records(trampoline: u64) -> bool {
+        trampoline >= RECORDER[0]
     }
 }
 
@@ -312,6 +339,8 @@ pub enum Seen {
     Op,
     /// The direct trampoline with the address in `data`.
     Direct,
+    /// A record that it wrote.
+    Recorded,
     /// A graph user's entry, or return.
     GraphEntry,
     /// Its return.
@@ -392,6 +421,7 @@ impl fmt::Display for User {
             What::Hijack => f.write_str("hijack")?,
             What::Direct { share: false } => f.write_str("direct call")?,
             What::Direct { share: true } => f.write_str("sharing direct call")?,
+            What::Recorder => f.write_str("recorder")?,
             What::Graph => f.write_str("graph user")?,
             What::Fprobe { exit: false } => f.write_str("fprobe, entry only")?,
             What::Fprobe { exit: true } => f.write_str("fprobe")?,
@@ -494,6 +524,7 @@ impl fmt::Display for Event {
             Seen::Direct => {
                 write!(f, "f{function} goes through the direct trampoline {data:#x}, call {n}{callers}")
             }
+            Seen::Recorded => write!(f, "the trampoline {data:#x} records f{function}, call {n}"),
             Seen::WrongReturn => write!(f, "f{function} returns to {data:#x}"),
             Seen::Unbalanced => f.write_str("something is pending at the end"),
             Seen::Lost(what) => write!(f, "{what} is lost in f{function}: {value:#x}"),

@@ -1,9 +1,9 @@
-//! Cases: all subsets of eleven users with each shape of call at each moment, and random ones by seed.
+//! Cases: all subsets of twelve users with each shape of call at each moment, and random ones by seed.
 
 use crate::case::{Act, Answer, Call, Case, Table, UNCALLED, User, What, When, mix};
 
-/// Names of the eleven users, by which `--users` chooses.
-pub const USERS: [&str; 11] = [
+/// Names of the twelve users, by which `--users` chooses.
+pub const USERS: [&str; 12] = [
     "args",
     "args2",
     "regs",
@@ -15,6 +15,7 @@ pub const USERS: [&str; 11] = [
     "fprobe-exit",
     "fprobe",
     "kretprobe",
+    "recorder",
 ];
 
 /// Shapes of calls.
@@ -55,7 +56,8 @@ fn listed(index: usize) -> User {
         7 => user(What::Fprobe { exit: false }, &[0, 2], object),
         8 => User { words: 1, ..user(What::Fprobe { exit: true }, &[0, 1], object) },
         9 => User { words: 2, answer: Answer::Odd, ..user(What::Fprobe { exit: true }, &[0, 2], object) },
-        _ => User { words: 1, ..user(What::Kretprobe { most: 2 }, &[0], object) },
+        10 => User { words: 1, ..user(What::Kretprobe { most: 2 }, &[0], object) },
+        _ => user(What::Recorder, &[0, 2], object),
     }
 }
 
@@ -234,7 +236,7 @@ pub fn random(seed: u64, allowed: u64) -> Case {
 fn vary(user: &mut User, dice: &mut Dice) {
     let some: Vec<u64> = (0..UNCALLED).filter(|_| dice.one_in(2)).collect();
     // Who excludes others is on few functions, so that others are too.
-    let exclusive = matches!(user.what, What::Hijack | What::Direct { .. } | What::Kretprobe { .. });
+    let exclusive = user.what.direct().is_some() || matches!(user.what, What::Hijack | What::Kretprobe { .. });
     user.on = if exclusive { vec![dice.roll(3)] } else { some };
     user.not =
         if dice.one_in(4) && matches!(user.what, What::Op { .. } | What::Graph) { vec![dice.roll(3)] } else { vec![] };

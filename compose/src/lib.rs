@@ -11,8 +11,8 @@ mod ours;
 mod sweep;
 
 pub use case::{
-    Act, Answer, Call, Callers, Case, DIRECT, Event, FUNCTIONS, HANDLER, OUTSIDE, REPLACEMENT, Seen, Table, UNCALLED,
-    User, What, When, address, fold, mix,
+    Act, Answer, Call, Callers, Case, Event, FUNCTIONS, HANDLER, OUTSIDE, REPLACEMENT, Seen, Table, UNCALLED, User,
+    What, When, address, fold, mix,
 };
 pub use generate::{MOMENTS, SHAPES, SUBSETS, USERS, random, rare, subset};
 pub use judge::{Failure, Subject};

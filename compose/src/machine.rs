@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use runtime::{Call as Traced, Regs};
 
 use crate::case::{
-    Act, Call, Callers, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, When, address, fold, mix,
+    Act, Call, Callers, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, What, When, address, fold, mix,
 };
 
 /// Where replaced return addresses lead.
@@ -372,8 +372,11 @@ impl<C: Core> Machine<'_, C> {
         *cell = regs.parent;
         self.frame(regs.ip + 0x100, *cell, retp);
         if regs.direct != 0 {
-            let callers = self.callers();
-            self.see(Event { f: call.f, n, data: regs.direct, callers, ..Event::of(Seen::Direct) });
+            let event = Event { f: call.f, n, data: regs.direct, ..Event::of(Seen::Direct) };
+            self.see(match What::records(regs.direct) {
+                true => Event { seen: Seen::Recorded, ..event },
+                false => Event { callers: self.callers(), ..event },
+            });
         }
         if regs.ip != ip {
             let again = vec![Act::Call(Call { jumps: false, ..call.clone() })];

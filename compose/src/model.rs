@@ -6,7 +6,7 @@ mod control;
 use std::collections::VecDeque;
 
 use crate::case::{
-    Act, Call, Callers, Case, DIRECT, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, What, When, address, fold, mix,
+    Act, Call, Callers, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, What, When, address, fold, mix,
 };
 
 /// Words of a shadow stack: how many a frame takes, and how many there are.
@@ -172,13 +172,10 @@ impl<'c> Model<'c> {
             }
             Act::Modify(u) => {
                 let user = &case.users[*u];
-                let code = self.find(user.object, user.what).filter(|l| matches!(l.what, What::Direct { .. })).map_or(
-                    -22,
-                    |l| {
-                        l.direct = DIRECT[1] + l.object;
-                        0
-                    },
-                );
+                let code = self.find(user.object, user.what).filter(|l| l.what.direct().is_some()).map_or(-22, |l| {
+                    l.direct = user.what.trampoline(l.object, true);
+                    0
+                });
                 self.done(code);
             }
             Act::Disable(u, disable) => {
@@ -347,8 +344,11 @@ impl<'c> Model<'c> {
 
     /// A function goes through its direct trampoline, if there is one.
     fn direct(&mut self, f: u64, n: u64, to: u64) {
-        if to != 0 {
-            self.see(Event { f, n, data: to, callers: self.callers(), ..Event::of(Seen::Direct) });
+        let event = Event { f, n, data: to, ..Event::of(Seen::Direct) };
+        match to {
+            0 => {}
+            _ if What::records(to) => self.see(Event { seen: Seen::Recorded, ..event }),
+            _ => self.see(Event { callers: self.callers(), ..event }),
         }
     }
 
@@ -372,7 +372,7 @@ impl<'c> Model<'c> {
                     let Some(own) = self.at(at).filter(|l| l.wants(f)) else { continue };
                     match own.what {
                         What::Hijack => redirected |= caller != address(REPLACEMENT) + 0x100,
-                        What::Direct { .. } => direct = own.direct,
+                        What::Direct { .. } | What::Recorder => direct = own.direct,
                         _ if free => self.handle(Seen::Op, &own, (f, n, caller, depth), 1),
                         _ => {}
                     }

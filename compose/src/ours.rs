@@ -5,7 +5,7 @@ use runtime::{
     Task, Trampolines,
 };
 
-use crate::case::{DIRECT, FUNCTIONS, REPLACEMENT, User, What, address};
+use crate::case::{FUNCTIONS, REPLACEMENT, User, What, address};
 use crate::machine::{Core, Hooks, RETHOOK, RETURN_TO_HANDLER};
 
 const SITES: [Site; FUNCTIONS as usize] = {
@@ -86,9 +86,9 @@ impl Core for Ours {
                 let to = address(REPLACEMENT);
                 self.0.register_hijack(key, filter, Hijack { to, end: to + 0x1000 })
             }
-            What::Direct { share } => {
-                let flags = if share { Flags::SHARE_IPMODIFY } else { Flags::ARGS };
-                self.0.register_ftrace_direct(&ops(flags), DIRECT[0] + user.object)
+            What::Direct { .. } | What::Recorder => {
+                let flags = if user.what.direct() == Some(true) { Flags::SHARE_IPMODIFY } else { Flags::ARGS };
+                self.0.register_ftrace_direct(&ops(flags), user.what.trampoline(user.object, false))
             }
             What::Graph => self.0.register_ftrace_graph(&GraphOps { key, filter, notrace }),
             What::Fprobe { exit } => {
@@ -106,7 +106,7 @@ impl Core for Ours {
         let key = user.key();
         code(match user.what {
             What::Op { .. } | What::Hijack => self.0.unregister_ftrace_function(key),
-            What::Direct { .. } => self.0.unregister_ftrace_direct(key),
+            What::Direct { .. } | What::Recorder => self.0.unregister_ftrace_direct(key),
             What::Graph => self.0.unregister_ftrace_graph(key),
             What::Fprobe { .. } => self.0.unregister_fprobe(key),
             What::Kretprobe { .. } => self.0.unregister_kretprobe(key),
@@ -115,7 +115,7 @@ impl Core for Ours {
 
     fn modify(&self, user: &User) -> i32 {
         match user.what.family() {
-            0 => code(self.0.modify_ftrace_direct(user.key(), DIRECT[1] + user.object)),
+            0 => code(self.0.modify_ftrace_direct(user.key(), user.what.trampoline(user.object, true))),
             _ => Errno::Inval.code(),
         }
     }

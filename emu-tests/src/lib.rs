@@ -58,7 +58,10 @@ mod view;
 
 pub use case::{Distance, Handler};
 pub use check::{Progress, check, situations};
-pub use composed::{Composed, DIRECT_HANDLER, SIGNATURES as COMPOSED_SIGNATURES, direct_names};
+pub use composed::{
+    AFTER_RECORDER, Composed, DIRECT_HANDLER, RECORDER_ARGS, SIGNATURES as COMPOSED_SIGNATURES, direct_names,
+    recorder_names,
+};
 pub use contract_file::contract_schema;
 pub use contract_text::{Head, contract_text};
 pub use cpu::engine_version;

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use common::Bench;
 use compose::cross::{CROSS, Cross, Failed};
-use compose::{Event, OURS, random};
+use compose::{Event, Failure, OURS, Seen, USERS, random};
 use emu_tests::Composed;
-use object::{Object, ObjectSection};
-use on::{On, USERS, copy, directory, root};
+use object::{Object, ObjectSection, ObjectSymbol};
+use on::{On, WITHOUT_KRETPROBES, copy, directory, root};
 use tool::suite::suite_of_composed;
 
 /// What functions, handlers and registers do is what the model says, for subsets of users and for random cases.
@@ -65,7 +65,8 @@ fn faulty(on: &On, from: &str, to: &str, args: &[&str]) -> String {
     let dir = directory("core-objects-faulty");
     on.cross.objects(&copied, &dir).unwrap();
     let of = On { cross: on.cross, dir: dir.display().to_string() };
-    let out = b.run(&of.compose(&[&["--users", USERS, "--signature", "word", "--minimise"], args].concat()));
+    let out =
+        b.run(&of.compose(&[&["--users", WITHOUT_KRETPROBES, "--signature", "word", "--minimise"], args].concat()));
     assert_ne!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stderr));
     let report = String::from_utf8(out.stdout).unwrap();
     assert_eq!(out.status.success(), !report.contains("again: "), "{report}");
@@ -92,19 +93,22 @@ fn what_fails_is_repeated(on: &On) {
     assert!(once.starts_with(shown), "{again}: {once}");
 }
 
+/// How the machine fails with trampolines that are changed.
+fn with_changed(on: &On, users: u64, change: &dyn Fn(&mut [(String, Vec<u8>)])) -> Option<Failure> {
+    let backend = tool::backend(on.cross.arch).unwrap();
+    let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
+    change(&mut suite.objects);
+    let composed = Composed::new(suite, &on.cross.read(Path::new(&on.dir)).unwrap()).unwrap();
+    let run = |case: &_| composed.run(case, 0);
+    let subject = OURS.elsewhere("", &run);
+    (0..9).find_map(|seed| subject.judge(&random(seed, users)))
+}
+
 /// Whom handlers find up the stack is what trampolines' unwind tables say: where one of them is wrong, they find somebody else.
 fn unwind_tables_are_read(on: &On) {
-    let backend = tool::backend(on.cross.arch).unwrap();
-    let judged = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
-        suite.objects.iter_mut().for_each(|(_, object)| change(object));
-        let composed = Composed::new(suite, &on.cross.read(Path::new(&on.dir)).unwrap()).unwrap();
-        let run = |case: &_| composed.run(case, 0);
-        let subject = OURS.elsewhere("", &run);
-        (0..9).find_map(|seed| subject.judge(&random(seed, 1)))
-    };
-    assert_eq!(judged(&|_| ()), None);
-    let failure = judged(&|object| {
+    assert_eq!(with_changed(on, 1, &|_| ()), None);
+    let failure = with_changed(on, 1, &|objects| {
+        let object = &mut objects[0].1;
         let read = object::File::parse(&**object).unwrap();
         let (start, size) = read.section_by_name(".eh_frame").and_then(|s| s.file_range()).unwrap();
         let table = &mut object[start as usize..(start + size) as usize];
@@ -116,6 +120,24 @@ fn unwind_tables_are_read(on: &On) {
     let (expected, seen) = (failure.expected.unwrap(), failure.seen.unwrap());
     assert_ne!(expected.callers, seen.callers, "{failure}");
     assert_eq!(expected, Event { callers: expected.callers, ..seen }, "{failure}");
+}
+
+/// What recorders write is read: where two of them are each in the other's place, their records have the wrong number.
+fn records_are_read(on: &On) {
+    let only = 1 << USERS.iter().position(|user| *user == "recorder").unwrap();
+    assert_eq!(with_changed(on, only, &|_| ()), None);
+    let failure = with_changed(on, only, &|objects| {
+        let (_, object) = objects.last_mut().unwrap();
+        let read = object::File::parse(&**object).unwrap();
+        let (table, _) = read.section_by_name(".symtab").and_then(|s| s.file_range()).unwrap();
+        // Symbols have 24 bytes, and their values are behind the first eight.
+        let value = |name: &str| table as usize + 24 * read.symbol_by_name(name).unwrap().index().0 + 8;
+        let [one, other] = [value("composed_recorder_0"), value("composed_recorder_1")];
+        (0..8).for_each(|byte| object.swap(one + byte, other + byte));
+    });
+    let failure = failure.expect("the records are wrong");
+    assert_eq!(failure.expected.unwrap().seen, Seen::Recorded, "{failure}");
+    assert_eq!(failure.seen.unwrap().seen, Seen::Lost("a record"), "{failure}");
 }
 
 /// What cannot be run is refused by name.
@@ -131,12 +153,13 @@ fn is_refused(on: &On) {
 
 type Test = (&'static str, fn(&On));
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("agrees", agrees),
     ("touches_no_vector_register", touches_no_vector_register),
     ("faults_are_named", faults_are_named),
     ("what_fails_is_repeated", what_fails_is_repeated),
     ("unwind_tables_are_read", unwind_tables_are_read),
+    ("records_are_read", records_are_read),
     ("is_refused", is_refused),
     ("a_sample_of_the_mutants_is_noticed", mutants::a_sample_is_noticed),
 ];

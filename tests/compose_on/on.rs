@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use compose::cross::Cross;
 
 /// All users but kretprobes.
-pub const USERS: &str = "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe";
+pub const WITHOUT_KRETPROBES: &str =
+    "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe,recorder";
 /// Kretprobes too, for which arm64 has no trampoline.
 pub const WITH_KRETPROBES: &str =
-    "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe,kretprobe";
+    "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe,kretprobe,recorder";
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -29,7 +30,7 @@ pub struct On {
 
 impl On {
     pub fn users(&self) -> &'static str {
-        if self.cross.arch == "arm64" { USERS } else { WITH_KRETPROBES }
+        if self.cross.arch == "arm64" { WITHOUT_KRETPROBES } else { WITH_KRETPROBES }
     }
 
     pub fn compose<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {

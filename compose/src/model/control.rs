@@ -1,7 +1,7 @@
 //! Registering in the model: who is let in, and who is on a function.
 
 use super::{Live, Model, Ops, PROBE_WORDS};
-use crate::case::{Act, DIRECT, Table, UNCALLED, User, What};
+use crate::case::{Act, Table, UNCALLED, User, What};
 
 /// The object of the users that trace nothing which is called.
 const IDLE: u64 = 0x800;
@@ -50,20 +50,21 @@ impl<'c> Model<'c> {
 
     /// Who is on a function and excludes an ops of this kind?
     fn excluded(&self, what: What, f: u64) -> bool {
-        self.live.iter().filter(|l| l.wants(f)).any(|l| match (what, l.what) {
-            (What::Hijack, What::Hijack) | (What::Direct { .. }, What::Direct { .. }) => true,
-            (What::Hijack, What::Direct { share }) | (What::Direct { share }, What::Hijack) => !share,
-            _ => false,
+        self.live.iter().filter(|l| l.wants(f)).any(|l| match (what.direct(), l.what.direct()) {
+            (Some(_), Some(_)) => true,
+            (Some(share), None) => l.what == What::Hijack && !share,
+            (None, Some(share)) => what == What::Hijack && !share,
+            (None, None) => what == What::Hijack && l.what == What::Hijack,
         })
     }
 
     pub(super) fn register(&mut self, object: u64, what: What, on: Vec<u64>, user: Option<&'c User>) -> i64 {
-        let exclusive = matches!(what, What::Hijack | What::Direct { .. });
+        let exclusive = what == What::Hijack || what.direct().is_some();
         let registered = self.find(object, what).is_some();
         match what {
             // The kernel looks at the arguments first, but for fprobes.
             _ if on.is_empty() && exclusive => return -22,
-            What::Direct { .. } if registered => return -22,
+            What::Direct { .. } | What::Recorder if registered => return -22,
             What::Fprobe { .. } if registered => return -17,
             What::Fprobe { .. } if on.is_empty() => return -22,
             What::Fprobe { .. } if user.is_some_and(|u| u.words > PROBE_WORDS) => return -7,
@@ -112,7 +113,7 @@ impl<'c> Model<'c> {
             self.ops.push(ops);
         }
         let on = if matches!(what, What::Kretprobe { .. }) { on[..1].to_vec() } else { on };
-        let direct = DIRECT[0] + object;
+        let direct = what.trampoline(object, false);
         self.live.push(Live { user, object, what, at: self.clock, on, disabled: false, missed: 0, direct, slot });
         0
     }
@@ -149,7 +150,7 @@ impl<'c> Model<'c> {
             return -22;
         }
         let Some(own) = self.find(user.object, user.what).map(|l| l.clone()) else { return -22 };
-        let exclusive = matches!(own.what, What::Hijack | What::Direct { .. });
+        let exclusive = own.what == What::Hijack || own.what.direct().is_some();
         let mut on = own.on.clone();
         if remove {
             if exclusive && on == [f] {
@@ -183,7 +184,7 @@ impl<'c> Model<'c> {
                     let own = self.at(*at).filter(|l| l.wants(f));
                     if let Some(own) = &own {
                         regs |= own.what != What::Op { regs: false };
-                        direct = if matches!(own.what, What::Direct { .. }) { own.direct } else { direct };
+                        direct = if own.what.direct().is_some() { own.direct } else { direct };
                     }
                     own.is_some()
                 }
@@ -201,7 +202,7 @@ impl<'c> Model<'c> {
 /// What may unregister it.
 const fn kind(what: What) -> u8 {
     match what {
-        What::Direct { .. } => 1,
+        What::Direct { .. } | What::Recorder => 1,
         _ => 0,
     }
 }

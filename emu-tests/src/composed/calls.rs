@@ -2,8 +2,10 @@
 
 use compose::{Act, Call, Event, REPLACEMENT, Seen, mix};
 
-use super::places::SIGNATURES;
+use super::places::{RECORDER_ARGS, SIGNATURES};
 use super::state::{SEED, Step, Todo, Uc, post};
+use crate::cpu::{put_word, word};
+use crate::thread::{BUFFER, SIZE};
 
 /// What the arguments of a call with this seed come to: `CHECK` of the functions.
 fn checked(seed: u64, signature: &str) -> u64 {
@@ -13,8 +15,39 @@ fn checked(seed: u64, signature: &str) -> u64 {
     (2..=last).fold(mixed(0, seed), |h, i| mixed(h, argument(i)))
 }
 
+/// The second word of a recorder's records: its number, how many words follow, and that of an entry.
+fn what(id: usize) -> u64 {
+    (id as u64) << 8 | u64::from(RECORDER_ARGS) << 4 | 1
+}
+
+/// Records that were written since somebody looked: by which trampoline, at which call.
+pub(super) fn recorded(uc: &mut Uc) {
+    const RECORD: u64 = 16 + 8 * RECORDER_ARGS as u64;
+    let state = uc.get_data();
+    if state.directs[1].is_empty() {
+        return;
+    }
+    let (cursor, argument) = (state.places.cursor, state.argument_index() as u64);
+    let end = word(uc, cursor);
+    for at in (BUFFER..end.min(BUFFER + SIZE)).step_by(RECORD as usize) {
+        let (time, written, n) = (word(uc, at), word(uc, at + 8), word(uc, at + 16 + 8 * argument));
+        let state = uc.get_data_mut();
+        let f = state.frames.last().map_or(0, |frame| frame.at);
+        match state.directs[1].get((written >> 8) as usize).copied() {
+            Some(data) if time == 0 && written == what((written >> 8) as usize) => {
+                state.see(Event { f, n, data, ..Event::of(Seen::Recorded) });
+            }
+            _ => state.lost("a record", f, written),
+        }
+    }
+    if end != BUFFER {
+        put_word(uc, cursor, BUFFER);
+    }
+}
+
 /// A function is entered: by a call, by a jump, or because calls are redirected to it.
 pub(super) fn entry(uc: &mut Uc, f: u64) {
+    recorded(uc);
     let state = uc.get_data();
     let registers = state.registers;
     let n = state.calls;
@@ -58,7 +91,7 @@ pub(super) fn inside(uc: &mut Uc, f: u64) {
 /// A direct trampoline calls.
 pub(super) fn through(uc: &mut Uc) -> u64 {
     let state = uc.get_data_mut();
-    let data = state.direct.take().and_then(|index| state.directs.get(index)).copied().unwrap_or(0);
+    let data = state.direct.take().and_then(|index| state.directs[0].get(index)).copied().unwrap_or(0);
     let Some(frame) = state.frames.last() else { return 0 };
     let (f, n, callers) = (frame.at, frame.n, state.callers());
     state.see(Event { f, n, data, callers, ..Event::of(Seen::Direct) });

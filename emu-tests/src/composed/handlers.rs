@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use compose::{Event, Seen, User, When, fold};
 
-use super::calls::{body, result, tail, through};
+use super::calls::{body, recorded, result, tail, through};
 use super::places::SIGNATURES;
 use super::state::{ARGS, ASKED, DATA, SEEN, State, Step, Uc, mail, post};
 use super::steps::{changed, next};
@@ -27,6 +27,7 @@ const HANDLERS: [Seen; 7] = [
 pub(super) fn host(uc: &mut Uc, pc: u64) {
     let registers = uc.get_data().registers;
     let argument = |uc: &Uc, i: usize| registers.get(uc, registers.abi.args[i]);
+    recorded(uc);
     let (a, b, c) = (argument(uc, 1), argument(uc, 2), argument(uc, 3));
     let answer = match argument(uc, 0) {
         1 => next(uc),

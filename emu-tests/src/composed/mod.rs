@@ -24,10 +24,11 @@ use unicorn_engine::Prot;
 
 use crate::cpu::{EXIT, Registers, load, put_word, write_code};
 use crate::suite::Suite;
+use crate::thread::{self, BUFFER, POINTER, SIZE};
 use places::{Places, Point, layout, owns, symbol};
 use state::{State, Todo, Uc};
 
-pub use places::{DIRECT_HANDLER, SIGNATURES, direct_names};
+pub use places::{AFTER_RECORDER, DIRECT_HANDLER, RECORDER_ARGS, SIGNATURES, direct_names, recorder_names};
 
 /// The stack: functions that call each other deeper than the core's own stack have room.
 const TOP: u64 = 0x6000_0000;
@@ -122,6 +123,13 @@ impl Composed {
         for top in [TOP, THIRD_TOP] {
             uc.mem_map(top - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
         }
+        thread::map(&mut uc)?;
+        match backend.facts().abi.find(backend.facts().thread) {
+            Some(reg) => registers.set(&mut uc, reg, POINTER),
+            None => {
+                registers.machine.thread.iter().try_for_each(|reg| uc.reg_write(reg.id, POINTER)).map_err(failed)?
+            }
+        }
         uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
         for at in self.places.points.keys() {
             uc.add_code_hook(*at, *at, come).map_err(failed)?;
@@ -150,6 +158,9 @@ impl Composed {
         put(uc, "outside_calls", &[of.outside])?;
         // CURRENT.
         put_word(uc, self.places.mail + 8 * 5, 0);
+        // Records are taken out as soon as they are looked for.
+        put_word(uc, self.places.cursor, BUFFER);
+        put_word(uc, self.places.limit, BUFFER + SIZE / 2);
         let all = (0..8).map(|f| (f, codegen::patch::SiteState::Disabled)).collect();
         self.patch(uc, all)?;
         begin_stack(uc, TOP);

@@ -10,6 +10,7 @@ use compose::{FUNCTIONS, HANDLER, OUTSIDE, address};
 use link::{Image, SiteEntry};
 
 use crate::suite::Suite;
+use crate::thread::Words;
 
 /// Signatures of functions under trace: words, words on the stack, a result in two registers, a result in memory.
 pub const SIGNATURES: [&str; 4] = ["word", "stack", "pair", "big"];
@@ -26,6 +27,20 @@ pub fn direct_name(index: usize) -> String {
 
 /// The C function that direct trampolines call.
 pub const DIRECT_HANDLER: &str = "direct_handler";
+
+/// Recorders: two for each of so many users.
+const RECORDERS: usize = 16;
+
+/// The name of a direct trampoline that records, with its number in records.
+pub fn recorder_names() -> impl Iterator<Item = (String, u32)> {
+    (0..RECORDERS as u32).map(|id| (format!("composed_recorder_{id}"), id))
+}
+
+/// Arguments in their records: the number of a call is the second where the address of the result is the first.
+pub const RECORDER_ARGS: u8 = 2;
+
+/// Where a recorder goes on, and bytes behind it.
+pub const AFTER_RECORDER: (&str, i32) = ("recorded", 8);
 
 /// The names of all direct trampolines.
 pub fn direct_names() -> impl Iterator<Item = String> {
@@ -64,7 +79,11 @@ pub(super) struct Places {
     /// What lies behind the sites of functions, by where they begin.
     pub insides: HashMap<u64, u64>,
     pub points: HashMap<u64, Point>,
-    pub directs: Vec<u64>,
+    /// Direct trampolines, and those that record.
+    pub directs: [Vec<u64>; 2],
+    /// Of the thread: where the next record begins, and how far there is room.
+    pub cursor: u64,
+    pub limit: u64,
     /// What sites call: nothing but arguments, all registers.
     pub caller: u64,
     pub regs_caller: u64,
@@ -116,6 +135,9 @@ impl Places {
         }
         points.insert(symbol(image, "host")?, Point::Host);
         let directs = direct_names().map(|name| symbol(image, &name)).collect::<Result<Vec<u64>>>()?;
+        let recorders = recorder_names().map(|(name, _)| symbol(image, &name)).collect::<Result<Vec<u64>>>()?;
+        let words = suite.contracts.iter().find_map(Words::of);
+        let Words { cursor, limit, .. } = words.ok_or_else(|| Error::new("no recorder; valid: a suite with some"))?;
         points.extend(directs.iter().enumerate().map(|(index, at)| (*at, Point::Direct(index))));
         let entry = |test: &dyn Fn(&Contract) -> bool| {
             let found = suite.contracts.iter().find(|c| matches!(c.kind, Kind::Entry(_)) && test(c));
@@ -139,7 +161,9 @@ impl Places {
             callers,
             insides,
             points,
-            directs,
+            directs: [directs, recorders],
+            cursor,
+            limit,
             caller,
             regs_caller,
             ops,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use codegen::abi::RegSet;
 use codegen::patch::SiteState;
-use compose::{Act, Call, Callers, Case, Event, Seen, User};
+use compose::{Act, Call, Callers, Case, Event, Seen, User, What};
 
 use super::places::{Places, SIGNATURES};
 use super::unwinding::{Backtrace, Unwinder};
@@ -118,8 +118,8 @@ pub(super) struct State {
     /// Those who fill tables.
     pub crowd: Vec<User>,
     pub objects: Vec<((u64, u8), usize)>,
-    /// Direct trampolines that are given out: to which object, and which of its two.
-    pub directs: Vec<u64>,
+    /// Direct trampolines that are given out, and those that record: for which of the model's.
+    pub directs: [Vec<u64>; 2],
     /// The direct trampoline that was entered last.
     pub direct: Option<usize>,
     /// The backtrace that waits for the core's answer, and the last one that is whole.
@@ -154,7 +154,7 @@ impl State {
             idle: 0,
             crowd: vec![],
             objects: vec![],
-            directs: vec![],
+            directs: Default::default(),
             direct: None,
             asked: None,
             backtrace: None,
@@ -225,10 +225,19 @@ impl State {
 
     /// The direct trampoline that stands for one of the model's.
     pub fn direct(&mut self, of: u64) -> u64 {
-        let index = self.directs.iter().position(|d| *d == of).unwrap_or_else(|| {
-            self.directs.push(of);
-            self.directs.len() - 1
+        let kind = usize::from(What::records(of));
+        let given = &mut self.directs[kind];
+        let index = given.iter().position(|d| *d == of).unwrap_or_else(|| {
+            given.push(of);
+            given.len() - 1
         });
-        self.places.directs.get(index).copied().unwrap_or(0)
+        self.places.directs[kind].get(index).copied().unwrap_or(0)
+    }
+
+    /// Which of the model's it stands for.
+    pub fn known(&self, at: u64) -> u64 {
+        let each = self.places.directs.iter().zip(&self.directs).flat_map(|(places, given)| places.iter().zip(given));
+        let mut each = each.filter(|(place, _)| **place == at);
+        each.next().map_or(at, |(_, of)| *of)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use codegen::patch::SiteState;
-use compose::{Act, Call, DIRECT, Event, REPLACEMENT, Seen, UNCALLED, User, What, mix};
+use compose::{Act, Call, Event, REPLACEMENT, Seen, UNCALLED, User, What, mix};
 
 use super::state::{ANSWER, FUNCTION, Frame, GOT, SEED, SERVICE, Step, TARGETS, Todo, USER, Uc, Waiting, mail, post};
 use super::third;
@@ -214,8 +214,10 @@ fn operate(uc: &mut Uc, act: &Act, operation: u64, user: usize, more: u64) -> u6
         user.on = vec![*f];
     }
     let more = match (act, user.what) {
-        (Act::Register(_), What::Direct { .. }) => state.direct(DIRECT[0] + user.object),
-        (Act::Modify(_), _) => state.direct(DIRECT[1] + user.object),
+        (Act::Register(_), What::Direct { .. } | What::Recorder) => {
+            state.direct(user.what.trampoline(user.object, false))
+        }
+        (Act::Modify(_), _) => state.direct(user.what.trampoline(user.object, true)),
         (Act::Filter(_, _, remove), _) => u64::from(*remove),
         (Act::Register(_), What::Hijack) => state.places.families[state.family].starts[REPLACEMENT as usize],
         (Act::Register(_), What::Kretprobe { most }) => most as u64,
@@ -229,7 +231,7 @@ fn control(uc: &mut Uc, operation: u64, user: &User, more: u64) -> u64 {
     let what = match user.what {
         What::Op { regs } => u64::from(regs),
         What::Hijack => 2,
-        What::Direct { share } => 3 + u64::from(share),
+        What::Direct { .. } | What::Recorder => 3 + u64::from(user.what.direct() == Some(true)),
         What::Graph => 5,
         What::Fprobe { exit } => 6 + u64::from(exit),
         What::Kretprobe { .. } => 8,
@@ -258,10 +260,7 @@ pub(super) fn changed(uc: &mut Uc) -> u64 {
             0 => (0, None),
             1 => (1, Some(places.caller)),
             2 => (2, Some(places.regs_caller)),
-            at => {
-                let index = places.directs.iter().position(|d| *d == at);
-                (index.and_then(|i| state.directs.get(i)).copied().unwrap_or(at), Some(at))
-            }
+            at => (state.known(at), Some(at)),
         };
         if std::mem::replace(&mut state.targets[f], known) != known {
             let op = Some(places.ops);

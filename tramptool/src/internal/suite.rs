@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::settings::PROFILE;
+use super::settings::{self, PROFILE};
 use codegen::abi::{Reg, RegSet};
 use codegen::assembly::Assembly;
 use codegen::backend::{Artifact, Backend};
@@ -20,7 +20,8 @@ use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
 use emu_tests::{
-    BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, Source, Suite, direct_names,
+    AFTER_RECORDER, BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, RECORDER_ARGS,
+    Source, Suite, direct_names, recorder_names,
 };
 
 /// The function that the direct-call trampolines of a suite call.
@@ -438,7 +439,7 @@ pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(
     suite_of_specs(backend, target, &specs(trampolines))
 }
 
-/// What the runtime is linked with on a machine: all trampolines with a name, and direct ones.
+/// What the runtime is linked with on a machine: all trampolines with a name, direct ones, and some that record.
 ///
 /// # Errors
 /// What generation refuses.
@@ -448,7 +449,30 @@ pub fn suite_of_composed(backend: &'static dyn Backend, target: &Target) -> Resu
     let mut all: Vec<Spec<'_>> = Vec::new();
     target.convention.specs().for_each(|spec| all.push(spec));
     all.extend(names.iter().map(|name| Spec { callee: DIRECT_HANDLER, ..Spec::of(name, direct) }));
-    suite_of_specs(backend, target, &all)
+    let mut suite = suite_of_specs(backend, target, &all)?;
+    let recorders = recorders_of_composed(backend)?;
+    suite.objects.extend(recorders.objects);
+    suite.contracts.extend(recorders.contracts);
+    Ok(suite)
+}
+
+/// Kernels have no buffer of a thread, so they are of a profile that has one. What they leave alone is what direct
+/// trampolines find the function by: where they go on is such a trampoline, so sites of kernels may call them.
+fn recorders_of_composed(backend: &'static dyn Backend) -> Result<Suite> {
+    let each = profiles::names().into_iter().filter_map(|name| super::profile(name).ok());
+    let mut each = each.filter_map(|profile| profile.convention(backend.facts().name).ok());
+    let convention = each.find(|c| c.thread.is_some() && !c.site.protocol.jump.is_empty());
+    let convention = convention.ok_or_else(|| Error::new("no recorders; valid: a profile with `thread`"))?;
+    // As the functions are compiled.
+    let choices = settings::choices(backend, convention, &[("abi", "lp64")])?;
+    let target = backend.target(convention, choices)?;
+    let names: Vec<(String, u32)> = recorder_names().collect();
+    let (function, resume) = AFTER_RECORDER;
+    let each = names.iter().map(|(name, id)| Spec {
+        body: Body { function, resume, exit: "" },
+        ..Spec::of(name, Kind::Record(Recorder { args: RECORDER_ARGS, ..recorder(Events::Entry, Clock::None, *id) }))
+    });
+    suite_of_specs(backend, &target, &each.collect::<Vec<_>>())
 }
 
 /// The same of these.
