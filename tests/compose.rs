@@ -19,15 +19,15 @@ const LINUX: [&str; 7] = ["compose", "--core", "kernel-7.3", "--users", "graph",
 fn events_that_agree_are_counted() {
     let b = Bench::new();
     assert_eq!(b.ok(&["compose", "--random", "500"]), "runtime: 500 cases, 0 differ from the model\n");
-    // Two users have four subsets, each with 9 shapes at 8 moments.
+    // Two users have four subsets, each with 9 shapes at 9 moments.
     let all = b.ok(&["compose", "--all", "--users", "graph,fprobe"]);
-    assert_eq!(all, "runtime: 288 cases, 0 differ from the model\n");
+    assert_eq!(all, "runtime: 324 cases, 0 differ from the model\n");
     let both = b.ok(&["compose", "--all", "--users", "graph", "--random", "2", "--seed", "7"]);
-    assert_eq!(both, "runtime: 146 cases, 0 differ from the model\n");
+    assert_eq!(both, "runtime: 164 cases, 0 differ from the model\n");
     let repaired = b.ok(&["compose", "--core", "kernel-7.3-repaired", "--all", "--users", "args,graph"]);
     let numbers: Vec<u64> = repaired.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [cases, 0, skipped] = numbers[..] else { panic!("{repaired}") };
-    assert_eq!(cases + skipped, 288, "{repaired}");
+    assert_eq!(cases + skipped, 324, "{repaired}");
     assert!(
         cases > 0 && repaired.ends_with(" cases have users or acts that kernel-7.3-repaired has not\n"),
         "{repaired}"

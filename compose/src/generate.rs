@@ -23,7 +23,8 @@ pub const SHAPES: [&str; 9] =
     ["leaf", "caller", "recursion", "tail", "interrupt", "threads", "jump", "outlives", "ends"];
 
 /// When the last user of a subset comes or goes.
-pub const MOMENTS: [&str; 8] = ["there", "added", "removed", "reused", "full", "handler", "cycled", "crowded"];
+pub const MOMENTS: [&str; 9] =
+    ["there", "added", "removed", "reused", "full", "handler", "cycled", "crowded", "reordered"];
 
 const TABLES: [Table; 3] = [Table::Ops, Table::Fprobes, Table::Kretprobes];
 
@@ -79,7 +80,12 @@ pub fn subset(index: u64, allowed: u64) -> Option<Case> {
         let table = TABLES[(shape % 3) as usize];
         case.acts.push(Act::Crowd(table, table.room() - set.count_ones() as u64 / 2));
     }
-    case.acts.extend((0..early).map(Act::Register));
+    let mut order: Vec<usize> = (0..early).collect();
+    if moment == 8 {
+        // Of two the other order than at the first moment; of more one for each shape.
+        order.sort_by_key(|user| if early == 2 { u64::MAX - *user as u64 } else { mix(shape, *user as u64) });
+    }
+    case.acts.extend(order.into_iter().map(Act::Register));
     let mut inside = vec![];
     match (moment, last) {
         (1, Some(last)) => inside.push(Act::Register(last)),

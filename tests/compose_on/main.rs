@@ -94,7 +94,7 @@ fn what_fails_is_repeated(on: &On) {
 }
 
 /// How the machine fails with trampolines that are changed.
-fn with_changed(on: &On, users: u64, change: &dyn Fn(&mut [(String, Vec<u8>)])) -> Option<Failure> {
+fn with_changed(on: &On, users: u64, change: impl Fn(&mut [(String, Vec<u8>)])) -> Option<Failure> {
     let backend = tool::backend(on.cross.arch).unwrap();
     let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
     change(&mut suite.objects);
@@ -106,8 +106,8 @@ fn with_changed(on: &On, users: u64, change: &dyn Fn(&mut [(String, Vec<u8>)])) 
 
 /// Whom handlers find up the stack is what trampolines' unwind tables say: where one of them is wrong, they find somebody else.
 fn unwind_tables_are_read(on: &On) {
-    assert_eq!(with_changed(on, 1, &|_| ()), None);
-    let failure = with_changed(on, 1, &|objects| {
+    assert_eq!(with_changed(on, 1, |_| ()), None);
+    let failure = with_changed(on, 1, |objects| {
         let object = &mut objects[0].1;
         let read = object::File::parse(&**object).unwrap();
         let (start, size) = read.section_by_name(".eh_frame").and_then(|s| s.file_range()).unwrap();
@@ -125,8 +125,8 @@ fn unwind_tables_are_read(on: &On) {
 /// What recorders write is read: where two of them are each in the other's place, their records have the wrong number.
 fn records_are_read(on: &On) {
     let only = 1 << USERS.iter().position(|user| *user == "recorder").unwrap();
-    assert_eq!(with_changed(on, only, &|_| ()), None);
-    let failure = with_changed(on, only, &|objects| {
+    assert_eq!(with_changed(on, only, |_| ()), None);
+    let failure = with_changed(on, only, |objects| {
         let (_, object) = objects.last_mut().unwrap();
         let read = object::File::parse(&**object).unwrap();
         let (table, _) = read.section_by_name(".symtab").and_then(|s| s.file_range()).unwrap();
