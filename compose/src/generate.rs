@@ -62,6 +62,15 @@ fn listed(index: usize) -> User {
     }
 }
 
+/// So many users in the order of registering. Another one for a shape is the opposite one of two, and one of many of more.
+fn order(users: usize, another: Option<u64>) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..users).collect();
+    if let Some(shape) = another {
+        all.sort_by_key(|user| if users == 2 { u64::MAX - *user as u64 } else { mix(shape, *user as u64) });
+    }
+    all
+}
+
 /// Case number `index` of all subsets, of those users whose bit is set in `allowed`. None: the subset is another's.
 #[must_use]
 pub fn subset(index: u64, allowed: u64) -> Option<Case> {
@@ -80,12 +89,7 @@ pub fn subset(index: u64, allowed: u64) -> Option<Case> {
         let table = TABLES[(shape % 3) as usize];
         case.acts.push(Act::Crowd(table, table.room() - set.count_ones() as u64 / 2));
     }
-    let mut order: Vec<usize> = (0..early).collect();
-    if moment == 8 {
-        // Of two the other order than at the first moment; of more one for each shape.
-        order.sort_by_key(|user| if early == 2 { u64::MAX - *user as u64 } else { mix(shape, *user as u64) });
-    }
-    case.acts.extend(order.into_iter().map(Act::Register));
+    case.acts.extend(order(early, (moment == 8).then_some(shape)).into_iter().map(Act::Register));
     let mut inside = vec![];
     match (moment, last) {
         (1, Some(last)) => inside.push(Act::Register(last)),

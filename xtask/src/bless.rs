@@ -28,7 +28,7 @@ const BLESSED: [Blessed; 8] = [
     blessed("book", "book", "the_pages_are_true"),
     // All of them are run, which takes minutes.
     blessed("mutants", "mutate", "every_mutant_is_killed"),
-    blessed("runtime", "compose_on", "the_page_has_the_score"),
+    blessed("runtime", "compose_on", "the_page_has_the_faults"),
     Blessed { name: "kernels", file: "observe", test: "ours_and_the_kernels_compare_as_the_page_says", objects: true },
     Blessed { name: "observed", file: "mutate", test: "diff_sees_what_check_notices", objects: true },
 ];
