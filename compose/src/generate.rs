@@ -160,7 +160,12 @@ pub fn rare() -> Vec<Case> {
     let itself = (When::Entry, Box::new(Act::Unregister(0)));
     let users = vec![User { then: Some(itself), ..probe(0, 8) }, probe(1, 16)];
     let acts = vec![Act::Register(0), Act::Register(1), Act::Call(call(0, vec![Act::Call(leaf(1))]))];
-    vec![Case { users, acts }]
+    let unregisters = Case { users, acts };
+    // A function is left by a jump, and one around it returns: the inner kretprobe has no return.
+    let kretprobe = |f, object| user(What::Kretprobe { most: 0 }, &[f], object);
+    let jumps = call(1, vec![Act::Call(Call { jumps: true, ..leaf(0) })]);
+    let acts = vec![Act::Register(0), Act::Register(1), Act::Call(jumps)];
+    vec![unregisters, Case { users: vec![kretprobe(0, 8), kretprobe(1, 16)], acts }]
 }
 
 /// Numbers that follow from a seed.

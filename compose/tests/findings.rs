@@ -3,7 +3,7 @@
 
 use tramptool_compose::{
     Act, Answer, Call, Case, Failure, LINUX_6_12, LINUX_7_3_REPAIRED, OURS, Plan, Seen, Subject, User, What, linux_7_3,
-    repair,
+    rare, repair,
 };
 
 const ALL: u8 = repair::BIT_0 | repair::OVERRUN | repair::SLOT | repair::MEMORY;
@@ -85,6 +85,13 @@ fn hooks_that_are_not_in_place_hide_none_that_are() {
         let acts = order.into_iter().map(Act::Register).chain([jump.clone()]).collect();
         let failure = OURS.judge(&Case { users: users.clone(), acts });
         assert_eq!(failure.map(|f| f.to_string()), None);
+    }
+}
+
+#[test]
+fn rare_cases_agree() {
+    for case in rare() {
+        assert_eq!(OURS.judge(&case).map(|f| f.to_string()), None);
     }
 }
 
