@@ -16,6 +16,7 @@ use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
 use codegen::field::out_of_reach;
 use codegen::isa::Labels;
+use codegen::patch::Relocation;
 use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
@@ -167,6 +168,9 @@ pub enum Insn {
     BHs {
         to: Local,
     },
+    BLocal {
+        to: Local,
+    },
     /// `src` 31 is xzr.
     StrReg {
         src: Reg,
@@ -275,6 +279,9 @@ codegen::rows! { Insn, w names out target;
         { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch aarch64 ; cmp X(a), X(b)) }, Effects::action(Action::Compare { reg, with });
     BHs { to } => write!(w, "b.hs\t{}", names.local(to)),
         { out.push_u32(B_HS); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    BLocal { to } => write!(w, "b\t{}", names.local(to)),
+        { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Local(to), 0) },
+        Effects::flow(Flow::Jump(to));
     StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{at}]", name(src), name(base)),
         { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at, stored: Stored::Reg(src) }) };
@@ -363,14 +370,12 @@ fn loads(first: u8, second: Option<u8>, at: Disp) -> Effects {
 }
 
 impl Labels for Arm64 {
-    fn patch_local(_r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let words = (target as i64 - at as i64) / 4;
-        let Some(field) = code.get_mut(at..at + 4).filter(|_| (-(1 << 18)..1 << 18).contains(&words)) else {
-            return Err(out_of_reach("CBNZ", words * 4, 21));
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
+        let Some(field) = code.get_mut(at..at + 4) else {
+            return Err(out_of_reach("a branch", target as i64 - at as i64, 21));
         };
-        let imm19 = (words as u32 & 0x7_ffff) << 5;
-        let word = u32::from_le_bytes([field[0], field[1], field[2], field[3]]);
-        field.copy_from_slice(&(word | imm19).to_le_bytes());
+        reloc::relocate(&rel, field)?;
         Ok(false)
     }
 }

@@ -6,14 +6,14 @@ use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Event, Kind, Recorder};
+use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
 use crate::Arm64;
 use crate::abi::{ABI, DIRECT};
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
-use crate::rethook;
+use crate::{record, rethook};
 
 /// Where pc and parent_ip arrive when the site called.
 const PC: Reg = X30;
@@ -25,9 +25,6 @@ const LINK: Reg = X30;
 const TEMP: Reg = X10;
 /// Free beside it.
 const TEMP2: Reg = X11;
-/// The slot of a record, and a value for it. TEMP has the thread pointer.
-const SLOT: Reg = X11;
-const VALUE: Reg = X12;
 /// The op, once loaded from the site's literal.
 const OP: Reg = X11;
 
@@ -38,13 +35,23 @@ impl Lower for Arm64 {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
             return Ok(());
         }
+        if record::lower(step, cx)? {
+            return Ok(());
+        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
+            Step::Room(_) => {}
+            Step::Count
+            | Step::Slot(_)
+            | Step::BranchIfFull(..)
+            | Step::What(_)
+            | Step::Refill(_)
+            | Step::ToRoom(_) => {
+                return Err(cx.unsupported(step));
+            }
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
-            Step::Resume => resume(cx),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });
                 cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
@@ -122,84 +129,6 @@ fn meta(word: i64, cx: &mut Lowering<Insn>) -> Result<()> {
     Ok(())
 }
 
-/// Hand the exception back. It is where the unwinder wants it.
-fn resume(cx: &mut Lowering<Insn>) {
-    let sym = cx.resume();
-    cx.insn(Insn::Bl { sym });
-}
-
-/// Records: the registers that sites leave for scratch are all that they need.
-fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-    let recorder = cx.recorder()?;
-    match step {
-        Step::Count => {
-            let imm = cx.number(NumberOf::RecordCount)?;
-            cx.insn(Insn::MrsThread { dst: TEMP });
-            cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
-            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
-            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
-        }
-        Step::Slot(event) => {
-            let (cursor, limit) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
-            cx.insn(Insn::MrsThread { dst: TEMP });
-            cx.insn(Insn::Movz { dst: SLOT, imm: recorder.bytes(event) as u16 });
-            cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at: limit }, "where the buffer ends");
-            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
-            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
-        }
-        Step::BranchIfFull(event) => {
-            cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
-            cx.insn(Insn::BHs { to: Local::Recorded(event) });
-        }
-        Step::What(event) => {
-            // In two instructions, whatever the number is: those of all functions are alike.
-            let what = recorder.what(event);
-            cx.insn(Insn::Movz { dst: VALUE, imm: what as u16 });
-            cx.insn(Insn::MovkHigh { dst: VALUE, imm: (what >> 16) as u16 });
-            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::WHAT }, "what happened");
-        }
-        Step::Time(event) => time(event, cx)?,
-        Step::Timed(_) => {}
-        Step::Words(event) => {
-            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::StrReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
-            }
-        }
-        _ => return Err(cx.unsupported(step)),
-    }
-    Ok(())
-}
-
-/// The time of a record.
-fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
-    let recorder = cx.recorder()?;
-    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at: Recorder::TIME };
-    match recorder.clock {
-        Clock::None => {
-            cx.noted(store(XZR), "no time");
-            return Ok(());
-        }
-        Clock::Word => {
-            let sym = cx.clock()?;
-            cx.insn(Insn::Adrp { dst: VALUE, sym });
-            cx.noted(Insn::LdrLo12 { dst: VALUE, base: VALUE, sym }, "time");
-        }
-        Clock::Tsc => cx.noted(Insn::MrsClock { dst: VALUE }, "time"),
-        Clock::Stamp8 => {
-            let bytes = recorder.bytes(event);
-            cx.noted(store(XZR), "no time yet");
-            cx.noted(Insn::Add { dst: VALUE, src: SLOT, imm: Disp::number(bytes - 1) }, "the last byte of the slot");
-            cx.insn(Insn::AndLow { dst: VALUE, src: VALUE, bits: Recorder::BLOCK.ilog2() as u8 });
-            number(TEMP, bytes, cx);
-            cx.insn(Insn::Cmp { reg: VALUE, with: TEMP });
-            cx.insn(Insn::BHs { to: Local::Timed(event) });
-            cx.noted(Insn::MrsClock { dst: VALUE }, "time");
-        }
-    }
-    cx.insn(store(VALUE));
-    Ok(())
-}
-
 /// The register that has pc: where the site jumped, none has, so it is put where nothing is.
 fn pc(cx: &Lowering<Insn>) -> Reg {
     if cx.spec.kind.jumped_to() { PARENT } else { PC }
@@ -255,7 +184,7 @@ fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
 }
 
 /// Have a constant of 31 bits at hand.
-fn number(dst: Reg, value: i32, cx: &mut Lowering<Insn>) {
+pub(crate) fn number(dst: Reg, value: i32, cx: &mut Lowering<Insn>) {
     cx.insn(Insn::Movz { dst, imm: value as u16 });
     if value >> 16 != 0 {
         cx.insn(Insn::MovkHigh { dst, imm: (value >> 16) as u16 });

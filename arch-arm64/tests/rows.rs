@@ -128,6 +128,7 @@ every_row! {
     Ldadd { add: x, dst: x, base: x };
     Cmp { reg: x, with: x };
     BHs { to: Rng::local };
+    BLocal { to: Rng::local };
     StrReg { src: stored, base: x, at: slot };
     B { sym: Rng::sym };
     MrsClock { dst: x };

@@ -90,6 +90,10 @@ pub enum Insn {
     JalLocal {
         to: Local,
     },
+    /// Four bytes, wherever it leads.
+    J {
+        to: Local,
+    },
     Ebreak,
     Lui {
         dst: Reg,
@@ -204,6 +208,9 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     JalLocal { to } => write!(w, "jal\t{}", names.local(to)),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; jal ra, 0); out.fixup(4, reloc::JAL, Ref::Local(to), 0) },
         written(RA, Effects::flow(Flow::Jump(to)).and(Action::LinkNext { dst: RA }));
+    J { to } => write!(w, ".insn\tj 0x6f, zero, {}", names.local(to)),
+        { dynasm!(out ; .arch riscv64 ; .feature i, c ; jal zero, 0); out.fixup(4, reloc::JAL, Ref::Local(to), 0) },
+        Effects::flow(Flow::Jump(to));
     Ebreak => w.write_str("ebreak"),
         { if rvc { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.ebreak) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; ebreak) } }, Effects::flow(Flow::Trap);

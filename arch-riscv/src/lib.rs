@@ -8,6 +8,7 @@ mod lent;
 pub mod lower;
 pub mod mutate;
 pub mod option;
+mod record;
 pub mod regs;
 pub mod reloc;
 mod rethook;

@@ -6,7 +6,7 @@ use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Event, Kind, Recorder, Regs};
+use codegen::spec::{Kind, Regs};
 use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
@@ -14,17 +14,13 @@ use crate::abi::{ABI, DIRECT};
 use crate::insn::Insn;
 use crate::option::Rvc;
 use crate::regs::*;
-use crate::rethook;
+use crate::{record, rethook};
 
 /// Where pc and parent_ip arrive and leave.
 const PC: Reg = T0;
 const PARENT: Reg = RA;
 /// SP of the site on its way to memory. A full save stores it before.
 const TEMP: Reg = T1;
-/// The slot of a record, the address of the cursor or the counter, and the limit.
-const SLOT: Reg = T3;
-const CELL: Reg = T4;
-const LIMIT: Reg = T5;
 /// The parent's address: neither link register, so that the return-address stack is left alone, and x7, for which
 /// Zicfilp wants no landing pad.
 const PARENT_JUMP: Reg = T2;
@@ -36,19 +32,26 @@ impl Lower for Riscv64 {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
             return Ok(());
         }
+        if record::lower(step, cx)? {
+            return Ok(());
+        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
+            Step::Room(_) => {}
+            Step::Count
+            | Step::Slot(_)
+            | Step::BranchIfFull(..)
+            | Step::What(_)
+            | Step::Refill(_)
+            | Step::ToRoom(_) => {
+                return Err(cx.unsupported(step));
+            }
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
             Step::LoadOp => load_op(DIRECT, cx)?,
             Step::BranchIfEarlyDirect => {
                 let at = cx.number(NumberOf::OpDirectCall)?;
                 cx.noted(Insn::LdReg { dst: DIRECT, base: DIRECT, at }, "op->direct_call");
                 cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
-            }
-            Step::Resume => {
-                let sym = cx.resume();
-                cx.insn(Insn::Call { sym });
             }
             Step::LandingPad | Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
                 return Err(cx.unsupported(step));
@@ -115,75 +118,6 @@ impl Lower for Riscv64 {
 fn alloc(cx: &mut Lowering<Insn>) {
     let imm = Disp { value: -cx.frame.size, ..cx.frame_size(0) };
     cx.insn(Insn::Addi { dst: SP, src: SP, imm });
-}
-
-/// Records: t0 and t1, t3 and above are free at a function's entry and at its end, and are all that they need.
-fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-    let recorder = cx.recorder()?;
-    let immediate = |n: i32| Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(n) };
-    match step {
-        Step::Count => {
-            let imm = cx.number(NumberOf::RecordCount)?;
-            cx.insn(immediate(1));
-            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
-            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
-        }
-        Step::Slot(event) => {
-            let (imm, at) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
-            cx.insn(immediate(recorder.bytes(event)));
-            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
-            cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
-            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
-        }
-        Step::BranchIfFull(event) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to: Local::Recorded(event) }),
-        Step::What(event) => {
-            // In two instructions of four bytes, whatever the number is: those of all functions are alike.
-            let (imm, low) = parts(recorder.what(event));
-            cx.noted(Insn::LuiWide { dst: TEMP, imm }, "lui t1: the number of the function");
-            cx.noted(Insn::AddiwWide { dst: TEMP, imm: low }, "addiw t1, t1");
-            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at: Recorder::WHAT }, "what happened");
-        }
-        Step::Time(event) => time(event, cx)?,
-        Step::Timed(_) => {}
-        Step::Words(event) => {
-            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::SdReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
-            }
-        }
-        _ => return Err(cx.unsupported(step)),
-    }
-    Ok(())
-}
-
-/// The time of a record.
-fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
-    let recorder = cx.recorder()?;
-    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at: Recorder::TIME };
-    match recorder.clock {
-        Clock::None => {
-            cx.noted(store(ZERO), "no time");
-            return Ok(());
-        }
-        Clock::Word => {
-            let (sym, anchor) = (cx.clock()?, Local::ClockAnchor(event));
-            cx.local(anchor);
-            cx.insn(Insn::AuipcHi { dst: TEMP, sym });
-            cx.noted(Insn::LdLo { dst: TEMP, anchor }, "time");
-        }
-        Clock::Tsc => cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1"),
-        Clock::Stamp8 => {
-            let bytes = recorder.bytes(event);
-            cx.noted(store(ZERO), "no time yet");
-            let last = Disp::number(bytes - 1);
-            cx.noted(Insn::Addi { dst: TEMP, src: SLOT, imm: last }, "the last byte of the slot");
-            cx.insn(Insn::AndLow { dst: TEMP, src: TEMP, bits: Recorder::BLOCK.ilog2() as u8 });
-            cx.insn(Insn::Addi { dst: LIMIT, src: ZERO, imm: Disp::number(bytes) });
-            cx.insn(Insn::Bgeu { reg: TEMP, with: LIMIT, to: Local::Timed(event) });
-            cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1");
-        }
-    }
-    cx.insn(store(TEMP));
-    Ok(())
 }
 
 /// Load `op` from before the function. Functions are as aligned as that word, and begin with their sites.
@@ -277,7 +211,7 @@ fn load_body(cx: &mut Lowering<Insn>) {
 }
 
 /// What LUI and ADDIW have of a constant. ADDIW adds twelve bits with a sign.
-fn parts(value: i32) -> (i32, i32) {
+pub(crate) fn parts(value: i32) -> (i32, i32) {
     (value.wrapping_add(0x800) >> 12, value << 20 >> 20)
 }
 

@@ -83,6 +83,7 @@ every_row! {
     Jr { reg: reg };
     Jalr { reg: reg };
     JalLocal { to: Rng::local };
+    J { to: Rng::local };
     Ebreak;
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };

@@ -156,6 +156,14 @@ pub enum Insn {
     Jae {
         to: Local,
     },
+    /// With a displacement of 32 bits.
+    JaeFar {
+        to: Local,
+    },
+    /// With a displacement of 32 bits.
+    JmpFar {
+        to: Local,
+    },
     /// To so far above r11, as the two that follow.
     StoreSlotImm {
         imm: i32,
@@ -291,6 +299,12 @@ codegen::rows! { Insn, w names out target;
     Jae { to } => write!(w, "jae\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jae BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    JaeFar { to } => write!(w, "{{disp32}} jae\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jae DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    JmpFar { to } => write!(w, "{{disp32}} jmp\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Jump(to));
     StoreSlotImm { imm, at } => write!(w, "movq\t${imm}, {at}(%r11)"),
         { at_slot(out, &[0x49, 0xc7], 0, at); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Number(imm) }) };

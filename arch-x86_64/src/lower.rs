@@ -2,26 +2,23 @@
 
 use codegen::abi::Reg;
 use codegen::error::Result;
-use codegen::facts::NumberOf;
 use codegen::frame::Content;
 use codegen::harden::ReturnStyle;
 use codegen::isa::Lower;
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Event, Kind, Recorder};
+use codegen::spec::Kind;
 use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};
 use crate::insn::Insn;
 use crate::regs::*;
-use crate::rethook;
+use crate::{record, rethook};
 
 /// Where the next hop of a return passes.
 const NEXT: Reg = RDI;
 /// pc or parent_ip on its way to memory, where the arguments of the traced function stay where they are.
 const BODY: Reg = R11;
-/// The slot of a record: free at a function's entry and at its end.
-const SLOT: Reg = R11;
 
 impl Lower for X86_64 {
     type Insn = Insn;
@@ -30,10 +27,12 @@ impl Lower for X86_64 {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
             return Ok(());
         }
+        if record::lower(step, cx)? {
+            return Ok(());
+        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
             Step::LandingPad | Step::ExceptionPad => cx.insn(Insn::Endbr64),
-            Step::Resume => resume(cx),
             Step::LoadOp | Step::BranchIfEarlyDirect | Step::AllocReturn => return Err(cx.unsupported(step)),
             Step::PushFlags => {
                 cx.insn(Insn::Pushfq);
@@ -75,9 +74,16 @@ impl Lower for X86_64 {
             }
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
             Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::What(_) => recorded(step, cx)?,
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) => recorded(step, cx)?,
-            Step::Recorded(_) => {}
+            Step::Count
+            | Step::Slot(_)
+            | Step::BranchIfFull(..)
+            | Step::What(_)
+            | Step::Refill(_)
+            | Step::ToRoom(_) => {
+                return Err(cx.unsupported(step));
+            }
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
+            Step::Recorded(_) | Step::Room(_) => {}
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
                 cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });
@@ -100,85 +106,6 @@ impl Lower for X86_64 {
             Step::Leave(way) => leave(way, cx),
         }
         Ok(())
-    }
-}
-
-/// Hand the exception back.
-fn resume(cx: &mut Lowering<Insn>) {
-    cx.noted(Insn::Mov { dst: RDI, src: RAX }, "the exception");
-    let sym = cx.resume();
-    cx.insn(Insn::Call { sym });
-}
-
-/// Records: [`SLOT`] is all that they need, and the flags.
-fn recorded(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-    let recorder = cx.recorder()?;
-    match step {
-        Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
-        Step::Slot(event) => {
-            let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.bytes(event));
-            cx.insn(Insn::MovImm { dst: SLOT, imm });
-            cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
-        }
-        Step::BranchIfFull(event) => {
-            cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
-            cx.insn(Insn::Jae { to: Local::Recorded(event) });
-        }
-        Step::What(event) => {
-            cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
-        }
-        Step::Time(event) => time(event, cx)?,
-        Step::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
-        Step::Words(event) => {
-            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::StoreSlot { src, at: Recorder::WORDS + 8 * n as i32 });
-            }
-        }
-        _ => return Err(cx.unsupported(step)),
-    }
-    Ok(())
-}
-
-/// The time of a record. What RDTSC overwrites may be in use.
-fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
-    let recorder = cx.recorder()?;
-    match recorder.clock {
-        Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time"),
-        Clock::Word => {
-            let sym = cx.clock()?;
-            cx.noted(Insn::PushSym { sym }, "time");
-            cx.insn(Insn::PopSlot { at: Recorder::TIME });
-        }
-        Clock::Tsc => {
-            cx.insn(Insn::Push { reg: RAX });
-            read_clock(event, cx);
-            cx.insn(Insn::Pop { reg: RAX });
-        }
-        Clock::Stamp8 => {
-            let imm = recorder.bytes(event) as i8;
-            cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time yet");
-            cx.insn(Insn::Push { reg: RAX });
-            cx.insn(Insn::Mov { dst: RAX, src: SLOT });
-            cx.noted(Insn::Sub { dst: RAX, imm: 1 - imm }, "the last byte of the slot");
-            cx.insn(Insn::AndLow { dst: RAX, bits: Recorder::BLOCK.ilog2() as u8 });
-            cx.insn(Insn::CmpImm { reg: RAX, imm });
-            cx.insn(Insn::Jae { to: Local::Timed(event) });
-            read_clock(event, cx);
-        }
-    }
-    Ok(())
-}
-
-/// The clock to the slot. rax is free; with an exception, rdx too.
-fn read_clock(event: Event, cx: &mut Lowering<Insn>) {
-    if event != Event::Unwound {
-        cx.insn(Insn::Push { reg: RDX });
-    }
-    cx.insn(Insn::Rdtsc);
-    cx.noted(Insn::StoreSlotHalf { src: RAX, at: Recorder::TIME }, "time");
-    cx.insn(Insn::StoreSlotHalf { src: RDX, at: Recorder::TIME + 4 });
-    if event != Event::Unwound {
-        cx.insn(Insn::Pop { reg: RDX });
     }
 }
 

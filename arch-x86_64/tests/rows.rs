@@ -110,6 +110,8 @@ every_row! {
     Jnz { to: Rng::local };
     Nop5;
     JnzFar { to: Rng::local };
+    JaeFar { to: Rng::local };
+    JmpFar { to: Rng::local };
     JmpR11;
     CallBody { sym: Rng::sym };
     JmpBody { sym: Rng::sym };

@@ -156,6 +156,7 @@ impl Contract {
             Calls::Callback => target.convention.callback.symbol.to_owned(),
             Calls::ExitHandler => target.convention.return_handler(spec.kind).to_owned(),
             Calls::Named | Calls::Handlers => spec.callee.to_owned(),
+            Calls::Nothing if spec.kind.recorder().is_some_and(|r| r.refill) => spec.callee.to_owned(),
             Calls::Nothing | Calls::Programs => String::new(),
         };
         let thread_words = match spec.kind.recorder() {

@@ -6,7 +6,7 @@ use crate::abi::Reg;
 use crate::contract::Contract;
 use crate::frame::{Content, Field};
 use crate::recorder::Event;
-use crate::step::{Callee, ExitPath, Role, Step, Value};
+use crate::step::{Callee, ExitPath, Local, Role, Step, Value};
 use crate::target::Target;
 use crate::text::{LineKind, TextLine, TextListing};
 
@@ -69,8 +69,10 @@ impl Side<'_> {
         let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).filter(|_| names);
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
-            Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) => {}
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Mark(_) => out.extend(fixed_words(step)),
+            Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) | Step::Room(_) => {
+            }
+            Step::Count | Step::Slot(_) | Step::BranchIfFull(..) | Step::Mark(_) => out.extend(fixed_words(step)),
+            Step::Refill(_) | Step::ToRoom(_) => out.extend(fixed_words(step)),
             Step::Time(_) | Step::Words(_) | Step::What(_) | Step::AllocReturn => out.extend(fixed_words(step)),
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
@@ -217,7 +219,12 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::AllocReturn => "room for the return address".to_owned(),
         Step::Count => "the thread's counter goes up".to_owned(),
         Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
-        Step::BranchIfFull(event) => format!("if the buffer is full: no record of the {}", event_words(event)),
+        Step::BranchIfFull(event, Local::Refill(_)) => {
+            format!("if the buffer is full: out of line for the {}", event_words(event))
+        }
+        Step::BranchIfFull(event, _) => format!("if the buffer is full: no record of the {}", event_words(event)),
+        Step::Refill(event) => format!("room is made for the {}", event_words(event)),
+        Step::ToRoom(event) => format!("the {} is recorded after all", event_words(event)),
         Step::Time(_) => "time".to_owned(),
         Step::Words(Event::Entry) => "the first arguments".to_owned(),
         Step::Words(Event::Exit) => "the result".to_owned(),

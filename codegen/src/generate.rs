@@ -29,9 +29,14 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
             Step::Recorded(event) => cx.local(Local::Recorded(event)),
+            Step::Room(event) => cx.local(Local::Room(event)),
             Step::Mark(mark) => cx.local(Local::Mark(mark)),
             Step::What(event) => {
                 cx.listing.lines.push(Line::Numbered(event));
+                I::lower(step, &mut cx)?;
+            }
+            Step::Refill(event) => {
+                cx.local(Local::Refill(event));
                 I::lower(step, &mut cx)?;
             }
             Step::Timed(event) => {

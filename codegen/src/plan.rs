@@ -8,7 +8,7 @@ use crate::frame::{Content, FrameLayout, Stores};
 use crate::lsda;
 use crate::program::{Attach, Program, called};
 use crate::spec::{Around, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder, Regs, Spec};
-use crate::step::{Callee, ExitPath, KernelLabel, Mark, Role, Step, Value};
+use crate::step::{Callee, ExitPath, KernelLabel, Local, Mark, Role, Step, Value};
 use crate::target::Target;
 
 /// The steps of one trampoline.
@@ -405,10 +405,31 @@ impl Plan {
                 if recorder.unwind {
                     self.unwound(recorder);
                 }
-                return;
             }
         }
-        self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Function)]);
+        if recorder.events != Events::Both {
+            self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Function)]);
+        }
+        if recorder.refill {
+            recorder.possible().for_each(|event| self.refill(event));
+        }
+    }
+
+    /// Out of line: room is made, if the routine can, and the slot is taken once more.
+    fn refill(&mut self, event: Event) {
+        let heading = match event {
+            Event::Entry => "no room for the record of the entry",
+            Event::Exit => "no room for the record of the return",
+            Event::Unwound => "no room for the record of the exception",
+        };
+        let full = Step::BranchIfFull(event, Local::Recorded(event));
+        self.push(&[
+            Step::Block(Role::Call, heading),
+            Step::Refill(event),
+            Step::Slot(event),
+            full,
+            Step::ToRoom(event),
+        ]);
     }
 
     /// The landing pad. The unwinder comes with the frame as it was when the function was called.
@@ -428,7 +449,11 @@ impl Plan {
             Event::Exit => "the record of the return: the results stay where they are",
             Event::Unwound => "the record of the exception, which stays where it is",
         };
-        self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), Step::BranchIfFull(event)]);
+        let no_room = Step::BranchIfFull(event, recorder.without_room(event));
+        self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), no_room]);
+        if recorder.refill {
+            self.push(&[Step::Room(event)]);
+        }
         self.push(&[Step::Time(event)]);
         if recorder.clock == Clock::Stamp8 {
             self.push(&[Step::Timed(event)]);

@@ -7,6 +7,7 @@
 
 use crate::abi::{Abi, Reg};
 use crate::error::{Error, Result};
+use crate::step::Local;
 
 /// What is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -121,6 +122,8 @@ pub struct Recorder {
     pub result: bool,
     /// An exception that leaves the function is an event: the trampoline has a landing pad, which records it and resumes.
     pub unwind: bool,
+    /// Where the buffer has no room, a routine is called that may make some, and a slot is taken once more.
+    pub refill: bool,
 }
 
 impl Recorder {
@@ -160,6 +163,11 @@ impl Recorder {
     pub fn possible(self) -> impl Iterator<Item = Event> {
         let last = self.unwound().last();
         self.recorded().iter().chain(last).copied()
+    }
+
+    /// Where it goes on with an event that finds no room.
+    pub fn without_room(self, event: Event) -> Local {
+        if self.refill { Local::Refill(event) } else { Local::Recorded(event) }
     }
 
     /// Bytes of the record of an event.

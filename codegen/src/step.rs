@@ -304,8 +304,14 @@ pub enum Step {
     Count,
     /// Take a slot of the thread's buffer for the record of this event.
     Slot(Event),
-    /// Branch past the record if the buffer is full.
-    BranchIfFull(Event),
+    /// Branch there if the buffer has no room for this event's record.
+    BranchIfFull(Event, Local),
+    /// Where an event's record is written, once there is room.
+    Room(Event),
+    /// Out of line: call the routine that may make room.
+    Refill(Event),
+    /// Back to where this event's record is written.
+    ToRoom(Event),
     /// Store the time.
     Time(Event),
     /// The place behind what reads the clock in some records only.
@@ -359,6 +365,10 @@ pub enum Local {
     ClockAnchor(Event),
     /// Behind the record of this event.
     Recorded(Event),
+    /// Where the record of this event is written, once there is room.
+    Room(Event),
+    /// Out of line: there is no room for the record of this event.
+    Refill(Event),
     /// Behind what reads the clock, in the record of this event.
     Timed(Event),
     /// A place that the table of call sites names.
@@ -384,6 +394,12 @@ impl Local {
             Local::Recorded(Event::Entry) => "entered",
             Local::Recorded(Event::Exit) => "returned",
             Local::Recorded(Event::Unwound) => "unwound",
+            Local::Room(Event::Entry) => "room",
+            Local::Room(Event::Exit) => "room_exit",
+            Local::Room(Event::Unwound) => "room_unwound",
+            Local::Refill(Event::Entry) => "refill",
+            Local::Refill(Event::Exit) => "refill_exit",
+            Local::Refill(Event::Unwound) => "refill_unwound",
             Local::Timed(Event::Entry) => "timed",
             Local::Timed(Event::Exit) => "timed_exit",
             Local::Timed(Event::Unwound) => "timed_unwound",
@@ -417,11 +433,13 @@ impl Local {
             Local::ClockAnchor(Event::Unwound) => 14,
             Local::Recorded(Event::Unwound) => 15,
             Local::Timed(Event::Unwound) => 16,
-            Local::Mark(mark) => 17 + mark as usize,
+            Local::Room(event) => 16 + event.number() as usize,
+            Local::Refill(event) => 19 + event.number() as usize,
+            Local::Mark(mark) => 23 + mark as usize,
         }
     }
 
-    pub(crate) const COUNT: usize = 17 + Mark::ALL.len();
+    pub(crate) const COUNT: usize = 23 + Mark::ALL.len();
 }
 
 /// The name behind a number in the text.

@@ -174,7 +174,8 @@ pub(crate) struct TrampolineIn {
     /// callback is called as often.
     #[serde(default)]
     pub(crate) slot: Option<SlotIn>,
-    /// The C function that it calls.
+    /// The C function that it calls. `record`: the routine that it calls where the buffer has no room; without it, what finds none
+    /// is dropped.
     #[serde(default)]
     pub(crate) calls: String,
     /// The variable in which it finds that function's address: it is put there before anything runs. Two, where it calls by

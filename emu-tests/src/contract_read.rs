@@ -262,7 +262,11 @@ impl Reader<'_> {
         if t.unwind && named != Events::Both {
             return Err(self.at(place, "unwind without a frame that an exception passes; valid: events = \"both\""));
         }
-        Ok(Recorder { events: named, clock, id, args, result: t.with_result, unwind: t.unwind })
+        let refill = !t.calls.is_empty();
+        if refill && named == Events::Count {
+            return Err(self.at(place, "calls, but a counter has no buffer; valid: events = \"entry\" or \"both\""));
+        }
+        Ok(Recorder { events: named, clock, id, args, result: t.with_result, unwind: t.unwind, refill })
     }
 
     /// What a trampoline of its kind must say.

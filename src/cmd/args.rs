@@ -223,6 +223,10 @@ pub struct DirectArgs {
     /// record: record exceptions and forced unwinds that leave the function too. The program needs libgcc's unwinder, or one like it
     #[arg(long, help_heading = "Records")]
     pub unwind: bool,
+    /// record: what is called where the buffer has no room, out of line. It may make some, and has to keep every register but the
+    /// link register, as `gen sled` does. Without it, what finds no room is dropped
+    #[arg(long, value_name = "SYMBOL", help_heading = "Records")]
+    pub refill: Option<String>,
     /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
@@ -252,7 +256,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
-        let DirectArgs { events, clock, id, result, unwind, .. } = self;
+        let DirectArgs { events, clock, id, result, unwind, refill, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -271,6 +275,7 @@ impl DirectArgs {
             id: *id,
             result: *result,
             unwind: *unwind,
+            refill: refill.clone(),
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),

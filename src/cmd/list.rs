@@ -82,8 +82,15 @@ struct Number {
 
 const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None, jumped: false });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0, general_handlers: false });
-const ANY_RECORD: Kind =
-    Kind::Record(Recorder { events: Events::Both, clock: Clock::None, id: 0, args: 0, result: false, unwind: false });
+const ANY_RECORD: Kind = Kind::Record(Recorder {
+    events: Events::Both,
+    clock: Clock::None,
+    id: 0,
+    args: 0,
+    result: false,
+    unwind: false,
+    refill: false,
+});
 
 /// List.
 ///

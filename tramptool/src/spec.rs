@@ -124,6 +124,13 @@ impl Spec {
         self
     }
 
+    /// Of [`Spec::record`]: what is called where the buffer has no room. It may make some, and keeps every register but the one
+    /// that its own call overwrites: a [`Spec::sled`] does.
+    pub fn refill(mut self, routine: &str) -> Spec {
+        self.asked.refill = Some(routine.to_owned());
+        self
+    }
+
     /// How many argument registers are kept and passed on; of [`Spec::record`], how many the record of an entry has.
     pub fn args(mut self, count: u8) -> Spec {
         self.asked.args = Some(count);

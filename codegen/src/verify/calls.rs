@@ -13,6 +13,10 @@ use crate::step::{Sym, Value as Argument};
 impl Checker<'_> {
     /// A call, from what is demanded to what it leaves behind.
     pub(super) fn call(&mut self, line: usize, action: Action, state: &mut State) {
+        if self.refills(action) {
+            self.refilled(line, state);
+            return;
+        }
         self.decided(line, state);
         state.decided = false;
         let Some(&called) = self.calls.get(state.calls) else {

@@ -5,7 +5,7 @@ use crate::contract::Contract;
 use crate::kind::Gives;
 use crate::plan::Plan;
 use crate::recorder::{Event, Events, Recorder};
-use crate::step::{Callee, ExitPath, Mark, Step};
+use crate::step::{Callee, ExitPath, Local, Mark, Step};
 
 /// How far a way is.
 #[derive(Clone, Default)]
@@ -66,10 +66,19 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
                 }
             }
-            if let Step::BranchIfFull(event) = step
-                && !plan.steps[at..].contains(&Step::Recorded(event))
-            {
-                faults.push(fault(at, Property::Control, "a branch to a place that is nowhere"));
+            let aside = match step {
+                // Without room nothing is stored: that way has been followed when the record is complete.
+                Step::BranchIfFull(event, Local::Recorded(_)) => Some((Step::Recorded(event), false)),
+                Step::BranchIfFull(event, _) => Some((Step::Refill(event), true)),
+                Step::ToRoom(event) => Some((Step::Room(event), true)),
+                _ => None,
+            };
+            if let Some((to, follows)) = aside {
+                match plan.steps.iter().position(|s| *s == to) {
+                    Some(to) if follows => ways.push((to, state.clone())),
+                    Some(_) => {}
+                    None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
+                }
             }
             if at != from && matches!(step, Step::Path(ExitPath::Direct | ExitPath::DirectJump | ExitPath::EarlyDirect))
             {
@@ -79,7 +88,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             if let Err((property, what)) = follow(step, &mut state, &calls, contract) {
                 faults.push(fault(at, property, what));
             }
-            if matches!(step, Step::Leave(_) | Step::Resume) {
+            if matches!(step, Step::Leave(_) | Step::Resume | Step::ToRoom(_)) {
                 break;
             }
             if step == Step::Mark(Mark::Called) {
@@ -171,7 +180,8 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::BranchIfFull(_) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Count | Step::Slot(_) | Step::BranchIfFull(..) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) => record(step, state, contract)?,
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
         Step::Mark(_) | Step::ExceptionPad => {}
         Step::Leave(way) => leave(way, state, calls, contract)?,
@@ -218,8 +228,16 @@ fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Pro
             wrong(due != Some(event), "a slot is taken for another event than the next")?;
             state.slot = Some(event);
         }
-        Step::BranchIfFull(event) | Step::Time(event) | Step::Timed(event) | Step::Words(event) | Step::What(event) => {
+        Step::BranchIfFull(event, _) | Step::Room(event) | Step::ToRoom(event) => {
             wrong(state.slot != Some(event), "a record without a slot")?;
+        }
+        Step::Time(event) | Step::Timed(event) | Step::Words(event) | Step::What(event) => {
+            wrong(state.slot != Some(event), "a record without a slot")?;
+        }
+        Step::Refill(event) => {
+            wrong(state.slot != Some(event), "room is made for another event than the one without")?;
+            // What was taken is no slot: another one is.
+            state.slot = None;
         }
         Step::Recorded(event) => {
             wrong(state.slot != Some(event), "the end of a record that was not begun")?;

@@ -89,8 +89,31 @@ impl Checker<'_> {
                 format!("{by} is added {at:+} bytes from the thread pointer, not {bytes} to the cursor"),
             );
         }
-        state.slots.push(Slot { full: None, timed: None, stores: Vec::new() });
+        let second = std::mem::take(&mut state.refilled);
+        state.slots.push(Slot { full: None, timed: None, stores: Vec::new(), second });
         Value::of(Root::Slot(state.slots.len() as u8 - 1))
+    }
+
+    /// Does the routine that makes room get called here?
+    pub(super) fn refills(&self, action: Action) -> bool {
+        let Action::CallSymbol { sym } = action else { return false };
+        let called = self.symbols.get(usize::from(sym.0));
+        let refill = self.thread.is_some_and(|places| places.recorder.refill);
+        refill && called.is_some_and(|called| called.name == self.contract.callee && called.add == 0)
+    }
+
+    /// It was called: what was taken is no slot. It keeps all but the register of its return address, and the flags.
+    pub(super) fn refilled(&mut self, line: usize, state: &mut State) {
+        let wanted = state.slots.pop_if(|slot| slot.full == Some(true) && !slot.second);
+        if wanted.is_none() {
+            self.fault(line, Property::Record, "room is made where there is some, or where there was none before");
+        }
+        let lost = Value::lost(Why::Clobbered);
+        self.abi.link.into_iter().for_each(|link| state.set(link, lost));
+        (state.flags, state.tested, state.compared) = (lost, None, None);
+        state.replace(Value::of(Root::Slot(state.slots.len() as u8)), lost);
+        state.memory.forget_below(state.get(self.abi.sp).on_stack().unwrap_or(0));
+        state.refilled = true;
     }
 
     fn store_at(&mut self, line: usize, address: Value, value: Value, state: &mut State) {
@@ -134,13 +157,16 @@ impl Checker<'_> {
         }
         let due: Vec<Event> =
             places.due(state).iter().copied().filter(|event| at_end || *event == Event::Entry).collect();
-        if state.slots.len() != due.len() {
+        if state.refilled || state.slots.len() != due.len() {
             self.fault(line, Property::Record, format!("{} slots are taken, not {}", state.slots.len(), due.len()));
             return;
         }
         for (n, (event, slot)) in due.into_iter().zip(state.slots.clone()).enumerate() {
             match slot.full {
                 None => self.fault(line, Property::Record, "nobody asked whether there is room for a record"),
+                Some(true) if places.recorder.refill && !slot.second => {
+                    self.fault(line, Property::Record, "nobody made room for a record")
+                }
                 Some(true) => {}
                 Some(false) => self.complete(line, &places, (event, n as u8 + 1), &slot),
             }

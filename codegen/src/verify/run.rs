@@ -115,7 +115,7 @@ impl Checker<'_> {
             Flow::Next => Then::Next,
             Flow::Jump(local) => self.label(at, local).map_or_else(end, Then::At),
             Flow::Branch(local) => Then::Ways(self.branch(at, local, effects.action, state)),
-            Flow::Call if state.thrown.is_some() => {
+            Flow::Call if state.thrown.is_some() && !self.refills(effects.action) => {
                 self.resumes(at, effects.action, state);
                 end()
             }

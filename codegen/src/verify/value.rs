@@ -200,6 +200,8 @@ pub(super) struct Slot {
     pub timed: Option<bool>,
     /// What was stored where in it.
     pub stores: Vec<(i32, Value)>,
+    /// It is the second one for its event, after the routine was called that makes room.
+    pub second: bool,
 }
 
 /// Registers, stack, and what happened on the way here.
@@ -214,6 +216,8 @@ pub(super) struct State {
     pub compared: Option<(Value, Value)>,
     /// Slots that were taken for records.
     pub slots: Vec<Slot>,
+    /// The routine was called that makes room, and no slot was taken since.
+    pub refilled: bool,
     /// Times that the counter was counted up.
     pub counted: u32,
     pub memory: Memory,
@@ -249,6 +253,7 @@ impl State {
             tested: None,
             compared: None,
             slots: Vec::new(),
+            refilled: false,
             counted: 0,
             memory: Memory::new(),
             calls: 0,

@@ -48,7 +48,12 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
     if let Some(sig) = &args.sig {
         fits(sig, (events, recorded, args.result), target).map_err(|e| e.at("--sig"))?;
     }
-    let recorder = Recorder { events, clock, id, args: recorded, result: args.result, unwind: args.unwind };
+    let refill = args.refill.is_some();
+    if refill && events == Events::Count {
+        return Err(Error::new(format!("{RECORD}: --refill is given, but a counter has no buffer; valid: without it")));
+    }
+    let (result, unwind) = (args.result, args.unwind);
+    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill };
     if args.unwind {
         lsda::possible(recorder)?;
         if !target.unwind_tables {

@@ -105,7 +105,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
     let callee = match programs.first() {
         Some(_) => String::new(),
-        None if what == RECORD => String::new(),
+        None if what == RECORD => args.refill.clone().unwrap_or_default(),
         None => args.call.clone().unwrap_or_default(),
     };
     let called = programs.first().map_or(callee.as_str(), |p| &p.symbol);
@@ -160,7 +160,12 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
-    let named = [("call", args.call.as_deref()), ("name", Some(&*name)), ("exit", args.exit.as_deref())];
+    let named = [
+        ("call", args.call.as_deref()),
+        ("name", Some(&*name)),
+        ("exit", args.exit.as_deref()),
+        ("refill", args.refill.as_deref()),
+    ];
     let named = named.into_iter().filter_map(|(option, symbol)| Some((option, symbol?)));
     for (option, symbol) in named.chain(attached.clone()) {
         check_symbol(option, symbol, &frame, target)?;

@@ -62,11 +62,20 @@ const RECORDERS: &[(&str, Recorder)] = &[
         "record_both_unwind_tsc",
         Recorder { unwind: true, result: true, args: 2, ..recorder(Events::Both, Clock::Tsc, 0x4_000c) },
     ),
+    ("record_entry_refill", Recorder { refill: true, ..recorder(Events::Entry, Clock::None, 0x4_000d) }),
+    (
+        "record_both_refill",
+        Recorder { refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Stamp8, 0x4_000e) },
+    ),
+    (
+        "record_both_unwind_refill",
+        Recorder { refill: true, unwind: true, ..recorder(Events::Both, Clock::Word, 0x4_000f) },
+    ),
     ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 0x4_000a) }),
 ];
 
 const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
-    Recorder { events, clock, id, args: 0, result: false, unwind: false }
+    Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false }
 }
 
 /// The prototype for which they are, where they must know that nothing is on the stack.
@@ -309,7 +318,7 @@ pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> 
     };
     let callee = match (kind.traits().calls, kind.traits().gives) {
         (Calls::Programs, _) => "",
-        _ if kind.recorder().is_some() => "",
+        _ if kind.recorder().is_some_and(|recorder| !recorder.refill) => "",
         (Calls::Handlers, Gives::Frame) => CALLBACK,
         _ => CALLEE,
     };
@@ -374,13 +383,14 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result, unwind }) => {
+        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill }) => {
             let sig = if events == Events::Both { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
             let args = if args > 0 { format!(" --args {args}") } else { String::new() };
             let result = if result { " --result" } else { "" };
             let unwind = if unwind { " --unwind" } else { "" };
-            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}", clock.name());
+            let refill = if refill { format!(" --refill {}", spec.callee) } else { String::new() };
+            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{refill}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
                 "record --events {}{numbered}{sig} --function {function}+{resume} --name {}",

@@ -1,0 +1,108 @@
+//! Trampolines that record: the registers that sites leave for scratch are all that they need.
+
+use codegen::abi::Reg;
+use codegen::error::Result;
+use codegen::facts::NumberOf;
+use codegen::listing::Lowering;
+use codegen::spec::{Clock, Event, Recorder};
+use codegen::step::{Callee, Disp, Local, Step};
+
+use crate::abi::ABI;
+use crate::insn::{Insn, XZR};
+use crate::lower::number;
+use crate::regs::*;
+
+/// The thread pointer, and what is made of it.
+const TEMP: Reg = X10;
+/// The slot of a record, and a value for it.
+const SLOT: Reg = X11;
+const VALUE: Reg = X12;
+/// The return address, and where it is while a call overwrites it: sites have put it there too.
+const LINK: Reg = X30;
+const KEPT: Reg = X9;
+
+/// Lower a step; false: it is as for others.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
+    let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
+    match step {
+        Step::Count => {
+            let imm = cx.number(NumberOf::RecordCount)?;
+            cx.insn(Insn::MrsThread { dst: TEMP });
+            cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
+            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
+            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
+        }
+        Step::Slot(event) => {
+            let (cursor, limit) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
+            cx.insn(Insn::MrsThread { dst: TEMP });
+            cx.insn(Insn::Movz { dst: SLOT, imm: recorder.bytes(event) as u16 });
+            cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at: limit }, "where the buffer ends");
+            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
+            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
+        }
+        Step::BranchIfFull(_, to) => {
+            cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
+            cx.insn(Insn::BHs { to });
+        }
+        Step::Refill(_) => {
+            let sym = cx.callee(Callee::Named);
+            cx.noted(Insn::Mov { dst: KEPT, src: LINK }, "what the call overwrites");
+            cx.noted(Insn::Bl { sym }, "keeps every other register");
+            cx.insn(Insn::Mov { dst: LINK, src: KEPT });
+        }
+        Step::ToRoom(event) => cx.insn(Insn::BLocal { to: Local::Room(event) }),
+        Step::What(event) => {
+            // In two instructions, whatever the number is: those of all functions are alike.
+            let what = recorder.what(event);
+            cx.insn(Insn::Movz { dst: VALUE, imm: what as u16 });
+            cx.insn(Insn::MovkHigh { dst: VALUE, imm: (what >> 16) as u16 });
+            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::WHAT }, "what happened");
+        }
+        Step::Time(event) => time(event, cx)?,
+        Step::Timed(_) => {}
+        Step::Words(event) => {
+            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
+                cx.insn(Insn::StrReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
+            }
+        }
+        Step::Resume => resume(cx),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The time of a record.
+fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at: Recorder::TIME };
+    match recorder.clock {
+        Clock::None => {
+            cx.noted(store(XZR), "no time");
+            return Ok(());
+        }
+        Clock::Word => {
+            let sym = cx.clock()?;
+            cx.insn(Insn::Adrp { dst: VALUE, sym });
+            cx.noted(Insn::LdrLo12 { dst: VALUE, base: VALUE, sym }, "time");
+        }
+        Clock::Tsc => cx.noted(Insn::MrsClock { dst: VALUE }, "time"),
+        Clock::Stamp8 => {
+            let bytes = recorder.bytes(event);
+            cx.noted(store(XZR), "no time yet");
+            cx.noted(Insn::Add { dst: VALUE, src: SLOT, imm: Disp::number(bytes - 1) }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: VALUE, src: VALUE, bits: Recorder::BLOCK.ilog2() as u8 });
+            number(TEMP, bytes, cx);
+            cx.insn(Insn::Cmp { reg: VALUE, with: TEMP });
+            cx.insn(Insn::BHs { to: Local::Timed(event) });
+            cx.noted(Insn::MrsClock { dst: VALUE }, "time");
+        }
+    }
+    cx.insn(store(VALUE));
+    Ok(())
+}
+
+/// Hand the exception back. It is where the unwinder wants it.
+fn resume(cx: &mut Lowering<Insn>) {
+    let sym = cx.resume();
+    cx.insn(Insn::Bl { sym });
+}

@@ -1,0 +1,105 @@
+//! Trampolines that record: t0 and t1, t3 and above are free at a function's entry and at its end, and are all that they need.
+
+use codegen::abi::Reg;
+use codegen::error::Result;
+use codegen::facts::NumberOf;
+use codegen::listing::Lowering;
+use codegen::spec::{Clock, Event, Recorder};
+use codegen::step::{Callee, Disp, Local, Step};
+
+use crate::abi::ABI;
+use crate::insn::Insn;
+use crate::lower::parts;
+use crate::regs::*;
+
+/// A value for a slot.
+const TEMP: Reg = T1;
+/// The slot of a record, the address of the cursor or the counter, and the limit.
+const SLOT: Reg = T3;
+const CELL: Reg = T4;
+const LIMIT: Reg = T5;
+/// Where the return address is while a call overwrites it.
+const KEPT: Reg = T0;
+
+/// Lower a step; false: it is as for others.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
+    let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
+    let immediate = |n: i32| Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(n) };
+    match step {
+        Step::Count => {
+            let imm = cx.number(NumberOf::RecordCount)?;
+            cx.insn(immediate(1));
+            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
+            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
+        }
+        Step::Slot(event) => {
+            let (imm, at) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
+            cx.insn(immediate(recorder.bytes(event)));
+            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
+            cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
+            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
+        }
+        Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
+        Step::Refill(_) => {
+            let sym = cx.callee(Callee::Named);
+            cx.noted(Insn::Mv { dst: KEPT, src: RA }, "what the call overwrites");
+            cx.noted(Insn::Call { sym }, "keeps every other register");
+            cx.insn(Insn::Mv { dst: RA, src: KEPT });
+        }
+        Step::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
+        Step::What(event) => {
+            // In two instructions of four bytes, whatever the number is: those of all functions are alike.
+            let (imm, low) = parts(recorder.what(event));
+            cx.noted(Insn::LuiWide { dst: TEMP, imm }, "lui t1: the number of the function");
+            cx.noted(Insn::AddiwWide { dst: TEMP, imm: low }, "addiw t1, t1");
+            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at: Recorder::WHAT }, "what happened");
+        }
+        Step::Time(event) => time(event, cx)?,
+        Step::Timed(_) => {}
+        Step::Words(event) => {
+            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
+                cx.insn(Insn::SdReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
+            }
+        }
+        Step::Resume => resume(cx),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The time of a record.
+fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at: Recorder::TIME };
+    match recorder.clock {
+        Clock::None => {
+            cx.noted(store(ZERO), "no time");
+            return Ok(());
+        }
+        Clock::Word => {
+            let (sym, anchor) = (cx.clock()?, Local::ClockAnchor(event));
+            cx.local(anchor);
+            cx.insn(Insn::AuipcHi { dst: TEMP, sym });
+            cx.noted(Insn::LdLo { dst: TEMP, anchor }, "time");
+        }
+        Clock::Tsc => cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1"),
+        Clock::Stamp8 => {
+            let bytes = recorder.bytes(event);
+            cx.noted(store(ZERO), "no time yet");
+            let last = Disp::number(bytes - 1);
+            cx.noted(Insn::Addi { dst: TEMP, src: SLOT, imm: last }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: TEMP, src: TEMP, bits: Recorder::BLOCK.ilog2() as u8 });
+            cx.insn(Insn::Addi { dst: LIMIT, src: ZERO, imm: Disp::number(bytes) });
+            cx.insn(Insn::Bgeu { reg: TEMP, with: LIMIT, to: Local::Timed(event) });
+            cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1");
+        }
+    }
+    cx.insn(store(TEMP));
+    Ok(())
+}
+
+/// Hand the exception back. It is where the unwinder wants it.
+fn resume(cx: &mut Lowering<Insn>) {
+    let sym = cx.resume();
+    cx.insn(Insn::Call { sym });
+}

@@ -1,0 +1,101 @@
+//! Trampolines that record: [`SLOT`] is all that they need, and the flags.
+
+use codegen::abi::Reg;
+use codegen::error::Result;
+use codegen::facts::NumberOf;
+use codegen::listing::Lowering;
+use codegen::spec::{Clock, Event, Recorder};
+use codegen::step::{Callee, Local, Step};
+
+use crate::abi::ABI;
+use crate::insn::Insn;
+use crate::regs::*;
+
+/// The slot of a record: free at a function's entry and at its end.
+const SLOT: Reg = R11;
+
+/// Lower a step; false: it is as for others.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
+    let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
+    match step {
+        Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
+        Step::Slot(event) => {
+            let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.bytes(event));
+            cx.insn(Insn::MovImm { dst: SLOT, imm });
+            cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
+        }
+        Step::BranchIfFull(_, to) => {
+            cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
+            // What is behind the trampoline's end may be far, and so is the way back from there.
+            cx.insn(if recorder.refill { Insn::JaeFar { to } } else { Insn::Jae { to } });
+        }
+        Step::Refill(_) => {
+            let sym = cx.callee(Callee::Named);
+            cx.noted(Insn::Call { sym }, "keeps every register");
+        }
+        Step::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
+        Step::What(event) => {
+            cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
+        }
+        Step::Time(event) => time(event, cx)?,
+        Step::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
+        Step::Words(event) => {
+            for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
+                cx.insn(Insn::StoreSlot { src, at: Recorder::WORDS + 8 * n as i32 });
+            }
+        }
+        Step::Resume => resume(cx),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The time of a record. What RDTSC overwrites may be in use.
+fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
+    match recorder.clock {
+        Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time"),
+        Clock::Word => {
+            let sym = cx.clock()?;
+            cx.noted(Insn::PushSym { sym }, "time");
+            cx.insn(Insn::PopSlot { at: Recorder::TIME });
+        }
+        Clock::Tsc => {
+            cx.insn(Insn::Push { reg: RAX });
+            read_clock(event, cx);
+            cx.insn(Insn::Pop { reg: RAX });
+        }
+        Clock::Stamp8 => {
+            let imm = recorder.bytes(event) as i8;
+            cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time yet");
+            cx.insn(Insn::Push { reg: RAX });
+            cx.insn(Insn::Mov { dst: RAX, src: SLOT });
+            cx.noted(Insn::Sub { dst: RAX, imm: 1 - imm }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: RAX, bits: Recorder::BLOCK.ilog2() as u8 });
+            cx.insn(Insn::CmpImm { reg: RAX, imm });
+            cx.insn(Insn::Jae { to: Local::Timed(event) });
+            read_clock(event, cx);
+        }
+    }
+    Ok(())
+}
+
+/// The clock to the slot. rax is free; with an exception, rdx too.
+fn read_clock(event: Event, cx: &mut Lowering<Insn>) {
+    if event != Event::Unwound {
+        cx.insn(Insn::Push { reg: RDX });
+    }
+    cx.insn(Insn::Rdtsc);
+    cx.noted(Insn::StoreSlotHalf { src: RAX, at: Recorder::TIME }, "time");
+    cx.insn(Insn::StoreSlotHalf { src: RDX, at: Recorder::TIME + 4 });
+    if event != Event::Unwound {
+        cx.insn(Insn::Pop { reg: RDX });
+    }
+}
+
+/// Hand the exception back.
+fn resume(cx: &mut Lowering<Insn>) {
+    cx.noted(Insn::Mov { dst: RDI, src: RAX }, "the exception");
+    let sym = cx.resume();
+    cx.insn(Insn::Call { sym });
+}
