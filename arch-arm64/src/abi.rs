@@ -17,6 +17,7 @@ use codegen::target::{Layouts, Own, Target};
 use crate::option::{CallOps, Cfi, FrameRecords};
 use crate::regs::*;
 use crate::reloc;
+use crate::sled;
 
 const ARGS: [Reg; 8] = [X0, X1, X2, X3, X4, X5, X6, X7];
 
@@ -137,6 +138,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         around: Some(around_args),
         programs: Some(programs_frame),
         record: Some(record_frame),
+        sled: Some(sled::frame),
     };
     let typed = match choices.option() {
         Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),

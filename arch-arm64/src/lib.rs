@@ -13,6 +13,7 @@ pub mod regs;
 pub mod reloc;
 mod rethook;
 pub mod site;
+mod sled;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
@@ -91,7 +92,7 @@ impl Architecture for Arm64 {
     fn cfi_entry(kind: Kind) -> CfiEntry {
         let plain = CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false, signal: false };
         match kind {
-            _ if kind.jumped_to() || kind.is_callback() => plain,
+            _ if kind.jumped_to() || kind.is_callback() || kind.is_sled() => plain,
             Kind::Return | Kind::Rethook => CfiEntry { undefined: true, ..plain },
             _ if kind.calls_body() => CfiEntry { moved: &[(LINK, regs::X9)], ..plain },
             // The site moved the function's x30 to x9 and put its own return address into x30.

@@ -40,7 +40,8 @@ impl Lower for Arm64 {
         }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
-            Step::Room(_) => {}
+            // Every register has its slot.
+            Step::Room(_) | Step::SaveState | Step::RestoreState => {}
             Step::Count
             | Step::Slot(_)
             | Step::BranchIfFull(..)
@@ -136,7 +137,7 @@ fn pc(cx: &Lowering<Insn>) -> Reg {
 
 /// The register that has parent_ip.
 fn parent(cx: &Lowering<Insn>) -> Reg {
-    if cx.spec.kind.jumped_to() { LINK } else { PARENT }
+    if cx.spec.kind.jumped_to() || cx.spec.kind.is_sled() { LINK } else { PARENT }
 }
 
 fn load_body(cx: &mut Lowering<Insn>) {

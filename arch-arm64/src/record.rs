@@ -17,9 +17,6 @@ const TEMP: Reg = X10;
 /// The slot of a record, and a value for it.
 const SLOT: Reg = X11;
 const VALUE: Reg = X12;
-/// The return address, and where it is while a call overwrites it: sites have put it there too.
-const LINK: Reg = X30;
-const KEPT: Reg = X9;
 
 /// Lower a step; false: it is as for others.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
@@ -44,12 +41,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
             cx.insn(Insn::BHs { to });
         }
-        Step::Refill(_) => {
-            let sym = cx.callee(Callee::Named);
-            cx.noted(Insn::Mov { dst: KEPT, src: LINK }, "what the call overwrites");
-            cx.noted(Insn::Bl { sym }, "keeps every other register");
-            cx.insn(Insn::Mov { dst: LINK, src: KEPT });
-        }
+        Step::Refill(event) => refill(event, cx),
         Step::ToRoom(event) => cx.insn(Insn::BLocal { to: Local::Room(event) }),
         Step::What(event) => {
             // In two instructions, whatever the number is: those of all functions are alike.
@@ -69,6 +61,23 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Call the routine that may make room. Before the function x30 is live, and there is no frame yet, by which stack traces find
+/// its caller.
+fn refill(event: Event, cx: &mut Lowering<Insn>) {
+    let (framed, at, imm) = (event == Event::Entry, Disp::number(0), Disp::number(16));
+    if framed {
+        cx.insn(Insn::SubSp { imm });
+        cx.insn(Insn::Stp { a: X29, b: X30, at });
+        cx.insn(Insn::AddSp { dst: X29, imm: at });
+    }
+    let sym = cx.callee(Callee::Named);
+    cx.noted(Insn::Bl { sym }, "keeps every register but x30");
+    if framed {
+        cx.insn(Insn::Ldp { a: X29, b: X30, at });
+        cx.insn(Insn::AddSp { dst: SP, imm });
+    }
 }
 
 /// The time of a record.

@@ -234,7 +234,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         }
     }
     // Words of 8 bytes in the registers before the memory operand.
-    let words: u8 =
+    let words: u16 =
         operands.iter().filter(|o| !o.starts_with('[')).map(|o| if o.starts_with('q') { 2 } else { 1 }).sum();
     let (loads, stores) = match mnemonic {
         "ldr" | "ldur" | "ldp" => (words, 0),
@@ -250,6 +250,8 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         writes,
         flow: match mnemonic {
             "bl" | "blr" => Control::Call,
+            // No decoder can tell a jump inside a trampoline from others.
+            "b" if operands[0].parse::<u64>().unwrap().abs_diff(BASE) < 256 => Control::Jump,
             "ret" | "br" | "b" => Control::Leave,
             "cbz" | "cbnz" | "b.hs" => Control::Branch,
             _ => Control::Next,

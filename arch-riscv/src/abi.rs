@@ -18,6 +18,7 @@ use codegen::target::{Layouts, Own, Target};
 use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Rvc};
 use crate::regs::*;
 use crate::reloc;
+use crate::sled;
 
 const ARGS: [Reg; 8] = [A0, A1, A2, A3, A4, A5, A6, A7];
 
@@ -173,6 +174,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         around: Some(around_args),
         programs: Some(programs_frame),
         record: Some(record_frame),
+        sled: Some(sled::frame),
     };
     let typed = match choices.option() {
         Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),

@@ -13,6 +13,7 @@ pub mod regs;
 pub mod reloc;
 mod rethook;
 pub mod site;
+mod sled;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
@@ -90,7 +91,7 @@ impl Architecture for Riscv64 {
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
-        let column = if kind.names_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Rethook)
+        let column = if kind.names_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Rethook | Kind::Sled)
         {
             LINK
         } else {

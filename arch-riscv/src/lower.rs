@@ -37,7 +37,8 @@ impl Lower for Riscv64 {
         }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
-            Step::Room(_) => {}
+            // Every register has its slot.
+            Step::Room(_) | Step::SaveState | Step::RestoreState => {}
             Step::Count
             | Step::Slot(_)
             | Step::BranchIfFull(..)

@@ -18,8 +18,6 @@ const TEMP: Reg = T1;
 const SLOT: Reg = T3;
 const CELL: Reg = T4;
 const LIMIT: Reg = T5;
-/// Where the return address is while a call overwrites it.
-const KEPT: Reg = T0;
 
 /// Lower a step; false: it is as for others.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
@@ -40,12 +38,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
         }
         Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
-        Step::Refill(_) => {
-            let sym = cx.callee(Callee::Named);
-            cx.noted(Insn::Mv { dst: KEPT, src: RA }, "what the call overwrites");
-            cx.noted(Insn::Call { sym }, "keeps every other register");
-            cx.insn(Insn::Mv { dst: RA, src: KEPT });
-        }
+        Step::Refill(event) => refill(event, cx),
         Step::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
         Step::What(event) => {
             // In two instructions of four bytes, whatever the number is: those of all functions are alike.
@@ -65,6 +58,26 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Call the routine that may make room. Before the function ra is live, and there is no frame yet, by which stack traces find its
+/// caller.
+fn refill(event: Event, cx: &mut Lowering<Insn>) {
+    let (framed, fp, ra) = (event == Event::Entry, Disp::number(0), Disp::number(8));
+    let add = |dst: Reg, imm: i32| Insn::Addi { dst, src: SP, imm: Disp::number(imm) };
+    if framed {
+        cx.insn(add(SP, -16));
+        cx.insn(Insn::Sd { src: RA, at: ra });
+        cx.insn(Insn::Sd { src: S0, at: fp });
+        cx.insn(add(S0, 16));
+    }
+    let sym = cx.callee(Callee::Named);
+    cx.noted(Insn::Call { sym }, "keeps every register but ra");
+    if framed {
+        cx.insn(Insn::Ld { dst: RA, at: ra });
+        cx.insn(Insn::Ld { dst: S0, at: fp });
+        cx.insn(add(SP, 16));
+    }
 }
 
 /// The time of a record.

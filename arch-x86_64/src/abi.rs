@@ -18,6 +18,7 @@ use crate::emu::MACHINE;
 use crate::option::{CallPadding, Cfi, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
 use crate::regs::*;
 use crate::reloc;
+use crate::sled;
 
 /// Free after the callback until it is restored, which is last; and where a prototype says that it carries nothing.
 pub const AFTER: Reg = RAX;
@@ -152,6 +153,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         around: Some(around_args),
         programs: Some(programs_frame),
         record: Some(record_frame),
+        sled: Some(sled::frame),
     };
     let own = Own {
         e_flags: 0,

@@ -13,7 +13,7 @@
 )]
 
 use codegen::abi::Reg;
-use codegen::action::{Action, Cell, Stored};
+use codegen::action::{Action, Cell, StateArea, Stored};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
@@ -164,6 +164,10 @@ pub enum Insn {
     JmpFar {
         to: Local,
     },
+    /// To (%rsp).
+    Xsavec,
+    /// From (%rsp).
+    Xrstor,
     /// To so far above r11, as the two that follow.
     StoreSlotImm {
         imm: i32,
@@ -305,6 +309,12 @@ codegen::rows! { Insn, w names out target;
     JmpFar { to } => write!(w, "{{disp32}} jmp\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Jump(to));
+    Xsavec => w.write_str("xsavec64\t(%rsp)"),
+        { dynasm!(out ; .arch x64 ; .bytes [0x48, 0x0f, 0xc7, 0x24, 0x24]) },
+        Effects { stores: (STATE.bytes / 8) as u16, ..Effects::action(Action::StoreState(STATE)) };
+    Xrstor => w.write_str("xrstor64\t(%rsp)"),
+        { dynasm!(out ; .arch x64 ; .bytes [0x48, 0x0f, 0xae, 0x2c, 0x24]) },
+        Effects { loads: (STATE.bytes / 8) as u16, ..Effects::action(Action::LoadState(STATE)) };
     StoreSlotImm { imm, at } => write!(w, "movq\t${imm}, {at}(%r11)"),
         { at_slot(out, &[0x49, 0xc7], 0, at); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Number(imm) }) };
@@ -349,6 +359,12 @@ fn low_bits(bits: u8) -> Result<i8> {
 }
 
 /// REX.W: operands of 64 bits.
+/// x87, SSE, AVX, and of AVX-512 the mask registers, the upper halves of zmm0 to zmm15, and zmm16 to zmm31 (Intel SDM volume 1,
+/// 13.1): these C functions may overwrite, and AMX's they may not leave in use. Behind the legacy region and the header, a
+/// compacted area has them one behind the other (13.4).
+pub(crate) const STATE: StateArea =
+    StateArea { mask: [RAX, RDX], components: 0xe7, bytes: 512 + 64 + 256 + 64 + 512 + 1024, reserved: (528, 576) };
+
 const WIDE: u8 = 0x48;
 /// REX with no bit set, which is left out where it stays so.
 pub(crate) const NARROW: u8 = 0x40;

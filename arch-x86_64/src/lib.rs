@@ -13,6 +13,7 @@ pub mod regs;
 pub mod reloc;
 mod rethook;
 pub mod site;
+mod sled;
 
 use codegen::effects::CfiEntry;
 use codegen::error::Result;

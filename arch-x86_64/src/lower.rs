@@ -13,7 +13,7 @@ use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};
 use crate::insn::Insn;
 use crate::regs::*;
-use crate::{record, rethook};
+use crate::{record, rethook, sled};
 
 /// Where the next hop of a return passes.
 const NEXT: Reg = RDI;
@@ -27,7 +27,7 @@ impl Lower for X86_64 {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
             return Ok(());
         }
-        if record::lower(step, cx)? {
+        if record::lower(step, cx)? || sled::lower(step, cx)? {
             return Ok(());
         }
         match step {
@@ -82,6 +82,7 @@ impl Lower for X86_64 {
             | Step::ToRoom(_) => {
                 return Err(cx.unsupported(step));
             }
+            Step::SaveState | Step::RestoreState => return Err(cx.unsupported(step)),
             Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
             Step::Recorded(_) | Step::Room(_) => {}
             Step::BranchIfResult => {

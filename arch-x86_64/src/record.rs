@@ -29,10 +29,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             // What is behind the trampoline's end may be far, and so is the way back from there.
             cx.insn(if recorder.refill { Insn::JaeFar { to } } else { Insn::Jae { to } });
         }
-        Step::Refill(_) => {
-            let sym = cx.callee(Callee::Named);
-            cx.noted(Insn::Call { sym }, "keeps every register");
-        }
+        Step::Refill(event) => refill(event, cx),
         Step::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
         Step::What(event) => {
             cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
@@ -48,6 +45,20 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Call the routine that may make room. Before the function there is no frame yet, by which stack traces find its caller.
+fn refill(event: Event, cx: &mut Lowering<Insn>) {
+    let framed = event == Event::Entry;
+    if framed {
+        cx.insn(Insn::Push { reg: RBP });
+        cx.insn(Insn::Mov { dst: RBP, src: RSP });
+    }
+    let sym = cx.callee(Callee::Named);
+    cx.noted(Insn::Call { sym }, "keeps every register");
+    if framed {
+        cx.insn(Insn::Pop { reg: RBP });
+    }
 }
 
 /// The time of a record. What RDTSC overwrites may be in use.

@@ -110,6 +110,8 @@ every_row! {
     Jnz { to: Rng::local };
     Nop5;
     JnzFar { to: Rng::local };
+    Xsavec;
+    Xrstor;
     JaeFar { to: Rng::local };
     JmpFar { to: Rng::local };
     JmpR11;
@@ -227,7 +229,7 @@ fn by_iced(code: &[u8]) -> Seen {
     writes.flags = insn.rflags_modified() != 0;
     let slots = |wanted: fn(OpAccess) -> bool| {
         let used = info.used_memory().iter().filter(|m| wanted(m.access()));
-        used.map(|m| m.memory_size().size().div_ceil(8) as u8).sum()
+        used.map(|m| m.memory_size().size().div_ceil(8) as u16).sum()
     };
     Seen {
         sp: sp_effect_of_iced(&insn, &text, writes.general.contains(RSP)),
@@ -299,20 +301,20 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     detail.regs_write().iter().for_each(|id| touch::<X86_64>(&mut writes, &name(*id)));
     let (mnemonic, operands) = parts(&text);
     let memory = |operand: Option<&&str>| operand.is_some_and(|o| o.contains('('));
-    let words = if mnemonic == "movups" { 2 } else { 1 };
+    let words = if mnemonic == "movups" { 2_u16 } else { 1 };
     let (loads, stores) = match mnemonic {
         "call" | "pushfq" => (0, 1),
         "xadd" | "incq" => (1, 1),
         "cmp" if operands.iter().any(|o| o.starts_with("fs:")) => (1, 0),
         "mov" if text.contains("fs:") => {
-            let loads = u8::from(operands[0].starts_with("fs:"));
+            let loads = u16::from(operands[0].starts_with("fs:"));
             (loads, 1 - loads)
         }
         "ret" | "popfq" => (1, 0),
-        "pop" => (1, u8::from(memory(operands.first()))),
-        "push" => (u8::from(memory(operands.first())), 1),
+        "pop" => (1, u16::from(memory(operands.first()))),
+        "push" => (u16::from(memory(operands.first())), 1),
         "lea" | "nop" => (0, 0),
-        _ => (words * u8::from(memory(operands.first())), words * u8::from(memory(operands.get(1)))),
+        _ => (words * u16::from(memory(operands.first())), words * u16::from(memory(operands.get(1)))),
     };
     if mnemonic == "xadd" {
         // Capstone does not say so. Intel SDM, volume 2: the flags are those of the addition.
@@ -340,10 +342,14 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     }
 }
 
-/// A call of the next instructions is one that no decoder can tell from others.
+/// A call of the next instructions, and a jump inside a trampoline, are such as no decoder can tell from others.
 fn of_label(seen: Seen, code: &[u8]) -> Seen {
-    let near = code[0] == 0xe8 && i32::from_le_bytes(code[1..5].try_into().unwrap()).abs() < 256;
-    if near { Seen { flow: Control::Jump, sp: SpEffect::Move(-8), ..seen } } else { seen }
+    let near = |opcode: u8| code[0] == opcode && i32::from_le_bytes(code[1..5].try_into().unwrap()).abs() < 256;
+    match (near(0xe8), near(0xe9)) {
+        (true, _) => Seen { flow: Control::Jump, sp: SpEffect::Move(-8), ..seen },
+        (_, true) => Seen { flow: Control::Jump, ..seen },
+        _ => seen,
+    }
 }
 
 /// Under the profile that holds where none is named.

@@ -33,6 +33,19 @@ pub enum Stored {
     Popped,
 }
 
+/// The CPU's state besides general registers, in one piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateArea {
+    /// The registers that say which components: the lower half of a word, and the upper one.
+    pub mask: [Reg; 2],
+    /// Those that C functions may overwrite.
+    pub components: i32,
+    /// Bytes above SP.
+    pub bytes: i32,
+    /// Of these, what has to be 0 before, word by word.
+    pub reserved: (i32, i32),
+}
+
 /// What an instruction does to values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -182,6 +195,10 @@ pub enum Action {
         /// Bytes above SP.
         at: i32,
     },
+    /// Store to SP and above all that the CPU has for these components of its state, and how to load it again.
+    StoreState(StateArea),
+    /// Load the components of the CPU's state that were stored there.
+    LoadState(StateArea),
     /// `dst` = the thread pointer.
     ThreadPointer {
         /// What is written.

@@ -72,7 +72,7 @@ impl Side<'_> {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) | Step::Room(_) => {
             }
             Step::Count | Step::Slot(_) | Step::BranchIfFull(..) | Step::Mark(_) => out.extend(fixed_words(step)),
-            Step::Refill(_) | Step::ToRoom(_) => out.extend(fixed_words(step)),
+            Step::Refill(_) | Step::ToRoom(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
             Step::Time(_) | Step::Words(_) | Step::What(_) | Step::AllocReturn => out.extend(fixed_words(step)),
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
@@ -223,6 +223,8 @@ fn fixed_words(step: Step) -> Option<String> {
             format!("if the buffer is full: out of line for the {}", event_words(event))
         }
         Step::BranchIfFull(event, _) => format!("if the buffer is full: no record of the {}", event_words(event)),
+        Step::SaveState => "all vector registers, at their full width".to_owned(),
+        Step::RestoreState => "all vector registers".to_owned(),
         Step::Refill(event) => format!("room is made for the {}", event_words(event)),
         Step::ToRoom(event) => format!("the {} is recorded after all", event_words(event)),
         Step::Time(_) => "time".to_owned(),

@@ -80,9 +80,9 @@ pub struct Effects {
     /// Registers stored to the stack, loaded from it, or copied.
     pub moves: Moves,
     /// 8-byte memory slots read, including a return's pop.
-    pub loads: u8,
+    pub loads: u16,
     /// 8-byte memory slots written, including a call's push.
-    pub stores: u8,
+    pub stores: u16,
     /// Where control goes.
     pub flow: Flow,
     /// How many the CPU executes: what is one line for an assembler may be more.

@@ -24,7 +24,7 @@ pub enum Kind {
     Rethook,
     /// A direct-call trampoline: calls one named function with the traced function's arguments.
     Direct(Direct),
-    /// Called by a sled in the middle of a function, where everything is live, and returns there. Judged, not generated.
+    /// Called in the middle of a function, where everything is live, and returns there: it calls one C function.
     Sled,
     /// A paired trampoline: the site jumps to it, it calls the traced function's body, and returns to the parent, so that
     /// every return belongs to a call.
@@ -532,13 +532,5 @@ impl Kind {
             Some(programs) if !programs.call_orig => 0,
             _ => self.live().map_or(0, |live| live.stack.into()),
         }
-    }
-
-    /// That it is asked for.
-    pub fn not_generated(self) -> Error {
-        Error::new(format!(
-            "{} trampolines are judged, not generated; valid: kinds of `tramptool list`",
-            self.traits().word
-        ))
     }
 }

@@ -56,7 +56,16 @@ impl Plan {
             Kind::Entry(regs) => self.entry(regs, &frame, target),
             Kind::Return | Kind::Rethook => self.exit(spec.kind, &frame, target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
-            Kind::Sled => return Err(spec.kind.not_generated()),
+            Kind::Sled => {
+                if target.convention.thread.is_none() {
+                    return Err(Error::Absent {
+                        profile: target.convention.profile.to_owned(),
+                        what: format!("threads of programs on {}, whose vector registers `sled` saves", target.facts.name),
+                        valid: format!("one with `thread` in [arch.{}]", target.facts.name),
+                    });
+                }
+                self.sled(target);
+            }
             Kind::Around(Around { form: Form::Shadow, .. }) => {
                 if target.convention.callback.position(Value::ParentIp).is_none() {
                     let profile = target.convention.profile;
@@ -381,6 +390,16 @@ impl Plan {
         }
         self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
         self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+    }
+
+    fn sled(&mut self, target: &Target) {
+        self.landing_pad(Kind::Sled, target);
+        self.push(&[Step::Block(Role::Frame, "frame record: the function that calls this"), Step::Alloc, Step::Record(0)]);
+        self.push(&[Step::Block(Role::Saves, "what C functions may overwrite"), Step::Save, Step::SaveState]);
+        self.push(&[Step::Block(Role::Call, ""), Step::Call(Callee::Named)]);
+        self.push(&[Step::Block(Role::Restores, ""), Step::RestoreState, Step::Restore]);
+        let back = Step::RestoreSite(ExitPath::Parent);
+        self.push(&[Step::Block(Role::Exit, ""), back, Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
     }
 
     fn record(&mut self, recorder: Recorder, target: &Target) {

@@ -242,6 +242,10 @@ pub enum Step {
     Record(u8),
     /// Store every slot of the layout that is not part of a record.
     Save,
+    /// Store what else C functions may overwrite, where that is more than the layout has slots for.
+    SaveState,
+    /// Load it.
+    RestoreState,
     /// Store the result registers.
     SaveResults,
     /// Store what a program returned as the result.

@@ -95,6 +95,8 @@ pub struct Layouts {
     pub programs: Option<fn(&Programs) -> FrameLayout>,
     /// Of a trampoline that records entries and returns: one frame record.
     pub record: Option<fn() -> FrameLayout>,
+    /// Of one that is called in the middle of a function, with slots for every register that C functions may overwrite.
+    pub sled: Option<fn(Choices) -> FrameLayout>,
 }
 
 impl Target {
@@ -212,7 +214,10 @@ impl Target {
             Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
             Kind::Return => self.structure(FrameUse::Exit)?,
             Kind::Rethook => self.structure(FrameUse::Rethook)?,
-            Kind::Sled => return Err(kind.not_generated()),
+            Kind::Sled => {
+                let frame = self.layouts.sled.ok_or_else(|| self.no_layout("a frame with every register"))?;
+                return Ok(Cow::Owned(frame(self.choices)));
+            }
         };
         Ok(Cow::Borrowed(known))
     }

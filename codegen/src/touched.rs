@@ -133,6 +133,10 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             reads.add(abi.sp);
             writes.add_vectors(first, second);
         }
+        Action::StoreState(area) | Action::LoadState(area) => {
+            reads.add(abi.sp);
+            area.mask.into_iter().for_each(|reg| add(reads, reg));
+        }
         Action::PushFlags => reads.flags = true,
         Action::PopFlags => writes.flags = true,
         Action::Test { reg } | Action::TestLowBit { reg } => {

@@ -184,10 +184,10 @@ pub struct DirectArgs {
     /// With --sig: the object with the called functions. If they use no vector register, none is saved
     #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
-    /// direct: the C function to call; around: the entry handler
+    /// direct, sled: the C function to call; around: the entry handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub call: Option<String>,
-    /// direct, around, programs, record: the trampoline's symbol [default: that of the first function it calls or records, and _tramp]
+    /// direct, around, programs, record, sled: the trampoline's symbol [default: that of the first function it calls or records, and _tramp]
     #[arg(long, value_name = "SYMBOL", help_heading = "Direct-call trampolines")]
     pub name: Option<String>,
     /// direct: pass the traced function's ip before its arguments

@@ -31,7 +31,7 @@ use super::ui::{Style, Ui, Written};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CostArgs {
-    /// Trampolines by name, or `direct`, `around`, `programs` or `record` [default: all that have a name; `direct` with --call]
+    /// Trampolines by name, or `direct`, `around`, `programs`, `record` or `sled` [default: all that have a name; `direct` with --call]
     #[arg(value_name = "TRAMPOLINE")]
     trampolines: Vec<String>,
     /// Architecture, or `all`

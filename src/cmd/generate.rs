@@ -34,7 +34,7 @@ use super::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GenArgs {
-    /// Trampolines by name, or `direct`, `around`, `programs` or `record`
+    /// Trampolines by name, or `direct`, `around`, `programs`, `record` or `sled`
     #[arg(value_name = "TRAMPOLINE", required_unless_present = "all")]
     trampolines: Vec<String>,
     /// All trampolines that have a name
@@ -87,6 +87,7 @@ Examples:
   tramptool gen programs --sig 'int f(long a)' --fentry before:7 --fexit after --function f --arch riscv64
   tramptool gen record --sig 'int f(long a)' --events both --clock none --function f --profile bare --arch arm64
   tramptool gen record --sig 'int f(long a)' --events both --clock tsc --function f --profile bare --emit template -o out
+  tramptool gen sled --call my_new_buffer --profile bare --arch x86_64
   tramptool gen ftrace_caller --arch arm64 --set FTRACE_OPS_DIRECT_CALL=272";
 
 /// A kind of file.

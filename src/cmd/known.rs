@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, ValueParser};
 use codegen::error::Result;
 use codegen::profile::Convention;
 use codegen::spec::{Clock, Events, Form};
-use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD};
+use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD, SLED};
 
 /// The definition of the command line, with all values that are known for completion. It is for scripts alone: other values,
 /// such as files, globs and numbers, are valid too.
@@ -85,7 +85,7 @@ fn conventions() -> Result<Vec<&'static Convention>> {
 
 fn trampolines() -> Result<BTreeSet<String>> {
     let named = conventions()?.into_iter().flat_map(|c| c.trampolines.iter().map(|t| t.symbol));
-    Ok(named.chain([DIRECT, AROUND, PROGRAMS, RECORD]).map(str::to_owned).collect())
+    Ok(named.chain([DIRECT, AROUND, PROGRAMS, RECORD, SLED]).map(str::to_owned).collect())
 }
 
 #[cfg(feature = "judge")]

@@ -10,7 +10,7 @@ use codegen::profile::{Convention, OptionRule, Profile};
 use codegen::spec::{Around, Clock, Direct, Events, Form, Kind, Programs, Recorder};
 use codegen::target::Target;
 use serde::Serialize;
-use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD};
+use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD, SLED};
 use tool::settings::option;
 
 use super::args::ProfileArg;
@@ -125,9 +125,10 @@ fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> 
     let jumps = !convention.site.protocol.jump.is_empty();
     let programs = if jumps { Programs::CALL_ORIG } else { Programs { skip_frame: true, ..Programs::CALL_ORIG } };
     let programs = (PROGRAMS, Kind::Programs(programs));
-    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), programs, (RECORD, ANY_RECORD)].into_iter();
+    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), programs, (RECORD, ANY_RECORD), (SLED, Kind::Sled)].into_iter();
     // What a site jumps to is for sites that jump.
     let for_one = for_one.filter(move |(_, kind)| jumps || !kind.jumped_to());
+    let for_one = for_one.filter(|(_, kind)| convention.thread.is_some() || !kind.is_sled());
     convention.specs().map(|s| (s.name, s.kind)).chain(for_one)
 }
 

@@ -12,7 +12,7 @@ use super::ui::{Style, Ui};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
-    /// Trampoline, or `direct`, `around`, `programs` or `record`
+    /// Trampoline, or `direct`, `around`, `programs`, `record` or `sled`
     #[arg(value_name = "TRAMPOLINE")]
     trampoline: String,
     #[command(flatten)]

@@ -114,6 +114,7 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
             vec![void(&contract.callee, ip.into_iter().chain(words("arg", direct.args.into())).collect())]
         }
         Kind::Record(_) => Vec::new(),
+        Kind::Sled => vec![void(&contract.callee, Vec::new())],
         Kind::Entry(_) => vec![void(&contract.callee, arguments(target))],
         Kind::Return => vec![(contract.callee.clone(), format!("unsigned long {}(void *fregs)", contract.callee))],
         Kind::Rethook => vec![(contract.callee.clone(), format!("unsigned long {}(void *regs)", contract.callee))],
@@ -137,7 +138,7 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
             };
             contract.programs.iter().map(|p| program(&p.symbol)).collect()
         }
-        Kind::Stub | Kind::StubGraph | Kind::StubDirect | Kind::Sled => Vec::new(),
+        Kind::Stub | Kind::StubGraph | Kind::StubDirect => Vec::new(),
     }
 }
 

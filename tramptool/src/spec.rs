@@ -4,7 +4,7 @@ use codegen::error::Result;
 use codegen::proto::Prototype;
 use codegen::spec::{Clock as Time, Events as Recorded, Form as Inner};
 
-use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD};
+use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
 use crate::internal::request::{Request, trampoline};
 use crate::target::Target;
 
@@ -93,6 +93,12 @@ impl Spec {
             Events::Both => Recorded::Both,
         };
         Spec::of(RECORD, Asked { function: Some(function.to_owned()), events: Some(events), ..Asked::default() })
+    }
+
+    /// Called in the middle of a function, with every register live: calls the C function `call`, and keeps all registers but
+    /// flags and link register, vector registers at their full width among them. [`Spec::refill`] has a use for it.
+    pub fn sled(call: &str) -> Spec {
+        Spec::of(SLED, Asked { call: Some(call.to_owned()), ..Asked::default() })
     }
 
     /// Of [`Spec::record`]: where the time comes from.

@@ -473,7 +473,8 @@ impl Checker<'_> {
 
     /// Handlers leave vector registers alone: nothing is known of the function, or they were proven to.
     pub(super) fn general_only(&self) -> bool {
-        self.contract.kind.live().is_none_or(|live| live.general_callee)
+        let kind = self.contract.kind;
+        !kind.is_sled() && kind.live().is_none_or(|live| live.general_callee)
     }
 
     /// General registers hold what they held at the site, or what a handler stored for them.
@@ -490,7 +491,8 @@ impl Checker<'_> {
         let saved = self.contract.kind.live().map_or(0, Live::saved_vectors);
         let some = &abi.vector_args[..usize::from(saved).min(abi.vector_args.len())];
         let every: Vec<u8> = (0..self.machine.vectors.len() as u8).collect();
-        for &vector in if self.general_only() { &every } else { some } {
+        let all = self.general_only() || self.contract.kind.is_sled();
+        for &vector in if all { &every } else { some } {
             self.same_vector(line, Property::Registers, vector, self.start.vector(vector), state);
         }
     }

@@ -8,6 +8,7 @@
 //! granted: that the bytes do what the effects say (`tests/rows.rs` of each architecture), and that the unwind table is
 //! right. Return prediction and what indirect branches may reach are for the emulator.
 
+mod area;
 mod calls;
 mod out;
 pub mod plan;
@@ -269,7 +270,7 @@ impl<'c> Checker<'c> {
         } else if kind.attaches() {
             self.start.memory.store(self.site_sp, parent);
         }
-        if kind.is_callback() || kind.jumped_to() {
+        if kind.is_callback() || kind.jumped_to() || kind.is_sled() {
             match self.abi.link {
                 Some(link) => self.start.set(link, parent),
                 None => self.start.memory.store(0, parent),

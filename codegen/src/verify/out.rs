@@ -56,6 +56,8 @@ impl Checker<'_> {
         let direct = if contract.direct { state.direct } else { Some(false) };
         let jump = if contract.direct_jumps { state.jump } else { Some(false) };
         match (contract.kind.traits().leaves, early, direct, jump) {
+            // For whoever called it, it is a C function.
+            _ if contract.kind.is_sled() => Some(Out::Caller),
             (ExitPath::Caller, ..) => Some(Out::Caller),
             (ExitPath::Parent, ..) => Some(Out::Parent),
             (_, Some(true), ..) => Some(Out::Early),

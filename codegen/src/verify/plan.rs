@@ -143,6 +143,7 @@ fn follow(
             state.flags = false;
         }
         Step::Save
+        | Step::SaveState
         | Step::SaveResults
         | Step::SaveDecision
         | Step::SaveCounted
@@ -169,7 +170,7 @@ fn follow(
             wrong(!state.allocated, Property::Slots, "state is restored from a frame that is gone")?;
             state.restored = true;
         }
-        Step::RestoreResults | Step::RestoreCounted => {
+        Step::RestoreState | Step::RestoreResults | Step::RestoreCounted => {
             wrong(!state.allocated, Property::Slots, "results are restored from a frame that is gone")?;
             state.restored = true;
         }

@@ -101,6 +101,7 @@ impl Checker<'_> {
         if sp != before {
             state.set(self.abi.sp, Value::stack(sp));
             state.memory.forget_below(sp);
+            state.area.take_if(|(at, ..)| *at < sp);
         }
         let taken = self.record_action(at, effects.action, loaded[0], state);
         self.stores(at, effects, sp, loaded, state);
@@ -189,6 +190,7 @@ impl Checker<'_> {
             self.fault(line, Property::Memory, format!("a store above sp at the site, at sp{:+}", offset - sp));
         }
         state.memory.store(offset, value);
+        state.area.take_if(|(from, to, _)| *from < offset + 8 && offset < *to);
     }
 
     /// What the instruction loads: the words of its destinations, in their order.
@@ -246,6 +248,7 @@ impl Checker<'_> {
                     }
                 }
             }
+            Action::StoreState(area) => self.store_area(at, area, sp, state),
             Action::PushFlags => self.store(at, sp, sp, state.flags, state),
             Action::PushSymbol { sym } => self.store(at, sp, sp, Value::of(Root::Content(sym)), state),
             Action::PushNext => self.store(at, sp, sp, Value::of(Root::Next(at as u16)), state),
@@ -285,6 +288,7 @@ impl Checker<'_> {
                     to.into_iter().for_each(|to| (0..words).for_each(|half| to[half] = value(half)));
                 }
             }
+            Action::LoadState(area) => self.load_area(at, area, before, state),
             Action::CompareCell { reg, cell } => {
                 let word = self.of_thread(cell, state).map_or(computed, |at| Value::of(Root::ThreadWord(at)));
                 (state.flags, state.tested, state.compared) = (computed, None, Some((self.read(reg, state), word)));

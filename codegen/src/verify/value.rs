@@ -221,6 +221,8 @@ pub(super) struct State {
     /// Times that the counter was counted up.
     pub counted: u32,
     pub memory: Memory,
+    /// Where the CPU's state was stored, where it ends, and the vector registers in it.
+    pub area: Option<(i32, i32, Box<[[Value; 2]; 32]>)>,
     /// How many of the calls were made, or passed over.
     pub calls: usize,
     /// Where the frame is that a handler was shown, and the number of the call that it was last shown to.
@@ -256,6 +258,7 @@ impl State {
             refilled: false,
             counted: 0,
             memory: Memory::new(),
+            area: None,
             calls: 0,
             shown: None,
             results: None,

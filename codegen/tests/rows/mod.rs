@@ -133,8 +133,8 @@ pub struct Seen {
     /// What it does to SP.
     pub sp: SpEffect,
     /// Words of 8 bytes, or less, that are loaded and stored.
-    pub loads: u8,
-    pub stores: u8,
+    pub loads: u16,
+    pub stores: u16,
     pub flow: Control,
     /// Bytes.
     pub size: usize,

@@ -80,15 +80,15 @@ impl Asked {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
         let given: [(&str, bool, &[&str]); 22] = [
             ("--args", self.args.is_some(), CALLING),
-            ("--call", self.call.is_some(), &[DIRECT, AROUND]),
+            ("--call", self.call.is_some(), &[DIRECT, AROUND, SLED]),
             ("--name", self.name.is_some(), FOR_ONE),
-            ("--sig", self.sig.is_some(), FOR_ONE),
+            ("--sig", self.sig.is_some(), WITH_PROTOTYPE),
             ("--handler", self.handler.is_some(), &[DIRECT, AROUND, PROGRAMS]),
             ("--ip", self.ip, &[DIRECT]),
             ("--jump", self.jump, &[DIRECT]),
             ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS]),
             ("--form", self.form.is_some(), &[AROUND, RECORD]),
-            ("--function", self.function.is_some(), FOR_ONE),
+            ("--function", self.function.is_some(), WITH_PROTOTYPE),
             ("--events", self.events.is_some(), &[RECORD]),
             ("--clock", self.clock.is_some(), &[RECORD]),
             ("--id", self.id.is_some(), &[RECORD]),
@@ -124,8 +124,14 @@ pub const PROGRAMS: &str = "programs";
 /// What trampolines are called on the command line that write records.
 pub const RECORD: &str = "record";
 
-/// The trampolines that are made for one function.
-pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD];
+/// What trampolines are called on the command line that are called in the middle of a function.
+pub const SLED: &str = "sled";
+
+/// The trampolines that are made for one function, or that call one.
+pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD, SLED];
+
+/// Those of them that know its prototype.
+const WITH_PROTOTYPE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD];
 
 /// The value of an option that a trampoline cannot do without.
 pub(crate) fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {

@@ -4,7 +4,7 @@ use codegen::error::{Error, Result};
 use codegen::spec::{Clock, Events, Form};
 use codegen::target::Target;
 
-use super::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD};
+use super::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
 
 /// An option that is missing, and what it takes.
 type Missing = (&'static str, String);
@@ -19,6 +19,7 @@ pub(crate) fn refuse(what: &str, args: &Asked, target: &Target) -> Result<()> {
         AROUND => of_around(args, target),
         PROGRAMS => of_programs(args),
         RECORD => of_record(args),
+        SLED => symbol("--call", args.call.as_ref(), "the C function to call").into_iter().collect(),
         _ => Vec::new(),
     };
     let (names, valid): (Vec<&str>, Vec<&str>) = all.iter().map(|(name, valid)| (*name, valid.as_str())).unzip();
@@ -118,6 +119,7 @@ mod tests {
             (DIRECT, "direct: --call and --args are missing; valid: --call SYMBOL, "),
             (AROUND, "around: --call, --exit, --function and --args are missing; valid: --call SYMBOL, "),
             (RECORD, "record: --events, --clock and --function are missing; valid: --events with one of count, "),
+            (SLED, "sled: --call is missing; valid: --call SYMBOL, "),
             (PROGRAMS, "programs: a program and --sig are missing; valid: --fentry, "),
         ] {
             assert!(told(what, &none).starts_with(names), "{}", told(what, &none));

@@ -8,7 +8,7 @@ use codegen::spec::{Body, Direct, Form, Kind, Program, Spec};
 use codegen::target::Target;
 use wildmatch::WildMatch;
 
-use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, RECORD, wanted};
+use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, RECORD, SLED, wanted};
 use super::handler::{Proof, all_general};
 use super::missing;
 use super::paired::{of_form, paired};
@@ -139,6 +139,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         AROUND => Kind::Around(paired(args, proof.as_ref(), target)?),
         PROGRAMS => Kind::Programs(what_is_shown(args, &programs, proof.as_ref(), target)?),
         RECORD => Kind::Record(what_is_recorded(args, target)?),
+        SLED => Kind::Sled,
         _ => Kind::Direct(what_is_passed(args, proof.as_ref(), target)?),
     };
     if kind.jumped_to() && !kind.direct().is_some_and(|direct| direct.jumped) {

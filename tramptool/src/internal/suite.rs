@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::asked::SLED;
 use super::settings::{self, PROFILE};
 use codegen::abi::{Reg, RegSet};
 use codegen::assembly::Assembly;
@@ -215,6 +216,7 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     }
     if jumps && target.convention.thread.is_some() {
         all.extend(RECORDERS.iter().map(|(name, recorder)| ((*name).to_owned(), Kind::Record(*recorder))));
+        all.push((SLED.to_owned(), Kind::Sled));
     }
     for signature in SIGNATURES {
         let proto = Prototype::parse(signature)?;
@@ -398,6 +400,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
                 spec.name
             )
         }
+        Kind::Sled => format!("{SLED} --call {} --name {}", spec.callee, spec.name),
         _ => spec.name.to_owned(),
     };
     let set: String = settings(backend, target).iter().map(|s| format!(" --set {s}")).collect();
