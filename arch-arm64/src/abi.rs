@@ -139,6 +139,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         programs: Some(programs_frame),
         record: Some(record_frame),
         sled: Some(sled::frame),
+        vectors: |_| u32::MAX,
     };
     let typed = match choices.option() {
         Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),

@@ -175,6 +175,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         programs: Some(programs_frame),
         record: Some(record_frame),
         sled: Some(sled::frame),
+        vectors: |choices| if choices.option::<FloatAbi>() == FloatAbi::Double { u32::MAX } else { 0 },
     };
     let typed = match choices.option() {
         Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),

@@ -219,6 +219,11 @@ impl Tracker {
 
     /// A label: the rules are those of the branch that leads here.
     pub(crate) fn at_label(&mut self, local: Local) {
+        if local == Local::Mark(Mark::End) {
+            // The unwinder does not come back.
+            self.reachable = false;
+            return;
+        }
         if self.reachable {
             if local == Local::Mark(Mark::Called) {
                 // The unwinder goes there with the frame as it is here.

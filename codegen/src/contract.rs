@@ -182,7 +182,7 @@ impl Contract {
             kept,
             clobbered,
             direct_lost: target.direct_jump.map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
-            vectors_kept: if spec.kind.is_sled() { u32::MAX } else { 0 },
+            vectors_kept: if spec.kind.is_sled() { (target.layouts.vectors)(target.choices) } else { 0 },
             vectors_lost: 0,
             control_lost: 0,
             flags_kept: target.pushes_flags && (rethook || target.restores_flags && every_register),

@@ -242,7 +242,8 @@ pub enum Step {
     Record(u8),
     /// Store every slot of the layout that is not part of a record.
     Save,
-    /// Store what else C functions may overwrite, where that is more than the layout has slots for.
+    /// Store what else C functions may overwrite, where that is more than the layout has slots for, on a stack that is aligned
+    /// for it and for them.
     SaveState,
     /// Load it.
     RestoreState,

@@ -97,6 +97,8 @@ pub struct Layouts {
     pub record: Option<fn() -> FrameLayout>,
     /// Of one that is called in the middle of a function, with slots for every register that C functions may overwrite.
     pub sled: Option<fn(Choices) -> FrameLayout>,
+    /// Vector registers that C functions may use under these options: all that a sled keeps, by their numbers as bits.
+    pub vectors: fn(Choices) -> u32,
 }
 
 impl Target {

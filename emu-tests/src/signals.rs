@@ -14,7 +14,7 @@ use crate::rig::Rig;
 use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::tally::Tally;
-use crate::thread::{BUFFER, COUNT, FRESH, Words, first};
+use crate::thread::{BUFFER, COUNT, FRESH, Words, beginnings, first};
 use crate::trace::{At, Finding};
 
 /// Bytes below SP at which a signal handler's frame begins: behind the red zone of programs.
@@ -84,9 +84,13 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
             Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
         };
         let both = recorded(rig, words, case);
-        let whole = interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
+        // With each room that there is no record is lost.
+        let room = if case.situation.refills() { u64::MAX } else { words.room(case) };
+        let whole = interleaved(&one.whats, &one.whats, &both.whats, room);
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
-        tally.judged(case, finding(Place::SignalSlots, 2 * one.taken, both.taken));
+        if words.counts(case) {
+            tally.judged(case, finding(Place::SignalSlots, 2 * one.taken, both.taken));
+        }
         tally.judged(case, finding(Place::SignalRecords, 1, whole.into()));
         let outcome = rig.collect(case, ended);
         let mut differ = std::mem::take(&mut rig.trace().checks.findings);
@@ -126,13 +130,16 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
 pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     let left = words.left(&rig.uc);
     let of = |at: u64| left.near.iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| *value);
-    let from = first(case);
-    let (mut at, mut whats) = (((from - BUFFER) / 8) as usize, Vec::new());
-    while let Some(what) = left.buffer.get(at + 1).copied().filter(|what| *what != FRESH) {
-        whats.push(what);
-        at += bytes(what) as usize / 8;
+    let mut whats = Vec::new();
+    for from in beginnings(case) {
+        let mut at = ((from - BUFFER) / 8) as usize;
+        while let Some(what) = left.buffer.get(at + 1).copied().filter(|what| *what != FRESH) {
+            whats.push(what);
+            at += bytes(what) as usize / 8;
+        }
     }
-    Recorded { whats, taken: of(words.cursor).wrapping_sub(from), counted: of(words.count).wrapping_sub(COUNT) }
+    let taken = of(words.cursor).wrapping_sub(first(case));
+    Recorded { whats, taken, counted: of(words.count).wrapping_sub(COUNT) }
 }
 
 /// Bytes of a record, by its second word.

@@ -54,6 +54,10 @@ pub enum Situation {
     Full,
     /// There is room for one record, which begins right below the limit.
     LastSlot,
+    /// There is no room for a record until the routine is called that makes some.
+    Refilled,
+    /// There is room for one record; for the next, the routine makes some.
+    LastRefilled,
     /// Every other program is detached: a jump past its call stands before it.
     Detached {
         /// The second is the first of them.
@@ -76,7 +80,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 19] = [
+const DECISIONS: [Decision; 21] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -96,6 +100,8 @@ const DECISIONS: [Decision; 19] = [
     ("null", |s| s == Situation::Null),
     ("full", |s| s == Situation::Full),
     ("last-slot", |s| s == Situation::LastSlot),
+    ("refilled", |s| s == Situation::Refilled),
+    ("last-refilled", |s| s == Situation::LastRefilled),
 ];
 
 impl fmt::Display for Situation {
@@ -156,6 +162,8 @@ impl Situation {
             Situation::Null,
             Situation::Full,
             Situation::LastSlot,
+            Situation::Refilled,
+            Situation::LastRefilled,
         ])
     }
 
@@ -226,10 +234,15 @@ impl Situation {
     /// Words of 8 bytes in which records may begin, if they are few.
     pub(crate) fn room(self) -> Option<u64> {
         match self {
-            Situation::Full => Some(0),
-            Situation::LastSlot => Some(1),
+            Situation::Full | Situation::Refilled => Some(0),
+            Situation::LastSlot | Situation::LastRefilled => Some(1),
             _ => None,
         }
+    }
+
+    /// The routine that may make room for records makes some.
+    pub(crate) fn refills(self) -> bool {
+        matches!(self, Situation::Refilled | Situation::LastRefilled)
     }
 
     /// The stub that the slot calls in place of a callback.
@@ -284,7 +297,10 @@ impl Situation {
                 can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()
             }
             _ if contract.kind.recorder().is_some_and(|recorder| !recorder.recorded().is_empty()) => {
-                vec![Situation::PLAIN, Situation::Full, Situation::LastSlot]
+                let refill = contract.kind.recorder().is_some_and(|recorder| recorder.refill);
+                let all = [Situation::PLAIN, Situation::Full, Situation::LastSlot];
+                let more = [Situation::Refilled, Situation::LastRefilled].into_iter().filter(|_| refill);
+                all.into_iter().chain(more).collect()
             }
             _ => vec![Situation::PLAIN],
         }
@@ -311,6 +327,7 @@ impl Situation {
             Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
             Situation::Detached { .. } => false,
             Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
+            Situation::Refilled | Situation::LastRefilled => false,
         }
     }
 }

@@ -6,7 +6,7 @@ use codegen::recorder::Recorder;
 use unicorn_engine::Prot;
 
 use crate::case::Case;
-use crate::cpu::{Cpu, put_word, words};
+use crate::cpu::{Cpu, put_word, word, words};
 
 /// Where the thread pointer points to, with memory on both sides.
 pub(crate) const POINTER: u64 = 0x4001_0000;
@@ -18,10 +18,14 @@ const BESIDE: u64 = 256;
 pub(crate) const BUFFER: u64 = 0x4004_0000;
 /// Bytes of it, with what lies behind the limit.
 pub(crate) const SIZE: u64 = 0x1000;
+/// The limit, where there is room for all.
+const ROOMY: u64 = BUFFER + SIZE - Recorder::LARGEST as u64;
 /// What the counter holds at first: both halves change when it is counted up.
 pub(crate) const COUNT: u64 = 0x1234_5678_ffff_ffff;
 /// Bytes for each of which one record has the time, where not all have it.
 const BLOCK: u64 = 128;
+/// Bytes from where the first record begins to where the routine makes room, which is less than what follows.
+const FURTHER: u64 = 0x800;
 /// What each word of the buffer holds at first: no record has it.
 pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// What the time is at first.
@@ -43,14 +47,16 @@ pub(crate) struct Words {
     pub cursor: u64,
     pub limit: u64,
     pub count: u64,
+    /// A routine is called where there is no room.
+    refill: bool,
 }
 
 impl Words {
     /// Those that a contract names; `None` of one that records nothing.
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
-        contract.kind.recorder()?;
+        let refill = contract.kind.recorder()?.refill;
         let [cursor, limit, count] = contract.thread_words.map(|at| POINTER.wrapping_add_signed(at.into()));
-        Some(Words { cursor, limit, count })
+        Some(Words { cursor, limit, count, refill })
     }
 
     /// Refuse what lies where the emulated thread has no memory, or on one another.
@@ -75,7 +81,7 @@ impl Words {
     /// What all three hold before a run.
     fn at_first(self, case: &Case) -> [(u64, u64); 3] {
         let limit = match case.situation.room() {
-            None => BUFFER + SIZE - Recorder::LARGEST as u64,
+            None => ROOMY,
             // One record begins right below the limit.
             Some(room) => first(case) + 8 * room,
         };
@@ -111,12 +117,33 @@ impl Words {
         Left { near: near.collect(), buffer: words(uc, BUFFER, SIZE as usize) }
     }
 
+    /// What the routine does that may make room: the words as they are then, if it changes them.
+    pub(crate) fn refill<D>(self, case: &Case, uc: &mut Cpu<'_, D>) {
+        let now = (word(uc, self.cursor), word(uc, self.limit));
+        // A signal may have come before it, and made room already.
+        if now.0 >= now.1 {
+            let (cursor, limit) = refilled(case, now);
+            put_word(uc, self.cursor, cursor);
+            put_word(uc, self.limit, limit);
+        }
+    }
+
+    /// Is the cursor known that is left when others record meanwhile?
+    pub(crate) fn counts(self, case: &Case) -> bool {
+        !self.refill || case.situation.room().is_none()
+    }
+
     /// What must be there when these records were written, and the counter counted up so often.
     pub(crate) fn wanted(self, case: &Case, records: &[Written], counted: u64) -> Left {
-        let [(_, mut cursor), (_, limit), (_, count)] = self.at_first(case);
+        let [(_, mut cursor), (_, mut limit), (_, count)] = self.at_first(case);
         let mut buffer = vec![FRESH; SIZE as usize / 8];
         for record in records {
-            let end = cursor + 8 * record.words.len() as u64;
+            let bytes = 8 * record.words.len() as u64;
+            if cursor >= limit && self.refill {
+                // What was taken first counts on, and another slot is taken.
+                (cursor, limit) = refilled(case, (cursor + bytes, limit));
+            }
+            let end = cursor + bytes;
             if cursor < limit {
                 let from = ((cursor - BUFFER) / 8) as usize;
                 buffer.iter_mut().skip(from).zip(&record.words).for_each(|(slot, word)| *slot = *word);
@@ -134,6 +161,17 @@ impl Words {
         let near = [self.cursor, self.limit, self.count].into_iter().flat_map(beside);
         Left { near: near.collect(), buffer }
     }
+}
+
+/// Cursor and limit when the routine was called.
+fn refilled(case: &Case, now: (u64, u64)) -> (u64, u64) {
+    if case.situation.refills() { (first(case) + FURTHER, ROOMY) } else { now }
+}
+
+/// Where records may begin in a run, and those that are made room for.
+pub(crate) fn beginnings(case: &Case) -> impl Iterator<Item = u64> {
+    let further = case.situation.refills().then_some(first(case) + FURTHER);
+    std::iter::once(first(case)).chain(further)
 }
 
 /// A record: its words.

@@ -166,8 +166,11 @@ fn interrupted(rig: &mut Rig, case: &Arc<Case>, words: Words, told: &mut Told) -
         let came_back = signal(rig, case, start)?;
         let end = if came_back { walk(rig, at, |at| at == resume, |_, _| {}) } else { None };
         let both = recorded(rig, words, case);
-        let whole = end.is_some() && interleaved(&whats(one), &whats(other), &both.whats, words.room(case));
-        told.push((at, Place::SignalSlots, taken(one) + taken(other), both.taken));
+        let room = if case.situation.refills() { u64::MAX } else { words.room(case) };
+        let whole = end.is_some() && interleaved(&whats(one), &whats(other), &both.whats, room);
+        if words.counts(case) {
+            told.push((at, Place::SignalSlots, taken(one) + taken(other), both.taken));
+        }
         told.push((at, Place::SignalRecords, 1, whole.into()));
     }
     Ok(())

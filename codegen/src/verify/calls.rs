@@ -474,7 +474,7 @@ impl Checker<'_> {
     /// Handlers leave vector registers alone: nothing is known of the function, or they were proven to.
     pub(super) fn general_only(&self) -> bool {
         let kind = self.contract.kind;
-        !kind.is_sled() && kind.live().is_none_or(|live| live.general_callee)
+        (!kind.is_sled() || self.contract.vectors_kept == 0) && kind.live().is_none_or(|live| live.general_callee)
     }
 
     /// General registers hold what they held at the site, or what a handler stored for them.

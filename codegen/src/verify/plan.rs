@@ -143,7 +143,6 @@ fn follow(
             state.flags = false;
         }
         Step::Save
-        | Step::SaveState
         | Step::SaveResults
         | Step::SaveDecision
         | Step::SaveCounted
@@ -162,7 +161,7 @@ fn follow(
             wrong(!state.saved, Property::Registers, "an argument overwrites what is not saved")?;
             (state.arguments, state.restored) = (state.arguments | 1 << n, false);
         }
-        Step::Realign => state.aligned = true,
+        Step::Realign | Step::SaveState => state.aligned = true,
         Step::Unalign => state.aligned = false,
         Step::Call(callee) => call(callee, state, calls, contract)?,
         Step::Restore => {

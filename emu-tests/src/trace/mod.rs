@@ -92,8 +92,8 @@ pub(crate) struct Trace {
     pub enabled: bool,
     /// Accesses to the stack are seen.
     pub watched: bool,
-    /// Handlers keep the parent of the function.
-    pub shadow: bool,
+    /// What it calls has to do something even where nothing is checked: nothing would go on without.
+    pub helped: bool,
     pub state: State,
     pub checks: Checks,
     /// Set for a diagnosis: every instruction in a trampoline, and every one that a trampoline goes to.
@@ -204,7 +204,8 @@ impl Trace {
     pub fn begin(&mut self, case: &Arc<Case>, enabled: bool) {
         self.case = Arc::clone(case);
         self.enabled = enabled;
-        self.shadow = self.kind(case.attach).is_some_and(Kind::is_shadow);
+        let helps = |kind: Kind| kind.is_shadow() || kind.recorder().is_some_and(|recorder| recorder.refill);
+        self.helped = self.kind(case.attach).is_some_and(helps);
         self.state.begin(BUDGET);
         self.checks.way = None;
     }
@@ -348,7 +349,7 @@ fn noted(uc: &mut Uc, pc: u64) {
     let inside = to.trampoline().is_some();
     let event = (state.trampoline().is_some() && to == Region::Function)
         || (t.enabled && by.is_some())
-        || ((t.enabled || t.shadow) && marks != Mark::NONE)
+        || ((t.enabled || t.helped) && marks != Mark::NONE)
         || (inside && (to != from || t.case.closely || t.recording.is_some()));
     let registers = t.registers;
     if let (Some(lowest), Some(registers)) = (state.stack.lowest.take(), registers) {
@@ -415,8 +416,8 @@ impl Trace {
             recording.push(Step { pc: here.pc, inside, registers: here.snapshot(), stack });
         }
         if !self.enabled {
-            if self.shadow {
-                self.keep_parent(here, marks);
+            if self.helped {
+                self.help(here, marks);
             }
             return;
         }

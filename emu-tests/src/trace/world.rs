@@ -20,6 +20,7 @@ use crate::place::Place;
 use crate::report::Clause;
 use crate::rng::Rng;
 use crate::situation::Situation;
+use crate::thread::Words;
 
 /// Bytes below SP that a callback overwrites.
 const SCRIBBLE: u64 = 512;
@@ -31,9 +32,13 @@ fn cell(contract: &Contract, fregs: u64, content: Content) -> Option<u64> {
 }
 
 impl Trace {
-    /// What handlers must do that alone know the parent, where nothing is checked.
-    pub(super) fn keep_parent(&mut self, here: &mut Here, marks: Mark) {
-        if marks.has(Mark::CALLBACK) {
+    /// What callees must do without which nothing would go on, where nothing is checked.
+    pub(super) fn help(&mut self, here: &mut Here, marks: Mark) {
+        if let Some(contract) = self.contract().filter(|c| c.kind.recorder().is_some()) {
+            if marks.has(Mark::DIRECT_FUNC) {
+                self.refill(here, &contract);
+            }
+        } else if marks.has(Mark::CALLBACK) {
             let parent_ip = self.convention.and_then(|c| c.callback.position(Value::ParentIp));
             self.state.parents.push(parent_ip.map_or(0, |n| here.arg(n)));
         } else if marks.has(Mark::EXIT_HANDLER)
@@ -115,8 +120,22 @@ impl Trace {
         }
     }
 
+    /// The routine that may make room for records. It keeps every register: only the flags and the stack below SP change.
+    fn refill(&mut self, here: &mut Here, contract: &Contract) {
+        if let Some(words) = Words::of(contract) {
+            words.refill(&self.case, here.uc);
+        }
+        let flags = here.snapshot().flags;
+        here.registers.set_flags(here.uc, !flags);
+        self.scribble(here, 0, 0);
+    }
+
     /// The function that a direct trampoline calls.
     pub(super) fn direct_func(&mut self, here: &mut Here) {
+        if let Some(contract) = self.contract().filter(|c| c.kind.recorder().is_some()) {
+            self.refill(here, &contract);
+            return;
+        }
         self.check_call(here);
         let Some(contract) =
             self.contract().filter(|c| matches!(c.kind.traits().calls, Calls::Named | Calls::Handlers))

@@ -300,7 +300,7 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
     let led_to = |kind: Kind| kind.traits().chosen || kind.is_callback() || kind.returned_to();
     // What has no instruction of its own that an option changes is there for the entry trampolines alone.
     let does = |kind: Kind| kind.traits().calls != Calls::Nothing || kind.recorder().is_some();
-    let changed = |kind: Kind| kind.attaches() && does(kind) && changes_code_of(kind);
+    let changed = |kind: Kind| (kind.attaches() || kind.is_sled()) && does(kind) && changes_code_of(kind);
     let goes_there = |kind: Kind| callbacks && kind.calls_back();
     let wanted = |kind: Kind| changed(kind) || goes_there(kind) || (entries && led_to(kind) && any_function(kind));
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())
