@@ -171,6 +171,11 @@ pub enum Insn {
     BLocal {
         to: Local,
     },
+    Tbnz {
+        reg: Reg,
+        bit: Disp,
+        to: Local,
+    },
     /// `src` 31 is xzr.
     StrReg {
         src: Reg,
@@ -282,6 +287,10 @@ codegen::rows! { Insn, w names out target;
     BLocal { to } => write!(w, "b\t{}", names.local(to)),
         { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Local(to), 0) },
         Effects::flow(Flow::Jump(to));
+    Tbnz { reg, bit, to } => write!(w, "tbnz\t{}, #{}, {}", name(reg), names.disp(bit), names.local(to)),
+        { let (r, b) = (x(reg)?, ranged(bit.value, 0, 63)? as u32); out.push_u32(TBNZ | b >> 5 << 31 | (b & 31) << 19 | u32::from(r));
+          out.fixup(4, reloc::TSTBR14, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfBit { reg, bit: bit.value });
     StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{at}]", name(src), name(base)),
         { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at, stored: Stored::Reg(src) }) };
@@ -299,6 +308,7 @@ codegen::rows! { Insn, w names out target;
 const MRS_TPIDR_EL0: u32 = 0xd53b_d040;
 /// B.HS, without its distance.
 const B_HS: u32 = 0x5400_0002;
+const TBNZ: u32 = 0x3700_0000;
 
 /// LDADD (Arm ARM, C6.2): a load and a store in one instruction.
 fn ldadd(add: u8, dst: u8, base: u8) -> u32 {

@@ -137,7 +137,7 @@ fn pc(cx: &Lowering<Insn>) -> Reg {
 
 /// The register that has parent_ip.
 fn parent(cx: &Lowering<Insn>) -> Reg {
-    if cx.spec.kind.jumped_to() || cx.spec.kind.is_sled() { LINK } else { PARENT }
+    if cx.spec.kind.jumped_to() { LINK } else { PARENT }
 }
 
 fn load_body(cx: &mut Lowering<Insn>) {

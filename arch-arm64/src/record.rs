@@ -30,12 +30,18 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
         }
         Step::Slot(event) => {
-            let (cursor, limit) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
+            let cursor = cx.number(NumberOf::RecordCursor)?;
             cx.insn(Insn::MrsThread { dst: TEMP });
             cx.insn(Insn::Movz { dst: SLOT, imm: recorder.bytes(event) as u16 });
-            cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at: limit }, "where the buffer ends");
+            if !recorder.refill {
+                let at = cx.number(NumberOf::RecordLimit)?;
+                cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "where the buffer ends");
+            }
             cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
             cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
+        }
+        Step::BranchIfFull(_, to) if recorder.refill => {
+            cx.noted(Insn::Tbnz { reg: SLOT, bit: cx.number(NumberOf::RecordFull)?, to }, "no room there");
         }
         Step::BranchIfFull(_, to) => {
             cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });

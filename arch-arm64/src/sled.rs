@@ -30,10 +30,38 @@ const SAVED: [(&str, codegen::abi::Reg); 19] = [
 
 /// Of v8 to v15, C functions keep the lower halves alone.
 const VECTORS: [&str; 32] = [
-    "SAVED_Q0", "SAVED_Q1", "SAVED_Q2", "SAVED_Q3", "SAVED_Q4", "SAVED_Q5", "SAVED_Q6", "SAVED_Q7", "SAVED_Q8",
-    "SAVED_Q9", "SAVED_Q10", "SAVED_Q11", "SAVED_Q12", "SAVED_Q13", "SAVED_Q14", "SAVED_Q15", "SAVED_Q16", "SAVED_Q17",
-    "SAVED_Q18", "SAVED_Q19", "SAVED_Q20", "SAVED_Q21", "SAVED_Q22", "SAVED_Q23", "SAVED_Q24", "SAVED_Q25", "SAVED_Q26",
-    "SAVED_Q27", "SAVED_Q28", "SAVED_Q29", "SAVED_Q30", "SAVED_Q31",
+    "SAVED_Q0",
+    "SAVED_Q1",
+    "SAVED_Q2",
+    "SAVED_Q3",
+    "SAVED_Q4",
+    "SAVED_Q5",
+    "SAVED_Q6",
+    "SAVED_Q7",
+    "SAVED_Q8",
+    "SAVED_Q9",
+    "SAVED_Q10",
+    "SAVED_Q11",
+    "SAVED_Q12",
+    "SAVED_Q13",
+    "SAVED_Q14",
+    "SAVED_Q15",
+    "SAVED_Q16",
+    "SAVED_Q17",
+    "SAVED_Q18",
+    "SAVED_Q19",
+    "SAVED_Q20",
+    "SAVED_Q21",
+    "SAVED_Q22",
+    "SAVED_Q23",
+    "SAVED_Q24",
+    "SAVED_Q25",
+    "SAVED_Q26",
+    "SAVED_Q27",
+    "SAVED_Q28",
+    "SAVED_Q29",
+    "SAVED_Q30",
+    "SAVED_Q31",
 ];
 
 /// The frame record, and what C functions may overwrite: vector registers last, which can be reached farther away.
@@ -44,8 +72,10 @@ pub(crate) fn frame(_: Choices) -> FrameLayout {
     let general = |(i, (symbol, reg))| slot(symbol, RECORD + 8 * i, Content::Reg(reg));
     let mut fields: Vec<Field> = (0..).zip(SAVED).map(general).collect();
     let vectors = (RECORD + 8 * fields.len() as i32 + 15) & !15;
-    fields.extend((0..).zip(VECTORS).map(|(v, symbol)| slot(symbol, vectors + VECTOR * i32::from(v), Content::Vector(v))));
-    let records = vec![Record { symbol: "RECORD_LR", offset: 0, ret: Content::ParentIp }];
+    fields.extend(
+        (0..).zip(VECTORS).map(|(v, symbol)| slot(symbol, vectors + VECTOR * i32::from(v), Content::Vector(v))),
+    );
+    let records = vec![Record { symbol: "RECORD", offset: 0, ret: Content::Pc }];
     let size = vectors + VECTOR * VECTORS.len() as i32;
     FrameLayout { size_symbol: "FRAME_SIZE", size, fields, records, ..FrameLayout::empty() }
 }

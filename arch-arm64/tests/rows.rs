@@ -87,6 +87,10 @@ fn subtracted(rng: &mut Rng) -> u32 {
     rng.number(0, 4095, 1).cast_unsigned()
 }
 
+fn bit(rng: &mut Rng) -> Disp {
+    off(rng.number(0, 63, 1))
+}
+
 fn bits(rng: &mut Rng) -> u16 {
     rng.next() as u16
 }
@@ -129,6 +133,7 @@ every_row! {
     Cmp { reg: x, with: x };
     BHs { to: Rng::local };
     BLocal { to: Rng::local };
+    Tbnz { reg: x, bit: bit, to: Rng::local };
     StrReg { src: stored, base: x, at: slot };
     B { sym: Rng::sym };
     MrsClock { dst: x };
@@ -253,7 +258,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
             // No decoder can tell a jump inside a trampoline from others.
             "b" if operands[0].parse::<u64>().unwrap().abs_diff(BASE) < 256 => Control::Jump,
             "ret" | "br" | "b" => Control::Leave,
-            "cbz" | "cbnz" | "b.hs" => Control::Branch,
+            "cbz" | "cbnz" | "tbnz" | "b.hs" => Control::Branch,
             _ => Control::Next,
         },
         size: insn.len(),

@@ -117,6 +117,16 @@ pub enum Insn {
         dst: Reg,
         by: u8,
     },
+    /// That bit of `src` becomes the sign.
+    SlliUp {
+        dst: Reg,
+        src: Reg,
+        bit: Disp,
+    },
+    Bltz {
+        reg: Reg,
+        to: Local,
+    },
     Nop,
     /// In four bytes, whatever others are encoded in.
     Nop4,
@@ -233,6 +243,13 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
         { let (r, n) = (x(dst)?, shift(by)?);
           if rvc && dst != ZERO && by != 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.slli X(r), n) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; slli X(r), X(r), n) } }, written(dst, Effects::action(Action::ShiftLeft { dst, by }));
+    SlliUp { dst, src, bit } => write!(w, "slli\t{}, {}, 63 - {}", name(dst), name(src), names.disp(bit)),
+        { let (d, s, n) = (x(dst)?, x(src)?, sign_from(bit.value)?);
+          if rvc && dst == src && dst != ZERO && n != 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.slli X(d), n) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; slli X(d), X(s), n) } }, written(dst, Effects::action(Action::BitToSign { dst, src, bit: bit.value }));
+    Bltz { reg, to } => write!(w, "bltz\t{}, {}", name(reg), names.local(to)),
+        { let r = x(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; blt X(r), zero, 0); out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfNegative { reg });
     Nop4 => w.write_str(".insn\ti 0x13, 0, zero, zero, 0"),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) }, Effects::PLAIN;
     Nop => w.write_str("nop"),
@@ -317,6 +334,12 @@ fn upper(imm: i32) -> Result<i32> {
         return Ok(imm << 12);
     }
     Err(Error::unencodable(format_args!("{imm} does not fit LUI; valid: -524288 to 1048575")))
+}
+
+/// How far a bit is from the sign.
+fn sign_from(bit: i32) -> Result<u32> {
+    let distance = u32::try_from(bit).ok().and_then(|bit| 63_u32.checked_sub(bit));
+    distance.ok_or_else(|| Error::unencodable(format_args!("bit {bit}; valid: 0 to 63")))
 }
 
 fn shift(by: u8) -> Result<u32> {

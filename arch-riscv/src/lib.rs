@@ -91,7 +91,8 @@ impl Architecture for Riscv64 {
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {
-        let column = if kind.names_body() || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Rethook | Kind::Sled)
+        let column = if kind.names_body()
+            || matches!(kind, Kind::Stub | Kind::StubGraph | Kind::Return | Kind::Rethook | Kind::Sled)
         {
             LINK
         } else {

@@ -62,6 +62,7 @@ impl Lower for Riscv64 {
             Step::Record(n) => {
                 let (ret, note) = match cx.frame.records[n as usize].ret {
                     Content::ParentIp => (PARENT, "parent_ip"),
+                    _ if cx.spec.kind.is_sled() => (RA, "pc"),
                     _ => (PC, "pc"),
                 };
                 cx.noted(Insn::Sd { src: ret, at: cx.record(n as usize, 8) }, note);
@@ -98,7 +99,8 @@ impl Lower for Riscv64 {
                 if way == ExitPath::Function {
                     cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
                 }
-                cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, "parent_ip");
+                let note = if cx.spec.kind.is_sled() { "pc" } else { "parent_ip" };
+                cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, note);
                 cx.insn(Insn::Ld { dst: S0, at: cx.record(0, 0) });
             }
             Step::RestoreSite(_) => {

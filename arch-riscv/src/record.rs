@@ -31,11 +31,18 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
         }
         Step::Slot(event) => {
-            let (imm, at) = (cx.number(NumberOf::RecordCursor)?, cx.number(NumberOf::RecordLimit)?);
+            let imm = cx.number(NumberOf::RecordCursor)?;
             cx.insn(immediate(recorder.bytes(event)));
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
-            cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
+            if !recorder.refill {
+                let at = cx.number(NumberOf::RecordLimit)?;
+                cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
+            }
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
+        }
+        Step::BranchIfFull(_, to) if recorder.refill => {
+            cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: cx.number(NumberOf::RecordFull)? });
+            cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
         }
         Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
         Step::Refill(event) => refill(event, cx),

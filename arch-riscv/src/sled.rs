@@ -57,6 +57,6 @@ pub(crate) fn frame(choices: Choices) -> FrameLayout {
     let slot = |(i, (symbol, content))| field(symbol, "", 8 * i, content, Stores::Hidden);
     let fields: Vec<Field> = (0..).zip(general.chain(vectors)).map(slot).collect();
     let above = (8 * fields.len() as i32 + 15) & !15;
-    let records = vec![Record { symbol: "RECORD_PARENT", offset: above, ret: Content::ParentIp }];
+    let records = vec![Record { symbol: "RECORD", offset: above, ret: Content::Pc }];
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + RECORD, fields, records, ..FrameLayout::empty() }
 }

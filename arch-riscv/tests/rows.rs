@@ -21,6 +21,10 @@ use tramptool_riscv::insn::Insn;
 use tramptool_riscv::option::Rvc;
 use tramptool_riscv::regs::{SP, T0};
 
+fn bit(rng: &mut Rng) -> Disp {
+    off(rng.number(0, 63, 1))
+}
+
 fn reg(rng: &mut Rng) -> Reg {
     Reg(rng.index(32))
 }
@@ -84,6 +88,8 @@ every_row! {
     Jalr { reg: reg };
     JalLocal { to: Rng::local };
     J { to: Rng::local };
+    SlliUp { dst: reg, src: reg, bit: bit };
+    Bltz { reg: reg, to: Rng::local };
     Ebreak;
     Lui { dst: reg, imm: upper };
     Addiw { dst: reg, imm: signed };
@@ -182,7 +188,7 @@ fn registers(text: &str) -> (Touched, Touched) {
         "ld" | "fld" | "addi" | "addiw" | "andi" | "slli" | "jalr" => (&[1], &[0]),
         "auipc" | "lui" | "rdtime" => (&[], &[0]),
         "jal" => (&[], &[0]),
-        "beq" | "bne" | "bgeu" => (&[0, 1], &[]),
+        "beq" | "bne" | "bgeu" | "blt" => (&[0, 1], &[]),
         "amoadd.d" | "add" => (&[1, 2], &[0]),
         "tail" => (&[], &[]),
         "call" | "ebreak" => (&[], &[]),
@@ -251,7 +257,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
             ("call", _) => Control::Call,
             ("jalr", Some(&"ra")) => Control::Call,
             ("jalr", _) => Control::Leave,
-            ("beq" | "bne" | "bgeu", _) => Control::Branch,
+            ("beq" | "bne" | "bgeu" | "blt", _) => Control::Branch,
             ("tail", _) => Control::Leave,
             ("jal", _) => Control::Jump,
             ("ebreak", _) => Control::Trap,

@@ -156,8 +156,13 @@ pub enum Insn {
     Jae {
         to: Local,
     },
+    /// The bit into the carry flag.
+    Bt {
+        reg: Reg,
+        bit: Disp,
+    },
     /// With a displacement of 32 bits.
-    JaeFar {
+    JcFar {
         to: Local,
     },
     /// With a displacement of 32 bits.
@@ -303,9 +308,12 @@ codegen::rows! { Insn, w names out target;
     Jae { to } => write!(w, "jae\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jae BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
-    JaeFar { to } => write!(w, "{{disp32}} jae\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jae DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
-        Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    Bt { reg, bit } => write!(w, "bt\t${}, %{}", names.disp(bit), name(reg)),
+        { let (r, n) = (general(reg)?, bit_number(bit.value)?); out.bytes.extend_from_slice(&[WIDE | r >> 3, 0x0f, 0xba, 0xe0 | r & 7, n]) },
+        Effects::action(Action::TestBit { reg, bit: bit.value });
+    JcFar { to } => write!(w, "{{disp32}} jc\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jc DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: false });
     JmpFar { to } => write!(w, "{{disp32}} jmp\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jmp DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Jump(to));
@@ -472,6 +480,11 @@ pub(crate) fn half(reg: Reg) -> &'static str {
 }
 
 /// The lower halves of the registers.
+fn bit_number(value: i32) -> Result<u8> {
+    let fits = u8::try_from(value).ok().filter(|n| *n < 64);
+    fits.ok_or_else(|| Error::unencodable(format_args!("bit {value}; valid: 0 to 63")))
+}
+
 const HALVES: [&str; 16] = [
     "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
     "r15d",

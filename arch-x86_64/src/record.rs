@@ -24,10 +24,13 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             cx.insn(Insn::MovImm { dst: SLOT, imm });
             cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
         }
+        Step::BranchIfFull(_, to) if recorder.refill => {
+            cx.noted(Insn::Bt { reg: SLOT, bit: cx.number(NumberOf::RecordFull)? }, "no room there");
+            cx.insn(Insn::JcFar { to });
+        }
         Step::BranchIfFull(_, to) => {
             cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
-            // What is behind the trampoline's end may be far, and so is the way back from there.
-            cx.insn(if recorder.refill { Insn::JaeFar { to } } else { Insn::Jae { to } });
+            cx.insn(Insn::Jae { to });
         }
         Step::Refill(event) => refill(event, cx),
         Step::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),

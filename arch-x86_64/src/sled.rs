@@ -25,10 +25,11 @@ pub(crate) fn frame(_: Choices) -> FrameLayout {
         ("SAVED_R10", R10),
         ("SAVED_R11", R11),
     ];
-    let slot = |(i, (symbol, reg)): (i32, (&'static str, _))| field(symbol, "", 8 * i, Content::Reg(reg), Stores::Hidden);
+    let slot =
+        |(i, (symbol, reg)): (i32, (&'static str, _))| field(symbol, "", 8 * i, Content::Reg(reg), Stores::Hidden);
     let fields: Vec<Field> = (0..).zip(slots).map(slot).collect();
     let above = 8 * fields.len() as i32;
-    let records = vec![Record { symbol: "RECORD_PARENT", offset: above, ret: Content::ParentIp }];
+    let records = vec![Record { symbol: "RECORD", offset: above, ret: Content::Pc }];
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 8, fields, records, ..FrameLayout::empty() }
 }
 

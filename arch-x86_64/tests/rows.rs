@@ -20,6 +20,10 @@ use tramptool_x86_64::faulty::Faulty;
 use tramptool_x86_64::insn::Insn;
 use tramptool_x86_64::regs::*;
 
+fn bit(rng: &mut Rng) -> Disp {
+    off(rng.number(0, 63, 1))
+}
+
 fn reg(rng: &mut Rng) -> Reg {
     Reg(rng.index(16))
 }
@@ -112,7 +116,8 @@ every_row! {
     JnzFar { to: Rng::local };
     Xsavec;
     Xrstor;
-    JaeFar { to: Rng::local };
+    Bt { reg: reg, bit: bit };
+    JcFar { to: Rng::local };
     JmpFar { to: Rng::local };
     JmpR11;
     CallBody { sym: Rng::sym };
@@ -159,6 +164,7 @@ fn alias(text: &str) -> String {
     let mnemonic = match mnemonic {
         "jnz" => "jne",
         "jz" => "je",
+        "jc" => "jb",
         "nopl" => "nop",
         "pushf" => "pushfq",
         "popf" => "popfq",
@@ -333,7 +339,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         flow: match mnemonic {
             "call" => Control::Call,
             "ret" | "jmp" => Control::Leave,
-            "je" | "jne" | "jae" => Control::Branch,
+            "je" | "jne" | "jae" | "jb" => Control::Branch,
             "int3" => Control::Trap,
             _ => Control::Next,
         },

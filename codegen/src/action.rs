@@ -330,6 +330,34 @@ pub enum Action {
         /// The register.
         reg: Reg,
     },
+    /// The flags say whether a bit of a register is zero.
+    TestBit {
+        /// The register.
+        reg: Reg,
+        /// The number of the bit.
+        bit: i32,
+    },
+    /// Branch if a bit of a register is set.
+    BranchIfBit {
+        /// The register.
+        reg: Reg,
+        /// The number of the bit.
+        bit: i32,
+    },
+    /// `dst` = `src`, shifted left until a bit of it is the sign.
+    BitToSign {
+        /// What is written.
+        dst: Reg,
+        /// What is shifted.
+        src: Reg,
+        /// The number of the bit.
+        bit: i32,
+    },
+    /// Branch if a register is negative.
+    BranchIfNegative {
+        /// The register.
+        reg: Reg,
+    },
     /// The flags say whether the lowest bit of a register is zero.
     TestLowBit {
         /// The register.

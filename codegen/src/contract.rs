@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use self::stated::{Atom, Stated};
 use crate::abi::{Loc, Reg, RegSet};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::facts::NumberOf::{RecordCount, RecordCursor, RecordLimit};
+use crate::facts::NumberOf::{RecordCount, RecordCursor, RecordFull, RecordLimit};
 use crate::frame::{Content, FrameLayout, Stores};
 use crate::harden::ReturnStyle;
 use crate::kind::{Calls, Entered, Keeps, Kind, KindTraits};
@@ -22,6 +22,9 @@ use crate::site::Site;
 use crate::spec::{Program, Spec};
 use crate::step::Value;
 use crate::target::Target;
+
+/// Bits of an address that may say that there is no room: a buffer has so many bytes, 2 to that power.
+const FULL_BITS: std::ops::RangeInclusive<i32> = 12..=40;
 
 /// The function that a trampoline calls or enters by its name.
 #[derive(Clone, Debug, Serialize)]
@@ -97,6 +100,8 @@ pub struct Contract {
     pub marks_regs: bool,
     /// Of one that records: bytes from the thread pointer to the cursor, the limit and the counter.
     pub thread_words: [i32; 3],
+    /// Of one that records and calls a routine that makes room: the bit of a record's address that says that there is none.
+    pub full_bit: i32,
     /// What only a file states.
     pub stated: Stated,
 }
@@ -156,13 +161,21 @@ impl Contract {
             Calls::Callback => target.convention.callback.symbol.to_owned(),
             Calls::ExitHandler => target.convention.return_handler(spec.kind).to_owned(),
             Calls::Named | Calls::Handlers => spec.callee.to_owned(),
-            Calls::Nothing if spec.kind.recorder().is_some_and(|r| r.refill) => spec.callee.to_owned(),
+            Calls::Nothing if spec.kind.recorder().is_some_and(|recorder| recorder.refill) => spec.callee.to_owned(),
             Calls::Nothing | Calls::Programs => String::new(),
         };
         let thread_words = match spec.kind.recorder() {
             Some(_) => [target.number(RecordCursor)?, target.number(RecordLimit)?, target.number(RecordCount)?],
             None => [0; 3],
         };
+        let refills = spec.kind.recorder().is_some_and(|recorder| recorder.refill);
+        let full_bit = if refills { target.number(RecordFull)? } else { 0 };
+        if refills && !FULL_BITS.contains(&full_bit) {
+            let (from, to) = (FULL_BITS.start(), FULL_BITS.end());
+            return Err(Error::new(format!(
+                "RECORD_FULL={full_bit}: valid: {from} to {to}, the number of a bit of an address"
+            )));
+        }
         let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
         let rethook = spec.kind == Kind::Rethook;
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
@@ -206,6 +219,7 @@ impl Contract {
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && (every_register || rethook),
             thread_words,
+            full_bit,
             stated: Stated::default(),
         })
     }

@@ -134,16 +134,19 @@ pub enum NumberOf {
     RecordLimit,
     /// The same to the word that is counted up.
     RecordCount,
+    /// The bit of a record's address that says that there is no room for it, where a routine makes room.
+    RecordFull,
 }
 
 impl NumberOf {
     /// All of them, with their names in a profile.
-    pub const ALL: [(&'static str, NumberOf); 5] = [
+    pub const ALL: [(&'static str, NumberOf); 6] = [
         ("op-func", NumberOf::OpFunc),
         ("op-direct-call", NumberOf::OpDirectCall),
         ("record-cursor", NumberOf::RecordCursor),
         ("record-limit", NumberOf::RecordLimit),
         ("record-count", NumberOf::RecordCount),
+        ("record-full", NumberOf::RecordFull),
     ];
 
     /// The key in a profile.

@@ -60,7 +60,10 @@ impl Plan {
                 if target.convention.thread.is_none() {
                     return Err(Error::Absent {
                         profile: target.convention.profile.to_owned(),
-                        what: format!("threads of programs on {}, whose vector registers `sled` saves", target.facts.name),
+                        what: format!(
+                            "threads of programs on {}, whose vector registers `sled` saves",
+                            target.facts.name
+                        ),
                         valid: format!("one with `thread` in [arch.{}]", target.facts.name),
                     });
                 }
@@ -394,7 +397,11 @@ impl Plan {
 
     fn sled(&mut self, target: &Target) {
         self.landing_pad(Kind::Sled, target);
-        self.push(&[Step::Block(Role::Frame, "frame record: the function that calls this"), Step::Alloc, Step::Record(0)]);
+        self.push(&[
+            Step::Block(Role::Frame, "frame record: the function that calls this"),
+            Step::Alloc,
+            Step::Record(0),
+        ]);
         self.push(&[Step::Block(Role::Saves, "what C functions may overwrite"), Step::Save, Step::SaveState]);
         self.push(&[Step::Block(Role::Call, ""), Step::Call(Callee::Named)]);
         self.push(&[Step::Block(Role::Restores, ""), Step::RestoreState, Step::Restore]);

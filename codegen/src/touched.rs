@@ -102,6 +102,10 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::PushNext
         | Action::PushSymbol { .. }
         | Action::CallSymbol { .. } => {}
+        Action::BitToSign { dst, src, .. } => {
+            add(reads, src);
+            add(writes, dst);
+        }
         Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
@@ -139,11 +143,12 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         }
         Action::PushFlags => reads.flags = true,
         Action::PopFlags => writes.flags = true,
-        Action::Test { reg } | Action::TestLowBit { reg } => {
+        Action::Test { reg } | Action::TestLowBit { reg } | Action::TestBit { reg, .. } => {
             add(reads, reg);
             writes.flags = true;
         }
         Action::BranchIf { reg, .. } | Action::CallRegister { reg } => add(reads, reg),
+        Action::BranchIfBit { reg, .. } | Action::BranchIfNegative { reg } => add(reads, reg),
         Action::BranchIfFlags { .. } => reads.flags = true,
         Action::LeaveBy { reg, links } => {
             add(reads, reg);

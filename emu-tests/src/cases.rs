@@ -172,10 +172,7 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
             all.gpr[reg.0 as usize] = 0;
         }
     }
-    all.flags &= match contract.kind.is_sled() {
-        true => !contract.stated.clear_flags,
-        false => !rig.registers.machine.clear_flags(),
-    };
+    all.flags &= !contract.stated.clear_flags.unwrap_or(rig.registers.machine.clear_flags());
     let sp = STACK_TOP - 2 * ABOVE - 16 + case.entry_sp;
     all.gpr[abi.sp.0 as usize] = sp;
     let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();

@@ -90,6 +90,7 @@ impl Reader<'_> {
         let kept = kept.minus(RegSet::of(&own));
         let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
+        let number = |of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value);
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
         Ok(Contract {
             facts,
@@ -123,8 +124,8 @@ impl Reader<'_> {
             unpaired: t.unpaired,
             direct_mispredicted: t.direct_mispredicted,
             marks_regs: t.marks_regs,
-            thread_words: [NumberOf::RecordCursor, NumberOf::RecordLimit, NumberOf::RecordCount]
-                .map(|of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value)),
+            thread_words: [NumberOf::RecordCursor, NumberOf::RecordLimit, NumberOf::RecordCount].map(number),
+            full_bit: number(NumberOf::RecordFull),
         })
     }
 

@@ -46,7 +46,9 @@ impl Reader<'_> {
         if let (false, Some(at)) = (kind.is_sled(), first) {
             return Err(self.at(at.start, "gives and uncalled are for kind sled only"));
         }
-        let Some(site) = &t.site else { return Ok(Stated { through, ..base }) };
+        // A sled stands anywhere.
+        let anywhere = kind.is_sled().then_some(0);
+        let Some(site) = &t.site else { return Ok(Stated { through, clear_flags: anywhere, ..base }) };
         let here = site.span().start;
         let SiteIn { sp, clear_flags, pushed, holds, thread, red_zone } = site.get_ref();
         if matches!(kind.traits().entered, Entered::AsCallback | Entered::ByReturn) {
@@ -75,7 +77,7 @@ impl Reader<'_> {
         Ok(Stated {
             through,
             sp: sp.iter().map(|sp| *sp.get_ref()).collect(),
-            clear_flags: clear,
+            clear_flags: anywhere.map(|_| clear),
             pushed: self.pushed(pushed.as_ref(), next)?,
             holds: self.holds(holds, &facts.abi)?,
             thread: self.thread(thread.as_ref(), machine, &facts.abi)?,

@@ -45,9 +45,6 @@ pub(crate) const OPS: &str = "ops";
 /// The one that does nothing.
 pub(crate) const NOP_OPS: &str = "ops_nop";
 
-/// A function there that stands in for a direct trampoline's callee.
-pub(crate) const DIRECT: &str = "direct_func";
-
 /// A function there that does nothing.
 pub(crate) const NOTHING: &str = "callback2";
 

@@ -6,7 +6,7 @@ use codegen::lsda::{PERSONALITY, RESUME};
 use codegen::patch::Write;
 use link::{Image, Input, Options, PAGE, link};
 
-use crate::fixture::{CALLBACK, CALLEE, CLOCK, DIRECT, EXIT_HANDLER, Fixture, NOP_OPS, NOTHING, OP};
+use crate::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, NOP_OPS, NOTHING, OP};
 use crate::marks::{Callees, callees};
 use crate::suite::Suite;
 
@@ -43,7 +43,7 @@ pub(crate) fn link_at(
     alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
     alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
     // What unwinders ask, and what they are handed exceptions back by: the judge stands in for both.
-    alias.extend([(PERSONALITY, NOTHING), (RESUME, DIRECT)]);
+    alias.extend([(PERSONALITY, CALLBACK), (RESUME, NOTHING)]);
     let site = Some(&convention.site);
     let first = suite.first();
     let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());

@@ -208,6 +208,9 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
         Calls::Programs => {
             return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM))).collect();
         }
+        Calls::Nothing if contract.kind.recorder().is_some_and(|recorder| recorder.refill) => {
+            return Ok(vec![(address(&contract.callee)?, Mark::DIRECT_FUNC)]);
+        }
         Calls::Nothing | Calls::Callback => return Ok(Vec::new()),
     };
     let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;

@@ -14,7 +14,7 @@ use crate::rig::Rig;
 use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::tally::Tally;
-use crate::thread::{BUFFER, COUNT, FRESH, Words, beginnings, first};
+use crate::thread::{COUNT, FRESH, Words};
 use crate::trace::{At, Finding};
 
 /// Bytes below SP at which a signal handler's frame begins: behind the red zone of programs.
@@ -28,6 +28,8 @@ pub(crate) struct Recorded {
     pub whats: Vec<u64>,
     /// Bytes that were taken, also where there was no room.
     pub taken: u64,
+    /// Something was stored where no record can be.
+    pub overrun: bool,
     counted: u64,
 }
 
@@ -58,7 +60,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
     rig.load_case(&roomy, &case.initial.registers, false);
     let alone = rig.uc.emu_start(start, EXIT, 0, 0);
     let wrong = alone.is_err() || rig.uc.pc_read().ok() != Some(EXIT);
-    let one = recorded(rig, words, case);
+    let one = recorded(rig, words, &roomy);
     if wrong {
         // What is wrong with it has been said.
         return Ok(());
@@ -84,9 +86,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
             Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
         };
         let both = recorded(rig, words, case);
-        // With each room that there is no record is lost.
-        let room = if case.situation.refills() { u64::MAX } else { words.room(case) };
-        let whole = interleaved(&one.whats, &one.whats, &both.whats, room);
+        let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
         if words.counts(case) {
             tally.judged(case, finding(Place::SignalSlots, 2 * one.taken, both.taken));
@@ -131,15 +131,16 @@ pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     let left = words.left(&rig.uc);
     let of = |at: u64| left.near.iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| *value);
     let mut whats = Vec::new();
-    for from in beginnings(case) {
-        let mut at = ((from - BUFFER) / 8) as usize;
+    for from in words.beginnings(case) {
+        let mut at = ((from - words.buffer) / 8) as usize;
         while let Some(what) = left.buffer.get(at + 1).copied().filter(|what| *what != FRESH) {
             whats.push(what);
             at += bytes(what) as usize / 8;
         }
     }
-    let taken = of(words.cursor).wrapping_sub(first(case));
-    Recorded { whats, taken, counted: of(words.count).wrapping_sub(COUNT) }
+    let taken = of(words.cursor).wrapping_sub(words.first(case));
+    let overrun = words.overruns(case, &left);
+    Recorded { whats, taken, overrun, counted: of(words.count).wrapping_sub(COUNT) }
 }
 
 /// Bytes of a record, by its second word.

@@ -1,5 +1,7 @@
 //! What is a thread's: the words and the buffer of trampolines that record.
 
+use std::collections::BTreeSet;
+
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::recorder::Recorder;
@@ -14,18 +16,18 @@ pub(crate) const POINTER: u64 = 0x4001_0000;
 const SIDE: u64 = 0x1_0000;
 /// Bytes beside each word that must stay as they are.
 const BESIDE: u64 = 256;
-/// The buffer.
-pub(crate) const BUFFER: u64 = 0x4004_0000;
-/// Bytes of it, with what lies behind the limit.
-pub(crate) const SIZE: u64 = 0x1000;
-/// The limit, where there is room for all.
-const ROOMY: u64 = BUFFER + SIZE - Recorder::LARGEST as u64;
+/// Above this the buffer lies.
+const BUFFERS: u64 = 0x4004_0000;
+/// Bytes of it, with what lies behind where no record begins.
+const SIZE: u64 = 0x1000;
+/// Where a bit of the address says so, bytes before that; and as many behind it.
+const BELOW: u64 = 0x1000;
 /// What the counter holds at first: both halves change when it is counted up.
 pub(crate) const COUNT: u64 = 0x1234_5678_ffff_ffff;
 /// Bytes for each of which one record has the time, where not all have it.
 const BLOCK: u64 = 128;
-/// Bytes from where the first record begins to where the routine makes room, which is less than what follows.
-const FURTHER: u64 = 0x800;
+/// Bytes from where the buffer begins to where the routine makes room.
+const FURTHER: u64 = BELOW / 2;
 /// What each word of the buffer holds at first: no record has it.
 pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// What the time is at first.
@@ -35,10 +37,12 @@ pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 ///
 /// # Errors
 /// The engine does not.
-pub(crate) fn map<D>(uc: &mut Cpu<'_, D>) -> Result<()> {
+pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, contracts: &[Contract]) -> Result<()> {
     let failed = |e| Error::new(format!("emulator: the thread's memory: {e:?}"));
     uc.mem_map(POINTER - SIDE, 2 * SIDE, Prot::READ | Prot::WRITE).map_err(failed)?;
-    uc.mem_map(BUFFER, SIZE, Prot::READ | Prot::WRITE).map_err(failed)
+    let words = contracts.iter().filter_map(Words::of);
+    let buffers: BTreeSet<(u64, u64)> = words.map(|words| (words.buffer, words.size())).collect();
+    buffers.into_iter().try_for_each(|(at, size)| uc.mem_map(at, size, Prot::READ | Prot::WRITE).map_err(failed))
 }
 
 /// The words of a thread: where each is.
@@ -47,8 +51,10 @@ pub(crate) struct Words {
     pub cursor: u64,
     pub limit: u64,
     pub count: u64,
-    /// A routine is called where there is no room.
-    refill: bool,
+    /// Where the buffer begins.
+    pub buffer: u64,
+    /// A routine is called where there is no room: where none begins any more by that.
+    full: Option<u64>,
 }
 
 impl Words {
@@ -56,7 +62,11 @@ impl Words {
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
         let refill = contract.kind.recorder()?.refill;
         let [cursor, limit, count] = contract.thread_words.map(|at| POINTER.wrapping_add_signed(at.into()));
-        Some(Words { cursor, limit, count, refill })
+        let room = 1_u64.checked_shl(contract.full_bit.unsigned_abs()).filter(|_| refill);
+        // Half of so much memory is for records, and the bit is set in the other half.
+        let full = room.map(|room| BUFFERS.next_multiple_of(2 * room) + room);
+        let buffer = full.map_or(BUFFERS, |full| full - BELOW);
+        Some(Words { cursor, limit, count, buffer, full })
     }
 
     /// Refuse what lies where the emulated thread has no memory, or on one another.
@@ -78,19 +88,60 @@ impl Words {
         Ok(())
     }
 
+    /// Bytes of the buffer, with what lies behind.
+    fn size(self) -> u64 {
+        if self.full.is_some() { 2 * BELOW } else { SIZE }
+    }
+
     /// What all three hold before a run.
     fn at_first(self, case: &Case) -> [(u64, u64); 3] {
-        let limit = match case.situation.room() {
-            None => ROOMY,
-            // One record begins right below the limit.
-            Some(room) => first(case) + 8 * room,
+        let limit = match (self.full, case.situation.room()) {
+            // No record may begin there, and the word says nothing.
+            (Some(_), _) => COUNT,
+            (None, None) => self.end(),
+            (None, Some(room)) => self.first(case) + 8 * room,
         };
-        [(self.cursor, first(case)), (self.limit, limit), (self.count, COUNT)]
+        [(self.cursor, self.first(case)), (self.limit, limit), (self.count, COUNT)]
+    }
+
+    /// Where the first record of a run begins: anywhere in a block; with little room, right below where none does.
+    pub(crate) fn first(self, case: &Case) -> u64 {
+        match (self.full, case.situation.room()) {
+            (Some(full), Some(0)) => full + 8 * case.slot,
+            (Some(full), Some(room)) => full - 8 * room,
+            _ => self.buffer + 8 * case.slot,
+        }
+    }
+
+    /// Where no record begins, if there is room for all before that.
+    fn end(self) -> u64 {
+        self.full.unwrap_or(self.buffer + SIZE - Recorder::LARGEST as u64)
+    }
+
+    /// May a record begin there?
+    fn has_room(self, at: u64, limit: u64) -> bool {
+        at < self.full.unwrap_or(limit)
+    }
+
+    /// Where the routine makes room.
+    fn further(self, case: &Case) -> u64 {
+        self.buffer + FURTHER + 8 * case.slot
     }
 
     /// Bytes of the buffer in which records may begin.
     pub(crate) fn room(self, case: &Case) -> u64 {
-        self.at_first(case)[1].1 - first(case)
+        match case.situation.room() {
+            Some(_) if case.situation.refills() => self.end() - self.further(case),
+            Some(room) => 8 * room,
+            None => self.end() - self.first(case),
+        }
+    }
+
+    /// Where records begin in a run: where they do at first, if there is room, and where the routine made some.
+    pub(crate) fn beginnings(self, case: &Case) -> impl Iterator<Item = u64> {
+        let first = self.first(case);
+        let further = case.situation.refills().then(|| self.further(case));
+        Some(first).filter(|at| self.has_room(*at, u64::MAX)).into_iter().chain(further)
     }
 
     /// Memory as it is before a run.
@@ -101,7 +152,7 @@ impl Words {
         for (at, _) in self.at_first(case) {
             let _ = uc.mem_write(at - BESIDE, &[0; 2 * BESIDE as usize]);
         }
-        let _ = uc.mem_write(BUFFER, &[0xa5; SIZE as usize]);
+        let _ = uc.mem_write(self.buffer, &vec![0xa5; self.size() as usize]);
         for (at, value) in self.at_first(case) {
             put_word(uc, at, value);
         }
@@ -114,38 +165,42 @@ impl Words {
             (at - BESIDE..).step_by(8).zip(all).collect::<Vec<_>>()
         };
         let near = [self.cursor, self.limit, self.count].into_iter().flat_map(beside);
-        Left { near: near.collect(), buffer: words(uc, BUFFER, SIZE as usize) }
+        Left { near: near.collect(), buffer: words(uc, self.buffer, self.size() as usize) }
     }
 
-    /// What the routine does that may make room: the words as they are then, if it changes them.
+    /// Was something stored where no record can be?
+    pub(crate) fn overruns(self, case: &Case, left: &Left) -> bool {
+        let Some(full) = self.full else { return false };
+        // The last record may begin right below.
+        let last = if case.situation.room() == Some(0) { 0 } else { Recorder::LARGEST as u64 - 8 };
+        left.buffer.iter().skip(((full + last - self.buffer) / 8) as usize).any(|word| *word != FRESH)
+    }
+
+    /// What the routine does that may make room, if there is none: a signal may have come before it.
     pub(crate) fn refill<D>(self, case: &Case, uc: &mut Cpu<'_, D>) {
-        let now = (word(uc, self.cursor), word(uc, self.limit));
-        // A signal may have come before it, and made room already.
-        if now.0 >= now.1 {
-            let (cursor, limit) = refilled(case, now);
-            put_word(uc, self.cursor, cursor);
-            put_word(uc, self.limit, limit);
+        if case.situation.refills() && !self.has_room(word(uc, self.cursor), u64::MAX) {
+            put_word(uc, self.cursor, self.further(case));
         }
     }
 
     /// Is the cursor known that is left when others record meanwhile?
     pub(crate) fn counts(self, case: &Case) -> bool {
-        !self.refill || case.situation.room().is_none()
+        self.full.is_none() || case.situation.room().is_none()
     }
 
     /// What must be there when these records were written, and the counter counted up so often.
     pub(crate) fn wanted(self, case: &Case, records: &[Written], counted: u64) -> Left {
-        let [(_, mut cursor), (_, mut limit), (_, count)] = self.at_first(case);
-        let mut buffer = vec![FRESH; SIZE as usize / 8];
+        let [(_, mut cursor), (_, limit), (_, count)] = self.at_first(case);
+        let mut buffer = vec![FRESH; self.size() as usize / 8];
         for record in records {
             let bytes = 8 * record.words.len() as u64;
-            if cursor >= limit && self.refill {
+            if !self.has_room(cursor, limit) && self.full.is_some() {
                 // What was taken first counts on, and another slot is taken.
-                (cursor, limit) = refilled(case, (cursor + bytes, limit));
+                cursor = if case.situation.refills() { self.further(case) } else { cursor + bytes };
             }
             let end = cursor + bytes;
-            if cursor < limit {
-                let from = ((cursor - BUFFER) / 8) as usize;
+            if self.has_room(cursor, limit) {
+                let from = ((cursor - self.buffer) / 8) as usize;
                 buffer.iter_mut().skip(from).zip(&record.words).for_each(|(slot, word)| *slot = *word);
                 if record.stamp && !(cursor..end).any(|byte| byte % BLOCK == 0) {
                     buffer[from] = 0;
@@ -163,28 +218,12 @@ impl Words {
     }
 }
 
-/// Cursor and limit when the routine was called.
-fn refilled(case: &Case, now: (u64, u64)) -> (u64, u64) {
-    if case.situation.refills() { (first(case) + FURTHER, ROOMY) } else { now }
-}
-
-/// Where records may begin in a run, and those that are made room for.
-pub(crate) fn beginnings(case: &Case) -> impl Iterator<Item = u64> {
-    let further = case.situation.refills().then_some(first(case) + FURTHER);
-    std::iter::once(first(case)).chain(further)
-}
-
 /// A record: its words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub words: Vec<u64>,
     /// It has the time only if a multiple of [`BLOCK`] bytes lies in it.
     pub stamp: bool,
-}
-
-/// Where the first record of a run begins: anywhere in a block.
-pub(crate) fn first(case: &Case) -> u64 {
-    BUFFER + 8 * case.slot
 }
 
 /// What is in a thread's memory after a run.

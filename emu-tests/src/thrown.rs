@@ -136,9 +136,13 @@ fn inside(rig: &Rig, case: &Case, pc: u64) -> bool {
 /// From the landing pad to the end, looking at the unwind table on the way.
 fn passes(rig: &mut Rig, case: &Case, thrown: &Thrown, told: &mut Told) {
     let (resume, start, size) = (rig.address(RESUME), rig.ranges[case.attach].0, rig.ranges[case.attach].1);
-    let ends = |at: u64| at == resume || at.wrapping_sub(start) >= size;
+    // The routine that may make room is called and comes back.
+    let callee = &rig.suite.contracts[case.attach].callee;
+    let routine = rig.image.symbols.iter().find(|s| s.name == *callee).map_or(0..0, |s| s.address..s.address + s.size);
+    let own = |at: u64| at.wrapping_sub(start) < size;
+    let ends = |at: u64| at == resume || !(own(at) || routine.contains(&at));
     let end = walk(rig, thrown.pad, ends, |rig, at| {
-        if case.closely {
+        if case.closely && own(at) {
             compare(rig, case, at, at, told);
         }
     });
@@ -166,8 +170,8 @@ fn interrupted(rig: &mut Rig, case: &Arc<Case>, words: Words, told: &mut Told) -
         let came_back = signal(rig, case, start)?;
         let end = if came_back { walk(rig, at, |at| at == resume, |_, _| {}) } else { None };
         let both = recorded(rig, words, case);
-        let room = if case.situation.refills() { u64::MAX } else { words.room(case) };
-        let whole = end.is_some() && interleaved(&whats(one), &whats(other), &both.whats, room);
+        let room = words.room(case);
+        let whole = end.is_some() && !both.overrun && interleaved(&whats(one), &whats(other), &both.whats, room);
         if words.counts(case) {
             told.push((at, Place::SignalSlots, taken(one) + taken(other), both.taken));
         }

@@ -125,7 +125,8 @@ fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> 
     let jumps = !convention.site.protocol.jump.is_empty();
     let programs = if jumps { Programs::CALL_ORIG } else { Programs { skip_frame: true, ..Programs::CALL_ORIG } };
     let programs = (PROGRAMS, Kind::Programs(programs));
-    let for_one = [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), programs, (RECORD, ANY_RECORD), (SLED, Kind::Sled)].into_iter();
+    let for_one =
+        [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), programs, (RECORD, ANY_RECORD), (SLED, Kind::Sled)].into_iter();
     // What a site jumps to is for sites that jump.
     let for_one = for_one.filter(move |(_, kind)| jumps || !kind.jumped_to());
     let for_one = for_one.filter(|(_, kind)| convention.thread.is_some() || !kind.is_sled());

@@ -184,11 +184,12 @@ impl Contract {
             text.push(format!(
                 "It lies where the word at {thread} + RECORD_CURSOR says. One instruction takes it, so a signal handler may record too."
             ));
-            let full = format!("If that is not below the word at {thread} + RECORD_LIMIT");
             text.push(match recorder.refill {
-                false => format!("{full}, nothing is stored: the cursor counts on, and tells how much."),
+                false => format!(
+                    "If that is not below the word at {thread} + RECORD_LIMIT, nothing is stored: the cursor counts on, and tells how much."
+                ),
                 true => format!(
-                    "{full}, {} is called, which may make room and keeps every register but that of its return address. Then it takes another slot. If that is not below either, nothing is stored.",
+                    "If bit RECORD_FULL of that is set, {} is called, which may make room and keeps every register but that of its return address. Then another slot is taken. If the bit is set again, nothing is stored.",
                     self.callee
                 ),
             });

@@ -194,8 +194,8 @@ pub struct Stated {
     pub calls: u64,
     /// What SP may be modulo 16 at its first instruction; whatever the architecture lets it be, where nothing is stated.
     pub sp: Vec<u64>,
-    /// Bits of the flags register that are clear there.
-    pub clear_flags: u64,
+    /// Bits of the flags register that are clear there; `None`: those that are where C code begins.
+    pub clear_flags: Option<u64>,
     /// Bytes on the stack that the site has left for it, and that are gone when it goes on.
     pub pushed: u64,
     /// What is there then.
@@ -223,7 +223,7 @@ impl Default for Stated {
             general_handlers: false,
             calls: 1,
             sp: Vec::new(),
-            clear_flags: 0,
+            clear_flags: None,
             pushed: 0,
             holds: Vec::new(),
             next: Next::Behind(0),

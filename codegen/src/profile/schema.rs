@@ -90,7 +90,8 @@ pub(super) struct ArchIn {
     /// The variable that `record --clock word` takes the time from.
     pub clock: Option<String>,
     /// Numbers that the code needs, by what they are: `op-func` and `op-direct-call`, offsets in what `op` points to;
-    /// `record-cursor`, `record-limit` and `record-count`, offsets from the thread pointer to words for `record`. The name that
+    /// `record-cursor`, `record-limit` and `record-count`, offsets from the thread pointer to words for `record`; `record-full`, the
+    /// number of the bit of a record's address that says that there is no room for it, for `record --refill`. The name that
     /// the text gives one, and its usual value.
     pub numbers: BTreeMap<String, (String, i32)>,
     /// What a kernel's configuration means.

@@ -225,10 +225,11 @@ impl<'c> Checker<'c> {
             site_sp,
             top: site_sp + of_return,
             calls: demanded(contract),
-            pc: if contract.kind.jumped_to() {
-                body.map_or(nothing, |s| Value::of(Root::Symbol(s)))
-            } else {
-                Value::of(Root::Pc)
+            pc: match contract.kind {
+                kind if kind.jumped_to() => body.map_or(nothing, |s| Value::of(Root::Symbol(s))),
+                // Where its own call returns to.
+                kind if kind.is_sled() => Value::of(Root::Parent),
+                _ => Value::of(Root::Pc),
             },
             op: op.map_or(nothing, |s| Value::of(Root::Content(s))),
             literal: None,
@@ -324,6 +325,7 @@ impl<'c> Checker<'c> {
             Root::Thread => "the thread pointer".to_owned(),
             Root::ThreadWord(at) => format!("the word {at:+} bytes from the thread pointer"),
             Root::Slot(n) => format!("slot {n}"),
+            Root::Full(n) => format!("whether there is no room for slot {n}"),
             Root::InBlock(n, add) => format!("where in a block slot {n} {add:+} lies"),
             Root::Clock(_, None) => "the clock".to_owned(),
             Root::Clock(_, Some(half)) => format!("the {} half of the clock", format!("{half:?}").to_lowercase()),

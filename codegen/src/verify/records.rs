@@ -111,7 +111,8 @@ impl Checker<'_> {
         let lost = Value::lost(Why::Clobbered);
         self.abi.link.into_iter().for_each(|link| state.set(link, lost));
         (state.flags, state.tested, state.compared) = (lost, None, None);
-        state.replace(Value::of(Root::Slot(state.slots.len() as u8)), lost);
+        let n = state.slots.len() as u8;
+        [Root::Slot(n), Root::Full(n)].into_iter().for_each(|root| state.replace(Value::of(root), lost));
         state.memory.forget_below(state.get(self.abi.sp).on_stack().unwrap_or(0));
         state.refilled = true;
     }
@@ -135,7 +136,20 @@ impl Checker<'_> {
         let Root::Slot(n) = reg.root else { return None };
         let limit = self.thread.map(|places| Value::of(Root::ThreadWord(places.limit)));
         let open = state.slots.get(usize::from(n)).is_some_and(|slot| slot.full.is_none());
-        (reg.add == 0 && open && limit.is_some_and(|limit| with.is(limit))).then_some(n)
+        let bounded = self.thread.is_some_and(|places| !places.recorder.refill);
+        (reg.add == 0 && bounded && open && limit.is_some_and(|limit| with.is(limit))).then_some(n)
+    }
+
+    /// A bit of an address: what it says, if that is a slot.
+    pub(super) fn bit(&self, address: Value, bit: i32) -> Value {
+        match address {
+            Value { root: Root::Slot(n), add: 0 }
+                if bit == self.contract.full_bit && self.thread.is_some_and(|places| places.recorder.refill) =>
+            {
+                Value::of(Root::Full(n))
+            }
+            _ => Value::lost(Why::Computed),
+        }
     }
 
     /// Is this the question whether the time belongs into a slot? The one whose number it is.

@@ -310,6 +310,10 @@ impl Checker<'_> {
             Action::Test { reg } => {
                 (state.flags, state.tested, state.compared) = (computed, Some(self.read(reg, state)), None);
             }
+            Action::TestBit { reg, bit } => {
+                let bit = self.bit(self.read(reg, state), bit);
+                (state.flags, state.tested, state.compared) = (computed, Some(bit), None);
+            }
             Action::TestLowBit { reg } => {
                 let bit = match self.read(reg, state) {
                     Value { root: Root::Left(at, call), add: 0 } => Value::of(Root::LowBit(at, call)),
@@ -352,6 +356,7 @@ impl Checker<'_> {
                 };
                 (dst, value)
             }
+            Action::BitToSign { dst, src, bit } => (dst, self.bit(operand(src), bit)),
             Action::ThreadPointer { dst } => (dst, Value::of(Root::Thread)),
             Action::SetWide { dst, number } => (dst, Value::number(number)),
             Action::SetTop { dst, bits } => {
@@ -435,6 +440,8 @@ impl Checker<'_> {
         let (asked, zero) = match action {
             Action::BranchIf { reg, zero } => (Some(self.read(reg, state)), zero),
             Action::BranchIfFlags { zero } => (state.tested, zero),
+            Action::BranchIfBit { reg, bit } => (Some(self.bit(self.read(reg, state), bit)), false),
+            Action::BranchIfNegative { reg } => (Some(self.read(reg, state)), false),
             _ => (None, false),
         };
         let question = of_record.or_else(|| asked.and_then(|value| self.question(value, state)));
@@ -482,6 +489,9 @@ impl Checker<'_> {
             Root::LowBit(at, call) if self.contract.direct_jumps && state.jump.is_none() => {
                 let cell = self.left(crate::frame::Content::Direct, state)?;
                 Value::of(Root::Left(at, call)).is(cell).then_some(Question::Jump)
+            }
+            Root::Full(n) if value.add == 0 => {
+                state.slots.get(usize::from(n)).is_some_and(|slot| slot.full.is_none()).then_some(Question::Full(n))
             }
             Root::Returned(call) if value.add == 0 => self.undecided(call, state).then_some(Question::Skip(call)),
             _ => None,

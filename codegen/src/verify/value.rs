@@ -64,6 +64,8 @@ pub(super) enum Root {
     Slot(u8),
     /// Where in a block of [`Recorder::BLOCK`] bytes the address so many bytes above that slot lies.
     InBlock(u8, i32),
+    /// The bit of the slot with this number that says that there is no room.
+    Full(u8),
     /// The CPU's clock: how many slots were taken when it was read, and which half if not the whole.
     Clock(u8, Option<Half>),
     /// What the traced function left in the register when it returned.

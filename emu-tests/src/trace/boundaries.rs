@@ -247,6 +247,10 @@ impl Trace {
         if let Some(contract) = self.contract().filter(|c| c.kind.programs().is_some()) {
             return called_back + self.due(&contract, false).count() as u64;
         }
+        if self.contract().is_some_and(|contract| contract.kind.recorder().is_some()) {
+            // The routine that makes room is called where there is none.
+            return 0;
+        }
         // A contract need not say what a direct trampoline calls. Of several variables, one counts.
         let one = stated(t).is_some_and(|s| !s.through.is_empty());
         let named = self.callees.get(t).map_or(&[][..], |all| all).iter().filter(|callee| **callee != 0);
