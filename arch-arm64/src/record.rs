@@ -32,14 +32,14 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
         Step::Slot(event) => {
             let cursor = cx.number(NumberOf::RecordCursor)?;
             cx.insn(Insn::MrsThread { dst: TEMP });
-            cx.insn(Insn::Movz { dst: SLOT, imm: recorder.bytes(event) as u16 });
             if !recorder.refill {
                 let at = cx.number(NumberOf::RecordLimit)?;
                 cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "where the buffer ends");
             }
             cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
-            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
+            take(event, cx)?;
         }
+        Step::SlotAgain(event) => take(event, cx)?,
         Step::BranchIfFull(_, to) if recorder.refill => {
             cx.noted(Insn::Tbnz { reg: SLOT, bit: cx.number(NumberOf::RecordFull)?, to }, "no room there");
         }
@@ -67,6 +67,14 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Take a slot. TEMP has the address of the cursor.
+fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let imm = cx.recorder()?.bytes(event) as u16;
+    cx.insn(Insn::Movz { dst: SLOT, imm });
+    cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
+    Ok(())
 }
 
 /// Call the routine that may make room. Before the function x30 is live, and there is no frame yet, by which stack traces find

@@ -22,24 +22,23 @@ const LIMIT: Reg = T5;
 /// Lower a step; false: it is as for others.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
     let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
-    let immediate = |n: i32| Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(n) };
     match step {
         Step::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
-            cx.insn(immediate(1));
+            cx.insn(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(1) });
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
         }
         Step::Slot(event) => {
             let imm = cx.number(NumberOf::RecordCursor)?;
-            cx.insn(immediate(recorder.bytes(event)));
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
             if !recorder.refill {
                 let at = cx.number(NumberOf::RecordLimit)?;
                 cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
             }
-            cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
+            take(event, cx)?;
         }
+        Step::SlotAgain(event) => take(event, cx)?,
         Step::BranchIfFull(_, to) if recorder.refill => {
             cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: cx.number(NumberOf::RecordFull)? });
             cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
@@ -65,6 +64,14 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Take a slot. CELL has the address of the cursor.
+fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
+    let imm = Disp::number(cx.recorder()?.bytes(event));
+    cx.insn(Insn::Addi { dst: SLOT, src: ZERO, imm });
+    cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
+    Ok(())
 }
 
 /// Call the routine that may make room. Before the function ra is live, and there is no frame yet, by which stack traces find its

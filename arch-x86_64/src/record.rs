@@ -19,7 +19,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
     let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
     match step {
         Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
-        Step::Slot(event) => {
+        Step::Slot(event) | Step::SlotAgain(event) => {
             let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.bytes(event));
             cx.insn(Insn::MovImm { dst: SLOT, imm });
             cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");

@@ -9,7 +9,7 @@ use codegen::step::{Disp, Name, Step};
 use crate::insn::{Insn, STATE};
 use crate::regs::*;
 
-/// Of an XSAVE area.
+/// Of an XSAVE area, whose size is a multiple of it.
 const ALIGN: i8 = 64;
 
 /// What C functions may overwrite, and above that the caller's rbp, below the return address.
@@ -50,8 +50,8 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
 
 /// XSAVEC leaves alone what XRSTOR wants to be 0 in the header (Intel SDM volume 1, 13.4.2 and 13.8).
 fn save(cx: &mut Lowering<Insn>) {
-    cx.noted(Insn::SubSp { imm: Disp::number(STATE.bytes) }, "XSAVE area");
     cx.insn(Insn::AndSp { imm: -ALIGN });
+    cx.noted(Insn::SubSp { imm: Disp::number(STATE.bytes) }, "XSAVE area");
     let (from, to) = STATE.reserved;
     for at in (from..to).step_by(8) {
         cx.insn(Insn::StoreImm { imm: 0, at: Disp::number(at) });

@@ -71,7 +71,7 @@ impl Side<'_> {
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) | Step::Room(_) => {
             }
-            Step::Count | Step::Slot(_) | Step::BranchIfFull(..) | Step::Mark(_) => out.extend(fixed_words(step)),
+            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Mark(_) => out.extend(fixed_words(step)),
             Step::Refill(_) | Step::ToRoom(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
             Step::Time(_) | Step::Words(_) | Step::What(_) | Step::AllocReturn => out.extend(fixed_words(step)),
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
@@ -218,6 +218,7 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::ClearResult => "result = 0".to_owned(),
         Step::AllocReturn => "room for the return address".to_owned(),
         Step::Count => "the thread's counter goes up".to_owned(),
+        Step::SlotAgain(event) => format!("another slot for the {}", event_words(event)),
         Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
         Step::BranchIfFull(event, Local::Refill(_)) => {
             format!("if the buffer is full: out of line for the {}", event_words(event))

@@ -452,7 +452,7 @@ impl Plan {
         self.push(&[
             Step::Block(Role::Call, heading),
             Step::Refill(event),
-            Step::Slot(event),
+            Step::SlotAgain(event),
             full,
             Step::ToRoom(event),
         ]);

@@ -309,6 +309,8 @@ pub enum Step {
     Count,
     /// Take a slot of the thread's buffer for the record of this event.
     Slot(Event),
+    /// Take another one: all registers are as they were then.
+    SlotAgain(Event),
     /// Branch there if the buffer has no room for this event's record.
     BranchIfFull(Event, Local),
     /// Where an event's record is written, once there is room.

@@ -121,6 +121,7 @@ places! {
         "the address before the one that functions return to is in the unwind table, without a return address";
     FrameRecord { n: usize } => "frame-record:{n}", "return address in frame record {n}";
     RecordRises { n: usize } => "frame-record:{n}:rises", "frame record {n} lies above the one before";
+    Refills => "refills", "calls of the routine that makes room";
     BehindRecords => "frame-record:end", "frame pointer behind the records";
     MarkedRegs => "frame-record:regs", "frame pointer: address of pt_regs with bit 0 set";
 

@@ -188,6 +188,21 @@ impl Words {
         self.full.is_none() || case.situation.room().is_none()
     }
 
+    /// How often the routine is called, if there is one: for each record that finds no room.
+    pub(crate) fn refills(self, case: &Case, records: &[Written]) -> Option<u64> {
+        let full = self.full?;
+        let (mut cursor, mut calls) = (self.first(case), 0);
+        for record in records {
+            let bytes = 8 * record.words.len() as u64;
+            if cursor >= full {
+                calls += 1;
+                cursor = if case.situation.refills() { self.further(case) } else { cursor + bytes };
+            }
+            cursor += bytes;
+        }
+        Some(calls)
+    }
+
     /// What must be there when these records were written, and the counter counted up so often.
     pub(crate) fn wanted(self, case: &Case, records: &[Written], counted: u64) -> Left {
         let [(_, mut cursor), (_, limit), (_, count)] = self.at_first(case);

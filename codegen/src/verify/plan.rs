@@ -180,7 +180,7 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::BranchIfFull(..) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Recorded(_) => record(step, state, contract)?,
         Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) => record(step, state, contract)?,
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
         Step::Mark(_) | Step::ExceptionPad => {}
@@ -221,7 +221,7 @@ fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Pro
     let wrong = |wrong: bool, what| if wrong { Err((Property::Record, what)) } else { Ok(()) };
     match step {
         Step::Count => state.counted += 1,
-        Step::Slot(event) => {
+        Step::Slot(event) | Step::SlotAgain(event) => {
             wrong(state.slot.is_some(), "a slot is taken inside of a record")?;
             let due = |r: Recorder| if state.thrown { r.unwound() } else { r.recorded() };
             let due = contract.kind.recorder().and_then(|r| due(r).get(state.recorded).copied());

@@ -2,7 +2,7 @@
 
 use codegen::recorder::{Clock, Event, Events};
 
-use super::{Trace, Uc};
+use super::{Here, Trace, Uc};
 use crate::cpu::{EXIT, put_word};
 use crate::place::Place;
 use crate::report::Clause;
@@ -44,11 +44,33 @@ impl Trace {
         TIME.wrapping_add(self.state.events.wrapping_mul(0x1_0000_0003))
     }
 
+    /// The routine is called that makes room: stack traces find the function's caller, and SP is where any callee's is.
+    pub(super) fn check_refill(&mut self, here: &Here) {
+        let (at, sp, parent) = match (self.state.exiting(), self.state.activations.last()) {
+            (Some(e), _) => (&e.expect, e.sp, e.parent),
+            (None, Some(a)) => (&a.expect, a.sp, a.parent),
+            (None, None) => return,
+        };
+        let (abi, fp) = (here.registers.abi, here.get(here.registers.abi.fp));
+        let before = at[abi.fp];
+        let record = fp.wrapping_add_signed(here.registers.machine.record);
+        let (next, back) = (here.word(record), here.word(record.wrapping_add(8)));
+        let p12 = self.at(Clause::P12, here.pc);
+        self.check(p12, Place::FrameRecord { n: 0 }, parent, back);
+        self.check(p12, Place::BehindRecords, before, next);
+        let moved = sp.wrapping_sub(here.sp()) % u64::from(abi.sp_align);
+        let pushed = if self.state.exiting().is_some() { abi.return_bytes() } else { 0 };
+        self.check(p12.of(Clause::P8), Place::SpModuloOfBody, pushed, moved);
+    }
+
     /// The run is over: compare.
     pub(super) fn check_recorded(&mut self, uc: &Uc) {
         let Some(words) = self.contracts.get(self.case.attach).and_then(|c| Words::of(c)) else { return };
         let (found, wanted) = (words.left(uc), words.wanted(&self.case, &self.state.written, self.state.counted));
         let p24 = self.at(Clause::P24, EXIT);
+        if let Some(refills) = words.refills(&self.case, &self.state.written) {
+            self.check(p24, Place::Refills, refills, self.state.refills);
+        }
         for ((at, want), (_, have)) in wanted.near.into_iter().zip(found.near) {
             let place = match at {
                 _ if at == words.cursor => Place::Cursor,

@@ -120,6 +120,8 @@ pub(crate) struct State {
     /// The records that must have been written, and how often the counter must have been counted up.
     pub written: Vec<Written>,
     pub counted: u64,
+    /// Calls of the routine that makes room for records.
+    pub refills: u64,
     /// Events that were to be recorded so far: the time goes on at each.
     pub events: u64,
 }

@@ -122,6 +122,10 @@ impl Trace {
 
     /// The routine that may make room for records. It keeps every register: only the flags and the stack below SP change.
     fn refill(&mut self, here: &mut Here, contract: &Contract) {
+        self.state.refills += 1;
+        if self.enabled {
+            self.check_refill(here);
+        }
         if let Some(words) = Words::of(contract) {
             words.refill(&self.case, here.uc);
         }

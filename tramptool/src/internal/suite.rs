@@ -66,7 +66,7 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_entry_refill", Recorder { refill: true, ..recorder(Events::Entry, Clock::None, 0x4_000d) }),
     (
         "record_both_refill",
-        Recorder { refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Stamp8, 0x4_000e) },
+        Recorder { refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_000e) },
     ),
     (
         "record_both_unwind_refill",
