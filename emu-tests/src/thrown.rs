@@ -62,7 +62,12 @@ pub(crate) fn judge_thrown(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -
     if let Some(thrown) = throw(rig, case, &mut told) {
         passes(rig, case, &thrown, &mut told);
         let left = words.left(&rig.uc);
-        let wanted = words.wanted(case, &wanted(recorder, case, rig), 0);
+        let written = wanted(recorder, case, rig);
+        if let Some(refills) = words.refills(case, &written) {
+            let place = Box::new(Place::Refills);
+            told.push((thrown.pad, Place::Unwound { place }, refills, rig.trace().refills()));
+        }
+        let wanted = words.wanted(case, &written, 0);
         for ((at, want), (_, have)) in wanted.near.into_iter().zip(left.near) {
             let place = if at == words.cursor { Place::Cursor } else { Place::BesideWords };
             told.push((thrown.pad, Place::Unwound { place: Box::new(place) }, want, have));

@@ -39,6 +39,11 @@ impl Trace {
         self.state.written.push(Written { words, stamp: recorder.clock == Clock::Stamp8 });
     }
 
+    /// Calls of the routine that makes room, so far.
+    pub fn refills(&self) -> u64 {
+        self.state.refills
+    }
+
     /// What the time is: both halves change at each event.
     pub fn now(&self) -> u64 {
         TIME.wrapping_add(self.state.events.wrapping_mul(0x1_0000_0003))
