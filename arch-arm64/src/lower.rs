@@ -43,7 +43,8 @@ impl Lower for Arm64 {
             // Every register has its slot.
             Step::Room(_) | Step::SaveState | Step::RestoreState => {}
             Step::Count
-            | Step::Slot(_) | Step::SlotAgain(_)
+            | Step::Slot(_)
+            | Step::SlotAgain(_)
             | Step::BranchIfFull(..)
             | Step::What(_)
             | Step::Refill(_)

@@ -40,7 +40,8 @@ impl Lower for Riscv64 {
             // Every register has its slot.
             Step::Room(_) | Step::SaveState | Step::RestoreState => {}
             Step::Count
-            | Step::Slot(_) | Step::SlotAgain(_)
+            | Step::Slot(_)
+            | Step::SlotAgain(_)
             | Step::BranchIfFull(..)
             | Step::What(_)
             | Step::Refill(_)

@@ -75,7 +75,8 @@ impl Lower for X86_64 {
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
             Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
             Step::Count
-            | Step::Slot(_) | Step::SlotAgain(_)
+            | Step::Slot(_)
+            | Step::SlotAgain(_)
             | Step::BranchIfFull(..)
             | Step::What(_)
             | Step::Refill(_)

@@ -71,7 +71,9 @@ impl Side<'_> {
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) | Step::Room(_) => {
             }
-            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Mark(_) => out.extend(fixed_words(step)),
+            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Mark(_) => {
+                out.extend(fixed_words(step))
+            }
             Step::Refill(_) | Step::ToRoom(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
             Step::Time(_) | Step::Words(_) | Step::What(_) | Step::AllocReturn => out.extend(fixed_words(step)),
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),

@@ -16,6 +16,8 @@ pub enum Filled {
     Function,
     /// The address of the variable that has the time.
     Clock,
+    /// The address of the routine that makes room.
+    Refill,
 }
 
 impl Filled {
@@ -25,6 +27,7 @@ impl Filled {
             Filled::Id => "id",
             Filled::Function => "function",
             Filled::Clock => "clock",
+            Filled::Refill => "refill",
         }
     }
 }
@@ -112,9 +115,11 @@ fn fix_up(reloc: &Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> R
         Filled::Function
     } else if Some(name) == target.convention.clock {
         Filled::Clock
+    } else if spec.kind.recorder().is_some_and(|recorder| recorder.refill) && name == spec.callee {
+        Filled::Refill
     } else {
         return Err(Error::new(format!(
-            "--emit template: {} refers to {name}; valid: options with which it refers to its function and the clock alone",
+            "--emit template: {} refers to {name}; valid: options with which it refers to its function, the clock and the routine alone",
             spec.name
         )));
     };

@@ -12,6 +12,7 @@ enum tramptool_symbol {
 	TRAMPTOOL_ID,		/* the function's number << 8 */
 	TRAMPTOOL_FUNCTION,	/* the address of the function, whose site jumps to the trampoline */
 	TRAMPTOOL_CLOCK,	/* the address of the variable that has the time */
+	TRAMPTOOL_REFILL,	/* the address of the routine that makes room */
 };
 
 /* A field: the psABI's formula for its type of relocation says what belongs there. */

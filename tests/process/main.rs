@@ -10,6 +10,7 @@ mod flags;
 mod machine;
 mod place;
 mod recorded;
+mod refilled;
 mod template;
 mod types;
 mod unwind;

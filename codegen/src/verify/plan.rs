@@ -180,7 +180,9 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Recorded(_) => record(step, state, contract)?,
+        Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Recorded(_) => {
+            record(step, state, contract)?
+        }
         Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) => record(step, state, contract)?,
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
         Step::Mark(_) | Step::ExceptionPad => {}

@@ -332,6 +332,8 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::LoadThread { at, .. } | Action::StoreThread { at, .. } => all.push(i64::from(at)),
         Action::LowBits { bits, .. } => all.push(i64::MAX >> (63 - bits)),
         Action::CompareNumber { number, .. } => all.push(i64::from(number)),
+        Action::TestBit { bit, .. } | Action::BranchIfBit { bit, .. } => all.push(i64::from(bit)),
+        Action::BitToSign { bit, .. } => all.push(63 - i64::from(bit)),
         Action::StoreHalfAt { at, .. } => all.extend((at != 0).then_some(i64::from(at))),
         Action::StoreAt { at, stored, .. } => {
             all.extend((at != 0).then_some(i64::from(at)));
@@ -347,6 +349,9 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::Low { .. }
         | Action::LoadSymbol { .. }
         | Action::LoadLow { .. }
+        | Action::StoreState(_)
+        | Action::LoadState(_)
+        | Action::BranchIfNegative { .. }
         | Action::PushFlags
         | Action::PopFlags
         | Action::PopOver
