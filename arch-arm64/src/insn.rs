@@ -287,7 +287,7 @@ codegen::rows! { Insn, w names out target;
     BLocal { to } => write!(w, "b\t{}", names.local(to)),
         { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Local(to), 0) },
         Effects::flow(Flow::Jump(to));
-    Tbnz { reg, bit, to } => write!(w, "tbnz\t{}, #{}, {}", name(reg), names.disp(bit), names.local(to)),
+    Tbnz { reg, bit, to } => write!(w, "tbnz\t{}{}, #{}, {}", if bit.value < 32 { "w" } else { "x" }, reg.0, names.disp(bit), names.local(to)),
         { let (r, b) = (x(reg)?, ranged(bit.value, 0, 63)? as u32); out.push_u32(TBNZ | b >> 5 << 31 | (b & 31) << 19 | u32::from(r));
           out.fixup(4, reloc::TSTBR14, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfBit { reg, bit: bit.value });

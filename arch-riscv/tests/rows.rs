@@ -150,6 +150,8 @@ fn plain(text: &str) -> String {
         ("addi", [d, n]) => format!("addi {d},{d},{n}"),
         ("li", [d, n]) => format!("addi {d},zero,{n}"),
         ("jal", [to]) => format!("jal ra,{to}"),
+        ("j", [to]) | (".insn", ["j0x6f", "zero", to]) => format!("jal zero,{to}"),
+        ("bltz", [s, to]) => format!("blt {s},zero,{to}"),
         ("nop", []) => "addi zero,zero,0".to_owned(),
         (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
         // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
@@ -158,6 +160,9 @@ fn plain(text: &str) -> String {
         (".insn", ["u0x37", d, imm]) => format!("lui {d},{imm}"),
         (".insn", ["i0x1b", "0", d, s, imm]) => format!("addiw {d},{s},{imm}"),
         (".insn", ["i0x73", "2", d, "zero", "-1023"]) => format!("rdtime {d}"),
+        ("slli", [d, s, n]) if n.starts_with("63-") => {
+            plain(&format!("slli {d},{s},{}", 63 - n[3..].parse::<i32>().unwrap()))
+        }
         ("slli", [d, n]) => format!("slli {d},{d},{n}"),
         ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),
         ("sext.w", [d, s]) => format!("addiw {d},{s},0"),

@@ -174,7 +174,7 @@ fn alias(text: &str) -> String {
     // What a size is told by already: a register, or that there is one only.
     let suffixed = [
         "movq", "movl", "testb", "pushq", "popq", "callq", "retq", "leaq", "subq", "addq", "andq", "testq", "jmpq",
-        "cmpq", "xaddq", "andl", "cmpl",
+        "cmpq", "xaddq", "andl", "cmpl", "btq",
     ];
     let mnemonic = if suffixed.contains(&mnemonic) { &mnemonic[..mnemonic.len() - 1] } else { mnemonic };
     let operands = operands.strip_prefix("0(").map_or(operands.to_owned(), |rest| format!("({rest}"));
@@ -237,10 +237,11 @@ fn by_iced(code: &[u8]) -> Seen {
         let used = info.used_memory().iter().filter(|m| wanted(m.access()));
         used.map(|m| m.memory_size().size().div_ceil(8) as u16).sum()
     };
+    let (loads, stores) = of_area(text.split(' ').next()).unwrap_or((slots(reads_it), slots(writes_it)));
     Seen {
         sp: sp_effect_of_iced(&insn, &text, writes.general.contains(RSP)),
-        loads: slots(reads_it),
-        stores: slots(writes_it),
+        loads,
+        stores,
         reads,
         writes,
         flow: match insn.flow_control() {
@@ -253,6 +254,19 @@ fn by_iced(code: &[u8]) -> Seen {
         },
         size: insn.len(),
         text,
+    }
+}
+
+/// What XSAVEC stores and XRSTOR loads, of which no decoder knows how many components are asked for: Intel SDM volume 1, 13.4 and
+/// 13.5, of those that C functions may overwrite.
+fn of_area(mnemonic: Option<&str>) -> Option<(u16, u16)> {
+    const LEGACY_AND_HEADER: u16 = 512 + 64;
+    const COMPONENTS: [u16; 4] = [16 * 16, 8 * 8, 16 * 32, 16 * 64];
+    let words = (LEGACY_AND_HEADER + COMPONENTS.iter().sum::<u16>()) / 8;
+    match mnemonic? {
+        "xsavec64" => Some((0, words)),
+        "xrstor64" => Some((words, 0)),
+        _ => None,
     }
 }
 
@@ -320,6 +334,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         "pop" => (1, u16::from(memory(operands.first()))),
         "push" => (u16::from(memory(operands.first())), 1),
         "lea" | "nop" => (0, 0),
+        "xsavec64" | "xrstor64" => of_area(Some(mnemonic)).unwrap(),
         _ => (words * u16::from(memory(operands.first())), words * u16::from(memory(operands.get(1)))),
     };
     if mnemonic == "xadd" {
