@@ -35,23 +35,13 @@ impl Lower for Arm64 {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
             return Ok(());
         }
-        if record::lower(step, cx)? {
-            return Ok(());
-        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
             // Every register has its slot.
             Step::Room(_) | Step::SaveState | Step::RestoreState => {}
-            Step::Count
-            | Step::Slot(_)
-            | Step::SlotAgain(_)
-            | Step::BranchIfFull(..)
-            | Step::What(_)
-            | Step::Refill(_)
-            | Step::ToRoom(_) => {
-                return Err(cx.unsupported(step));
-            }
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
+            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
+            Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
             Step::LoadOp => {
@@ -186,7 +176,7 @@ fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
 }
 
 /// Have a constant of 31 bits at hand.
-pub(crate) fn number(dst: Reg, value: i32, cx: &mut Lowering<Insn>) {
+fn number(dst: Reg, value: i32, cx: &mut Lowering<Insn>) {
     cx.insn(Insn::Movz { dst, imm: value as u16 });
     if value >> 16 != 0 {
         cx.insn(Insn::MovkHigh { dst, imm: (value >> 16) as u16 });

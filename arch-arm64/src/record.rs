@@ -9,7 +9,6 @@ use codegen::step::{Callee, Disp, Local, Step};
 
 use crate::abi::ABI;
 use crate::insn::{Insn, XZR};
-use crate::lower::number;
 use crate::regs::*;
 
 /// The thread pointer, and what is made of it.
@@ -18,9 +17,9 @@ const TEMP: Reg = X10;
 const SLOT: Reg = X11;
 const VALUE: Reg = X12;
 
-/// Lower a step; false: it is as for others.
-pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
-    let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
+/// Lower a step that they alone have.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
     match step {
         Step::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
@@ -64,9 +63,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             }
         }
         Step::Resume => resume(cx),
-        _ => return Ok(false),
+        _ => return Err(cx.unsupported(step)),
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Take a slot. TEMP has the address of the cursor.
@@ -114,7 +113,7 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(store(XZR), "no time yet");
             cx.noted(Insn::Add { dst: VALUE, src: SLOT, imm: Disp::number(bytes - 1) }, "the last byte of the slot");
             cx.insn(Insn::AndLow { dst: VALUE, src: VALUE, bits: Recorder::BLOCK.ilog2() as u8 });
-            number(TEMP, bytes, cx);
+            cx.insn(Insn::Movz { dst: TEMP, imm: bytes as u16 });
             cx.insn(Insn::Cmp { reg: VALUE, with: TEMP });
             cx.insn(Insn::BHs { to: Local::Timed(event) });
             cx.noted(Insn::MrsClock { dst: VALUE }, "time");

@@ -3,7 +3,6 @@
 use codegen::frame::{Content, Field, FrameLayout, Record, Stores, field};
 use codegen::option::Choices;
 
-use crate::abi::ABI;
 use crate::regs::*;
 
 const SAVED: [(&str, codegen::abi::Reg); 19] = [
@@ -67,7 +66,8 @@ const VECTORS: [&str; 32] = [
 /// The frame record, and what C functions may overwrite: vector registers last, which can be reached farther away.
 pub(crate) fn frame(_: Choices) -> FrameLayout {
     const RECORD: i32 = 16;
-    const VECTOR: i32 = ABI.vector_bytes as i32;
+    // Of q0, and so on.
+    const VECTOR: i32 = 16;
     let slot = |symbol, at, content| field(symbol, "", at, content, Stores::Hidden);
     let general = |(i, (symbol, reg))| slot(symbol, RECORD + 8 * i, Content::Reg(reg));
     let mut fields: Vec<Field> = (0..).zip(SAVED).map(general).collect();

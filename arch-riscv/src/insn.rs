@@ -336,6 +336,11 @@ fn upper(imm: i32) -> Result<i32> {
     Err(Error::unencodable(format_args!("{imm} does not fit LUI; valid: -524288 to 1048575")))
 }
 
+/// What LUI and ADDIW have of a constant. ADDIW adds twelve bits with a sign.
+pub(crate) fn parts(value: i32) -> (i32, i32) {
+    (value.wrapping_add(0x800) >> 12, value << 20 >> 20)
+}
+
 /// How far a bit is from the sign.
 fn sign_from(bit: i32) -> Result<u32> {
     let distance = u32::try_from(bit).ok().and_then(|bit| 63_u32.checked_sub(bit));

@@ -11,7 +11,7 @@ use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
 use crate::abi::{ABI, DIRECT};
-use crate::insn::Insn;
+use crate::insn::{Insn, parts};
 use crate::option::Rvc;
 use crate::regs::*;
 use crate::{record, rethook};
@@ -32,23 +32,13 @@ impl Lower for Riscv64 {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
             return Ok(());
         }
-        if record::lower(step, cx)? {
-            return Ok(());
-        }
         match step {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
             // Every register has its slot.
             Step::Room(_) | Step::SaveState | Step::RestoreState => {}
-            Step::Count
-            | Step::Slot(_)
-            | Step::SlotAgain(_)
-            | Step::BranchIfFull(..)
-            | Step::What(_)
-            | Step::Refill(_)
-            | Step::ToRoom(_) => {
-                return Err(cx.unsupported(step));
-            }
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
+            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
+            Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::LoadOp => load_op(DIRECT, cx)?,
             Step::BranchIfEarlyDirect => {
                 let at = cx.number(NumberOf::OpDirectCall)?;
@@ -60,16 +50,7 @@ impl Lower for Riscv64 {
             }
             Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
-            Step::Record(n) => {
-                let (ret, note) = match cx.frame.records[n as usize].ret {
-                    Content::ParentIp => (PARENT, "parent_ip"),
-                    _ if cx.spec.kind.is_sled() => (RA, "pc"),
-                    _ => (PC, "pc"),
-                };
-                cx.noted(Insn::Sd { src: ret, at: cx.record(n as usize, 8) }, note);
-                cx.insn(Insn::Sd { src: S0, at: cx.record(n as usize, 0) });
-                cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n as usize, 16) });
-            }
+            Step::Record(n) => record(n as usize, cx),
             Step::Alloc => {
                 alloc(cx);
                 cx.depth += cx.frame.size;
@@ -100,8 +81,7 @@ impl Lower for Riscv64 {
                 if way == ExitPath::Function {
                     cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
                 }
-                let note = if cx.spec.kind.is_sled() { "pc" } else { "parent_ip" };
-                cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, note);
+                cx.noted(Insn::Ld { dst: PARENT, at: cx.record(0, 8) }, returned_to(0, cx).1);
                 cx.insn(Insn::Ld { dst: S0, at: cx.record(0, 0) });
             }
             Step::RestoreSite(_) => {
@@ -117,6 +97,22 @@ impl Lower for Riscv64 {
         }
         Ok(())
     }
+}
+
+/// The register with the return address of a frame record, and what that is called.
+fn returned_to(n: usize, cx: &Lowering<Insn>) -> (Reg, &'static str) {
+    match cx.frame.records[n].ret {
+        Content::ParentIp => (PARENT, "parent_ip"),
+        _ if cx.spec.kind.is_sled() => (RA, "pc"),
+        _ => (PC, "pc"),
+    }
+}
+
+fn record(n: usize, cx: &mut Lowering<Insn>) {
+    let (src, note) = returned_to(n, cx);
+    cx.noted(Insn::Sd { src, at: cx.record(n, 8) }, note);
+    cx.insn(Insn::Sd { src: S0, at: cx.record(n, 0) });
+    cx.insn(Insn::Addi { dst: S0, src: SP, imm: cx.record(n, 16) });
 }
 
 fn alloc(cx: &mut Lowering<Insn>) {
@@ -212,11 +208,6 @@ fn load_body(cx: &mut Lowering<Insn>) {
         cx.noted(Insn::AddiLo { dst: PC, anchor: Local::BodyAnchor }, "pc");
         cx.pc_loaded = true;
     }
-}
-
-/// What LUI and ADDIW have of a constant. ADDIW adds twelve bits with a sign.
-pub(crate) fn parts(value: i32) -> (i32, i32) {
-    (value.wrapping_add(0x800) >> 12, value << 20 >> 20)
 }
 
 /// Have a constant of 31 bits in a register.

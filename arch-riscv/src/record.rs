@@ -8,8 +8,7 @@ use codegen::spec::{Clock, Event, Recorder};
 use codegen::step::{Callee, Disp, Local, Step};
 
 use crate::abi::ABI;
-use crate::insn::Insn;
-use crate::lower::parts;
+use crate::insn::{Insn, parts};
 use crate::regs::*;
 
 /// A value for a slot.
@@ -19,9 +18,9 @@ const SLOT: Reg = T3;
 const CELL: Reg = T4;
 const LIMIT: Reg = T5;
 
-/// Lower a step; false: it is as for others.
-pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
-    let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
+/// Lower a step that they alone have.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
     match step {
         Step::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
@@ -61,9 +60,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             }
         }
         Step::Resume => resume(cx),
-        _ => return Ok(false),
+        _ => return Err(cx.unsupported(step)),
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Take a slot. CELL has the address of the cursor.

@@ -11,9 +11,9 @@ use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Valu
 
 use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};
-use crate::insn::Insn;
+use crate::insn::{Insn, STATE};
 use crate::regs::*;
-use crate::{record, rethook, sled};
+use crate::{record, rethook};
 
 /// Where the next hop of a return passes.
 const NEXT: Reg = RDI;
@@ -25,9 +25,6 @@ impl Lower for X86_64 {
 
     fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         if cx.spec.kind == Kind::Rethook && rethook::lower(step, cx)? {
-            return Ok(());
-        }
-        if record::lower(step, cx)? || sled::lower(step, cx)? {
             return Ok(());
         }
         match step {
@@ -74,17 +71,11 @@ impl Lower for X86_64 {
             }
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
             Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
-            Step::Count
-            | Step::Slot(_)
-            | Step::SlotAgain(_)
-            | Step::BranchIfFull(..)
-            | Step::What(_)
-            | Step::Refill(_)
-            | Step::ToRoom(_) => {
-                return Err(cx.unsupported(step));
-            }
-            Step::SaveState | Step::RestoreState => return Err(cx.unsupported(step)),
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::Resume => return Err(cx.unsupported(step)),
+            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
+            Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::SaveState => save_state(cx),
+            Step::RestoreState => restore_state(cx),
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::Recorded(_) | Step::Room(_) => {}
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
@@ -120,6 +111,32 @@ fn call(callee: Callee, cx: &mut Lowering<Insn>) {
         }
         _ => cx.insn(Insn::Call { sym }),
     }
+}
+
+/// XSAVEC leaves alone what XRSTOR wants to be 0 in the header (Intel SDM volume 1, 13.4.2 and 13.8). The area is as large as a
+/// multiple of its alignment.
+fn save_state(cx: &mut Lowering<Insn>) {
+    const ALIGN: i8 = 64;
+    cx.insn(Insn::AndSp { imm: -ALIGN });
+    cx.noted(Insn::SubSp { imm: Disp::number(STATE.bytes) }, "XSAVE area");
+    let (from, to) = STATE.reserved;
+    for at in (from..to).step_by(8) {
+        cx.insn(Insn::StoreImm { imm: 0, at: Disp::number(at) });
+    }
+    components(cx);
+    cx.noted(Insn::Xsavec, "x87, SSE, AVX and AVX-512 state");
+}
+
+fn restore_state(cx: &mut Lowering<Insn>) {
+    components(cx);
+    cx.noted(Insn::Xrstor, "x87, SSE, AVX and AVX-512 state");
+    unalign(cx);
+}
+
+/// Which components.
+fn components(cx: &mut Lowering<Insn>) {
+    cx.insn(Insn::MovImm { dst: RAX, imm: STATE.components });
+    cx.insn(Insn::MovImm { dst: RDX, imm: 0 });
 }
 
 /// SP as it was, from what rbp was made.

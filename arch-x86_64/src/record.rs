@@ -14,9 +14,9 @@ use crate::regs::*;
 /// The slot of a record: free at a function's entry and at its end.
 const SLOT: Reg = R11;
 
-/// Lower a step; false: it is as for others.
-pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
-    let Some(recorder) = cx.spec.kind.recorder() else { return Ok(false) };
+/// Lower a step that they alone have.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let recorder = cx.recorder()?;
     match step {
         Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
         Step::Slot(event) | Step::SlotAgain(event) => {
@@ -45,9 +45,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {
             }
         }
         Step::Resume => resume(cx),
-        _ => return Ok(false),
+        _ => return Err(cx.unsupported(step)),
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Call the routine that may make room. Before the function there is no frame yet, by which stack traces find its caller.

@@ -69,25 +69,20 @@ impl Side<'_> {
         let cell = frame.find(Content::Direct).and_then(|i| frame.fields.get(i)).filter(|_| names);
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
-            Step::Block(..) | Step::Path(_) | Step::LoadDirect | Step::Recorded(_) | Step::Timed(_) | Step::Room(_) => {
-            }
-            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Mark(_) => {
-                out.extend(fixed_words(step))
-            }
-            Step::Refill(_) | Step::ToRoom(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
-            Step::Time(_) | Step::Words(_) | Step::What(_) | Step::AllocReturn => out.extend(fixed_words(step)),
+            Step::Block(..) | Step::Path(_) | Step::LoadDirect => {}
+            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => out.extend(fixed_words(step)),
+            Step::Refill(_) | Step::Room(_) | Step::ToRoom(_) | Step::Timed(_) => out.extend(fixed_words(step)),
+            Step::Time(_) | Step::Words(_) | Step::What(_) | Step::Recorded(_) => out.extend(fixed_words(step)),
+            Step::AllocReturn | Step::Mark(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::LandingPad => out.push("landing pad".into()),
             Step::LoadOp => out.push("op = the literal before the function".into()),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
             Step::PushFlags => out.push("flags pushed".into()),
             Step::Alloc => {
-                if frame.size > 0 {
-                    out.push(format!("{} bytes of stack", frame.size));
-                }
-                if !frame.c_struct.is_empty() {
-                    out.push(format!("{} of {} bytes", frame.c_struct, frame.c_size));
-                }
+                out.extend((frame.size > 0).then(|| format!("{} bytes of stack", frame.size)));
+                let named = !frame.c_struct.is_empty();
+                out.extend(named.then(|| format!("{} of {} bytes", frame.c_struct, frame.c_size)));
             }
             Step::Record(i) => {
                 let ret = frame.records.get(i as usize).map(|r| r.ret);

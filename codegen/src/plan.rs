@@ -475,7 +475,8 @@ impl Plan {
             Event::Exit => "the record of the return: the results stay where they are",
             Event::Unwound => "the record of the exception, which stays where it is",
         };
-        let no_room = Step::BranchIfFull(event, recorder.without_room(event));
+        let to = if recorder.refill { Local::Refill(event) } else { Local::Recorded(event) };
+        let no_room = Step::BranchIfFull(event, to);
         self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), no_room]);
         if recorder.refill {
             self.push(&[Step::Room(event)]);

@@ -7,7 +7,6 @@
 
 use crate::abi::{Abi, Reg};
 use crate::error::{Error, Result};
-use crate::step::Local;
 
 /// What is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -163,11 +162,6 @@ impl Recorder {
     pub fn possible(self) -> impl Iterator<Item = Event> {
         let last = self.unwound().last();
         self.recorded().iter().chain(last).copied()
-    }
-
-    /// Where it goes on with an event that finds no room.
-    pub fn without_room(self, event: Event) -> Local {
-        if self.refill { Local::Refill(event) } else { Local::Recorded(event) }
     }
 
     /// Bytes of the record of an event.

@@ -8,6 +8,7 @@ use codegen::error::{Error, Result};
 use codegen::frame::{Content, FrameLayout, Stores};
 use codegen::kind::{Direct, Form};
 use codegen::live::{Live, Word};
+use codegen::machine::Machine;
 use codegen::profile::Convention;
 use codegen::recorder::Events;
 
@@ -20,6 +21,8 @@ pub struct Head<'a> {
     pub about: &'a str,
     /// The profile under which they are judged.
     pub convention: &'a Convention,
+    /// The names of vector registers and of flags.
+    pub machine: &'a Machine,
     /// Offsets in what `op` points to, of the function to call and of the direct trampoline; where a trampoline reads them.
     pub op_offsets: Option<(u64, u64)>,
 }
@@ -43,7 +46,7 @@ pub fn contract_text(head: &Head, contracts: &[(Contract, Option<String>)]) -> R
         names.push(file.frame(contract)?);
     }
     for ((contract, slot), frame) in contracts.iter().zip(names) {
-        file.trampoline(contract, slot.as_deref(), frame.as_deref())?;
+        file.trampoline(contract, (slot.as_deref(), frame.as_deref()), head.machine)?;
     }
     Ok(file.out)
 }
@@ -105,7 +108,12 @@ impl File {
         Ok(Some(name))
     }
 
-    fn trampoline(&mut self, contract: &Contract, slot: Option<&str>, frame: Option<&str>) -> Result<()> {
+    fn trampoline(
+        &mut self,
+        contract: &Contract,
+        (slot, frame): (Option<&str>, Option<&str>),
+        machine: &Machine,
+    ) -> Result<()> {
         let abi = &contract.facts.abi;
         let _ = writeln!(self.out);
         contract.sentences().iter().for_each(|sentence| self.say("", sentence));
@@ -125,7 +133,14 @@ impl File {
         self.key("stack-align", &contract.stack_align.to_string());
         let (kept, _) = promised(contract.kind, contract.facts, &contract.convention.site);
         let names = |set: RegSet| set.iter().map(|reg| quoted(abi.name(reg))).collect::<Vec<_>>();
-        self.list("keeps", &names(contract.kept.minus(kept)));
+        let mut keeps = names(contract.kept.minus(kept));
+        let vectors = machine.vectors.iter().enumerate().filter(|(i, _)| contract.vectors_kept >> i & 1 == 1);
+        keeps.extend(vectors.map(|(_, vector)| quoted(vector.name)));
+        self.list("keeps", &keeps);
+        if contract.kind.is_sled() && !machine.clear_flags.is_empty() {
+            let flags: Vec<String> = machine.clear_flags.iter().map(|(name, _)| quoted(name)).collect();
+            self.key("site", &format!("{{ clear-flags = {} }}", listed(&flags)));
+        }
         self.list("loses", &names(kept.minus(contract.kept)));
         self.when("keeps-flags", contract.flags_kept);
         self.when("early-direct", contract.early_direct);

@@ -173,23 +173,20 @@ fn follow(
             wrong(!state.allocated, Property::Slots, "results are restored from a frame that is gone")?;
             state.restored = true;
         }
-        Step::LoadDirect => {
-            wrong(!state.allocated, Property::Slots, "the direct-call cell is in a frame that is gone")?
-        }
+        Step::LoadDirect => wrong(!state.allocated, Property::Slots, "a direct-call cell in a frame that is gone")?,
         Step::Free(_) | Step::FreeWithReturn => {
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) | Step::Recorded(_) => {
-            record(step, state, contract)?
-        }
-        Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) => record(step, state, contract)?,
+        Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record(step, state, contract)?,
+        Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) | Step::Recorded(_) => record(step, state, contract)?,
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
-        Step::Mark(_) | Step::ExceptionPad => {}
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Resume => resume(state, contract)?,
         Step::Block(..)
         | Step::LandingPad
+        | Step::Mark(_)
+        | Step::ExceptionPad
         | Step::AllocReturn
         | Step::LoadOp
         | Step::BranchIfEarlyDirect

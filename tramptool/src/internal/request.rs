@@ -103,10 +103,10 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     }
     missing::refuse(what, args, target)?;
     let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
-    let callee = match programs.first() {
-        Some(_) => String::new(),
-        None if what == RECORD => args.refill.clone().unwrap_or_default(),
-        None => args.call.clone().unwrap_or_default(),
+    let callee = match what {
+        PROGRAMS => String::new(),
+        RECORD => args.refill.clone().unwrap_or_default(),
+        _ => args.call.clone().unwrap_or_default(),
     };
     let called = programs.first().map_or(callee.as_str(), |p| &p.symbol);
     let called = match &args.function {
@@ -161,12 +161,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
-    let named = [
-        ("call", args.call.as_deref()),
-        ("name", Some(&*name)),
-        ("exit", args.exit.as_deref()),
-        ("refill", args.refill.as_deref()),
-    ];
+    let [call, exits, refill] = [&args.call, &args.exit, &args.refill].map(Option::as_deref);
+    let named = [("call", call), ("name", Some(&*name)), ("exit", exits), ("refill", refill)];
     let named = named.into_iter().filter_map(|(option, symbol)| Some((option, symbol?)));
     for (option, symbol) in named.chain(attached.clone()) {
         check_symbol(option, symbol, &frame, target)?;

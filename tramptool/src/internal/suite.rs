@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::asked::SLED;
+use super::backend;
 use super::settings::{self, PROFILE};
 use codegen::abi::{Reg, RegSet};
 use codegen::assembly::Assembly;
@@ -431,6 +432,7 @@ pub fn contract_file(specs: &[Spec], assembly: &Assembly, target: &Target) -> Re
     let head = Head {
         about: &about,
         convention: target.convention,
+        machine: backend(target.facts.name)?.machine(),
         op_offsets: op_offsets(target, contracts.iter().map(|(c, _)| c))?,
     };
     emu_tests::contract_text(&head, &contracts)
