@@ -106,18 +106,18 @@ struct Reports {
     killed: u64,
 }
 
-/// The trampolines that record.
-fn recorders() -> Vec<String> {
+/// The trampolines that only profiles with threads of programs have.
+fn of_threads() -> Vec<String> {
     let backend = tool::BACKENDS[0];
     let bare = tool::profile("bare").unwrap().convention(backend.facts().name).unwrap();
     let target = backend.target(bare, bare.defaults()).unwrap();
     let all = tool::suite::trampolines(&target).unwrap();
-    all.into_iter().filter(|(_, kind)| kind.recorder().is_some()).map(|(name, _)| name).collect()
+    all.into_iter().filter(|(_, kind)| kind.recorder().is_some() || kind.is_sled()).map(|(name, _)| name).collect()
 }
 
 fn reports(how: &[&str]) -> Reports {
     let b = Bench::new();
-    let names = recorders();
+    let names = of_threads();
     let mut records: Vec<&str> = names.iter().map(String::as_str).collect();
     records.extend(["--profile", "bare"]);
     let [mut results, mut scores] = [Vec::new(), Vec::new()];
@@ -143,7 +143,7 @@ fn a_sample_of_the_mutants_is_killed() {
         let bare = tool::profile("bare").unwrap().convention(backend.facts().name).unwrap();
         for (convention, records) in [(tool::convention(*backend).unwrap(), false), (bare, true)] {
             let subject = MutationSubject::new(*backend, convention, &[]).unwrap();
-            for candidate in subject.mutants(|name| !records || recorders().contains(&name.to_owned())).unwrap() {
+            for candidate in subject.mutants(|name| !records || of_threads().contains(&name.to_owned())).unwrap() {
                 *there.entry((candidate.mutant.operator.name(), candidate.arch())).or_default() += 1;
             }
         }
