@@ -1,6 +1,6 @@
 //! The CPU's state in one piece: what is stored is what is loaded again.
 
-use super::value::{State, Value};
+use super::value::{Area, State, Value};
 use super::{Checker, Property};
 use crate::action::StateArea;
 
@@ -15,14 +15,14 @@ impl Checker<'_> {
         if sp + area.bytes > self.top {
             self.fault(line, Property::Memory, "the state is stored above sp at the site");
         }
-        state.area = Some((sp, sp + area.bytes, Box::new(state.vectors)));
+        state.area = Some(Area { from: sp, to: sp + area.bytes, vectors: Box::new(state.vectors) });
     }
 
     /// They are loaded from there.
     pub(super) fn load_area(&mut self, line: usize, area: StateArea, sp: i32, state: &mut State) {
         self.components(line, area, state);
         match &state.area {
-            Some((at, _, vectors)) if *at == sp => state.vectors = **vectors,
+            Some(area) if area.from == sp => state.vectors = *area.vectors,
             _ => self.fault(line, Property::Slots, "state is loaded from where none was stored"),
         }
     }

@@ -101,7 +101,7 @@ impl Checker<'_> {
         if sp != before {
             state.set(self.abi.sp, Value::stack(sp));
             state.memory.forget_below(sp);
-            state.area.take_if(|(at, ..)| *at < sp);
+            state.area.take_if(|area| area.from < sp);
         }
         let taken = self.record_action(at, effects.action, loaded[0], state);
         self.stores(at, effects, sp, loaded, state);
@@ -190,7 +190,7 @@ impl Checker<'_> {
             self.fault(line, Property::Memory, format!("a store above sp at the site, at sp{:+}", offset - sp));
         }
         state.memory.store(offset, value);
-        state.area.take_if(|(from, to, _)| *from < offset + 8 && offset < *to);
+        state.area.take_if(|area| area.from < offset + 8 && offset < area.to);
     }
 
     /// What the instruction loads: the words of its destinations, in their order.

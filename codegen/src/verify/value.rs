@@ -206,6 +206,17 @@ pub(super) struct Slot {
     pub second: bool,
 }
 
+/// The CPU's state where it was stored.
+#[derive(Clone, Debug)]
+pub(super) struct Area {
+    /// Where it begins.
+    pub from: i32,
+    /// Where it ends.
+    pub to: i32,
+    /// The vector registers in it.
+    pub vectors: Box<[[Value; 2]; 32]>,
+}
+
 /// Registers, stack, and what happened on the way here.
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -223,8 +234,8 @@ pub(super) struct State {
     /// Times that the counter was counted up.
     pub counted: u32,
     pub memory: Memory,
-    /// Where the CPU's state was stored, where it ends, and the vector registers in it.
-    pub area: Option<(i32, i32, Box<[[Value; 2]; 32]>)>,
+    /// The CPU's state, if it was stored.
+    pub area: Option<Area>,
     /// How many of the calls were made, or passed over.
     pub calls: usize,
     /// Where the frame is that a handler was shown, and the number of the call that it was last shown to.
