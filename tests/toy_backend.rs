@@ -160,14 +160,7 @@ impl Architecture for Toy {
     const MACHINE: &'static Machine = &MACHINE;
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
-        let layouts = Layouts {
-            direct: |live, _| toy::frame(live, &FACTS.abi),
-            around: None,
-            programs: None,
-            record: None,
-            sled: None,
-            vectors: |_| 0,
-        };
+        let layouts = Layouts::direct(|live, _| toy::frame(live, &FACTS.abi));
         let own = Own {
             e_flags: 0,
             harden: Harden::NONE,

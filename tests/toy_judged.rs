@@ -51,7 +51,7 @@ impl Architecture for Toy {
     const MACHINE: &'static Machine = &MACHINE;
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
-        let layouts = Layouts { direct: |live, _| toy::frame(live, &ABI), around: None, programs: None, record: None };
+        let layouts = Layouts::direct(|live, _| toy::frame(live, &ABI));
         let own = Own {
             e_flags: 0,
             harden: Harden::NONE,

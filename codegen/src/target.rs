@@ -101,6 +101,13 @@ pub struct Layouts {
     pub vectors: fn(Choices) -> u32,
 }
 
+impl Layouts {
+    /// Of direct-call trampolines alone.
+    pub fn direct(direct: fn(&Live, Choices) -> FrameLayout) -> Layouts {
+        Layouts { direct, around: None, programs: None, record: None, sled: None, vectors: |_| 0 }
+    }
+}
+
 impl Target {
     /// What an architecture decides, what its profile says, and nothing besides: no step that only some architectures know, and
     /// objects as those of programs are.
