@@ -171,7 +171,7 @@ impl<'s> Rig<'s> {
         map_sparse(&mut uc, registers.machine.ret)?;
         if suite.contracts.iter().any(|c| c.kind.recorder().is_some()) {
             suite.contracts.iter().try_for_each(Words::check)?;
-            thread::map(&mut uc, &suite.contracts)?;
+            thread::map(&mut uc, thread::buffers(&suite.contracts))?;
         }
         let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
         lent::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;

@@ -17,9 +17,9 @@ const SIDE: u64 = 0x1_0000;
 /// Bytes beside each word that must stay as they are.
 const BESIDE: u64 = 256;
 /// Above this the buffer lies.
-const BUFFERS: u64 = 0x4004_0000;
+pub(crate) const BUFFER: u64 = 0x4004_0000;
 /// Bytes of it, with what lies behind where no record begins.
-const SIZE: u64 = 0x1000;
+pub(crate) const SIZE: u64 = 0x1000;
 /// Where a bit of the address says so, bytes before that; and as many behind it.
 const BELOW: u64 = 0x1000;
 /// What the counter holds at first: both halves change when it is counted up.
@@ -33,16 +33,20 @@ pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// What the time is at first.
 pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 
-/// Map the thread's memory.
+/// Map the thread's memory, with buffers of so many bytes.
 ///
 /// # Errors
 /// The engine does not.
-pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, contracts: &[Contract]) -> Result<()> {
+pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, buffers: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
     let failed = |e| Error::new(format!("emulator: the thread's memory: {e:?}"));
-    uc.mem_map(POINTER - SIDE, 2 * SIDE, Prot::READ | Prot::WRITE).map_err(failed)?;
-    let words = contracts.iter().filter_map(Words::of);
-    let buffers: BTreeSet<(u64, u64)> = words.map(|words| (words.buffer, words.size())).collect();
-    buffers.into_iter().try_for_each(|(at, size)| uc.mem_map(at, size, Prot::READ | Prot::WRITE).map_err(failed))
+    let beside = (POINTER - SIDE, 2 * SIDE);
+    let mut all = std::iter::once(beside).chain(buffers);
+    all.try_for_each(|(at, size)| uc.mem_map(at, size, Prot::READ | Prot::WRITE).map_err(failed))
+}
+
+/// The buffers of trampolines with these contracts: where each begins, and its bytes.
+pub(crate) fn buffers(contracts: &[Contract]) -> BTreeSet<(u64, u64)> {
+    contracts.iter().filter_map(Words::of).map(|words| (words.buffer, words.size())).collect()
 }
 
 /// The words of a thread: where each is.
@@ -64,8 +68,8 @@ impl Words {
         let [cursor, limit, count] = contract.thread_words.map(|at| POINTER.wrapping_add_signed(at.into()));
         let room = 1_u64.checked_shl(contract.full_bit.unsigned_abs()).filter(|_| refill);
         // Half of so much memory is for records, and the bit is set in the other half.
-        let full = room.map(|room| BUFFERS.next_multiple_of(2 * room) + room);
-        let buffer = full.map_or(BUFFERS, |full| full - BELOW);
+        let full = room.map(|room| BUFFER.next_multiple_of(2 * room) + room);
+        let buffer = full.map_or(BUFFER, |full| full - BELOW);
         Some(Words { cursor, limit, count, buffer, full })
     }
 

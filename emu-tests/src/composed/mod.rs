@@ -123,7 +123,7 @@ impl Composed {
         for top in [TOP, THIRD_TOP] {
             uc.mem_map(top - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
         }
-        thread::map(&mut uc)?;
+        thread::map(&mut uc, [(BUFFER, SIZE)])?;
         match backend.facts().abi.find(backend.facts().thread) {
             Some(reg) => registers.set(&mut uc, reg, POINTER),
             None => {
