@@ -89,8 +89,9 @@ impl Outside {
 }
 
 impl Handlers for &Outside {
-    fn callback(&self, ops: u64, _private: u64, call: &Call, regs: &mut Regs) {
-        self.entered(0, ops, call, regs, |_| None);
+    fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Regs) {
+        // The number of the user's object, as it was registered. With another's it is nobody.
+        self.entered(0, if private == ops & 0xffff { ops } else { 0 }, call, regs, |_| None);
     }
 
     fn graph_entry(&self, user: u64, call: &Call, regs: &Regs, room: &Room) -> bool {

@@ -37,8 +37,9 @@ fn put(data: Data, words: &[u64]) {
 struct Lent<'h>(&'h dyn Hooks);
 
 impl Handlers for Lent<'_> {
-    fn callback(&self, ops: u64, _private: u64, call: &Call, regs: &mut Regs) {
-        self.0.callback(ops, call, regs);
+    fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Regs) {
+        // The number of the user's object, as it was registered. With another's it is nobody.
+        self.0.callback(if private == ops & 0xffff { ops } else { 0 }, call, regs);
     }
 
     fn graph_entry(&self, user: u64, call: &Call, regs: &Regs, room: &Room) -> bool {

@@ -101,6 +101,7 @@ const MUTANTS: &[Mutant] = &[
     ("a site does not save registers that an ops wants", "ops.rs", "_ if regs => Target::RegsCaller,", "_ if regs && all > 9 => Target::RegsCaller,"),
     ("users are visited in the order of their slots", "users.rs",
         "self.between(1..end).max_by_key(|(id, _)| *id)", "self.between(1..end).max_by_key(|(id, _)| slot(*id))"),
+    ("an ops has the private data of the last one in its slot", "ops.rs", "        user.private.set(ops.private);\n", ""),
     ("a thread that ends leaves its pending returns in the pool", "kretprobe.rs",
         "        self.drop_pending(task, |_| true);\n", ""),
     ("a thread that ends leaves its frames to the next", "task.rs",
