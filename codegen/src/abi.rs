@@ -44,9 +44,25 @@ impl RegSet {
         RegSet(self.0 & !other.0)
     }
 
+    /// The registers that both sets have.
+    pub const fn intersection(self, other: RegSet) -> RegSet {
+        RegSet(self.0 & other.0)
+    }
+
+    /// How many registers it has.
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
     /// The registers, lowest index first.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = Reg> {
-        (0..64).map(Reg).filter(move |&r| self.contains(r))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| Reg(left.trailing_zeros() as u8));
+            left &= left.wrapping_sub(1);
+            next
+        })
     }
 }
 
@@ -134,6 +150,7 @@ pub struct Abi {
 
 impl Abi {
     /// The register's name.
+    #[inline]
     pub fn name(&self, reg: Reg) -> &'static str {
         self.regs.get(reg.0 as usize).map_or("?", |r| r.name)
     }

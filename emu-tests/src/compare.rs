@@ -94,6 +94,7 @@ pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally
     }
     let came_back = rig.uc.pc_read().is_ok_and(|pc| pc == EXIT);
     tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
+    rig.room = outcome.above;
     Ok(came_back)
 }
 
@@ -110,6 +111,15 @@ pub(crate) fn sled(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result
     Ok(())
 }
 
+/// The numbers of the bits that are set.
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (set != 0).then_some(set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        next
+    })
+}
+
 /// Enabled against unpatched: everything but what a contract declares clobbered.
 pub(crate) fn agree(
     rig: &Rig,
@@ -121,13 +131,11 @@ pub(crate) fn agree(
 ) {
     let (abi, site) = (rig.registers.abi, &rig.suite.convention.site);
     let mut free = RegSet::EMPTY;
-    for (i, contract) in rig.suite.contracts.iter().enumerate() {
-        if entered >> i & 1 == 1 {
-            free = free.union(contract.clobbered);
-            if contract.kind.calls_body() {
-                // The exit handler was the last to run.
-                free = free.union(abi.caller_saved);
-            }
+    for contract in bits(entered).filter_map(|i| rig.suite.contracts.get(i)) {
+        free = free.union(contract.clobbered);
+        if contract.kind.calls_body() {
+            // The exit handler was the last to run.
+            free = free.union(abi.caller_saved);
         }
     }
     for loc in [site.pc, site.parent_ip] {
@@ -136,21 +144,19 @@ pub(crate) fn agree(
         }
     }
     // A result register that the function did not write carries no result.
-    let is_result =
-        |r: &&codegen::abi::Reg| case.initial.registers.gpr[r.0 as usize] != expected.registers.gpr[r.0 as usize];
-    let programs = rig.suite.contracts[case.attach].kind.programs().filter(|programs| programs.call_orig);
-    let kept = |r: &&codegen::abi::Reg| programs.is_none_or(|programs| programs.result.regs.contains(**r));
-    let results: Vec<codegen::abi::Reg> = abi.rets.iter().filter(is_result).filter(kept).copied().collect();
-    let always = RegSet::of(&results).union(site.c_keeps(abi));
+    let mut results = RegSet::of(abi.rets).minus(case.initial.registers.same(&expected.registers));
+    if let Some(programs) = rig.suite.contracts[case.attach].kind.programs().filter(|programs| programs.call_orig) {
+        results = results.intersection(programs.result.regs);
+    }
+    let always = results.union(site.c_keeps(abi));
     let free = free.minus(always).union(site.lost);
     let at = |clause| At { clause, trampoline: case.attach, pc: EXIT };
-    for reg in always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp])).iter() {
-        let (want, have) = (expected.registers.gpr[reg.0 as usize], found.registers.gpr[reg.0 as usize]);
-        if want != have {
-            let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
-            let finding = Finding::new(at(clause), Place::After { name: abi.name(reg) }, want, have);
-            findings.push(Finding { by: Culprit::Register(reg), ..finding });
-        }
+    let compared = always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp]));
+    for reg in compared.minus(expected.registers.same(&found.registers)).iter() {
+        let (want, have) = (expected.registers[reg], found.registers[reg]);
+        let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
+        let finding = Finding::new(at(clause), Place::After { name: abi.name(reg) }, want, have);
+        findings.push(Finding { by: Culprit::Register(reg), ..finding });
     }
     let stack: fn(usize) -> Place = |offset| Place::AfterStack { offset };
     let result: fn(usize) -> Place = |offset| Place::AfterResult { offset };

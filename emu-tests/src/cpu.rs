@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ops::{Index, IndexMut, Range};
 
-use codegen::abi::{Abi, Reg};
+use codegen::abi::{Abi, Reg, RegSet};
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use codegen::machine::{EmuReg, Machine};
@@ -49,6 +49,19 @@ pub(crate) struct Snapshot {
     pub flags: u64,
     pub control: [u64; CONTROL],
     pub vectors: [[u8; VECTOR]; VECTORS],
+}
+
+impl Snapshot {
+    /// The general registers that hold the same in both.
+    pub fn same(&self, other: &Snapshot) -> RegSet {
+        let mut same = RegSet::EMPTY;
+        for (n, (a, b)) in (0..).zip(self.gpr.iter().zip(&other.gpr)) {
+            if a == b {
+                same.insert(Reg(n));
+            }
+        }
+        same
+    }
 }
 
 impl Index<Reg> for Snapshot {
@@ -116,9 +129,11 @@ impl Registers {
     /// Set several registers, in one call.
     pub fn set_all<D>(&self, uc: &mut Cpu<'_, D>, all: impl Iterator<Item = (Reg, u64)>) {
         let (mut ids, mut values, mut count) = ([0; GENERAL], [0; GENERAL], 0);
-        for (reg, value) in all.filter(|(reg, _)| !self.machine.reserved.contains(*reg)).take(GENERAL) {
-            (ids[count], values[count]) = (self.id(reg), value);
-            count += 1;
+        for (reg, value) in all {
+            if !self.machine.reserved.contains(reg) && count < GENERAL {
+                (ids[count], values[count]) = (self.id(reg), value);
+                count += 1;
+            }
         }
         let _ = uc.reg_write_batch(&ids[..count], &values[..count], count as i32);
     }

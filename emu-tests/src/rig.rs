@@ -6,7 +6,7 @@ use std::sync::Arc;
 use codegen::error::{Error, Result};
 use codegen::patch::{SiteState, Write};
 use codegen::site::{Site, Spot};
-use codegen::spec::Kind;
+use codegen::spec::{Direct, Kind};
 use link::{Image, Options, PAGE};
 use rustc_hash::FxHashMap;
 use unicorn_engine::{Context, Prot, uc_error};
@@ -43,6 +43,7 @@ const BELOW: u64 = 4096;
 /// A linked image on an engine.
 pub(crate) struct Rig<'s> {
     pub(crate) suite: &'s Suite,
+    roles: Roles,
     pub(crate) fixture: &'static Fixture,
     pub(crate) functions: &'s [Function],
     pub(crate) seed: u64,
@@ -67,6 +68,10 @@ pub(crate) struct Rig<'s> {
     pub(crate) clean: Snapshot,
     /// What is on the stack when a function is called: garbage below SP, and what the last case had above it.
     stack: Vec<u8>,
+    /// Where results in memory go, the last run left nothing.
+    result_clear: bool,
+    /// Of an outcome that is judged: the next one has its room.
+    pub(crate) room: Vec<u8>,
     pub(crate) places: Places,
     pub(crate) scratch: u64,
     pub(crate) callback: u64,
@@ -86,6 +91,31 @@ pub(crate) struct Rig<'s> {
     pub(crate) toward: Option<u64>,
     /// The one function whose site reaches the trampolines; `None` if all do.
     pub(crate) alone: Option<usize>,
+}
+
+/// What the trampolines of a suite are to each other, which every run asks.
+struct Roles {
+    /// The entry trampoline of the profile.
+    entry: Option<usize>,
+    /// The one that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the one that keeps
+    /// all arguments.
+    direct: Option<usize>,
+    /// One of them may lose vector registers or control words.
+    lets_go: bool,
+}
+
+impl Roles {
+    fn of(suite: &Suite) -> Roles {
+        let Suite { contracts, convention, .. } = suite;
+        let most = suite.backend.facts().abi.args.len();
+        let all = |d: Direct| usize::from(d.args) == most && !d.ip && !d.jumped;
+        let direct = contracts.iter().position(|c| c.kind.direct().is_some_and(all));
+        Roles {
+            entry: convention.site.entry.and_then(|entry| contracts.iter().position(|c| c.name == entry)),
+            direct: direct.or_else(|| contracts.iter().position(|c| c.kind == Kind::StubDirect)),
+            lets_go: contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0),
+        }
+    }
 }
 
 /// The same image once more, with the functions that are traced.
@@ -185,6 +215,7 @@ impl<'s> Rig<'s> {
             starts: functions.iter().filter_map(start).collect(),
             unpatched: Vec::new(),
             suite,
+            roles: Roles::of(suite),
             fixture,
             functions,
             seed,
@@ -203,6 +234,8 @@ impl<'s> Rig<'s> {
             clean: registers.snapshot(&uc),
             fresh,
             stack: garbage,
+            result_clear: false,
+            room: Vec::new(),
             dirty: true,
             prepared: None,
             uc,
@@ -300,20 +333,14 @@ impl<'s> Rig<'s> {
 
     /// What sites are laid out towards, for this trampoline.
     pub(crate) fn laid_out(&self, attach: usize) -> Option<u64> {
-        let through = self.entry().filter(|entry| *entry == attach || self.suite.contracts[*entry].early_direct);
+        let through = self.roles.entry.filter(|entry| *entry == attach || self.suite.contracts[*entry].early_direct);
         self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
-    }
-
-    /// The entry trampoline of the profile.
-    fn entry(&self) -> Option<usize> {
-        let entry = self.suite.convention.site.entry?;
-        self.suite.contracts.iter().position(|c| c.name == entry)
     }
 
     /// The entry trampoline, if sites may go to this one through it.
     fn through(&self, attach: usize) -> Option<usize> {
         let Site { protocol, .. } = &self.suite.convention.site;
-        let entry = self.entry().filter(|entry| *entry != attach && self.suite.contracts[*entry].early_direct);
+        let entry = self.roles.entry.filter(|entry| *entry != attach && self.suite.contracts[*entry].early_direct);
         entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
     }
 
@@ -340,16 +367,13 @@ impl<'s> Rig<'s> {
 
     /// The trampoline that a hooked return goes to.
     pub(crate) fn exit(&self, situation: Situation) -> Option<usize> {
-        self.suite.contracts.iter().position(|c| Some(c.kind) == situation.exit())
+        let wanted = situation.exit()?;
+        self.suite.contracts.iter().position(|c| c.kind == wanted)
     }
 
-    /// The trampoline that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the
-    /// one that keeps all arguments.
+    /// The trampoline that callbacks and `op` choose.
     pub(crate) fn direct_target(&self) -> Option<u64> {
-        let most = self.registers.abi.args.len();
-        let find = |wanted: &dyn Fn(Kind) -> bool| self.suite.contracts.iter().position(|c| wanted(c.kind));
-        let direct = find(&|kind| kind.direct().is_some_and(|d| d.args as usize == most && !d.ip && !d.jumped));
-        direct.or_else(|| find(&|kind| kind == Kind::StubDirect)).map(|i| self.ranges[i].0)
+        self.roles.direct.map(|i| self.ranges[i].0)
     }
 
     /// Run a case from `start`, where everything is as it is when the function is called.
@@ -382,7 +406,9 @@ impl<'s> Rig<'s> {
         self.stack.truncate(BELOW as usize);
         self.stack.extend_from_slice(above);
         let _ = self.uc.mem_write(sp - BELOW, &self.stack);
-        let _ = self.uc.mem_write(self.scratch, &[0; RESULT]);
+        if !std::mem::take(&mut self.result_clear) {
+            let _ = self.uc.mem_write(self.scratch, &[0; RESULT]);
+        }
     }
 
     /// What the run left, and whether it reached the exit.
@@ -399,16 +425,18 @@ impl<'s> Rig<'s> {
         }
         // Besides general registers and flags, which each run sets, only such a handler, a fault or what a contract lets go
         // changes any.
-        let lets_go = self.suite.contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
         self.dirty = case.handler == Handler::Any
             || case.initial.thread.is_some()
-            || lets_go
+            || self.roles.lets_go
             || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
-        let mut outcome =
-            Outcome { registers: self.registers.general(&self.uc), above: vec![0; above.len()], result: [0; RESULT] };
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
+        room.resize(above.len(), 0);
+        let mut outcome = Outcome { registers: self.registers.general(&self.uc), above: room, result: [0; RESULT] };
         let _ = self.uc.mem_read(*sp, &mut outcome.above);
-        let _ = self.uc.mem_read(self.scratch, &mut outcome.result);
+        let read = self.uc.mem_read(self.scratch, &mut outcome.result);
+        self.result_clear = read.is_ok() && outcome.result == [0; RESULT];
         outcome
     }
 

@@ -327,7 +327,6 @@ impl Trace {
         let way = if self.case.situation.skips() { ExitPath::Skipped } else { ExitPath::Parent };
         self.checks.way = Some(way);
         self.check_returns(here.pc, way);
-        let t = self.trampoline();
         let Some(contract) = self.contract() else { return };
         let Some(e) = self.state.take_exiting() else { return };
         let (abi, p9) = (here.registers.abi, self.at(Clause::P9, here.pc));
@@ -350,17 +349,10 @@ impl Trace {
         let counted = programs.and_then(|p| p.tail_call).filter(|counted| counted.returned);
         let results = results.union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
         let kept = if calls_body { c_keeps.union(results) } else { contract.kept };
-        for reg in c_keeps.union(contract.convention.site.c_loses(abi)).iter() {
-            let (want, have) = (e.expect[reg], now[reg]);
-            // What a paired trampoline keeps besides, it keeps until the function begins.
-            if kept.contains(reg) || !calls_body {
-                self.checks.fate(t, reg, kept.contains(reg), want == have);
-            }
-            if kept.contains(reg) {
-                let clause = if rets.contains(reg) { Clause::P3 } else { Clause::P5 };
-                self.checks.check_register(p9.of(clause), (reg, abi.name(reg)), want, have);
-            }
-        }
+        let all = c_keeps.union(contract.convention.site.c_loses(abi));
+        // What a paired trampoline keeps besides, it keeps until the function begins.
+        let told = if calls_body { all.intersection(kept) } else { all };
+        self.compare_general(here, (&e.expect, &now), (told, kept), &[(rets, Clause::P3), (all, Clause::P5)]);
         for &(reg, _) in &self.case.new_results {
             let place = Place::Result { name: abi.name(reg) };
             self.checks.check(p9.of(Clause::P11), place, e.expect[reg], now[reg]);

@@ -14,6 +14,9 @@ use crate::linked::type_of;
 use crate::place::Place;
 use crate::report::Clause;
 
+/// Bytes of the longest pad or trap of any architecture.
+const LONGEST: usize = 8;
+
 impl Trace {
     /// Control came here, by a branch of a trampoline or out of a called function.
     pub(super) fn arrived(&mut self, here: &mut Here, arrival: &Arrival) {
@@ -112,6 +115,7 @@ impl Trace {
 }
 
 fn begins_with(here: &Here, at: u64, bytes: &[u8]) -> bool {
-    let mut found = vec![0; bytes.len()];
-    here.uc.mem_read(at, &mut found).is_ok() && found == bytes
+    let mut found = [0; LONGEST];
+    let found = &mut found[..bytes.len().min(LONGEST)];
+    here.uc.mem_read(at, found).is_ok() && found == bytes
 }

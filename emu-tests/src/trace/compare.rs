@@ -30,22 +30,37 @@ impl Trace {
         let (abi, t) = (here.registers.abi, self.trampoline());
         let args = RegSet::of(abi.args).union(abi.hidden);
         let c_keeps = abi.callee_saved.union(abi.platform);
-        for reg in c_keeps.union(abi.caller_saved).iter() {
-            let (want, have) = (expect[reg], now[reg]);
-            self.checks.fate(t, reg, kept.contains(reg), want == have);
-            if kept.contains(reg) {
-                let clause = match (args.contains(reg), c_keeps.contains(reg)) {
-                    (true, _) => Clause::P1,
-                    (false, true) => Clause::P5,
-                    (false, false) => Clause::P4,
-                };
-                let at = self.at(clause, here.pc);
-                self.checks.check_register(at, (reg, abi.name(reg)), want, have);
-            }
-        }
+        let all = c_keeps.union(abi.caller_saved);
+        let clauses = [(args, Clause::P1), (c_keeps, Clause::P5), (all, Clause::P4)];
+        self.compare_general(here, (&expect, &now), (all, kept), &clauses);
         let live = self.contracts.get(t).and_then(|c| c.kind.live());
         let carriers = here.registers.abi.vector_args;
         self.compare_state(here, &expect, &now, &Kept { flags, clause: Clause::P2, carriers, live });
+    }
+
+    /// The general registers `told`, of which those in `kept` are judged, each by the first of the clauses that has it.
+    pub(super) fn compare_general(
+        &mut self,
+        here: &Here,
+        (expect, now): (&Snapshot, &Snapshot),
+        (told, kept): (RegSet, RegSet),
+        clauses: &[(RegSet, Clause)],
+    ) {
+        let (same, at) = (expect.same(now), self.at(Clause::P1, here.pc));
+        self.checks.fates(at.trampoline, told, kept, same);
+        let kept = told.intersection(kept);
+        let mut left = kept;
+        for &(of, clause) in clauses {
+            // Nearly all: those that hold what they must are counted together.
+            self.checks.hold(at.of(clause), left.intersection(of).intersection(same).count().into());
+            left = left.minus(of);
+        }
+        for reg in kept.minus(same).iter() {
+            if let Some((_, clause)) = clauses.iter().find(|(of, _)| of.contains(reg)) {
+                let name = here.registers.abi.name(reg);
+                self.checks.check_register(at.of(*clause), (reg, name), expect[reg], now[reg]);
+            }
+        }
     }
 
     /// All but the general registers.
@@ -74,16 +89,16 @@ impl Trace {
         let (saved, live) = kept.live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
         let (saved, open) = kept.carriers.split_at(most.min(saved));
         let general = self.case.handler == Handler::General;
-        let kept_always = |i: u8| vectors_kept >> i & 1 == 1 || (saved.contains(&i) && vectors_lost >> i & 1 == 0);
-        let due = |i: &u8| kept_always(*i) || (general && vectors_lost >> i & 1 == 0);
-        let all = (0..machine.vectors.len() as u8).filter(due);
+        let judged = if general { u32::MAX } else { saved.iter().fold(0, |all, i| all | 1 << i) };
+        let due = vectors_kept | judged & !vectors_lost;
+        let due = u64::from(due) & ((1 << machine.vectors.len()) - 1);
         if expect.vectors == now.vectors {
             // Nearly always: one comparison for all of them.
-            self.checks.hold(p6.of(kept.clause), all.count() as u64);
+            self.checks.hold(p6.of(kept.clause), due.count_ones().into());
             return;
         }
-        for i in all {
-            self.check_vector(here, p6.of(kept.clause), i.into(), expect, now);
+        for i in (0..machine.vectors.len()).filter(|i| due >> i & 1 == 1) {
+            self.check_vector(here, p6.of(kept.clause), i, expect, now);
         }
         let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
         if !general && lost.any(|i| (vectors_kept | vectors_lost) >> i & 1 == 0 && expect.vectors[i] != now.vectors[i])

@@ -249,19 +249,20 @@ impl Checks {
         }
     }
 
-    /// A register, promised here or not, had its value again, or had not.
-    #[inline]
-    pub fn fate(&mut self, trampoline: usize, reg: Reg, promised: bool, kept: bool) {
-        if let Some(fate) = self.fates.get_mut(trampoline).and_then(|of| of.get_mut(usize::from(reg.0))) {
-            if kept {
-                fate.kept += 1
-            } else {
-                fate.changed += 1
-            }
-            fate.lost += u64::from(promised && !kept);
+    /// Of the registers `all`, those of `kept` had their values again; of all of them, some are promised here.
+    pub fn fates(&mut self, trampoline: usize, all: RegSet, promised: RegSet, kept: RegSet) {
+        if let Some(fates) = self.fates.get_mut(trampoline) {
+            let mut each = |set: RegSet, count: fn(&mut Fate)| {
+                for reg in set.iter() {
+                    fates.get_mut(usize::from(reg.0)).map(count);
+                }
+            };
+            each(all.intersection(kept), |fate| fate.kept += 1);
+            each(all.minus(kept), |fate| fate.changed += 1);
+            each(all.intersection(promised).minus(kept), |fate| fate.lost += 1);
         }
-        if let (true, Some(way), Some(ways)) = (promised, self.way, self.promised.get_mut(trampoline)) {
-            ways[way as usize].insert(reg);
+        if let (Some(way), Some(ways)) = (self.way, self.promised.get_mut(trampoline)) {
+            ways[way as usize] = ways[way as usize].union(all.intersection(promised));
         }
     }
 
@@ -277,6 +278,7 @@ impl Checks {
 mod tests {
     use super::*;
 
+    const ZERO: RegSet = RegSet::of(&[Reg(0)]);
     const AT: At = At { clause: Clause::P2, trampoline: 1, pc: 0x1000 };
 
     fn made(checks: &Checks) -> u64 {
@@ -306,7 +308,7 @@ mod tests {
     fn a_trampoline_that_is_none_is_not_counted_but_its_failure_is_kept() {
         let mut checks = Checks::of(1);
         checks.check(AT, Place::Pc, 7, 8);
-        checks.fate(1, Reg(0), true, true);
+        checks.fates(1, ZERO, ZERO, ZERO);
         checks.lost_vectors(1);
         assert_eq!((made(&checks), checks.findings.len()), (0, 1));
     }
@@ -336,9 +338,9 @@ mod tests {
     #[test]
     fn fates_are_told_register_by_register() {
         let mut checks = Checks::of(1);
-        for (reg, kept) in [(0, true), (0, false), (31, true), (40, true)] {
-            checks.fate(0, Reg(reg), reg == 0, kept);
-        }
+        let last = RegSet::of(&[Reg(31), Reg(40)]);
+        checks.fates(0, ZERO.union(last), ZERO, ZERO.union(last));
+        checks.fates(0, ZERO, ZERO, RegSet::EMPTY);
         let fate = |kept, changed, lost| Fate { kept, changed, lost };
         assert_eq!((checks.fates[0][0], checks.fates[0][31]), (fate(1, 1, 1), fate(1, 0, 0)));
     }

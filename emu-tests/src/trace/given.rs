@@ -75,8 +75,12 @@ impl Trace {
             let inside = fregs >= here.sp() && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
             self.check(p10, Place::FregsInFrame, true, inside);
         }
-        let frame = here.words(fregs, contract.frame.c_size as usize);
-        let held = |offset: i32| frame.get(offset as usize / 8).copied().unwrap_or(0);
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.resize(contract.frame.c_size as usize, 0);
+        let _ = here.uc.mem_read(fregs, &mut frame);
+        let held = |offset: i32| frame.as_chunks().0.get(offset as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
+        let mut as_wanted = 0;
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let want = match field.content {
                 Content::Reg(r) => at[r],
@@ -95,10 +99,16 @@ impl Trace {
                 | Content::Session(_)
                 | Content::Ip => continue,
             };
-            let slot = fregs.wrapping_add(field.offset as u64);
-            self.checks.check_by(p10, Slot(field.member), Culprit::Memory(slot), want, held(field.offset));
-            self.check_written(fregs.wrapping_add(field.offset as u64), field.member, here.pc);
+            let (slot, held) = (fregs.wrapping_add(field.offset as u64), held(field.offset));
+            if want == held {
+                as_wanted += 1;
+            } else {
+                self.checks.check_by(p10, Slot(field.member), Culprit::Memory(slot), want, held);
+            }
+            self.check_written(slot, field.member, here.pc);
         }
+        self.checks.hold(p10, as_wanted);
+        self.frame = frame;
     }
 
     /// A function of a direct trampoline: the arguments, behind ip where it wants that.

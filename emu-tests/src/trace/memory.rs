@@ -23,6 +23,7 @@ impl Trace {
         let top = stack.top;
         let wrong = if is_write {
             stack.lowest = Some(stack.lowest.map_or(at, |l| l.min(at)));
+            self.state.quiet = None;
             (at + size as u64 > top).then_some((Place::StoreAbove, top, at))
         } else {
             let below = top.wrapping_sub(at);

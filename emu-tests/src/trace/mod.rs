@@ -87,6 +87,8 @@ pub(crate) struct Trace {
     pub clock: Option<u64>,
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
+    /// Room for the frame of a callback.
+    pub frame: Vec<u8>,
     /// What the unwind table says.
     pub table: Option<Rc<Table>>,
     pub enabled: bool,
@@ -159,6 +161,15 @@ impl Here<'_, '_> {
 
     fn word(&self, at: u64) -> u64 {
         word(self.uc, at)
+    }
+
+    /// Two words that follow each other, in one read where both have memory.
+    fn two_words(&self, at: u64) -> [u64; 2] {
+        let mut bytes = [[0; 8]; 2];
+        match self.uc.mem_read(at, bytes.as_flattened_mut()) {
+            Ok(()) => bytes.map(u64::from_le_bytes),
+            Err(_) => [self.word(at), self.word(at.wrapping_add(8))],
+        }
     }
 
     fn words(&self, at: u64, bytes: usize) -> Vec<u64> {
@@ -300,9 +311,8 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         && let Some(cell) = t.cells.get_mut(pc)
     {
         // Where nothing can happen: in the middle of code that nothing is asked about.
-        let plain = cell.region == state.region && cell.branch.is_none() && cell.marks == Mark::NONE && !cell.by_sp;
-        let each = state.region.trampoline().is_some() && (t.case.closely || t.recording.is_some());
-        if plain && state.flows() && !each {
+        let plain = cell.branch.is_none() && cell.marks == Mark::NONE && !cell.by_sp;
+        if plain && state.quiet == Some(cell.region) {
             state.budget -= 1;
             state.pc = pc;
             cell.visited = true;
@@ -315,6 +325,13 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
 /// The same, where something can happen. Not part of the hook: few instructions get here, and all would save its registers.
 #[inline(never)]
 fn noted(uc: &mut Uc, pc: u64) {
+    look(uc, pc);
+    if let Some(t) = uc.get_data_mut().as_deref_mut() {
+        t.state.rest(t.case.closely || t.recording.is_some());
+    }
+}
+
+fn look(uc: &mut Uc, pc: u64) {
     let Some(t) = uc.get_data_mut().as_deref_mut() else { return };
     let state = &mut t.state;
     state.budget = state.budget.saturating_sub(1);

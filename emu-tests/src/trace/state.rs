@@ -97,6 +97,8 @@ pub(crate) struct State {
     pub pc: u64,
     /// Where the last instruction was.
     pub region: Region,
+    /// Where instructions that are nothing in particular need no look: nothing is to be judged at the next one.
+    pub quiet: Option<Region>,
     /// The branch that was executed last.
     pub taken: Option<Taken>,
     /// Sites that were reached, and whose functions did not go on yet: the innermost last.
@@ -142,11 +144,13 @@ impl State {
         *self = State { budget, activations, hooked, pending, parents, written, stack, returns, ..State::default() };
     }
 
-    /// The instruction before was no branch, stored nothing that is still to be judged, and came from where it is; and in a
-    /// function, no trampoline is at work that it goes on from.
-    pub fn flows(&self) -> bool {
+    /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a
+    /// function, no trampoline is at work that it goes on from. `each` is to be looked at in trampolines.
+    pub fn rest(&mut self, each: bool) {
         let resumes = self.region == Region::Function && self.trampoline().is_some();
-        self.taken.is_none() && self.came_by.is_none() && self.stack.lowest.is_none() && !resumes
+        let flows = self.taken.is_none() && self.came_by.is_none() && self.stack.lowest.is_none() && !resumes;
+        let looked_at = each && self.region.trampoline().is_some();
+        self.quiet = Some(self.region).filter(|_| flows && !looked_at);
     }
 
     /// The trampoline at work.

@@ -115,9 +115,9 @@ impl Trace {
             let before = fp;
             let place = fp.wrapping_add_signed(here.registers.machine.record);
             let want = if record.ret == Content::Pc { resume } else { parent };
-            let found = here.word(place.wrapping_add(8));
+            let found;
+            [fp, found] = here.two_words(place);
             self.check(p12, Place::FrameRecord { n }, want, found);
-            fp = here.word(place);
             // Where there is no record, there is no order.
             if found == want && n + 1 < contract.frame.records.len() {
                 self.check(p12, Place::RecordRises { n: n + 1 }, true, fp > before);
