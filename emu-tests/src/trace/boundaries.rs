@@ -24,7 +24,14 @@ impl Trace {
         self.happens(here.uc, Event::Entry);
         let sp = here.sp();
         let resume = here.pc.wrapping_add(here.site.ip_offset as u64);
-        self.begin_activation(here.snapshot(), sp, resume, here.parent(sp), self.case.attach);
+        let expect = if self.state.first_vectors {
+            // Functions leave them alone.
+            let vectors = self.case.initial.registers.vectors;
+            Snapshot { vectors, ..here.registers.general(here.uc) }
+        } else {
+            here.snapshot()
+        };
+        self.begin_activation(expect, sp, resume, here.parent(sp), self.case.attach);
     }
 
     /// T0 where no site is patched: the trampoline was called.

@@ -97,6 +97,7 @@ impl Trace {
             self.checks.hold(p6.of(kept.clause), due.count_ones().into());
             return;
         }
+        self.state.first_vectors = false;
         for i in (0..machine.vectors.len()).filter(|i| due >> i & 1 == 1) {
             self.check_vector(here, p6.of(kept.clause), i, expect, now);
         }

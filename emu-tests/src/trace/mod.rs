@@ -32,7 +32,7 @@ pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
 pub(crate) use memory::accessed;
 use state::State;
 
-use crate::case::Case;
+use crate::case::{Case, Handler};
 use crate::cpu::{Cpu, EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, put_word, word, words};
 use crate::flow::Taken;
 use crate::place::Place;
@@ -96,6 +96,8 @@ pub(crate) struct Trace {
     pub watched: bool,
     /// What it calls has to do something even where nothing is checked: nothing would go on without.
     pub helped: bool,
+    /// A trampoline may lose vector registers.
+    pub loses_vectors: bool,
     pub state: State,
     pub checks: Checks,
     /// Set for a diagnosis: every instruction in a trampoline, and every one that a trampoline goes to.
@@ -208,7 +210,9 @@ impl Trace {
             return Err(Error::new(format!("{} trampolines; valid: at most {MOST}", contracts.len())));
         }
         let checks = Checks::of(contracts.len());
-        Ok(Trace { contracts: contracts.iter().cloned().map(Rc::new).collect(), checks, ..Trace::default() })
+        let loses_vectors = contracts.iter().any(|c| c.vectors_lost != 0);
+        let contracts = contracts.iter().cloned().map(Rc::new).collect();
+        Ok(Trace { contracts, checks, loses_vectors, ..Trace::default() })
     }
 
     /// Forget the last run, keep what was counted.
@@ -218,6 +222,7 @@ impl Trace {
         let helps = |kind: Kind| kind.is_shadow() || kind.recorder().is_some_and(|recorder| recorder.refill);
         self.helped = self.kind(case.attach).is_some_and(helps);
         self.state.begin(BUDGET);
+        self.state.first_vectors = case.handler == Handler::General && !self.loses_vectors;
         self.checks.way = None;
     }
 
@@ -448,7 +453,7 @@ impl Trace {
         if let Some(index) = to.trampoline() {
             self.in_trampoline(here, arrival, index);
         }
-        if self.state.trampoline().is_some() {
+        if marks != Mark::NONE && self.state.trampoline().is_some() {
             self.called(here, marks);
         }
     }
@@ -480,8 +485,9 @@ impl Trace {
 
     /// A trampoline called what begins here.
     fn called(&mut self, here: &mut Here, marks: Mark) {
-        let programs = self.kind(self.trampoline()).and_then(Kind::programs);
-        if let (Some(programs), true) = (programs, marks.has(Mark::PROGRAM)) {
+        if marks.has(Mark::PROGRAM)
+            && let Some(programs) = self.kind(self.trampoline()).and_then(Kind::programs)
+        {
             self.program(here, &programs);
             return;
         }

@@ -119,6 +119,8 @@ pub(crate) struct State {
     /// Trampolines entered, as bits.
     pub entered: u64,
     pub sites_seen: u32,
+    /// Vector registers hold what the run began with: nobody who may change them did, and no trampoline was found to have.
+    pub first_vectors: bool,
     /// The records that must have been written, and how often the counter must have been counted up.
     pub written: Vec<Written>,
     pub counted: u64,

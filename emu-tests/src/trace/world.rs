@@ -293,6 +293,7 @@ impl Trace {
         let programs = self.kind(self.trampoline()).and_then(Kind::programs);
         let vectors = programs.map_or(0, |programs| programs.result.vectors);
         for &i in registers.abi.vector_rets.iter().take(vectors.into()) {
+            self.state.first_vectors = false;
             registers.set_vector(here.uc, i.into(), &rng.vector());
         }
     }
