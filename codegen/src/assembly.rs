@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::code::{Fixup, Ref};
 use crate::eh_frame::{EhFrame, Fde, Table};
@@ -12,6 +13,7 @@ use crate::harden::TypeWord;
 use crate::listing::{SymRef, unbound};
 use crate::lsda::{PERSONALITY, Tables};
 use crate::objtool::{self, Told};
+use crate::pieces::Pieces;
 use crate::profile::Offer;
 use crate::reloc::{Reloc, RelocTarget};
 use crate::shape::Shape;
@@ -47,7 +49,7 @@ pub struct NumberField {
 /// Code of any number of trampolines, with all that an object file needs.
 #[derive(Default, Debug)]
 pub struct Assembly {
-    text: Vec<u8>,
+    text: Pieces,
     names: String,
     /// The numbers of `globals`, by name.
     index: HashTable<u32>,
@@ -78,9 +80,15 @@ pub struct Assembly {
 /// FNV-1a: the parts of a name have the hash of the whole.
 fn hash(parts: &[&str]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    hash_on(BASIS, parts)
+}
+
+/// The hash of a name of which the first parts have this one, and these are the others.
+fn hash_on(hash: u64, parts: &[&str]) -> u64 {
     const PRIME: u64 = 0x100_0000_01b3;
-    let bytes = parts.iter().flat_map(|part| part.bytes());
-    bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+    let bytes =
+        |hash: u64, part: &&str| part.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    parts.iter().fold(hash, bytes)
 }
 
 fn named<'n>(names: &'n str, symbol: &Symbol) -> &'n str {
@@ -94,7 +102,17 @@ impl Assembly {
 
     /// The bytes of `.text`.
     pub fn text(&self) -> &[u8] {
-        &self.text
+        self.text.bytes()
+    }
+
+    /// How many there are.
+    pub fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The same in pieces, each with how often it stands there in a row.
+    pub(crate) fn text_runs(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        self.text.runs()
     }
 
     /// A symbol's name.
@@ -127,22 +145,27 @@ impl Assembly {
     /// The number of the symbol with this name, which comes in parts. The parts are hashed and compared, and not
     /// the name just appended: reading that back stalls.
     fn global(&mut self, parts: &[&str]) -> u32 {
-        let (hashed, names, globals) = (hash(parts), &self.names, &self.globals);
+        self.global_of(hash(parts), parts)
+    }
+
+    /// The same of a name with this hash.
+    fn global_of(&mut self, hashed: u64, parts: &[&str]) -> u32 {
+        let (names, globals) = (&self.names, &self.globals);
         let name = |i: u32| globals.get(i as usize).map_or("", |symbol| named(names, symbol));
         let same = |i: u32| parts.iter().try_fold(name(i), |rest, part| rest.strip_prefix(part)) == Some("");
-        if let Some(&i) = self.index.find(hashed, |&i| same(i)) {
-            return i;
-        }
         let i = self.globals.len() as u32;
-        self.index.insert_unique(hashed, i, |&i| hash(&[name(i)]));
+        match self.index.entry(hashed, |&i| same(i), |&i| hash(&[name(i)])) {
+            Entry::Occupied(known) => return *known.get(),
+            Entry::Vacant(free) => free.insert(i),
+        };
         let name = self.intern(parts);
         self.globals.push(Symbol { name, offset: None, size: 0, function: false, protected: false });
         i
     }
 
-    /// Define a symbol, whose name comes in parts.
-    fn define(&mut self, name: &[&str], offset: usize, size: usize, function: bool) -> Result<()> {
-        let i = self.global(name) as usize;
+    /// Define a symbol, whose name comes in parts and has this hash.
+    fn define(&mut self, hashed: u64, name: &[&str], offset: usize, size: usize, function: bool) -> Result<()> {
+        let i = self.global_of(hashed, name) as usize;
         let symbol = &mut self.globals[i];
         if symbol.offset.is_some() {
             return Err(Error::Duplicate {
@@ -174,14 +197,14 @@ impl Assembly {
     /// Append one trampoline: code of its listing, which refers to these symbols.
     pub(crate) fn add(&mut self, spec: &Spec, target: &Target, symbols: &[SymRef], shape: &Shape) -> Result<()> {
         self.align(target);
-        self.text.extend_from_slice(target.harden.padding);
+        self.text.extend(target.harden.padding);
         let wrong = shape.misstated;
         if let Some(word) = target.typed(spec.kind) {
             let wrong = if let Some(Misstated::Type(wrong)) = wrong { Some(wrong) } else { None };
             self.type_word(word, spec.name, target, wrong);
         }
         let base = self.text.len();
-        self.text.extend_from_slice(shape.code());
+        self.text.extend(shape.code());
         let (start, end) = (base + shape.start, self.text.len());
         let table = self.table(spec);
         let fde = Fde {
@@ -194,13 +217,16 @@ impl Assembly {
         self.eh_frame.add(&fde, (table, wrong), target);
         shape.notes.iter().for_each(|&(at, note)| self.note(base + at, note, target));
         let offer = target.convention.offer(spec.name, spec.kind);
+        let own = hash(&[spec.name]);
         for &(at, label) in &shape.kernel_labels {
-            self.define(&Offer::label(offer, label, spec.name), base + at, 0, false)?;
+            let name @ [first, rest @ ..] = Offer::label(offer, label, spec.name);
+            let hashed = if std::ptr::eq(first, spec.name) { hash_on(own, &rest) } else { hash(&name) };
+            self.define(hashed, &name, base + at, 0, false)?;
         }
         shape.numbers.iter().for_each(|&(at, event)| self.number(base + at, event, spec, target));
-        self.define(&[spec.name], start, end - start, true)?;
+        self.define(own, &[spec.name], start, end - start, true)?;
         if !spec.export.is_empty() {
-            self.define(&[spec.export], start, end - start, true)?;
+            self.define(hash(&[spec.export]), &[spec.export], start, end - start, true)?;
             self.export(spec.export, target.facts.dynamic[0]);
         }
         let locals = self.resolve(spec, symbols, shape, base)?;
@@ -209,6 +235,7 @@ impl Assembly {
             let i = self.global(&[name]) as usize;
             self.globals[i].protected = true;
         }
+        self.text.end();
         Ok(())
     }
 
@@ -226,16 +253,16 @@ impl Assembly {
             return;
         }
         let start = self.text.len();
-        self.text.extend_from_slice(word.before);
+        self.text.extend(word.before);
         let at = self.text.len() as u32;
         let to = self.global(&[TypeWord::SYMBOL, function]);
         let addend = i64::from(wrong == Some(Mistyped::Other));
         self.relocs.push(Reloc { at, r_type: word.r_type, to: RelocTarget::Global(to), addend });
         self.data.push(at);
-        self.text.extend_from_slice(&[0; TypeWord::BYTES]);
-        self.text.extend_from_slice(word.after);
+        self.text.extend(&[0; TypeWord::BYTES]);
+        self.text.extend(word.after);
         if wrong == Some(Mistyped::Place) {
-            self.text.extend_from_slice(&target.facts.fill.0.repeat(TypeWord::BYTES));
+            self.text.extend(&target.facts.fill.0.repeat(TypeWord::BYTES));
         }
         if word.labelled {
             let name = self.intern(&[TypeWord::LABEL, function]);
@@ -267,10 +294,16 @@ impl Assembly {
 
     /// Relocations for what the code refers to. Returns the symbols of labels, where they have one.
     fn resolve(&mut self, spec: &Spec, symbols: &[SymRef], shape: &Shape, base: usize) -> Result<[u32; Local::COUNT]> {
-        self.listed.clear();
-        for referred in symbols {
-            let i = self.global(&[referred.name]);
-            self.listed.push((i, referred.add));
+        self.listed.truncate(symbols.len());
+        for (n, referred) in symbols.iter().enumerate() {
+            // Mostly what the last trampoline refers to.
+            let is = |i: u32| self.globals.get(i as usize).is_some_and(|symbol| self.name(symbol) == referred.name);
+            let known = self.listed.get(n).map(|(i, _)| *i).filter(|i| is(*i));
+            let i = known.unwrap_or_else(|| self.global(&[referred.name]));
+            match self.listed.get_mut(n) {
+                Some(listed) => *listed = (i, referred.add),
+                None => self.listed.push((i, referred.add)),
+            }
         }
         let mut local_symbols = [u32::MAX; Local::COUNT];
         for &Fixup { at, r_type, to, mut addend } in shape.fixups() {
@@ -338,13 +371,14 @@ impl Assembly {
 
     fn align(&mut self, target: &Target) {
         while !self.text.len().is_multiple_of(target.facts.align as usize) {
-            self.text.extend_from_slice(target.facts.fill.0);
+            self.text.extend(target.facts.fill.0);
         }
     }
 
     pub(crate) fn finish(&mut self, target: &Target) {
         if target.facts.fill_end {
             self.align(target);
+            self.text.end();
         }
         if target.unwind_tables {
             self.eh_frame.finish();

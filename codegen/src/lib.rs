@@ -52,6 +52,7 @@ pub mod objtool;
 pub mod option;
 pub mod patch;
 pub mod pattern;
+mod pieces;
 pub mod place;
 pub mod plan;
 pub mod profile;

@@ -167,13 +167,45 @@ fn exception_labels(assembly: &Assembly, facts: &Facts) -> Vec<(usize, u32)> {
 /// A section as it is asked for. The second name is that of its relocations.
 struct Contents<'d> {
     name: (&'static str, &'static str),
-    data: Cow<'d, [u8]>,
+    data: Data<'d>,
     relocs: Cow<'d, [Reloc]>,
     align: u64,
     flags: elf::SectionFlags,
     /// Bytes of an entry, where the section says so.
     entry: u64,
     kind: elf::SectionType,
+}
+
+/// The bytes of a section.
+enum Data<'d> {
+    Bytes(Cow<'d, [u8]>),
+    /// Those of `.text`.
+    Text(&'d Assembly),
+}
+
+impl Data<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::Text(assembly) => assembly.text_len(),
+        }
+    }
+
+    fn write(&self, w: &mut Writer) {
+        /// Bytes that are written at once, of pieces that repeat.
+        const AT_ONCE: usize = 1 << 16;
+        match self {
+            Data::Bytes(bytes) => w.write(bytes),
+            Data::Text(assembly) => {
+                for (piece, times) in assembly.text_runs() {
+                    let some = times.min(AT_ONCE / piece.len().max(1)).max(1);
+                    let (all, one) = (piece.repeat(some), piece.len());
+                    (0..times / some).for_each(|_| w.write(&all));
+                    w.write(&all[..times % some * one]);
+                }
+            }
+        }
+    }
 }
 
 impl Contents<'_> {
@@ -188,19 +220,18 @@ const EXPORTS: (&str, &str) = (".export_symbol", ".rela.export_symbol");
 /// What goes into sections, in the order of GNU as.
 fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>> {
     let section = |name, data: &'d [u8], relocs: &'d [Reloc], align, flags| {
-        let (data, relocs) = (Cow::Borrowed(data), Cow::Borrowed(relocs));
+        let (data, relocs) = (Data::Bytes(Cow::Borrowed(data)), Cow::Borrowed(relocs));
         Contents { name, data, relocs, align, flags, entry: 0, kind: elf::SHT_PROGBITS }
     };
     let (none, alloc) = (elf::SectionFlags(0), elf::SHF_ALLOC);
     let exec = elf::SectionFlags(alloc.0 | elf::SHF_EXECINSTR.0);
     let align = u64::from(target.facts.align);
-    let mut all = vec![
-        section((".text", ".rela.text"), assembly.text(), &assembly.relocs, align, exec),
-        section((".note.GNU-stack", ""), &[], &[], 1, none),
-    ];
+    let text = section((".text", ".rela.text"), &[], &assembly.relocs, align, exec);
+    let mut all =
+        vec![Contents { data: Data::Text(assembly), ..text }, section((".note.GNU-stack", ""), &[], &[], 1, none)];
     if !assembly.exports.is_empty() {
         all.push(Contents {
-            data: vec![0; assembly.exports.len() * Assembly::EXPORT].into(),
+            data: Data::Bytes(vec![0; assembly.exports.len() * Assembly::EXPORT].into()),
             relocs: assembly.exports.iter().map(|(_, word)| *word).collect(),
             ..section(EXPORTS, &[], &[], 8, alloc)
         });
@@ -213,7 +244,7 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
         }
     }
     if let Some(note) = target.landing_pads_note() {
-        let data = note.into_iter().flat_map(u32::to_le_bytes).collect();
+        let data = Data::Bytes(note.into_iter().flat_map(u32::to_le_bytes).collect());
         let section = section((".note.gnu.property", ""), &[], &[], 8, alloc);
         all.push(Contents { data, kind: elf::SHT_NOTE, ..section });
     }
@@ -224,7 +255,7 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
         let pointer = Reloc { at: 0, r_type: target.facts.dynamic[0], to, addend: 0 };
         let write = elf::SectionFlags(alloc.0 | elf::SHF_WRITE.0);
         all.push(Contents {
-            data: vec![0; 8].into(),
+            data: Data::Bytes(vec![0; 8].into()),
             relocs: vec![pointer].into(),
             ..section((lsda::POINTER, ".rela.data.rel.ro.personality"), &[], &[], 8, write)
         });
@@ -269,7 +300,7 @@ fn reserve_contents<'d>(w: &mut Writer<'d>, contents: &Contents) -> Section {
 
 fn write_contents(w: &mut Writer, contents: &Contents, numbers: &SymbolNumbers) {
     w.write_align(contents.align);
-    w.write(&contents.data);
+    contents.data.write(w);
     if !contents.relocs.is_empty() {
         w.write_align_relocation();
     }

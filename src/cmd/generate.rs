@@ -452,7 +452,7 @@ impl Generated<'_> {
             profile: target.convention.profile,
             options: target.convention.chosen(target.choices).collect(),
             numbers: target.numbers.iter().map(|n| (n.symbol, n.value)).collect(),
-            text_bytes: assembly.text().len(),
+            text_bytes: assembly.text_len(),
             symbols,
             labels,
             undefined,

@@ -79,7 +79,8 @@ impl Trace {
         frame.clear();
         frame.resize(contract.frame.c_size as usize, 0);
         let _ = here.uc.mem_read(fregs, &mut frame);
-        let held = |offset: i32| frame.as_chunks().0.get(offset as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
+        let held =
+            |offset: i32| frame.as_chunks().0.get(offset as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
         let mut as_wanted = 0;
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let want = match field.content {
