@@ -36,8 +36,12 @@ fn names() -> String {
     (0..COUNT).fold(String::new(), |names, i| names + "tramp_" + &i.to_string() + "\n")
 }
 
+fn spec(name: &str) -> Spec<'_> {
+    Spec::of(name, Kind::Entry(Regs::Args))
+}
+
 fn specs(names: &str) -> Vec<Spec<'_>> {
-    names.lines().map(|name| Spec { name, ..Spec::of(name, Kind::Entry(Regs::Args)) }).collect()
+    names.lines().map(spec).collect()
 }
 
 fn object(backend: &dyn Backend, specs: &[Spec]) -> Result<(Vec<u8>, usize), String> {
@@ -70,7 +74,8 @@ pub fn one(arch: &str, out: Option<&String>) -> Result<(), String> {
     let backend = backend(arch).map_err(|e| e.to_string())?;
     let target = default_target(backend)?;
     let names = names();
-    let assembly = backend.assemble(&specs(&names), &target).map_err(|e| e.to_string())?;
+    let all: Vec<&str> = names.lines().collect();
+    let assembly = backend.assemble_each(&mut all.into_iter().map(spec), &target).map_err(|e| e.to_string())?;
     let written = match out {
         Some(out) => {
             let file = File::create(out).map_err(|e| format!("{out}: {e}"))?;

@@ -370,9 +370,7 @@ impl Assembly {
     }
 
     fn align(&mut self, target: &Target) {
-        while !self.text.len().is_multiple_of(target.facts.align as usize) {
-            self.text.extend(target.facts.fill.0);
-        }
+        self.text.fill(target.facts.fill.0, self.text.len().next_multiple_of(target.facts.align as usize));
     }
 
     pub(crate) fn finish(&mut self, target: &Target) {

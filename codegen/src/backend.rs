@@ -45,7 +45,18 @@ pub trait Backend: Patch {
     ///
     /// # Errors
     /// What planning and encoding refuse; the message names the trampoline.
-    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
+        self.assemble_each(&mut specs.iter().copied(), target)
+    }
+    /// The same of trampolines that are never all in memory.
+    ///
+    /// # Errors
+    /// As [`Backend::assemble`].
+    fn assemble_each<'a>(
+        &self,
+        specs: &mut dyn ExactSizeIterator<Item = Spec<'a>>,
+        target: &Target,
+    ) -> Result<Assembly>;
     /// The same, and what was assembled as text.
     ///
     /// # Errors
@@ -120,25 +131,26 @@ fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<
 /// Generate `specs` one after the other; `add` makes code of each. Those that differ in their name alone, and do not
 /// refer to it, share listing and code.
 fn assemble<'a, I: Isa>(
-    specs: &[Spec<'a>],
+    specs: impl ExactSizeIterator<Item = Spec<'a>>,
     target: &Target,
     mut add: impl FnMut(usize, &Spec<'a>, &Plan, &Listing<'a, I::Insn>, &Shape, &mut Assembly) -> Result<()>,
 ) -> Result<Assembly> {
     let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
-    let mut shape = Shape::default();
-    for (i, spec) in specs.iter().enumerate() {
-        let last = i.checked_sub(1).and_then(|last| specs.get(last));
+    let (mut shape, count) = (Shape::default(), specs.len());
+    let mut last: Option<Spec> = None;
+    for (i, spec) in specs.enumerate() {
         let mut made = || {
-            if !last.is_some_and(|last| last.alike(spec) && listing.symbols.iter().all(|s| s.name != last.name)) {
-                generate::<I>(spec, target, &mut plan, &mut listing)?;
-                checked::<I>(spec, target, &plan, &listing)?;
-                shape.encode::<I>(spec, target, &listing, None)?;
+            if !last.is_some_and(|last| last.alike(&spec) && listing.symbols.iter().all(|s| s.name != last.name)) {
+                generate::<I>(&spec, target, &mut plan, &mut listing)?;
+                checked::<I>(&spec, target, &plan, &listing)?;
+                shape.encode::<I>(&spec, target, &listing, None)?;
             }
-            add(i, spec, &plan, &listing, &shape, &mut assembly)
+            add(i, &spec, &plan, &listing, &shape, &mut assembly)
         };
         made().map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
+        last = Some(spec);
         if i == 0 {
-            assembly.reserve(specs.len(), target);
+            assembly.reserve(count, target);
         }
     }
     assembly.finish(target);
@@ -158,7 +170,11 @@ impl<I: Mutable> Backend for I {
         I::place(target, proto)
     }
 
-    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
+    fn assemble_each<'a>(
+        &self,
+        specs: &mut dyn ExactSizeIterator<Item = Spec<'a>>,
+        target: &Target,
+    ) -> Result<Assembly> {
         assemble::<I>(specs, target, |_, spec, _, listing, shape, assembly| {
             assembly.add(spec, target, &listing.symbols, shape)
         })
@@ -166,7 +182,7 @@ impl<I: Mutable> Backend for I {
 
     fn generate(&self, specs: &[Spec], target: &Target) -> Result<Artifact> {
         let mut listings = Vec::with_capacity(specs.len());
-        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing, shape, assembly| {
+        let assembly = assemble::<I>(specs.iter().copied(), target, |_, spec, plan, listing, shape, assembly| {
             listings.push(text::render::<I>(spec, target, plan, listing)?);
             assembly.add(spec, target, &listing.symbols, shape)
         })?;
@@ -178,7 +194,7 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
-        assemble::<I>(specs, target, |i, spec, _, listing, shape, assembly| {
+        assemble::<I>(specs.iter().copied(), target, |i, spec, _, listing, shape, assembly| {
             if i == which {
                 return mutate::add::<I>(mutant, spec, target, listing, assembly);
             }

@@ -39,6 +39,12 @@ impl Pieces {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Append this, again and again, until there are so many bytes.
+    pub(crate) fn fill(&mut self, with: &[u8], len: usize) {
+        let missing = len.saturating_sub(self.len());
+        self.bytes.extend(with.iter().cycle().take(missing));
+    }
+
     /// The piece ends here.
     pub(crate) fn end(&mut self) {
         let (from, to) = (self.begun(), self.bytes.len());
