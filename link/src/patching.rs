@@ -117,13 +117,11 @@ fn enable<'o>(
         let from = by_start.partition_point(|s| s.start < start);
         by_start.iter().skip(from).take_while(move |s| s.start == start)
     };
-    let address = |name: &str, what: &str| {
-        let symbol = all(name).min_by_key(|s| s.local).map(|s| s.address);
-        symbol.ok_or_else(|| missing(name, what))
-    };
-    let op = ops.map(|name| address(name, "for functions to carry as their ftrace_ops")).transpose()?;
+    let address = |name: &str| all(name).min_by_key(|s| s.local).map(|s| s.address);
+    let op = |name| address(name).ok_or_else(|| missing(name, "for functions to carry as their ftrace_ops"));
+    let op = ops.map(op).transpose()?;
     for ((function, trampoline), jump) in wanted {
-        let target = address(trampoline, &format!("for {function} to go to"))?;
+        let target = address(trampoline).ok_or_else(|| missing(trampoline, &format!("for {function} to go to")))?;
         let mut found = false;
         for site in all(function).flat_map(|s| starting(s.address)) {
             put(image, backend, how, site, SiteState::Enabled { target, op, jump })?;

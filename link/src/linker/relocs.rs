@@ -52,7 +52,7 @@ pub(super) fn relocate(
     globals: &FxHashMap<&str, Global>,
     options: &Options,
 ) -> Result<Vec<Relocation>> {
-    let mut all = pending(objects, globals)?;
+    let mut all = pending(objects, globals, options.first)?;
     all.retain(|reloc| !(options.stub.is_some() && backend.is_padding(reloc.r_type)));
     // A low part names the instruction of its high part, not the target; the target is that instruction's.
     let low = |reloc: &&PendingReloc| backend.refers_to_high(reloc.r_type);
@@ -82,8 +82,8 @@ pub(super) fn relocate(
     Ok(applied)
 }
 
-/// All relocations of the sections that are in the image.
-fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>) -> Result<Vec<PendingReloc>> {
+/// All relocations of the sections that are in the image. What the objects before number `first` define, those from it on do not.
+fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>, first: usize) -> Result<Vec<PendingReloc>> {
     let mut all = Vec::new();
     let (mut missing, mut seen) = (Vec::new(), FxHashSet::default());
     for (o, object) in objects.iter().enumerate() {
@@ -116,7 +116,9 @@ fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>) -> Result<Vec<
                     0
                 } else {
                     let symbol = object.symbol(symbol)?;
-                    let global = globals.get(symbol.name).filter(|_| !symbol.local);
+                    // There are many: what no other object can have is not looked up.
+                    let wins = symbol.address.is_some() && !symbol.weak && (first == 0 || o < first);
+                    let global = if symbol.local || wins { None } else { globals.get(symbol.name) };
                     let address = global.map(|g| g.address).or(symbol.address);
                     match address {
                         Some(address) => address,

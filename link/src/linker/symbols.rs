@@ -1,5 +1,7 @@
 //! Who defines which name.
 
+use std::collections::hash_map::Entry;
+
 use codegen::error::{Error, Result};
 use object::elf;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -26,6 +28,7 @@ pub(super) fn define<'a>(
     let most = objects.iter().map(|o| o.symbols.len()).sum();
     let mut all = Vec::with_capacity(most);
     let mut globals: FxHashMap<&str, Global> = FxHashMap::with_capacity_and_hasher(most, FxBuildHasher);
+    let mut twice = false;
     for (object, file) in objects.iter().enumerate() {
         for index in 1..file.symbols.len() {
             let symbol = file.symbol(index)?;
@@ -36,26 +39,37 @@ pub(super) fn define<'a>(
             let &Definition { name, weak, local, .. } = &symbol;
             if !local {
                 let new = Global { object, address, weak };
-                match globals.get(name) {
-                    Some(old) if old.object < first && object >= first => {}
-                    Some(old) if !old.weak && !weak => {
-                        let other = objects.get(old.object).map_or("?", |o| o.name);
-                        return Err(Error::Duplicate {
-                            symbol: name.escape_debug().to_string(),
-                            places: format!("in {other} and in {}; keep one, or make one weak or static", file.name),
-                        });
+                match globals.entry(name) {
+                    Entry::Vacant(free) => {
+                        free.insert(new);
                     }
-                    Some(old) if old.weak <= weak => {}
-                    _ => drop(globals.insert(name, new)),
+                    Entry::Occupied(mut known) => {
+                        twice = true;
+                        let old = known.get();
+                        let earlier = old.object < first && object >= first;
+                        if !earlier && !old.weak && !weak {
+                            let other = objects.get(old.object).map_or("?", |o| o.name);
+                            return Err(Error::Duplicate {
+                                symbol: name.escape_debug().to_string(),
+                                places: format!(
+                                    "in {other} and in {}; keep one, or make one weak or static",
+                                    file.name
+                                ),
+                            });
+                        }
+                        if !earlier && old.weak > weak {
+                            known.insert(new);
+                        }
+                    }
                 }
             }
             all.push((object, address, symbol));
         }
     }
     // The assembler's own labels name nothing for a reader. A weak definition that lost is not there.
-    all.retain(|(object, _, s)| match globals.get(s.name) {
-        Some(global) if !s.local => global.object == *object,
-        _ => !s.name.is_empty() && !s.name.starts_with(".L"),
+    all.retain(|(object, _, s)| match s.local {
+        false => !twice || globals.get(s.name).is_some_and(|global| global.object == *object),
+        true => !s.name.is_empty() && !s.name.starts_with(".L"),
     });
     let ordered = [true, false].into_iter().flat_map(|local| all.iter().filter(move |(_, _, s)| s.local == local));
     let symbols = ordered.map(|&(object, address, ref s)| Symbol {
