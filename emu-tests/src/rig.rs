@@ -11,7 +11,7 @@ use link::{Image, Options, PAGE};
 use rustc_hash::FxHashMap;
 use unicorn_engine::{Context, Prot, uc_error};
 
-use crate::case::{Case, Distance, Handler, Initial, Outcome, RESULT, Unpatched};
+use crate::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
 use crate::copy::put_copies;
 use crate::cpu::{
     EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, load, put_word, word, write_code,
@@ -423,12 +423,14 @@ impl<'s> Rig<'s> {
             Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => trace.stopped(pc, Place::UnmappedAccess),
             Err(e) => trace.stopped(pc, Place::Engine { error: format!("{e:?}") }),
         }
-        // Besides general registers and flags, which each run sets, only such a handler, a fault or what a contract lets go
-        // changes any.
-        self.dirty = case.handler == Handler::Any
-            || case.initial.thread.is_some()
-            || self.roles.lets_go
-            || !trace.checks.findings.is_empty();
+        // Besides general registers and flags, which each run sets, only handlers of any kind, a fault or what a contract lets
+        // go changes any. Where trampolines are not judged, nobody has seen whether they keep vector registers.
+        let moved = if trace.enabled {
+            !trace.state.first_vectors
+        } else {
+            self.registers.snapshot(&self.uc).vectors != self.clean.vectors
+        };
+        self.dirty = moved || case.initial.thread.is_some() || self.roles.lets_go || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
         let mut room = std::mem::take(&mut self.room);
         room.clear();

@@ -57,7 +57,7 @@ pub(super) fn define<'a>(
                                 ),
                             });
                         }
-                        if !earlier && old.weak > weak {
+                        if !earlier && old.weak && !weak {
                             known.insert(new);
                         }
                     }
