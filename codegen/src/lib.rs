@@ -14,7 +14,7 @@
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
 //! 4. An architecture, and the profile of a tracer: [`facts`], [`patch`], [`site`], [`profile`], [`harden`], [`target`], [`lsda`].
 //! 5. Steps and promise: [`plan`], [`contract`].
-//! 6. Instructions: [`listing`], [`names`], [`code`], [`cfi`], [`eh_frame`], [`objtool`].
+//! 6. Instructions: [`listing`], [`names`], [`code`], `pieces`, [`cfi`], [`eh_frame`], [`objtool`].
 //! 7. An instruction set at work: [`isa`], `generate`.
 //! 8. What a listing becomes: `shape`, [`assembly`], [`obj`], [`template`], [`text`], [`cost`], [`diff`].
 //! 9. How it can be wrong: [`verify`], [`pattern`], [`mutate`].
