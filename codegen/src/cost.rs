@@ -242,7 +242,7 @@ pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruct
     Ok(total)
 }
 
-/// Labels lie behind the branches to them, so every walk ends.
+/// Labels lie behind the branches to them, but for where a record is written: nothing goes back there twice. So every walk ends.
 fn walk(
     (spec, listing): (&Spec, &Listing<impl Instruction>),
     from: usize,
@@ -251,8 +251,8 @@ fn walk(
     total: &mut Cost,
 ) -> Result<()> {
     let mut at = from;
-    // What hands an exception back does not return, and is the last.
-    let end = listing.lines.iter().rposition(|line| matches!(line, Line::Insn(..))).map_or(0, |last| last + 1);
+    // What hands an exception back does not return: a label is behind it.
+    let resumed = |line: &Line<_>| matches!(line, Line::Local(Local::Mark(Mark::End)));
     while let Some(line) = listing.lines.get(at) {
         at += 1;
         let Line::Insn(insn, _) = *line else { continue };
@@ -267,7 +267,7 @@ fn walk(
         let pushed_by_call = if effects.flow == Flow::Call { 8 * i32::from(effects.stores) } else { 0 };
         total.stack = total.stack.max(depth + pushed_by_call);
         match effects.flow {
-            Flow::Next | Flow::Call if at < end => {}
+            Flow::Next | Flow::Call if !listing.lines.get(at).is_none_or(resumed) => {}
             Flow::Jump(local) => at = listing.label(local, spec)?,
             Flow::Branch(local) => {
                 let taken = PathCost { path: local.suffix(), ..path.clone() };
