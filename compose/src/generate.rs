@@ -165,7 +165,21 @@ pub fn rare() -> Vec<Case> {
     let kretprobe = |f, object| user(What::Kretprobe { most: 0 }, &[f], object);
     let jumps = call(1, vec![Act::Call(Call { jumps: true, ..leaf(0) })]);
     let acts = vec![Act::Register(0), Act::Register(1), Act::Call(jumps)];
-    vec![unregisters, Case { users: vec![kretprobe(0, 8), kretprobe(1, 16)], acts }]
+    let jumped = Case { users: vec![kretprobe(0, 8), kretprobe(1, 16)], acts };
+    // Of an ops with one function, that one is taken away.
+    let op = |f, object| user(What::Op { regs: false }, &[f], object);
+    let acts = vec![Act::Register(0), Act::Filter(0, 0, true), Act::Call(leaf(0)), Act::Call(leaf(1))];
+    let nothing = Case { users: vec![op(0, 8)], acts };
+    // A handler calls a function that is redirected.
+    let hijack = user(What::Hijack, &[0], 8);
+    let calls = User { then: Some((When::Entry, Box::new(Act::Call(leaf(0))))), ..op(1, 16) };
+    let acts = vec![Act::Register(0), Act::Register(1), Act::Call(leaf(1))];
+    let in_handler = Case { users: vec![hijack.clone(), calls], acts };
+    // Who comes second to a function that a redirection and a direct call do not share is refused.
+    let users = vec![hijack, user(What::Direct { share: false }, &[0], 16)];
+    let refused = [[0, 1], [1, 0]]
+        .map(|order| Case { users: users.clone(), acts: order.into_iter().map(Act::Register).collect() });
+    [unregisters, jumped, nothing, in_handler].into_iter().chain(refused).collect()
 }
 
 /// Numbers that follow from a seed.
