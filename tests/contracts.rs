@@ -19,7 +19,7 @@ mod common;
 /// The trampolines that were generated, and the object with the contract that was written beside it.
 fn both(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> (Suite, Suite) {
     let generated = suite_of_specs(backend, target, specs).unwrap();
-    let text = contract_file(specs, &backend.assemble(specs, target).unwrap(), target).unwrap();
+    let text = contract_file(backend, specs, &backend.assemble(specs, target).unwrap(), target).unwrap();
     let named = emu_tests::contract_profile(&text).unwrap();
     let foreign = Foreign::new("written.toml", &text, generated.objects.clone(), tool::profile(&named).unwrap());
     let read = emu_tests::foreign_suites(&foreign, tool::BACKENDS).unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -233,7 +233,7 @@ fn what_a_backend_of_its_own_generates_is_judged() {
 
     // By the contract that is written beside the object, it is the same.
     let assembly = Toy.assemble(&specs, &target).unwrap();
-    let contract = &tool::suite::contract_file(&specs, &assembly, &target).unwrap();
+    let contract = &tool::suite::contract_file(&Toy, &specs, &assembly, &target).unwrap();
     let (contract_name, profile) =
         ("toy-contract.toml", profiles::load(Source { name: "toy.toml", text: PROFILE }, &[&FACTS]).unwrap());
     let foreign = Foreign::new(contract_name, contract, objects, profile);

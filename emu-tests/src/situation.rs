@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 36] = [
+    const NAMES: [&str; 38] = [
         "plain",
         "args",
         "ip",
@@ -380,6 +380,8 @@ mod tests {
         "null",
         "full",
         "last-slot",
+        "refilled",
+        "last-refilled",
     ];
 
     #[test]

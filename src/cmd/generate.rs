@@ -324,7 +324,9 @@ impl Generated<'_> {
 
     #[cfg(feature = "judge")]
     fn contract(&self) -> Result<Vec<u8>> {
-        tool::suite::contract_file(&self.specs, &self.artifact.assembly, self.target).map(String::into_bytes)
+        let backend = tool::backend(self.target.facts.name)?;
+        let contract = tool::suite::contract_file(backend, &self.specs, &self.artifact.assembly, self.target);
+        contract.map(String::into_bytes)
     }
 
     /// The format is that of the judge, who reads it.

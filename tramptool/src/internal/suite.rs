@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::asked::SLED;
-use super::backend;
 use super::settings::{self, PROFILE};
 use codegen::abi::{Reg, RegSet};
 use codegen::assembly::Assembly;
@@ -425,14 +424,14 @@ fn op_offsets<'c>(target: &Target, contracts: impl IntoIterator<Item = &'c Contr
 ///
 /// # Errors
 /// What generation refuses.
-pub fn contract_file(specs: &[Spec], assembly: &Assembly, target: &Target) -> Result<String> {
+pub fn contract_file(backend: &dyn Backend, specs: &[Spec], assembly: &Assembly, target: &Target) -> Result<String> {
     let contract = |spec| Ok((Contract::of(spec, target)?, slot(spec, assembly, target)));
     let contracts = specs.iter().map(contract).collect::<Result<Vec<_>>>()?;
     let about = format!("generated trampolines: {}", target.describe());
     let head = Head {
         about: &about,
         convention: target.convention,
-        machine: backend(target.facts.name)?.machine(),
+        machine: backend.machine(),
         op_offsets: op_offsets(target, contracts.iter().map(|(c, _)| c))?,
     };
     emu_tests::contract_text(&head, &contracts)
