@@ -168,6 +168,10 @@ pub enum Insn {
     BHs {
         to: Local,
     },
+    BNe {
+        to: Local,
+    },
+    Brk,
     BLocal {
         to: Local,
     },
@@ -180,7 +184,7 @@ pub enum Insn {
     StrReg {
         src: Reg,
         base: Reg,
-        at: i32,
+        at: Disp,
     },
     B {
         sym: Sym,
@@ -284,6 +288,10 @@ codegen::rows! { Insn, w names out target;
         { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch aarch64 ; cmp X(a), X(b)) }, Effects::action(Action::Compare { reg, with });
     BHs { to } => write!(w, "b.hs\t{}", names.local(to)),
         { out.push_u32(B_HS); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    BNe { to } => write!(w, "b.ne\t{}", names.local(to)),
+        { out.push_u32(B_NE); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: false });
+    Brk => w.write_str("brk\t#0"),
+        { dynasm!(out ; .arch aarch64 ; brk 0) }, Effects::flow(Flow::Trap);
     BLocal { to } => write!(w, "b\t{}", names.local(to)),
         { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Local(to), 0) },
         Effects::flow(Flow::Jump(to));
@@ -291,9 +299,9 @@ codegen::rows! { Insn, w names out target;
         { let (r, b) = (x(reg)?, ranged(bit.value, 0, 63)? as u32); out.push_u32(TBNZ | b >> 5 << 31 | (b & 31) << 19 | u32::from(r));
           out.fixup(4, reloc::TSTBR14, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfBit { reg, bit: bit.value });
-    StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{at}]", name(src), name(base)),
-        { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
-        Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at, stored: Stored::Reg(src) }) };
+    StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{}]", name(src), name(base), names.disp(at)),
+        { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
+        Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at: at.value, stored: Stored::Reg(src) }) };
     B { sym } => write!(w, "b\t{}", names.sym(sym)),
         { dynasm!(out ; .arch aarch64 ; b 0); out.fixup(4, reloc::JUMP26, Ref::Symbol(sym), 0) },
         Effects::flow(Flow::Leave).and(Action::LeaveFor { sym, through: None });
@@ -308,6 +316,8 @@ codegen::rows! { Insn, w names out target;
 const MRS_TPIDR_EL0: u32 = 0xd53b_d040;
 /// B.HS, without its distance.
 const B_HS: u32 = 0x5400_0002;
+/// The same with condition NE.
+const B_NE: u32 = 0x5400_0001;
 const TBNZ: u32 = 0x3700_0000;
 
 /// LDADD (Arm ARM, C6.2): a load and a store in one instruction.

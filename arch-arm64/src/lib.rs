@@ -12,6 +12,7 @@ mod record;
 pub mod regs;
 pub mod reloc;
 mod rethook;
+mod shadow;
 pub mod site;
 mod sled;
 

@@ -13,7 +13,7 @@ use crate::Arm64;
 use crate::abi::{ABI, DIRECT};
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
-use crate::{record, rethook};
+use crate::{record, rethook, shadow};
 
 /// Where pc and parent_ip arrive when the site called.
 const PC: Reg = X30;
@@ -41,6 +41,8 @@ impl Lower for Arm64 {
             Step::Room(_) | Step::SaveState | Step::RestoreState => {}
             Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
             Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
+            Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
             Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),

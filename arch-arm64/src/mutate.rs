@@ -62,7 +62,7 @@ impl Mutable for Arm64 {
         vec![
             Either::Sound(Insn::LdrReg { dst: X13, base, at: Disp::number(0) }),
             Either::Faulty(Faulty::AddRegs { dst: X14, src: add, add: X13 }),
-            Either::Sound(Insn::StrReg { src: X14, base, at: 0 }),
+            Either::Sound(Insn::StrReg { src: X14, base, at: Disp::number(0) }),
             Either::Sound(Insn::Mov { dst, src: X13 }),
         ]
     }

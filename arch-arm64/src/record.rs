@@ -46,20 +46,20 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
             cx.insn(Insn::BHs { to });
         }
-        Step::Refill(event) => refill(event, cx),
+        Step::Refill(event) => refill(!recorder.has_frame(event), cx),
         Step::ToRoom(event) => cx.insn(Insn::BLocal { to: Local::Room(event) }),
         Step::What(event) => {
             // In two instructions, whatever the number is: those of all functions are alike.
             let what = recorder.what(event);
             cx.insn(Insn::Movz { dst: VALUE, imm: what as u16 });
             cx.insn(Insn::MovkHigh { dst: VALUE, imm: (what >> 16) as u16 });
-            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Recorder::WHAT }, "what happened");
+            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Disp::number(Recorder::WHAT) }, "what happened");
         }
         Step::Time(event) => time(event, cx)?,
         Step::Timed(_) => {}
         Step::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::StrReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
+                cx.insn(Insn::StrReg { src, base: SLOT, at: Disp::number(Recorder::WORDS + 8 * n as i32) });
             }
         }
         Step::Resume => resume(cx),
@@ -76,10 +76,10 @@ fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     Ok(())
 }
 
-/// Call the routine that may make room. Before the function x30 is live, and there is no frame yet, by which stack traces find
-/// its caller.
-fn refill(event: Event, cx: &mut Lowering<Insn>) {
-    let (framed, at, imm) = (event == Event::Entry, Disp::number(0), Disp::number(16));
+/// Call the routine that may make room. Where there is no frame, x30 is live, and stack traces find the function's
+/// caller by this one.
+fn refill(framed: bool, cx: &mut Lowering<Insn>) {
+    let (at, imm) = (Disp::number(0), Disp::number(16));
     if framed {
         cx.insn(Insn::SubSp { imm });
         cx.insn(Insn::Stp { a: X29, b: X30, at });
@@ -96,7 +96,7 @@ fn refill(event: Event, cx: &mut Lowering<Insn>) {
 /// The time of a record.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
-    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at: Recorder::TIME };
+    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at: Disp::number(Recorder::TIME) };
     match recorder.clock {
         Clock::None => {
             cx.noted(store(XZR), "no time");

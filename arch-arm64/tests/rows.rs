@@ -55,10 +55,6 @@ fn low_bits(rng: &mut Rng) -> u8 {
     rng.number(1, 63, 1) as u8
 }
 
-fn slot(rng: &mut Rng) -> i32 {
-    rng.number(0, 32760, 8)
-}
-
 fn pair(rng: &mut Rng) -> Disp {
     off(rng.number(0, 504, 8))
 }
@@ -132,9 +128,11 @@ every_row! {
     Ldadd { add: x, dst: x, base: x };
     Cmp { reg: x, with: x };
     BHs { to: Rng::local };
+    BNe { to: Rng::local };
+    Brk;
     BLocal { to: Rng::local };
     Tbnz { reg: x, bit: bit, to: Rng::local };
-    StrReg { src: stored, base: x, at: slot };
+    StrReg { src: stored, base: x, at: single };
     B { sym: Rng::sym };
     MrsClock { dst: x };
     AndLow { dst: x, src: x, bits: low_bits };

@@ -144,7 +144,12 @@ pub enum Insn {
     SdReg {
         src: Reg,
         base: Reg,
-        at: i32,
+        at: Disp,
+    },
+    Bne {
+        reg: Reg,
+        with: Reg,
+        to: Local,
     },
     /// By way of t1.
     Tail {
@@ -262,12 +267,15 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     Bgeu { reg, with, to } => write!(w, "bgeu\t{}, {}, {}", name(reg), name(with), names.local(to)),
         { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; bgeu X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfRegNotBelow { reg, with });
-    SdReg { src, base, at } => write!(w, "sd\t{}, {at}({})", name(src), name(base)),
-        { let (r, b, d) = (x(src)?, x(base)?, simm12(at)?);
+    SdReg { src, base, at } => write!(w, "sd\t{}, {}({})", name(src), names.disp(at), name(base)),
+        { let (r, b, d) = (x(src)?, x(base)?, simm12(at.value)?);
           if rvc && base == SP && sp_slot(d) { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sdsp X(r), [sp, d as u32]) }
           else if rvc && compact(src) && compact(base) && (0..256).contains(&d) && d % 8 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.sd X(r), [X(b), d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sd X(r), [X(b), d]) } },
-        Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at, stored: Stored::Reg(src) }) };
+        Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at: at.value, stored: Stored::Reg(src) }) };
+    Bne { reg, with, to } => write!(w, "bne\t{}, {}, {}", name(reg), name(with), names.local(to)),
+        { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfRegsDiffer { reg, with });
     Tail { sym } => write!(w, "tail\t{}", names.sym(sym)),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc t1, 0 ; jalr zero, t1, 0);
           out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) },

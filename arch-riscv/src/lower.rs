@@ -14,7 +14,7 @@ use crate::abi::{ABI, DIRECT};
 use crate::insn::{Insn, parts};
 use crate::option::Rvc;
 use crate::regs::*;
-use crate::{record, rethook};
+use crate::{record, rethook, shadow};
 
 /// Where pc and parent_ip arrive and leave.
 const PC: Reg = T0;
@@ -38,6 +38,8 @@ impl Lower for Riscv64 {
             Step::Room(_) | Step::SaveState | Step::RestoreState => {}
             Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
             Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
+            Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
             Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::LoadOp => load_op(DIRECT, cx)?,
             Step::BranchIfEarlyDirect => {

@@ -52,7 +52,7 @@ impl Mutable for Riscv64 {
         vec![
             Either::Sound(Insn::LdReg { dst: T6, base, at: Disp::number(0) }),
             Either::Faulty(Faulty::AddRegs { dst: T1, src: add, add: T6 }),
-            Either::Sound(Insn::SdReg { src: T1, base, at: 0 }),
+            Either::Sound(Insn::SdReg { src: T1, base, at: Disp::number(0) }),
             Either::Sound(Insn::Mv { dst, src: T6 }),
         ]
     }

@@ -43,20 +43,20 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
         }
         Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
-        Step::Refill(event) => refill(event, cx),
+        Step::Refill(event) => refill(!recorder.has_frame(event), cx),
         Step::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
         Step::What(event) => {
             // In two instructions of four bytes, whatever the number is: those of all functions are alike.
             let (imm, low) = parts(recorder.what(event));
             cx.noted(Insn::LuiWide { dst: TEMP, imm }, "lui t1: the number of the function");
             cx.noted(Insn::AddiwWide { dst: TEMP, imm: low }, "addiw t1, t1");
-            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at: Recorder::WHAT }, "what happened");
+            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at: Disp::number(Recorder::WHAT) }, "what happened");
         }
         Step::Time(event) => time(event, cx)?,
         Step::Timed(_) => {}
         Step::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::SdReg { src, base: SLOT, at: Recorder::WORDS + 8 * n as i32 });
+                cx.insn(Insn::SdReg { src, base: SLOT, at: Disp::number(Recorder::WORDS + 8 * n as i32) });
             }
         }
         Step::Resume => resume(cx),
@@ -73,10 +73,10 @@ fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     Ok(())
 }
 
-/// Call the routine that may make room. Before the function ra is live, and there is no frame yet, by which stack traces find its
-/// caller.
-fn refill(event: Event, cx: &mut Lowering<Insn>) {
-    let (framed, fp, ra) = (event == Event::Entry, Disp::number(0), Disp::number(8));
+/// Call the routine that may make room. Where there is no frame, ra is live, and stack traces find the function's caller
+/// by this one.
+fn refill(framed: bool, cx: &mut Lowering<Insn>) {
+    let (fp, ra) = (Disp::number(0), Disp::number(8));
     let add = |dst: Reg, imm: i32| Insn::Addi { dst, src: SP, imm: Disp::number(imm) };
     if framed {
         cx.insn(add(SP, -16));
@@ -96,7 +96,7 @@ fn refill(event: Event, cx: &mut Lowering<Insn>) {
 /// The time of a record.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
-    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at: Recorder::TIME };
+    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at: Disp::number(Recorder::TIME) };
     match recorder.clock {
         Clock::None => {
             cx.noted(store(ZERO), "no time");

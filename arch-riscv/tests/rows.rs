@@ -65,11 +65,6 @@ fn bits(rng: &mut Rng) -> u8 {
     rng.number(6, 11, 1) as u8
 }
 
-/// As a number alone.
-fn slot(rng: &mut Rng) -> i32 {
-    simm12(rng).value
-}
-
 every_row! {
     Insn ROWS row;
     Sd { src: reg, at: simm12 };
@@ -100,7 +95,8 @@ every_row! {
     Nop4;
     AmoaddD { dst: not_sp, add: reg, base: reg };
     Bgeu { reg: reg, with: reg, to: Rng::local };
-    SdReg { src: reg, base: reg, at: slot };
+    Bne { reg: reg, with: reg, to: Rng::local };
+    SdReg { src: reg, base: reg, at: simm12 };
     Tail { sym: Rng::sym };
     Rdtime { dst: not_sp };
     AndLow { dst: not_sp, src: reg, bits: bits };

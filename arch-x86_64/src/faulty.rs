@@ -8,7 +8,7 @@ use codegen::step::{Disp, Local};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::insn::{NARROW, at_fs, at_rsp, general, half, name, written};
+use crate::insn::{NARROW, at_rsp, general, half};
 use crate::reloc;
 
 /// An instruction.
@@ -19,8 +19,6 @@ pub enum Faulty {
     Store32 { src: Reg, at: Disp },
     Jz { to: Local },
     JzFar { to: Local },
-    LoadThread { dst: Reg, at: Disp },
-    StoreThread { src: Reg, at: Disp },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -36,10 +34,4 @@ codegen::rows! { Faulty, w names out target;
     JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
-    LoadThread { dst, at } => write!(w, "mov\t%fs:{}, %{}", names.disp(at), name(dst)),
-        { at_fs(out, &[0x8b], general(dst)?, at.value) },
-        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadThread { dst, at: at.value }) });
-    StoreThread { src, at } => write!(w, "mov\t%{}, %fs:{}", name(src), names.disp(at)),
-        { at_fs(out, &[0x89], general(src)?, at.value) },
-        Effects { stores: 1, ..Effects::action(Action::StoreThread { src, at: at.value }) };
 }

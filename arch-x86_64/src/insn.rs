@@ -141,7 +141,7 @@ pub enum Insn {
         dst: Reg,
         imm: i32,
     },
-    /// Offsets of the four that follow are from the base of fs.
+    /// Offsets of the seven that follow are from the base of fs.
     XaddThread {
         reg: Reg,
         at: Disp,
@@ -153,7 +153,23 @@ pub enum Insn {
     IncThread {
         at: Disp,
     },
+    AddThread {
+        imm: i8,
+        at: Disp,
+    },
+    LoadThread {
+        dst: Reg,
+        at: Disp,
+    },
+    StoreThread {
+        src: Reg,
+        at: Disp,
+    },
     Jae {
+        to: Local,
+    },
+    /// With a displacement of 32 bits.
+    JaeFar {
         to: Local,
     },
     /// The bit into the carry flag.
@@ -173,6 +189,17 @@ pub enum Insn {
     Xsavec,
     /// From (%rsp).
     Xrstor,
+    /// With what lies so far above r11, as the two that follow.
+    CmpSlot {
+        reg: Reg,
+        at: i32,
+    },
+    CmpSlotZero {
+        at: i32,
+    },
+    PushSlot {
+        at: i32,
+    },
     /// To so far above r11, as the two that follow.
     StoreSlotImm {
         imm: i32,
@@ -305,8 +332,20 @@ codegen::rows! { Insn, w names out target;
     IncThread { at } => write!(w, "incq\t%fs:{}", names.disp(at)),
         { at_fs(out, &[0xff], 0, at.value) },
         Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at.value), add: 1 }) }.changing_flags();
+    AddThread { imm, at } => write!(w, "addq\t${imm}, %fs:{}", names.disp(at)),
+        { at_fs(out, &[0x83], 0, at.value); out.bytes.push(imm.cast_unsigned()) },
+        Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at.value), add: imm.into() }) }.changing_flags();
+    LoadThread { dst, at } => write!(w, "mov\t%fs:{}, %{}", names.disp(at), name(dst)),
+        { at_fs(out, &[0x8b], general(dst)?, at.value) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadThread { dst, at: at.value }) });
+    StoreThread { src, at } => write!(w, "mov\t%{}, %fs:{}", name(src), names.disp(at)),
+        { at_fs(out, &[0x89], general(src)?, at.value) },
+        Effects { stores: 1, ..Effects::action(Action::StoreThread { src, at: at.value }) };
     Jae { to } => write!(w, "jae\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jae BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
+    JaeFar { to } => write!(w, "{{disp32}} jae\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jae DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
     Bt { reg, bit } => write!(w, "bt\t${}, %{}", names.disp(bit), name(reg)),
         { let (r, n) = (general(reg)?, bit_number(bit.value)?); out.bytes.extend_from_slice(&[WIDE | r >> 3, 0x0f, 0xba, 0xe0 | r & 7, n]) },
@@ -323,6 +362,14 @@ codegen::rows! { Insn, w names out target;
     Xrstor => w.write_str("xrstor64\t(%rsp)"),
         { dynasm!(out ; .arch x64 ; .bytes [0x48, 0x0f, 0xae, 0x2c, 0x24]) },
         Effects { loads: (STATE.bytes / 8) as u16, ..Effects::action(Action::LoadState(STATE)) };
+    CmpSlot { reg, at } => write!(w, "cmp\t{at}(%r11), %{}", name(reg)),
+        { let r = general(reg)?; at_slot(out, &[0x49 | r >> 3 << 2, 0x3b], r, at) },
+        Effects { loads: 1, ..Effects::action(Action::CompareAt { reg, base: R11, at }) };
+    CmpSlotZero { at } => write!(w, "cmpq\t$0, {at}(%r11)"),
+        { at_slot(out, &[0x49, 0x83], 7, at); out.bytes.push(0) }, Effects { loads: 1, ..Effects::action(Action::TestAt { base: R11, at }) };
+    PushSlot { at } => write!(w, "pushq\t{at}(%r11)"),
+        { at_slot(out, &[0x41, 0xff], 6, at) },
+        Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::action(Action::PushAt { base: R11, at }) };
     StoreSlotImm { imm, at } => write!(w, "movq\t${imm}, {at}(%r11)"),
         { at_slot(out, &[0x49, 0xc7], 0, at); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Number(imm) }) };

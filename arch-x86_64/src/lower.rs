@@ -13,7 +13,7 @@ use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};
 use crate::insn::{Insn, STATE};
 use crate::regs::*;
-use crate::{record, rethook};
+use crate::{record, rethook, shadow};
 
 /// Where the next hop of a return passes.
 const NEXT: Reg = RDI;
@@ -75,6 +75,8 @@ impl Lower for X86_64 {
             Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
             Step::SaveState => save_state(cx),
             Step::RestoreState => restore_state(cx),
+            Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
+            Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
             Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::Recorded(_) | Step::Room(_) => {}
             Step::BranchIfResult => {

@@ -57,9 +57,9 @@ impl Mutable for X86_64 {
             _ => return Vec::new(),
         };
         vec![
-            Either::Faulty(Faulty::LoadThread { dst: reg, at }),
+            Either::Sound(Insn::LoadThread { dst: reg, at }),
             Either::Sound(Insn::Sub { dst: reg, imm: -by }),
-            Either::Faulty(Faulty::StoreThread { src: reg, at }),
+            Either::Sound(Insn::StoreThread { src: reg, at }),
             Either::Sound(Insn::Sub { dst: reg, imm: by }),
         ]
     }
@@ -95,6 +95,9 @@ impl Mutable for X86_64 {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: at.moved(by) });
             }
             Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
+            Insn::PushSlot { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushSlot { at: at + by }),
+            Insn::PopSlot { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PopSlot { at: at + by }),
+            Insn::CmpSlot { reg, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::CmpSlot { reg, at: at + by }),
             Insn::LoadSym { dst, sym } => {
                 out.drop(Operator::DropArg);
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::LeaSym { dst, sym });

@@ -32,7 +32,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
             cx.insn(Insn::Jae { to });
         }
-        Step::Refill(event) => refill(event, cx),
+        Step::Refill(event) => refill(!recorder.has_frame(event), cx),
         Step::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
         Step::What(event) => {
             cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
@@ -50,9 +50,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     Ok(())
 }
 
-/// Call the routine that may make room. Before the function there is no frame yet, by which stack traces find its caller.
-fn refill(event: Event, cx: &mut Lowering<Insn>) {
-    let framed = event == Event::Entry;
+/// Call the routine that may make room. Where there is no frame, stack traces find the
+/// function's caller by this one.
+fn refill(framed: bool, cx: &mut Lowering<Insn>) {
     if framed {
         cx.insn(Insn::Push { reg: RBP });
         cx.insn(Insn::Mov { dst: RBP, src: RSP });

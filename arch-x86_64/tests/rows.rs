@@ -129,7 +129,14 @@ every_row! {
     XaddThread { reg: not_sp, at: disp };
     CmpThread { reg: reg, at: disp };
     IncThread { at: disp };
+    AddThread { imm: small, at: disp };
+    LoadThread { dst: not_sp, at: disp };
+    StoreThread { src: reg, at: disp };
     Jae { to: Rng::local };
+    JaeFar { to: Rng::local };
+    CmpSlot { reg: reg, at: displacement };
+    CmpSlotZero { at: displacement };
+    PushSlot { at: displacement };
     StoreSlotImm { imm: displacement, at: displacement };
     PopSlot { at: displacement };
     PushSym { sym: Rng::sym };
@@ -146,8 +153,6 @@ every_row! {
     Store32 { src: reg, at: disp };
     Jz { to: Rng::local };
     JzFar { to: Rng::local };
-    LoadThread { dst: not_sp, at: disp };
-    StoreThread { src: reg, at: disp };
 }
 
 /// Our text: addresses in place of names, one name for each condition, no displacement of 0.

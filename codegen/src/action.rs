@@ -289,6 +289,22 @@ pub enum Action {
         /// What is stored.
         src: Reg,
     },
+    /// The flags compare a register with the word at `base` + `at`.
+    CompareAt {
+        /// The register.
+        reg: Reg,
+        /// Where the address is computed from.
+        base: Reg,
+        /// Bytes from there.
+        at: i32,
+    },
+    /// The flags say whether the word at `base` + `at` is zero.
+    TestAt {
+        /// Where the address is computed from.
+        base: Reg,
+        /// Bytes from there.
+        at: i32,
+    },
     /// The flags compare a register with a number.
     CompareNumber {
         /// The register.
@@ -307,6 +323,13 @@ pub enum Action {
     BranchIfNotBelow,
     /// Branch if `reg` is not below `with`, as numbers without a sign.
     BranchIfRegNotBelow {
+        /// The first.
+        reg: Reg,
+        /// The second.
+        with: Reg,
+    },
+    /// Branch if two registers differ.
+    BranchIfRegsDiffer {
         /// The first.
         reg: Reg,
         /// The second.
@@ -370,7 +393,8 @@ pub enum Action {
         /// If it is zero.
         zero: bool,
     },
-    /// Branch if the flags say that what was tested is zero, or that it is not.
+    /// Branch if the flags say that what was tested is zero, or that it is not; of two that were compared, what their difference
+    /// is.
     BranchIfFlags {
         /// If it is zero.
         zero: bool,

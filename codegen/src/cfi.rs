@@ -55,6 +55,8 @@ struct State {
     columns: [Option<Column>; COLUMNS],
     /// How many columns are saved in the frame; while none is, no load can restore one.
     saved: u32,
+    /// Nobody can tell the return address: what else is known of its column is not said.
+    lost: bool,
 }
 
 /// Follows a listing and says which rules change where.
@@ -127,7 +129,8 @@ impl Tracker {
         });
         let holders = RegSet::of(&holders.collect::<Vec<_>>());
         let homes = RegSet::of(&columns.iter().flatten().filter_map(|c| c.home).collect::<Vec<_>>());
-        let state = State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0 };
+        let state =
+            State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0, lost: false };
         Ok(Tracker {
             sp_reg: abi.sp,
             initial: state,
@@ -182,7 +185,9 @@ impl Tracker {
             Place::Register(reg) => self.state.holders = self.state.holders.union(RegSet::of(&[reg])),
             Place::Saved(_) => self.state.saved += 1,
         }
-        let Some(column) = &self.state.columns[i] else { return };
+        let Some(column) = self.state.columns[i].filter(|_| !(self.state.lost && number == self.returns_in)) else {
+            return;
+        };
         self.ops.push(match place {
             Place::Saved(offset) => CfiOp::Offset(number, offset),
             Place::Register(reg) if Some(reg) != column.home => CfiOp::Register(number, reg),
@@ -193,10 +198,15 @@ impl Tracker {
 
     /// What the column of the return address holds cannot be told from here on.
     pub(crate) fn lose_return(&mut self) {
-        for column in &mut self.state.columns {
-            column.take_if(|c| c.number == self.returns_in);
-        }
+        self.state.lost = true;
         self.ops.push(CfiOp::Undefined(self.returns_in));
+    }
+
+    /// It is where it was at the entry.
+    pub(crate) fn find_return(&mut self) {
+        self.state.lost = false;
+        let moved = self.moved.iter().any(|m| m.0 == self.returns_in);
+        self.ops.push(if moved { CfiOp::SameValue(self.returns_in) } else { CfiOp::Restore(self.returns_in) });
     }
 
     /// Say something wrong of CFA or of what is saved, for a mutant.
@@ -235,6 +245,11 @@ impl Tracker {
         if let Some(there) = there {
             self.set_cfa(there.cfa);
             self.state.sp = there.sp;
+            if there.lost && !self.state.lost {
+                self.lose_return();
+            } else if self.state.lost && !there.lost {
+                self.find_return();
+            }
             for i in 0..COLUMNS {
                 if let Some(column) = there.columns[i] {
                     self.place(i, column.place);

@@ -13,7 +13,7 @@ use self::stated::{Atom, Stated};
 use crate::abi::{Loc, Reg, RegSet};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::facts::NumberOf::{RecordCount, RecordCursor, RecordFull, RecordLimit};
+use crate::facts::NumberOf::{RecordCount, RecordCursor, RecordFull, RecordLimit, RecordShadow, RecordShadowLimit};
 use crate::frame::{Content, FrameLayout, Stores};
 use crate::harden::ReturnStyle;
 use crate::kind::{Calls, Entered, Keeps, Kind, KindTraits};
@@ -100,6 +100,9 @@ pub struct Contract {
     pub marks_regs: bool,
     /// Of one that records: bytes from the thread pointer to the cursor, the limit and the counter.
     pub thread_words: [i32; 3],
+    /// Of one that records and keeps the way back on a shadow stack: the same to the word that says where its next entry goes,
+    /// and to that where none goes.
+    pub shadow_words: [i32; 2],
     /// Of one that records and calls a routine that makes room: the bit of a record's address that says that there is none.
     pub full_bit: i32,
     /// What only a file states.
@@ -168,6 +171,10 @@ impl Contract {
             Some(_) => [target.number(RecordCursor)?, target.number(RecordLimit)?, target.number(RecordCount)?],
             None => [0; 3],
         };
+        let shadow_words = match spec.kind.recorder() {
+            Some(recorder) if recorder.shadow => [target.number(RecordShadow)?, target.number(RecordShadowLimit)?],
+            _ => [0; 2],
+        };
         let refills = spec.kind.recorder().is_some_and(|recorder| recorder.refill);
         let full_bit = if refills { target.number(RecordFull)? } else { 0 };
         if refills && !FULL_BITS.contains(&full_bit) {
@@ -219,6 +226,7 @@ impl Contract {
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && (every_register || rethook),
             thread_words,
+            shadow_words,
             full_bit,
             stated: Stated::default(),
         })

@@ -145,6 +145,16 @@ impl Bound {
         let clock = u32::from(read) * records + spilled;
         let words: i32 = recorder.recorded().iter().map(|event| recorder.words(*event)).sum();
         let body = u32::from(contract.kind.calls_body());
+        if recorder.shadow {
+            // Where entries go is read to ask for room, to take one and to find it again, and written twice. The return address
+            // and SP are in it. Where a call pushes return addresses, one comes from the stack and goes back there.
+            return Bound {
+                saved: 0,
+                stack: 8 * pushes as i32,
+                loads: 2 * records + clock + 6 + 3 * pushes,
+                stores: 3 * records + spilled + words as u32 + 4 + 2 * pushes,
+            };
+        }
         Bound {
             saved: 2 * body - body * pushes,
             stack: contract.frame.size + 8 * (body * pushes) as i32,
@@ -242,7 +252,8 @@ pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruct
     Ok(total)
 }
 
-/// Labels lie behind the branches to them, but for where a record is written: nothing goes back there twice. So every walk ends.
+/// Labels lie behind the branches to them, but for where a record is written, and where an entry of the shadow stack is looked at:
+/// no walk goes back there twice. So every walk ends.
 fn walk(
     (spec, listing): (&Spec, &Listing<impl Instruction>),
     from: usize,
@@ -270,10 +281,16 @@ fn walk(
             Flow::Next | Flow::Call if !listing.lines.get(at).is_none_or(resumed) => {}
             Flow::Jump(local) => at = listing.label(local, spec)?,
             Flow::Branch(local) => {
-                let taken = PathCost { path: local.suffix(), ..path.clone() };
-                walk((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
+                // One entry that is passed over tells what each takes.
+                let name = if local == Local::Find { path.path } else { local.suffix() };
+                if local != Local::PassOver || path.path != name {
+                    let taken = PathCost { path: name, ..path.clone() };
+                    walk((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
+                }
             }
-            Flow::Leave | Flow::Trap | Flow::Next | Flow::Call => {
+            // Where the function's entry is lost, nothing goes on.
+            Flow::Trap => return Ok(()),
+            Flow::Leave | Flow::Next | Flow::Call => {
                 total.paths.push(path);
                 // Branches were walked before this; the plain path comes first in reports.
                 total.paths.rotate_right(1);

@@ -136,17 +136,23 @@ pub enum NumberOf {
     RecordCount,
     /// The bit of a record's address that says that there is no room for it, where a routine makes room.
     RecordFull,
+    /// Bytes from the thread pointer to the word that says where the next entry of the thread's shadow stack goes.
+    RecordShadow,
+    /// The same to the word that says where none goes any more.
+    RecordShadowLimit,
 }
 
 impl NumberOf {
     /// All of them, with their names in a profile.
-    pub const ALL: [(&'static str, NumberOf); 6] = [
+    pub const ALL: [(&'static str, NumberOf); 8] = [
         ("op-func", NumberOf::OpFunc),
         ("op-direct-call", NumberOf::OpDirectCall),
         ("record-cursor", NumberOf::RecordCursor),
         ("record-limit", NumberOf::RecordLimit),
         ("record-count", NumberOf::RecordCount),
         ("record-full", NumberOf::RecordFull),
+        ("record-shadow", NumberOf::RecordShadow),
+        ("record-shadow-limit", NumberOf::RecordShadowLimit),
     ];
 
     /// The key in a profile.

@@ -48,6 +48,10 @@ pub(crate) fn generate<'a, I: Isa>(
                 cx.return_lost();
                 cx.depth = 0;
             }
+            Step::PassOver => {
+                cx.local(Local::PassOver);
+                I::lower(step, &mut cx)?;
+            }
             Step::ExceptionPad if target.harden.landing.is_none() => {}
             _ => I::lower(step, &mut cx)?,
         }

@@ -262,7 +262,7 @@ pub enum Body {
     NotCalled,
     /// Called from a frame that stays on the stack.
     BelowFrame,
-    /// Called with its stack as its caller left it: the way back to the parent is kept by the handlers.
+    /// Called with its stack as its caller left it: the way back to the parent is kept by the handlers, or on a shadow stack.
     InPlace,
 }
 
@@ -410,6 +410,8 @@ static RECORD: KindTraits = KindTraits {
 
 static RECORD_BOTH: KindTraits = KindTraits { leaves: ExitPath::Parent, body: Body::BelowFrame, ..RECORD };
 
+static RECORD_SHADOW: KindTraits = KindTraits { body: Body::InPlace, ..RECORD_BOTH };
+
 impl Kind {
     /// The row of this kind.
     pub fn traits(self) -> &'static KindTraits {
@@ -430,6 +432,7 @@ impl Kind {
             Kind::Programs(Programs { call_orig: false, .. }) => &PROGRAMS,
             Kind::Programs(Programs { skip_frame: false, .. }) => &PROGRAMS_CALL_ORIG,
             Kind::Programs(_) => &PROGRAMS_SKIP_FRAME,
+            Kind::Record(Recorder { events: Events::Both, shadow: true, .. }) => &RECORD_SHADOW,
             Kind::Record(Recorder { events: Events::Both, .. }) => &RECORD_BOTH,
             Kind::Record(_) => &RECORD,
         }
@@ -475,7 +478,7 @@ impl Kind {
         self.calls_body() || self.jumped_to()
     }
 
-    /// Is the way back to the parent kept by the handlers, and not on the stack, while the function runs?
+    /// Is the way back to the parent kept elsewhere than on the stack while the function runs?
     pub fn is_shadow(self) -> bool {
         self.traits().body == Body::InPlace
     }

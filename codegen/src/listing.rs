@@ -39,6 +39,8 @@ pub enum Line<I> {
     Block(Role, &'static str),
     /// From here on, the unwind table does not know the return address.
     ReturnLost,
+    /// From here on, it knows it again: it is where it was at the entry.
+    ReturnFound,
     /// The next instructions have the number of the function, where [`Facts::number`](crate::facts::Facts::number) says.
     Numbered(Event),
 }
@@ -52,6 +54,7 @@ impl<I> Line<I> {
             Line::KernelLabel(label) => Line::KernelLabel(label),
             Line::Block(role, heading) => Line::Block(role, heading),
             Line::ReturnLost => Line::ReturnLost,
+            Line::ReturnFound => Line::ReturnFound,
             Line::Numbered(event) => Line::Numbered(event),
         }
     }
@@ -125,6 +128,11 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// From here on, nothing tells unwinders the return address.
     pub fn return_lost(&mut self) {
         self.listing.lines.push(Line::ReturnLost);
+    }
+
+    /// From here on, it is where it was at the entry.
+    pub fn return_found(&mut self) {
+        self.listing.lines.push(Line::ReturnFound);
     }
 
     /// Append a label that the kernel's C code knows, where this architecture's C code does.

@@ -98,6 +98,18 @@ impl Plan {
                 if recorder.unwind {
                     lsda::possible(recorder)?;
                 }
+                if recorder.shadow && recorder.events != Events::Both {
+                    return Err(Error::new(format!(
+                        "record --form shadow: --events {} keeps no return address; valid: --events both",
+                        recorder.events.name()
+                    )));
+                }
+                if recorder.shadow && recorder.unwind {
+                    return Err(Error::new(
+                        "record --form shadow: unwinders do not find the function's caller, so no exception passes \
+                         --unwind's landing pad; valid: --form frame, or without --unwind",
+                    ));
+                }
                 self.record(recorder, target);
             }
         }
@@ -414,6 +426,7 @@ impl Plan {
         match recorder.events {
             Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Count]),
             Events::Entry => self.event(Event::Entry, recorder),
+            Events::Both if recorder.shadow => self.record_in_place(recorder),
             Events::Both => {
                 self.event(Event::Entry, recorder);
                 self.push(&[Step::Block(Role::Frame, "frame record: the function's caller"), Step::Alloc]);
@@ -439,6 +452,26 @@ impl Plan {
         if recorder.refill {
             recorder.possible().for_each(|event| self.refill(event));
         }
+    }
+
+    /// Both records of a function that finds its stack as its caller left it.
+    fn record_in_place(&mut self, recorder: Recorder) {
+        let heading = "room for the way back, or the function is not traced";
+        self.push(&[Step::Block(Role::Entry, heading), Step::BranchIfNoRoomToReturn]);
+        self.event(Event::Entry, recorder);
+        self.push(&[
+            Step::Block(Role::Frame, "parent_ip, and sp behind it -> the thread's shadow stack"),
+            Step::PushReturn,
+        ]);
+        let heading = "the traced function, which returns here; the stack is its own";
+        self.push(&[Step::Block(Role::Call, heading), Step::Call(Callee::Body)]);
+        let heading = "the topmost entry with its sp: those above never returned";
+        self.push(&[Step::Block(Role::Frame, heading), Step::FindReturn, Step::PopReturn]);
+        self.event(Event::Exit, recorder);
+        self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Caller)]);
+        self.push(&[Step::Block(Role::Frame, "another's entry; below the last one there is none"), Step::PassOver]);
+        self.push(&[Step::Block(Role::Exit, "no room: the function alone"), Step::Path(ExitPath::Function)]);
+        self.push(&[Step::Leave(ExitPath::Function)]);
     }
 
     /// Out of line: room is made, if the routine can, and the slot is taken once more.

@@ -4,6 +4,9 @@
 //! buffer of the thread. The thread has two words for it: the cursor, where the next record begins, and the limit, at or
 //! behind which none begins. One instruction takes a slot and moves the cursor, so that a signal finds it either before or
 //! behind. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit.
+//!
+//! Under the shadow form the thread has two words more: where the next entry of its shadow stack goes, and where none goes any
+//! more. A function finds its own entry by SP. What lies above that one is of functions that did not return.
 
 use crate::abi::{Abi, Reg};
 use crate::error::{Error, Result};
@@ -123,6 +126,9 @@ pub struct Recorder {
     pub unwind: bool,
     /// Where the buffer has no room, a routine is called that may make some, and a slot is taken once more.
     pub refill: bool,
+    /// Nothing is on the function's stack while it runs: its return address is on a shadow stack of the thread. Without room
+    /// there, it is not traced.
+    pub shadow: bool,
 }
 
 impl Recorder {
@@ -134,6 +140,10 @@ impl Recorder {
     pub const LARGEST: i32 = Recorder::WORDS + 8 * Recorder::MOST_ARGS as i32;
     /// Bytes for which there is one time under [`Clock::Stamp8`]: eight records without words.
     pub const BLOCK: i32 = 128;
+    /// Bytes of an entry of the shadow stack: the return address, and behind it SP as it is when the function has returned.
+    pub const KEPT: i32 = 16;
+    /// Where in an entry SP is. It is 0 in the one below all others.
+    pub const KEPT_SP: i32 = 8;
     /// Where in a record the time is.
     pub const TIME: i32 = 0;
     /// Where in a record its second word is: what happened.
@@ -162,6 +172,11 @@ impl Recorder {
     pub fn possible(self) -> impl Iterator<Item = Event> {
         let last = self.unwound().last();
         self.recorded().iter().chain(last).copied()
+    }
+
+    /// Is there a frame with the function's caller where the record of an event is written?
+    pub fn has_frame(self, event: Event) -> bool {
+        self.events == Events::Both && !self.shadow && event != Event::Entry
     }
 
     /// Bytes of the record of an event.

@@ -110,6 +110,7 @@ impl Shape {
                 }
                 Line::Block(..) => {}
                 Line::ReturnLost => tracker.lose_return(),
+                Line::ReturnFound => tracker.find_return(),
                 Line::Numbered(event) => self.numbers.push((offset, event)),
             }
             if !tracker.ops.is_empty() {

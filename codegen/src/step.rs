@@ -335,6 +335,16 @@ pub enum Step {
     ExceptionPad,
     /// Hand the exception back to the unwinder. Nothing comes back from there.
     Resume,
+    /// If the thread's shadow stack has no room, go to the function as if it were not traced.
+    BranchIfNoRoomToReturn,
+    /// The return address onto the shadow stack. From here on, only that knows the parent.
+    PushReturn,
+    /// Find the function's own entry there.
+    FindReturn,
+    /// The return address back from it. What lay above goes with it.
+    PopReturn,
+    /// Out of line: the entry is that of a function that did not return. Without one more below, stop.
+    PassOver,
     /// The place that a branch on this way goes to.
     Path(ExitPath),
     /// Leave.
@@ -376,6 +386,10 @@ pub enum Local {
     Room(Event),
     /// Out of line: there is no room for the record of this event.
     Refill(Event),
+    /// Where the next entry of the shadow stack is looked at.
+    Find,
+    /// Out of line: the entry is not the function's.
+    PassOver,
     /// Behind what reads the clock, in the record of this event.
     Timed(Event),
     /// A place that the table of call sites names.
@@ -407,6 +421,8 @@ impl Local {
             Local::Refill(Event::Entry) => "refill",
             Local::Refill(Event::Exit) => "refill_exit",
             Local::Refill(Event::Unwound) => "refill_unwound",
+            Local::Find => "find",
+            Local::PassOver => "pass_over",
             Local::Timed(Event::Entry) => "timed",
             Local::Timed(Event::Exit) => "timed_exit",
             Local::Timed(Event::Unwound) => "timed_unwound",
@@ -442,11 +458,13 @@ impl Local {
             Local::Timed(Event::Unwound) => 16,
             Local::Room(event) => 16 + event.number() as usize,
             Local::Refill(event) => 19 + event.number() as usize,
-            Local::Mark(mark) => 23 + mark as usize,
+            Local::Find => 23,
+            Local::PassOver => 24,
+            Local::Mark(mark) => 25 + mark as usize,
         }
     }
 
-    pub(crate) const COUNT: usize = 23 + Mark::ALL.len();
+    pub(crate) const COUNT: usize = 25 + Mark::ALL.len();
 }
 
 /// The name behind a number in the text.

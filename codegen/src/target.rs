@@ -185,7 +185,7 @@ impl Target {
                     self.layouts.programs.ok_or_else(|| self.no_layout("a frame with a context of programs"))?;
                 return Ok(Cow::Owned(frame(&programs)));
             }
-            Kind::Record(Recorder { events: Events::Both, .. }) => {
+            Kind::Record(Recorder { events: Events::Both, shadow: false, .. }) => {
                 let frame = self.layouts.record.ok_or_else(|| self.no_layout("a frame of trampolines that record"))?;
                 return Ok(Cow::Owned(frame()));
             }

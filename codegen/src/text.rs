@@ -179,6 +179,10 @@ pub(crate) fn render<I: Architecture>(
                 tracker.lose_return();
                 out.rules(&mut tracker);
             }
+            Line::ReturnFound => {
+                tracker.find_return();
+                out.rules(&mut tracker);
+            }
             Line::Numbered(_) => {}
         }
     }

@@ -217,6 +217,15 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(reads, base);
             add(reads, src);
         }
+        Action::CompareAt { reg, base, .. } => {
+            add(reads, reg);
+            add(reads, base);
+            writes.flags = true;
+        }
+        Action::TestAt { base, .. } => {
+            add(reads, base);
+            writes.flags = true;
+        }
         Action::CompareNumber { reg, .. } => {
             add(reads, reg);
             writes.flags = true;
@@ -227,7 +236,7 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             writes.flags = true;
         }
         Action::BranchIfNotBelow => reads.flags = true,
-        Action::BranchIfRegNotBelow { reg, with } => {
+        Action::BranchIfRegNotBelow { reg, with } | Action::BranchIfRegsDiffer { reg, with } => {
             add(reads, reg);
             add(reads, with);
         }

@@ -151,7 +151,7 @@ fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
     });
     let shown = |programs: Programs| !f.sret && programs.words.iter().flatten().count() == f.args;
     // So are they where records of both are written.
-    let both = contract.kind.recorder().is_some() && contract.kind.calls_body();
+    let both = contract.kind.recorder().is_some() && contract.kind.calls_body() && !contract.kind.is_shadow();
     let around = around && (!both || in_registers <= abi.args.len());
     let programs = contract.kind.programs().is_none_or(shown);
     let live = contract.kind.live().is_none_or(|live| takes(f, live, in_registers, abi));

@@ -136,7 +136,8 @@ pub(crate) struct TrampolineIn {
     /// `record`: an exception that leaves the function is recorded.
     #[serde(default)]
     pub(crate) unwind: bool,
-    /// `around`: what is kept beside the function while it runs, and what the handlers get.
+    /// `around`: what is kept beside the function while it runs, and what the handlers get. `record`: `frame`, or `shadow` where the
+    /// return address is on a shadow stack of the thread and nothing on the function's.
     #[serde(default)]
     #[schemars(with = "Option<FormIn>")]
     pub(crate) form: Option<Spanned<FormIn>>,

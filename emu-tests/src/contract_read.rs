@@ -125,6 +125,7 @@ impl Reader<'_> {
             direct_mispredicted: t.direct_mispredicted,
             marks_regs: t.marks_regs,
             thread_words: [NumberOf::RecordCursor, NumberOf::RecordLimit, NumberOf::RecordCount].map(number),
+            shadow_words: [NumberOf::RecordShadow, NumberOf::RecordShadowLimit].map(number),
             full_bit: number(NumberOf::RecordFull),
         })
     }
@@ -153,7 +154,7 @@ impl Reader<'_> {
             ("jump", t.jump.then_some(here), &["direct"]),
             ("live", start(t.live.as_ref()), &["direct", "programs"]),
             ("general-handlers", t.general_handlers.then_some(here), &["direct", "programs"]),
-            ("form", start(t.form.as_ref()), &["around"]),
+            ("form", start(t.form.as_ref()), &["around", "record"]),
             ("words", start(t.words.as_ref()), &["programs"]),
             ("result", start(t.result.as_ref()), &["programs"]),
             ("programs", start(t.programs.as_ref()), &["programs"]),
@@ -267,7 +268,18 @@ impl Reader<'_> {
         if refill && named == Events::Count {
             return Err(self.at(place, "calls, but a counter has no buffer; valid: events = \"entry\" or \"both\""));
         }
-        Ok(Recorder { events: named, clock, id, args, result: t.with_result, unwind: t.unwind, refill })
+        let shadow = match t.form.as_ref().map(|form| (form.get_ref().form(), form.span().start)) {
+            None | Some((Form::Frame, _)) => false,
+            Some((Form::Shadow, at)) if named != Events::Both || t.unwind => {
+                let what = "form shadow keeps return addresses, which exceptions do not pass";
+                return Err(self.at(at, format!("{what}; valid: events = \"both\" without unwind")));
+            }
+            Some((Form::Shadow, _)) => true,
+            Some((Form::Fregs, at)) => {
+                return Err(self.at(at, "form fregs has no frame to show; valid: `frame` or `shadow`"));
+            }
+        };
+        Ok(Recorder { events: named, clock, id, args, result: t.with_result, unwind: t.unwind, refill, shadow })
     }
 
     /// What a trampoline of its kind must say.

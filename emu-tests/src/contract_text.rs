@@ -177,6 +177,9 @@ impl File {
             }
         }
         if let Some(recorder) = contract.kind.recorder() {
+            if recorder.shadow {
+                self.key("form", &quoted(Form::Shadow.name()));
+            }
             self.key("events", &quoted(recorder.events.name()));
             if recorder.events != Events::Count {
                 self.key("clock", &quoted(recorder.clock.name()));

@@ -27,6 +27,7 @@ mod flow;
 mod foreign;
 mod hooks;
 mod inside;
+mod kept;
 mod lent;
 mod linked;
 mod marks;

@@ -146,6 +146,11 @@ places! {
     Limit => "record:limit", "where the thread's buffer ends";
     Counter => "record:count", "the thread's counter";
     BesideWords => "record:beside", "memory beside the thread's words";
+    ShadowTop => "record:shadow", "where the next entry of the thread's shadow stack goes";
+    ShadowLimit => "record:shadow-limit", "where the thread's shadow stack ends";
+    ShadowBefore => "record:shadow-before", "entries of the shadow stack of functions further out";
+    ShadowParent => "record:shadow-parent", "parent_ip in the function's entry of the shadow stack";
+    ShadowSp => "record:shadow-sp", "sp in the function's entry of the shadow stack";
     Buffer { offset: usize } => "record:buffer+{offset:#x}", "the thread's buffer+{offset:#x}";
     SignalCount => "signal:count", "the thread's counter after a signal here, whose handler calls the function too";
     SignalSlots => "signal:slots", "bytes that records took, with a signal here, whose handler calls the function too";

@@ -56,7 +56,8 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
     let Some(words) = Words::of(&rig.suite.contracts[case.attach]) else { return Ok(()) };
     let start = rig.function(&rig.functions[case.function].name);
     // Alone and with room for all, to know what one run records.
-    let roomy = Arc::new(Case { situation: Situation::PLAIN, ..Case::clone(case) });
+    let roomy = if case.situation.untraced() { case.situation } else { Situation::PLAIN };
+    let roomy = Arc::new(Case { situation: roomy, ..Case::clone(case) });
     rig.load_case(&roomy, &case.initial.registers, false);
     let alone = rig.uc.emu_start(start, EXIT, 0, 0);
     let wrong = alone.is_err() || rig.uc.pc_read().ok() != Some(EXIT);

@@ -58,6 +58,10 @@ pub enum Situation {
     Refilled,
     /// There is room for one record; for the next, the routine makes some.
     LastRefilled,
+    /// The thread's shadow stack has no room.
+    ShadowFull,
+    /// The function calls others that do not return, and whose entries stay on the shadow stack.
+    LeftBehind,
     /// Every other program is detached: a jump past its call stands before it.
     Detached {
         /// The second is the first of them.
@@ -80,7 +84,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 21] = [
+const DECISIONS: [Decision; 23] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -102,6 +106,8 @@ const DECISIONS: [Decision; 21] = [
     ("last-slot", |s| s == Situation::LastSlot),
     ("refilled", |s| s == Situation::Refilled),
     ("last-refilled", |s| s == Situation::LastRefilled),
+    ("shadow-full", Situation::untraced),
+    ("left-behind", |s| s == Situation::LeftBehind),
 ];
 
 impl fmt::Display for Situation {
@@ -164,6 +170,8 @@ impl Situation {
             Situation::LastSlot,
             Situation::Refilled,
             Situation::LastRefilled,
+            Situation::ShadowFull,
+            Situation::LeftBehind,
         ])
     }
 
@@ -245,6 +253,11 @@ impl Situation {
         matches!(self, Situation::Refilled | Situation::LastRefilled)
     }
 
+    /// A recorder leaves the function alone.
+    pub(crate) fn untraced(self) -> bool {
+        self == Situation::ShadowFull
+    }
+
     /// The stub that the slot calls in place of a callback.
     pub(crate) fn stub(self) -> Option<Kind> {
         match self {
@@ -300,7 +313,9 @@ impl Situation {
                 let refill = contract.kind.recorder().is_some_and(|recorder| recorder.refill);
                 let all = [Situation::PLAIN, Situation::Full, Situation::LastSlot];
                 let more = [Situation::Refilled, Situation::LastRefilled].into_iter().filter(|_| refill);
-                all.into_iter().chain(more).collect()
+                let shadow = contract.kind.recorder().is_some_and(|recorder| recorder.shadow);
+                let stacked = [Situation::ShadowFull, Situation::LeftBehind].into_iter().filter(|_| shadow);
+                all.into_iter().chain(more).chain(stacked).collect()
             }
             _ => vec![Situation::PLAIN],
         }
@@ -328,6 +343,7 @@ impl Situation {
             Situation::Detached { .. } => false,
             Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
             Situation::Refilled | Situation::LastRefilled => false,
+            Situation::ShadowFull | Situation::LeftBehind => false,
         }
     }
 }
@@ -343,7 +359,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 38] = [
+    const NAMES: [&str; 40] = [
         "plain",
         "args",
         "ip",
@@ -382,6 +398,8 @@ mod tests {
         "last-slot",
         "refilled",
         "last-refilled",
+        "shadow-full",
+        "left-behind",
     ];
 
     #[test]

@@ -9,6 +9,7 @@ use unicorn_engine::Prot;
 
 use crate::case::Case;
 use crate::cpu::{Cpu, put_word, word, words};
+use crate::kept::{self, Kept};
 
 /// Where the thread pointer points to, with memory on both sides.
 pub(crate) const POINTER: u64 = 0x4001_0000;
@@ -40,7 +41,7 @@ pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, buffers: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
     let failed = |e| Error::new(format!("emulator: the thread's memory: {e:?}"));
     let beside = (POINTER - SIDE, 2 * SIDE);
-    let mut all = std::iter::once(beside).chain(buffers);
+    let mut all = [beside, (kept::STACK, kept::SIZE)].into_iter().chain(buffers);
     all.try_for_each(|(at, size)| uc.mem_map(at, size, Prot::READ | Prot::WRITE).map_err(failed))
 }
 
@@ -59,18 +60,22 @@ pub(crate) struct Words {
     pub buffer: u64,
     /// A routine is called where there is no room: where none begins any more by that.
     full: Option<u64>,
+    /// The way back is on the shadow stack.
+    pub kept: Option<Kept>,
 }
 
 impl Words {
     /// Those that a contract names; `None` of one that records nothing.
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
-        let refill = contract.kind.recorder()?.refill;
-        let [cursor, limit, count] = contract.thread_words.map(|at| POINTER.wrapping_add_signed(at.into()));
+        let Recorder { refill, shadow, .. } = contract.kind.recorder()?;
+        let place = |at: i32| POINTER.wrapping_add_signed(at.into());
+        let [cursor, limit, count] = contract.thread_words.map(place);
+        let kept = shadow.then(|| contract.shadow_words.map(place)).map(|[top, limit]| Kept { top, limit });
         let room = 1_u64.checked_shl(contract.full_bit.unsigned_abs()).filter(|_| refill);
         // Half of so much memory is for records, and the bit is set in the other half.
         let full = room.map(|room| BUFFER.next_multiple_of(2 * room) + room);
         let buffer = full.map_or(BUFFER, |full| full - BELOW);
-        Some(Words { cursor, limit, count, buffer, full })
+        Some(Words { cursor, limit, count, buffer, full, kept })
     }
 
     /// Refuse what lies where the emulated thread has no memory, or on one another.
@@ -79,14 +84,15 @@ impl Words {
     /// It does.
     pub(crate) fn check(contract: &Contract) -> Result<()> {
         let most = (SIDE - BESIDE - 8) as i32;
-        let Some(at) = contract.kind.recorder().and(Some(contract.thread_words)) else { return Ok(()) };
-        if let Some(far) = at.into_iter().find(|at| !(-most..=most).contains(at) || at % 8 != 0) {
+        let Some(recorder) = contract.kind.recorder() else { return Ok(()) };
+        let shadow = contract.shadow_words.into_iter().filter(|_| recorder.shadow);
+        let at: Vec<i32> = contract.thread_words.into_iter().chain(shadow).collect();
+        if let Some(far) = at.iter().find(|at| !(-most..=most).contains(*at) || *at % 8 != 0) {
             let valid = format!("multiples of 8 from {} to {}", -(most / 8 * 8), most / 8 * 8);
             return Err(Error::new(format!("{}: {far} bytes from the thread pointer; valid: {valid}", contract.name)));
         }
-        let [cursor, limit, count] = at;
-        if cursor == limit || limit == count || cursor == count {
-            let valid = "valid: cursor, limit and counter each at a place of its own";
+        if at.iter().collect::<BTreeSet<_>>().len() < at.len() {
+            let valid = "valid: cursor, limit, counter and those of the shadow stack each at a place of its own";
             return Err(Error::new(format!("{}: two words of the thread at one place; {valid}", contract.name)));
         }
         Ok(())
@@ -97,15 +103,23 @@ impl Words {
         if self.full.is_some() { 2 * BELOW } else { SIZE }
     }
 
-    /// What all three hold before a run.
-    fn at_first(self, case: &Case) -> [(u64, u64); 3] {
+    /// What all of them hold before a run.
+    fn at_first(self, case: &Case) -> impl Iterator<Item = (u64, u64)> {
         let limit = match (self.full, case.situation.room()) {
             // No record may begin there, and the word says nothing.
             (Some(_), _) => COUNT,
             (None, None) => self.end(),
             (None, Some(room)) => self.first(case) + 8 * room,
         };
-        [(self.cursor, self.first(case)), (self.limit, limit), (self.count, COUNT)]
+        let kept = self.kept.map(|kept| kept.at_first(case.situation.untraced()));
+        let three = [(self.cursor, self.first(case)), (self.limit, limit), (self.count, COUNT)];
+        three.into_iter().chain(kept.into_iter().flatten())
+    }
+
+    /// Where each of them is.
+    fn all(self) -> impl Iterator<Item = u64> {
+        let kept = self.kept.map(|Kept { top, limit }| [top, limit]);
+        [self.cursor, self.limit, self.count].into_iter().chain(kept.into_iter().flatten())
     }
 
     /// Where the first record of a run begins: anywhere in a block; with little room, right below where none does.
@@ -160,16 +174,18 @@ impl Words {
         for (at, value) in self.at_first(case) {
             put_word(uc, at, value);
         }
+        if self.kept.is_some() {
+            Kept::prepare(uc);
+        }
     }
 
-    /// What is there afterwards: words with their addresses, those beside the three included.
+    /// What is there afterwards: words with their addresses, those beside them included.
     pub(crate) fn left<D>(self, uc: &Cpu<'_, D>) -> Left {
         let beside = |at: u64| {
             let all = words(uc, at - BESIDE, 2 * BESIDE as usize);
             (at - BESIDE..).step_by(8).zip(all).collect::<Vec<_>>()
         };
-        let near = [self.cursor, self.limit, self.count].into_iter().flat_map(beside);
-        Left { near: near.collect(), buffer: words(uc, self.buffer, self.size() as usize) }
+        Left { near: self.all().flat_map(beside).collect(), buffer: words(uc, self.buffer, self.size() as usize) }
     }
 
     /// Was something stored where no record can be?
@@ -209,7 +225,9 @@ impl Words {
 
     /// What must be there when these records were written, and the counter counted up so often.
     pub(crate) fn wanted(self, case: &Case, records: &[Written], counted: u64) -> Left {
-        let [(_, mut cursor), (_, limit), (_, count)] = self.at_first(case);
+        let mut known: Vec<(u64, u64)> = self.at_first(case).collect();
+        let (mut cursor, limit) = (known[0].1, known[1].1);
+        known[2].1 = known[2].1.wrapping_add(counted);
         let mut buffer = vec![FRESH; self.size() as usize / 8];
         for record in records {
             let bytes = 8 * record.words.len() as u64;
@@ -227,13 +245,10 @@ impl Words {
             }
             cursor = end;
         }
-        let of = |at: u64| {
-            let known = [(self.cursor, cursor), (self.limit, limit), (self.count, count.wrapping_add(counted))];
-            known.into_iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| value)
-        };
+        known[0].1 = cursor;
+        let of = |at: u64| known.iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| *value);
         let beside = |at: u64| (at - BESIDE..at + BESIDE).step_by(8).map(|at| (at, of(at))).collect::<Vec<_>>();
-        let near = [self.cursor, self.limit, self.count].into_iter().flat_map(beside);
-        Left { near: near.collect(), buffer }
+        Left { near: self.all().flat_map(beside).collect(), buffer }
     }
 }
 
@@ -248,7 +263,7 @@ pub(crate) struct Written {
 /// What is in a thread's memory after a run.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Left {
-    /// The three words and what lies beside them, with their addresses.
+    /// The words and what lies beside them, with their addresses.
     pub near: Vec<(u64, u64)>,
     /// The buffer.
     pub buffer: Vec<u64>,

@@ -197,7 +197,8 @@ pub struct DirectArgs {
     #[arg(long, help_heading = "Direct-call trampolines")]
     pub jump: bool,
     /// around: what the handlers get. `frame`: arguments at entry, results at exit; `fregs`: ftrace_caller's arguments at entry, fregs at
-    /// exit; `shadow`: the same, for functions with stack arguments: the entry handler stores parent_ip, the exit handler returns it
+    /// exit; `shadow`: the same, for functions with stack arguments: the entry handler stores parent_ip, the exit handler returns it.
+    /// record --events both: `frame`, with --sig; `shadow`, for any function: parent_ip is on a shadow stack of the thread
     #[arg(long, value_name = "FORM", value_parser = Form::named, help_heading = "Paired trampolines")]
     pub form: Option<Form>,
     /// around, programs, record, direct --jump: the traced function, and the offset at which it continues behind its site [default: that of compilers]
@@ -207,7 +208,7 @@ pub struct DirectArgs {
     #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
     pub exit: Option<String>,
     /// record: what the trampoline writes to the thread's buffer. `count`: adds 1 to a word at each entry; `entry`: a record at
-    /// each entry; `both`: also one at each return, with --sig
+    /// each entry; `both`: also one at each return, with --sig or --form shadow
     #[arg(long, value_name = "EVENTS", value_parser = Events::named, help_heading = "Records")]
     pub events: Option<Events>,
     /// record: where the time comes from. `none`: it is 0; `tsc`: the CPU's clock (RDTSC, CNTVCT_EL0, rdtime); `stamp8`: the same,

@@ -90,6 +90,7 @@ const ANY_RECORD: Kind = Kind::Record(Recorder {
     result: false,
     unwind: false,
     refill: false,
+    shadow: false,
 });
 
 /// List.

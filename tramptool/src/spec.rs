@@ -173,7 +173,8 @@ impl Spec {
         self
     }
 
-    /// Of [`Spec::around`]: what is kept, and what the handlers get.
+    /// Of [`Spec::around`]: what is kept, and what the handlers get. Of [`Spec::record`]: [`Form::Frame`], or [`Form::Shadow`] for
+    /// functions with arguments on the stack and those whose prototype nobody knows.
     pub fn form(mut self, form: Form) -> Spec {
         self.asked.form = Some(match form {
             Form::Frame => Inner::Frame,

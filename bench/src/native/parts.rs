@@ -315,7 +315,16 @@ pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
         std::fs::write(dir.join(name), object).map_err(|e| e.to_string())
     };
     let recorder = |events, clock, id| {
-        Kind::Record(Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false })
+        Kind::Record(Recorder {
+            events,
+            clock,
+            id,
+            args: 0,
+            result: false,
+            unwind: false,
+            refill: false,
+            shadow: false,
+        })
     };
     fn of<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
         Spec { name, body: Body { function, resume: 5, exit: "" }, ..Spec::of(name, kind) }

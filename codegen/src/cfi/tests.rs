@@ -17,7 +17,7 @@ fn tracker() -> Tracker {
     columns[0] = column(COLUMN_FP, FP);
     columns[1] = column(COLUMN_LINK, LINK);
     let both = RegSet::of(&[FP, LINK]);
-    let state = State { holders: both, cfa: (SP, 0), sp: 0, columns, saved: 0 };
+    let state = State { holders: both, cfa: (SP, 0), sp: 0, columns, saved: 0, lost: false };
     Tracker {
         sp_reg: SP,
         initial: state,

@@ -9,6 +9,19 @@ use crate::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Prog
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
+/// Of the shadow stack: what lies there, and what happens without room or without an entry.
+fn shadow_sentences(thread: &str) -> [String; 4] {
+    [
+        format!(
+            "While the function runs, parent_ip is on the thread's shadow stack, and behind it sp as it is when the function has returned: 16 bytes where the word at {thread} + RECORD_SHADOW says."
+        ),
+        format!("If that is not below the word at {thread} + RECORD_SHADOW_LIMIT, the function runs as if it were not traced."),
+        "At the return, entries above the one with its sp are of functions that did not return. Below all others lies one whose sp is 0: who comes to that stops."
+            .to_owned(),
+        "The function finds its stack arguments in place. Unwinding stops here.".to_owned(),
+    ]
+}
+
 impl Contract {
     /// The contract in sentences, for a comment above the function.
     pub fn sentences(&self) -> Vec<String> {
@@ -200,7 +213,9 @@ impl Contract {
             ));
         }
         text.push("Touches no vector register.".to_owned());
-        if recorder.events == Events::Both {
+        if recorder.shadow {
+            text.extend(shadow_sentences(thread));
+        } else if recorder.events == Events::Both {
             text.push(
                 "The function must not have stack arguments: its caller's stack is one frame higher than it expects."
                     .to_owned(),

@@ -428,6 +428,7 @@ impl Checker<'_> {
     /// The traced function: its state is that of the site, and it returns here.
     fn body(&mut self, line: usize, sp: i32, state: &mut State) {
         self.recorded(line, false, state);
+        self.kept(line, state);
         self.keeps(line, self.contract.kept, state);
         self.keeps_vectors(line, state);
         let at_function = sp - self.abi.return_bytes() as i32;

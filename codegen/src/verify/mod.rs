@@ -14,6 +14,7 @@ mod out;
 pub mod plan;
 mod records;
 mod run;
+mod shadow;
 mod unwound;
 mod value;
 
@@ -239,11 +240,13 @@ impl<'c> Checker<'c> {
         };
         if let Some(recorder) = contract.kind.recorder() {
             let [cursor, limit, count] = contract.thread_words;
+            let shadow = recorder.shadow.then_some(contract.shadow_words);
             checker.thread = Some(value::Places {
                 recorder,
                 cursor,
                 limit,
                 count,
+                shadow,
                 clock: contract.convention.clock.and_then(|name| symbol(name, 0)),
             });
         }
@@ -325,6 +328,8 @@ impl<'c> Checker<'c> {
             Root::Thread => "the thread pointer".to_owned(),
             Root::ThreadWord(at) => format!("the word {at:+} bytes from the thread pointer"),
             Root::Slot(n) => format!("slot {n}"),
+            Root::Top => "the top of the shadow stack".to_owned(),
+            Root::KeptSp(at) => format!("sp in the entry {at:+} bytes from the top of the shadow stack"),
             Root::Full(n) => format!("whether there is no room for slot {n}"),
             Root::InBlock(n, add) => format!("where in a block slot {n} {add:+} lies"),
             Root::Clock(_, None) => "the clock".to_owned(),

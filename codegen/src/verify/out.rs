@@ -36,7 +36,8 @@ impl Checker<'_> {
         let Some(goes_to) = self.destination(line, action, state) else { return };
         let Some(sp) = state.get(self.abi.sp).on_stack() else { return };
         self.recorded(line, true, state);
-        let made = if out == Out::Early { 0 } else { self.calls.len() };
+        self.returned(line, state);
+        let made = if out == Out::Early || state.shadow.full == Some(true) { 0 } else { self.calls.len() };
         if state.calls != made {
             self.fault(line, Property::Calls, format!("{} calls of {made} were made", state.calls));
         }
@@ -59,6 +60,7 @@ impl Checker<'_> {
             // For whoever called it, it is a C function.
             _ if contract.kind.is_sled() => Some(Out::Caller),
             (ExitPath::Caller, ..) => Some(Out::Caller),
+            _ if state.shadow.full == Some(true) => Some(Out::Function),
             (ExitPath::Parent, ..) => Some(Out::Parent),
             (_, Some(true), ..) => Some(Out::Early),
             (_, Some(false), Some(true), Some(false)) => Some(Out::Direct),
@@ -203,7 +205,8 @@ impl Checker<'_> {
     fn leaves_for_parent(&mut self, line: usize, goes_to: Value, sp: i32, state: &State) {
         let (contract, abi) = (self.contract, self.abi);
         // The handler keeps the way back, or the stack does.
-        let handler = contract.kind.returned_to() || contract.kind.is_shadow();
+        let keeps = contract.kind.is_shadow() && self.calls.last() == Some(&Called::Exit);
+        let handler = contract.kind.returned_to() || keeps;
         let last = self.calls.len().saturating_sub(1) as u8;
         let parent = Value::of(if handler { Root::Returned(last) } else { Root::Parent });
         self.same(line, Property::Way, "where the parent goes on", parent, goes_to);

@@ -32,6 +32,10 @@ struct State {
     counted: usize,
     /// An exception has left the function.
     thrown: bool,
+    /// The shadow stack has no room.
+    untraced: bool,
+    /// The return address is on it.
+    pushed: bool,
 }
 
 /// What is wrong with the order of a plan's steps. None is right.
@@ -51,6 +55,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                 Step::BranchIfDirect => Some(ExitPath::Direct),
                 Step::BranchIfJump => Some(ExitPath::DirectJump),
                 Step::BranchIfResult => Some(ExitPath::Skipped),
+                Step::BranchIfNoRoomToReturn => Some(ExitPath::Function),
                 _ => None,
             };
             if let Some(way) = target {
@@ -61,6 +66,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                             let body = calls.iter().position(|c| *c == Called::Body);
                             (there.calls, there.restored) = (body.map_or(calls.len(), |b| b + 1), true);
                         }
+                        there.untraced = step == Step::BranchIfNoRoomToReturn;
                         ways.push((to, there));
                     }
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
@@ -71,6 +77,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                 Step::BranchIfFull(event, Local::Recorded(_)) => Some((Step::Recorded(event), false)),
                 Step::BranchIfFull(event, _) => Some((Step::Refill(event), true)),
                 Step::ToRoom(event) => Some((Step::Room(event), true)),
+                Step::FindReturn => Some((Step::PassOver, true)),
                 _ => None,
             };
             if let Some((to, follows)) = aside {
@@ -88,7 +95,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             if let Err((property, what)) = follow(step, &mut state, &calls, contract) {
                 faults.push(fault(at, property, what));
             }
-            if matches!(step, Step::Leave(_) | Step::Resume | Step::ToRoom(_)) {
+            if matches!(step, Step::Leave(_) | Step::Resume | Step::ToRoom(_) | Step::PassOver) {
                 break;
             }
             if step == Step::Mark(Mark::Called) {
@@ -183,6 +190,18 @@ fn follow(
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Resume => resume(state, contract)?,
+        Step::PushReturn => {
+            wrong(state.pushed || state.calls > 0, Property::Record, "the return address is kept twice, or too late")?;
+            state.pushed = true;
+        }
+        Step::FindReturn | Step::PassOver => {
+            let called = state.pushed && state.calls > 0;
+            wrong(!called, Property::Record, "a return address is looked for that nobody kept")?;
+        }
+        Step::PopReturn => {
+            wrong(!state.pushed, Property::Record, "a return address is taken back that nobody kept")?;
+            state.pushed = false;
+        }
         Step::Block(..)
         | Step::LandingPad
         | Step::Mark(_)
@@ -200,6 +219,7 @@ fn follow(
         | Step::Detach
         | Step::BranchIfDirect
         | Step::BranchIfJump
+        | Step::BranchIfNoRoomToReturn
         | Step::Path(_) => {}
     }
     Ok(())
@@ -286,6 +306,10 @@ fn leave(way: ExitPath, state: &State, calls: &[Called], contract: &Contract) ->
     let wrong = |wrong: bool, property, what| if wrong { Err((property, what)) } else { Ok(()) };
     let early = way == ExitPath::EarlyDirect;
     wrong(state.allocated, Property::Stack, "a way out with the frame still there")?;
+    if state.untraced {
+        return wrong(way != ExitPath::Function || state.calls > 0, Property::Way, "a way out without the function");
+    }
+    wrong(state.pushed, Property::Way, "a way out with the return address still on the shadow stack")?;
     if let Some(recorder) = contract.kind.recorder() {
         let counted = usize::from(recorder.events == Events::Count);
         let all = state.recorded == recorder.recorded().len() && state.counted == counted;

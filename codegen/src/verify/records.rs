@@ -40,8 +40,9 @@ impl Checker<'_> {
                 self.store_at(line, self.read(base, state).plus(at.into()), value, state);
                 None
             }
-            Action::StoreThread { .. } => {
-                self.fault(line, Property::Record, "a word of the thread is changed in more than one step");
+            Action::StoreThread { src, at } => {
+                let value = self.read(src, state);
+                self.store_thread(line, at, value, state);
                 None
             }
             _ => None,
@@ -72,6 +73,11 @@ impl Checker<'_> {
             self.fault(line, Property::Memory, "a word of memory is changed that nobody named");
             return Value::lost(Why::Computed);
         };
+        if places.shadow.is_some_and(|[top, _]| top == at) {
+            let after = Value::of(Root::ThreadWord(at)).plus(if by.root == Root::Number { by.add } else { 0 });
+            self.store_thread(line, at, after, state);
+            return Value::lost(Why::Computed);
+        }
         if places.recorder.events == Events::Count {
             if at != places.count || !by.is(Value::number(1)) {
                 self.fault(line, Property::Record, "something else than 1 is added to the counter, or elsewhere");
@@ -118,6 +124,14 @@ impl Checker<'_> {
     }
 
     fn store_at(&mut self, line: usize, address: Value, value: Value, state: &mut State) {
+        if let Some(at) = self.thread_offset(address) {
+            self.store_thread(line, at, value, state);
+            return;
+        }
+        if self.is_top(address) {
+            self.keep(line, address.add, value, state);
+            return;
+        }
         let slot = match address.root {
             Root::Slot(n) => state.slots.get_mut(usize::from(n)),
             _ => None,

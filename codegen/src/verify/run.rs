@@ -10,7 +10,7 @@ use crate::step::{Local, Mark, Sym};
 
 /// What a branch asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Question {
+pub(super) enum Question {
     /// Did a callback choose a direct trampoline?
     Direct,
     /// Is it one that the site jumps to?
@@ -23,6 +23,12 @@ enum Question {
     Full(u8),
     /// Has the record in this slot no time?
     Untimed(u8),
+    /// Has the shadow stack no room?
+    NoRoomToReturn,
+    /// Is the entry so many bytes from the top another function's?
+    AnotherEntry(i64),
+    /// Is there one below such an entry?
+    EntryBelow,
 }
 
 /// Where it goes on.
@@ -128,6 +134,7 @@ impl Checker<'_> {
                 self.leave(at, effects.action, state);
                 end()
             }
+            Flow::Trap if state.shadow.lost => end(),
             Flow::Trap => {
                 self.fault(at, Property::Control, "a way ends in a trap");
                 end()
@@ -214,7 +221,9 @@ impl Checker<'_> {
             Action::PushAt { base, at: offset } => {
                 loaded[0] = Some(match state.get(base).on_stack() {
                     Some(base) => self.load(at, base.wrapping_add(offset), sp, state),
-                    None => Value::lost(Why::Computed),
+                    None => {
+                        self.kept_word(state.get(base).plus(offset.into()), state).unwrap_or(Value::lost(Why::Computed))
+                    }
                 });
             }
             _ => {}
@@ -293,6 +302,15 @@ impl Checker<'_> {
                 let word = self.of_thread(cell, state).map_or(computed, |at| Value::of(Root::ThreadWord(at)));
                 (state.flags, state.tested, state.compared) = (computed, None, Some((self.read(reg, state), word)));
             }
+            Action::CompareAt { reg, base, at: offset } => {
+                let word = self.kept_word(state.get(base).plus(offset.into()), state).unwrap_or(computed);
+                let reg = if reg == self.abi.sp { Value::stack(before) } else { self.read(reg, state) };
+                (state.flags, state.tested, state.compared) = (computed, None, Some((reg, word)));
+            }
+            Action::TestAt { base, at: offset } => {
+                let word = self.kept_word(state.get(base).plus(offset.into()), state).unwrap_or(computed);
+                (state.flags, state.tested, state.compared) = (computed, Some(word), None);
+            }
             Action::Compare { reg, with } => {
                 let both = (self.read(reg, state), self.read(with, state));
                 (state.flags, state.tested, state.compared) = (computed, None, Some(both));
@@ -342,7 +360,7 @@ impl Checker<'_> {
                 (dst, if pc { Value::of(Root::Rounded) } else { lost })
             }
             Action::Set { dst, number } => (dst, Value::number(number.into())),
-            Action::LoadThread { dst, at } => (dst, Value::of(Root::ThreadWord(at))),
+            Action::LoadThread { dst, at } => (dst, self.thread_word(at, state)),
             Action::AddRegs { dst, .. } => (dst, lost),
             Action::ReadClock { low, high } => {
                 (low, Value::of(Root::Clock(state.slots.len() as u8, high.map(|_| Half::Low))))
@@ -384,8 +402,9 @@ impl Checker<'_> {
                 let value = match (base.root, base.on_stack()) {
                     (_, Some(place)) => self.load(at, place, sp, state),
                     _ if self.thread_offset(base).is_some() => {
-                        Value::of(Root::ThreadWord(self.thread_offset(base).unwrap_or_default()))
+                        self.thread_word(self.thread_offset(base).unwrap_or_default(), state)
                     }
+                    (Root::Top, _) => self.kept_word(base, state).unwrap_or(lost),
                     (root, _) if root == self.op.root => Value::of(Root::OpField(base.add as i32)),
                     (Root::Rounded, _) if Some(base.add) == self.literal => Value::of(Root::Literal),
                     (Root::Pc, _) if Some(base.add) == self.literal && !self.contract.landing_pad => {
@@ -444,6 +463,9 @@ impl Checker<'_> {
             Action::BranchIfNegative { reg } => (Some(self.read(reg, state)), false),
             _ => (None, false),
         };
+        let of_shadow = self.asks_of_shadow(action, state);
+        let zero = of_shadow.map_or(zero, |(_, zero)| zero);
+        let of_record = of_record.or(of_shadow.map(|(question, _)| question));
         let question = of_record.or_else(|| asked.and_then(|value| self.question(value, state)));
         let (Some(question), Some(label)) = (question, self.label(at, local)) else {
             let what = asked.map_or("something unknown".to_owned(), |value| self.tell(value));
@@ -452,30 +474,41 @@ impl Checker<'_> {
         };
         [true, false]
             .into_iter()
-            .map(|answer| {
+            .filter_map(|answer| {
                 let mut state = state.clone();
                 state.decided = true;
-                match (question, answer) {
-                    (Question::Direct, _) => state.direct = Some(answer),
-                    (Question::Jump, _) => state.jump = Some(answer),
-                    (Question::Early, _) => state.early = Some(answer),
-                    (Question::Full(slot), _) => {
-                        state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.full = Some(answer));
-                    }
-                    (Question::Untimed(slot), _) => {
-                        state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.timed = Some(!answer));
-                    }
-                    (Question::Skip(call), true) => {
-                        state.skipped_by = Some(call);
-                        // The traced function is passed over, and what would come before it.
-                        let body = self.calls.iter().position(|c| *c == super::Called::Body);
-                        state.calls = body.map_or(state.calls, |body| body + 1);
-                    }
-                    (Question::Skip(call), false) => state.replace(Value::of(Root::Returned(call)), Value::number(0)),
-                }
-                (if answer != zero { label } else { at + 1 }, state)
+                let goes_on = self.answered(question, answer, &mut state);
+                goes_on.then_some((if answer != zero { label } else { at + 1 }, state))
             })
             .collect()
+    }
+
+    /// What is known behind a branch. Is this way one that nobody has gone yet?
+    fn answered(&self, question: Question, answer: bool, state: &mut State) -> bool {
+        match (question, answer) {
+            (Question::Direct, _) => state.direct = Some(answer),
+            (Question::Jump, _) => state.jump = Some(answer),
+            (Question::Early, _) => state.early = Some(answer),
+            (Question::Full(slot), _) => {
+                state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.full = Some(answer));
+            }
+            (Question::Untimed(slot), _) => {
+                state.slots.get_mut(usize::from(slot)).into_iter().for_each(|slot| slot.timed = Some(!answer));
+            }
+            (Question::Skip(call), true) => {
+                state.skipped_by = Some(call);
+                // The traced function is passed over, and what would come before it.
+                let body = self.calls.iter().position(|c| *c == super::Called::Body);
+                state.calls = body.map_or(state.calls, |body| body + 1);
+            }
+            (Question::Skip(call), false) => state.replace(Value::of(Root::Returned(call)), Value::number(0)),
+            (Question::NoRoomToReturn, _) => state.shadow.full = Some(answer),
+            // From the second one on, each is passed over as the first was.
+            (Question::AnotherEntry(at), true) => return at > -2 * i64::from(Recorder::KEPT),
+            (Question::AnotherEntry(at), false) => state.shadow.own = Some(at),
+            (Question::EntryBelow, _) => state.shadow.lost = !answer,
+        }
+        true
     }
 
     fn question(&self, value: Value, state: &State) -> Option<Question> {

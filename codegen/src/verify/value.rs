@@ -64,6 +64,10 @@ pub(super) enum Root {
     Slot(u8),
     /// Where in a block of [`Recorder::BLOCK`] bytes the address so many bytes above that slot lies.
     InBlock(u8, i32),
+    /// The top of the shadow stack, as it is when the function has returned: what lies there nobody knows.
+    Top,
+    /// SP in the entry so many bytes from there.
+    KeptSp(i64),
     /// The bit of the slot with this number that says that there is no room.
     Full(u8),
     /// The CPU's clock: how many slots were taken when it was read, and which half if not the whole.
@@ -182,6 +186,8 @@ pub(super) struct Places {
     pub cursor: i32,
     pub limit: i32,
     pub count: i32,
+    /// The same to the two words of the shadow stack, if there is one.
+    pub shadow: Option<[i32; 2]>,
     /// The variable with the time.
     pub clock: Option<Sym>,
 }
@@ -189,7 +195,12 @@ pub(super) struct Places {
 impl Places {
     /// The events of which there must be records on this way, in their order.
     pub fn due(&self, state: &State) -> &'static [Event] {
-        if state.thrown.is_some() { self.recorder.unwound() } else { self.recorder.recorded() }
+        match state.shadow.full {
+            // The function is not traced.
+            Some(true) => &[],
+            _ if state.thrown.is_some() => self.recorder.unwound(),
+            _ => self.recorder.recorded(),
+        }
     }
 }
 
@@ -204,6 +215,23 @@ pub(super) struct Slot {
     pub stores: Vec<(i32, Value)>,
     /// It is the second one for its event, after the routine was called that makes room.
     pub second: bool,
+}
+
+/// What happened to the thread's shadow stack.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shadow {
+    /// It has no room; nobody asked yet.
+    pub full: Option<bool>,
+    /// An entry was taken.
+    pub taken: bool,
+    /// What was stored where in it.
+    pub stores: Vec<(i64, Value)>,
+    /// How far below the top the function's own entry is, once that is known.
+    pub own: Option<i64>,
+    /// It was given back, with all above.
+    pub given_back: bool,
+    /// There is none: it has come to the one below all others.
+    pub lost: bool,
 }
 
 /// The CPU's state where it was stored.
@@ -231,6 +259,8 @@ pub(super) struct State {
     pub slots: Vec<Slot>,
     /// The routine was called that makes room, and no slot was taken since.
     pub refilled: bool,
+    /// The shadow stack.
+    pub shadow: Shadow,
     /// Times that the counter was counted up.
     pub counted: u32,
     pub memory: Memory,
@@ -269,6 +299,7 @@ impl State {
             compared: None,
             slots: Vec::new(),
             refilled: false,
+            shadow: Shadow::default(),
             counted: 0,
             memory: Memory::new(),
             area: None,

@@ -322,7 +322,10 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::SetWide { number, .. } => all.push(number),
         Action::SetHigh { bits, .. } | Action::SetTop { bits, .. } => all.push(i64::from(bits)),
         Action::ShiftLeft { by, .. } => all.push(i64::from(by)),
-        Action::LoadAt { at, .. } | Action::PushAt { at, .. } => all.push(i64::from(at)),
+        Action::LoadAt { at, .. } => all.push(i64::from(at)),
+        Action::PushAt { at, .. } | Action::CompareAt { at, .. } | Action::TestAt { at, .. } => {
+            all.extend((at != 0).then_some(i64::from(at)));
+        }
         Action::StoreNumber { number, at } => all.extend([i64::from(number), i64::from(at)]),
         Action::StoreVectors { at, .. } | Action::LoadVectors { at, .. } => all.push(i64::from(at)),
         Action::RoundDown { to, .. } => all.push(-i64::from(to)),
@@ -371,6 +374,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::Compare { .. }
         | Action::BranchIfNotBelow
         | Action::BranchIfRegNotBelow { .. }
+        | Action::BranchIfRegsDiffer { .. }
         | Action::LeaveFor { .. }
         | Action::CallSymbol { .. }
         | Action::CallRegister { .. }

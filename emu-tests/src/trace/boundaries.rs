@@ -214,7 +214,7 @@ impl Trace {
             self.parent_resumed(here);
             return;
         }
-        if self.calls_body() {
+        if self.runs_body() {
             self.body_called(here);
             return;
         }
@@ -299,6 +299,7 @@ impl Trace {
             self.check_passed(here, programs.live, &expect, sp);
         }
         let back_sp = sp_now.wrapping_add(abi.return_bytes());
+        self.check_kept(here, &contract, parent, back_sp);
         let state = &mut self.state;
         let (epoch, returns) = (state.stack.epoch, std::mem::take(&mut state.returns));
         let pending = Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words, sessions };

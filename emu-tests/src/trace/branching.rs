@@ -98,7 +98,7 @@ impl Trace {
             // That of the function is its own return's.
             _ if contract.stated.next == Next::Result => (1, 0),
             // And so where the site jumped and the function is not called from here.
-            _ if self.jumped_to() && !self.calls_body() => (1, 0),
+            _ if self.jumped_to() && !self.runs_body() => (1, 0),
             // The call of the site belongs to a return that goes elsewhere.
             _ => (0, u64::from(contract.mispredicted) + u64::from(moved)),
         };

@@ -256,6 +256,11 @@ impl Trace {
         self.kind(self.trampoline()).is_some_and(Kind::calls_body)
     }
 
+    /// The same, in this situation.
+    fn runs_body(&self) -> bool {
+        self.calls_body() && !self.case.situation.untraced()
+    }
+
     /// Does the site jump to the trampoline at work?
     fn jumped_to(&self) -> bool {
         self.kind(self.trampoline()).is_some_and(Kind::jumped_to)

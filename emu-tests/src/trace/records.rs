@@ -1,11 +1,14 @@
 //! P24: what is in the thread's buffer after a run is what happened in it, and nothing else of the thread changed.
 
+use codegen::contract::Contract;
 use codegen::recorder::{Clock, Event, Events};
 
 use super::{Here, Trace, Uc};
 use crate::cpu::{EXIT, put_word};
+use crate::kept::Kept;
 use crate::place::Place;
 use crate::report::Clause;
+use crate::situation::Situation;
 use crate::thread::{TIME, Words, Written};
 
 impl Trace {
@@ -16,6 +19,9 @@ impl Trace {
             Event::Exit | Event::Unwound => self.trampoline(),
         };
         let Some(recorder) = self.kind(index).and_then(|kind| kind.recorder()) else { return };
+        if self.case.situation.untraced() {
+            return;
+        }
         if recorder.events == Events::Count && event == Event::Entry {
             self.state.counted += 1;
         }
@@ -68,6 +74,18 @@ impl Trace {
         self.check(p12.of(Clause::P8), Place::SpModuloOfBody, pushed, moved);
     }
 
+    /// The function is called, and has its way back on the shadow stack. What it calls may leave more there.
+    pub(super) fn check_kept(&mut self, here: &mut Here, contract: &Contract, parent: u64, sp: u64) {
+        let Some(kept) = Words::of(contract).and_then(|words| words.kept) else { return };
+        let [found, returned] = kept.topmost(here.uc);
+        let p24 = self.at(Clause::P24, here.pc);
+        self.check(p24, Place::ShadowParent, parent, found);
+        self.check(p24, Place::ShadowSp, sp, returned);
+        if self.case.situation == Situation::LeftBehind {
+            kept.leave_behind(sp, here.uc);
+        }
+    }
+
     /// The run is over: compare.
     pub(super) fn check_recorded(&mut self, uc: &Uc) {
         let Some(words) = self.contracts.get(self.case.attach).and_then(|c| Words::of(c)) else { return };
@@ -81,9 +99,14 @@ impl Trace {
                 _ if at == words.cursor => Place::Cursor,
                 _ if at == words.limit => Place::Limit,
                 _ if at == words.count => Place::Counter,
+                _ if words.kept.is_some_and(|kept| kept.top == at) => Place::ShadowTop,
+                _ if words.kept.is_some_and(|kept| kept.limit == at) => Place::ShadowLimit,
                 _ => Place::BesideWords,
             };
             self.check(p24, place, want, have);
+        }
+        for (want, have) in words.kept.into_iter().flat_map(|_| Kept::before(uc)) {
+            self.check(p24, Place::ShadowBefore, want, have);
         }
         for (n, (want, have)) in wanted.buffer.into_iter().zip(found.buffer).enumerate() {
             self.check(p24, Place::Buffer { offset: 8 * n }, want, have);

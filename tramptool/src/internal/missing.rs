@@ -86,11 +86,12 @@ fn of_record(args: &Asked) -> Vec<Missing> {
     let events = one_of("--events", &Events::ALL.map(Events::name));
     // A counter has no time.
     let clock = one_of("--clock", &Clock::ALL.map(Clock::name));
-    let sig = "--sig with the function's prototype, which tells that no argument is on the stack, or --events entry";
+    let sig = "--sig with the function's prototype, which tells that no argument is on the stack, --form shadow, or --events entry";
+    let framed = args.form != Some(Form::Shadow);
     [
         args.events.is_none().then_some(events),
         (args.clock.is_none() && args.events != Some(Events::Count)).then_some(clock),
-        (args.sig.is_none() && args.events == Some(Events::Both)).then(|| ("--sig", sig.to_owned())),
+        (args.sig.is_none() && args.events == Some(Events::Both) && framed).then(|| ("--sig", sig.to_owned())),
         function(args),
     ]
     .into_iter()

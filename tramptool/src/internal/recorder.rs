@@ -30,9 +30,14 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
     if id > Recorder::LAST_ID {
         return Err(Error::new(format!("{RECORD}: --id {id}; valid: 0 to {}", Recorder::LAST_ID)));
     }
-    if let Some(form) = args.form.filter(|form| *form != Form::Frame) {
-        return Err(Error::new(format!("{RECORD}: --form {} does not exist; valid: --form frame", form.name())));
-    }
+    let shadow = match args.form {
+        None | Some(Form::Frame) => false,
+        Some(Form::Shadow) => true,
+        Some(form) => {
+            let form = form.name();
+            return Err(Error::new(format!("{RECORD}: --form {form} does not exist; valid: --form frame or shadow")));
+        }
+    };
     let recorded = args.args.unwrap_or(0);
     if recorded > Recorder::MOST_ARGS {
         return Err(Error::new(format!("{RECORD}: --args {recorded}; valid: 0 to {}", Recorder::MOST_ARGS)));
@@ -46,14 +51,15 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
         )));
     }
     if let Some(sig) = &args.sig {
-        fits(sig, (events, recorded, args.result), target).map_err(|e| e.at("--sig"))?;
+        let framed = events == Events::Both && !shadow;
+        fits(sig, (framed, recorded, args.result), target).map_err(|e| e.at("--sig"))?;
     }
     let refill = args.refill.is_some();
     if refill && events == Events::Count {
         return Err(Error::new(format!("{RECORD}: --refill is given, but a counter has no buffer; valid: without it")));
     }
     let (result, unwind) = (args.result, args.unwind);
-    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill };
+    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow };
     if args.unwind {
         lsda::possible(recorder)?;
         if !target.unwind_tables {
@@ -66,15 +72,15 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
 }
 
 /// Refuse arguments on the stack where a frame displaces them, and words of a record that the prototype has no registers for.
-fn fits(sig: &str, (events, args, result): (Events, u8, bool), target: &Target) -> Result<()> {
+fn fits(sig: &str, (framed, args, result): (bool, u8, bool), target: &Target) -> Result<()> {
     let proto = Prototype::parse(sig)?;
     let placement = super::backend(target.facts.name)?.place(target, &proto)?;
     let on_stack =
         placement.args.iter().position(|pieces| pieces.iter().any(|piece| matches!(piece.place, Place::Stack(_))));
-    if let Some(n) = on_stack.filter(|_| events == Events::Both) {
+    if let Some(n) = on_stack.filter(|_| framed) {
         return Err(proto.refuse(
             Some(n),
-            "an argument on the stack, which the frame displaces; valid: arguments in registers, or --events entry",
+            "an argument on the stack, which the frame displaces; valid: arguments in registers, --form shadow, or --events entry",
         ));
     }
     let general = |place: &Place| if let Place::Reg(reg) = place { Some(*reg) } else { None };

@@ -72,11 +72,16 @@ const RECORDERS: &[(&str, Recorder)] = &[
         "record_both_unwind_refill",
         Recorder { refill: true, unwind: true, ..recorder(Events::Both, Clock::Word, 0x4_000f) },
     ),
+    ("record_shadow", Recorder { shadow: true, ..recorder(Events::Both, Clock::None, 0x4_0010) }),
+    (
+        "record_shadow_refill",
+        Recorder { shadow: true, refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_0011) },
+    ),
     ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 0x4_000a) }),
 ];
 
 const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
-    Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false }
+    Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false, shadow: false }
 }
 
 /// The prototype for which they are, where they must know that nothing is on the stack.
@@ -385,8 +390,9 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill }) => {
-            let sig = if events == Events::Both { format!(" --sig '{RECORDED}'") } else { String::new() };
+        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow }) => {
+            let form = if shadow { " --form shadow" } else { "" };
+            let sig = if events == Events::Both && !shadow { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
             let args = if args > 0 { format!(" --args {args}") } else { String::new() };
             let result = if result { " --result" } else { "" };
@@ -395,7 +401,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{refill}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
-                "record --events {}{numbered}{sig} --function {function}+{resume} --name {}",
+                "record --events {}{form}{numbered}{sig} --function {function}+{resume} --name {}",
                 events.name(),
                 spec.name
             )

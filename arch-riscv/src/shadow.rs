@@ -1,0 +1,59 @@
+//! The shadow stack of functions that are recorded: t1 and t3 to t5 are free at a function's entry and at its end, and are all
+//! that it needs.
+
+use codegen::abi::Reg;
+use codegen::error::Result;
+use codegen::facts::NumberOf;
+use codegen::listing::Lowering;
+use codegen::recorder::Recorder;
+use codegen::step::{Disp, ExitPath, Local, Step};
+
+use crate::insn::Insn;
+use crate::regs::*;
+
+/// An entry, the one above it, and a value of it.
+const ENTRY: Reg = T3;
+const ABOVE: Reg = T4;
+const VALUE: Reg = T5;
+
+/// Lower a step of it.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let top = cx.number(NumberOf::RecordShadow)?;
+    let (parent_ip, sp) = (Disp::number(0), Disp::number(Recorder::KEPT_SP));
+    let moved = |dst: Reg, by: i32| Insn::Addi { dst, src: ENTRY, imm: Disp::number(by) };
+    match step {
+        Step::BranchIfNoRoomToReturn => {
+            let limit = cx.number(NumberOf::RecordShadowLimit)?;
+            cx.insn(Insn::LdReg { dst: ENTRY, base: TP, at: top });
+            cx.insn(Insn::LdReg { dst: VALUE, base: TP, at: limit });
+            cx.insn(Insn::Bgeu { reg: ENTRY, with: VALUE, to: Local::Path(ExitPath::Function) });
+        }
+        Step::PushReturn => {
+            cx.insn(Insn::LdReg { dst: ENTRY, base: TP, at: top });
+            // A signal handler's functions go above: the entry is taken before it is written.
+            cx.insn(moved(ABOVE, Recorder::KEPT));
+            cx.insn(Insn::SdReg { src: ABOVE, base: TP, at: top });
+            cx.noted(Insn::SdReg { src: RA, base: ENTRY, at: parent_ip }, "parent_ip");
+            cx.noted(Insn::SdReg { src: SP, base: ENTRY, at: sp }, "sp when it has returned");
+            cx.return_lost();
+        }
+        Step::FindReturn => {
+            cx.insn(Insn::LdReg { dst: ENTRY, base: TP, at: top });
+            cx.local(Local::Find);
+            cx.insn(moved(ENTRY, -Recorder::KEPT));
+            cx.insn(Insn::LdReg { dst: VALUE, base: ENTRY, at: sp });
+            cx.insn(Insn::Bne { reg: VALUE, with: SP, to: Local::PassOver });
+        }
+        Step::PopReturn => {
+            cx.noted(Insn::LdReg { dst: RA, base: ENTRY, at: parent_ip }, "parent_ip");
+            cx.return_found();
+            cx.insn(Insn::SdReg { src: ENTRY, base: TP, at: top });
+        }
+        Step::PassOver => {
+            cx.insn(Insn::Bnez { reg: VALUE, to: Local::Find });
+            cx.noted(Insn::Ebreak, "the function's entry is lost");
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
+}

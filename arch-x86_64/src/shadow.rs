@@ -1,0 +1,54 @@
+//! The shadow stack of functions that are recorded: [`ENTRY`] is all that it needs, and the flags.
+
+use codegen::abi::Reg;
+use codegen::error::Result;
+use codegen::facts::NumberOf;
+use codegen::listing::Lowering;
+use codegen::recorder::Recorder;
+use codegen::step::{ExitPath, Local, Step};
+
+use crate::insn::Insn;
+use crate::regs::*;
+
+/// An entry: free at a function's entry and at its end.
+const ENTRY: Reg = R11;
+
+/// Lower a step of it.
+pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let top = cx.number(NumberOf::RecordShadow)?;
+    match step {
+        Step::BranchIfNoRoomToReturn => {
+            let limit = cx.number(NumberOf::RecordShadowLimit)?;
+            cx.insn(Insn::LoadThread { dst: ENTRY, at: top });
+            cx.insn(Insn::CmpThread { reg: ENTRY, at: limit });
+            cx.insn(Insn::JaeFar { to: Local::Path(ExitPath::Function) });
+        }
+        Step::PushReturn => {
+            cx.insn(Insn::LoadThread { dst: ENTRY, at: top });
+            // A signal handler's functions go above: the entry is taken before it is written.
+            cx.insn(Insn::AddThread { imm: Recorder::KEPT as i8, at: top });
+            cx.noted(Insn::PopSlot { at: 0 }, "parent_ip");
+            cx.return_lost();
+            cx.noted(Insn::StoreSlot { src: RSP, at: Recorder::KEPT_SP }, "sp when it has returned");
+        }
+        Step::FindReturn => {
+            cx.insn(Insn::LoadThread { dst: ENTRY, at: top });
+            cx.local(Local::Find);
+            cx.insn(Insn::Sub { dst: ENTRY, imm: Recorder::KEPT as i8 });
+            cx.insn(Insn::CmpSlot { reg: RSP, at: Recorder::KEPT_SP });
+            cx.insn(Insn::JnzFar { to: Local::PassOver });
+        }
+        Step::PopReturn => {
+            cx.noted(Insn::PushSlot { at: 0 }, "parent_ip");
+            cx.return_found();
+            cx.insn(Insn::StoreThread { src: ENTRY, at: top });
+        }
+        Step::PassOver => {
+            cx.insn(Insn::CmpSlotZero { at: Recorder::KEPT_SP });
+            cx.insn(Insn::JnzFar { to: Local::Find });
+            cx.noted(Insn::Int3, "the function's entry is lost");
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
+}
