@@ -30,7 +30,10 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::Slot(event) => {
             let cursor = cx.number(NumberOf::RecordCursor)?;
-            cx.insn(Insn::MrsThread { dst: TEMP });
+            // What looks at the shadow stack before has it there.
+            if !recorder.shadow {
+                cx.insn(Insn::MrsThread { dst: TEMP });
+            }
             if !recorder.refill {
                 let at = cx.number(NumberOf::RecordLimit)?;
                 cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "where the buffer ends");

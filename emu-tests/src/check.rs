@@ -18,6 +18,7 @@ use crate::edge::{edge, judge_edges};
 use crate::explain::explain;
 use crate::filter::Filter;
 use crate::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};
+use crate::lost::judge_lost;
 use crate::report::{Clause, Report};
 use crate::retire::judge_gap;
 use crate::rig::{Away, Rig};
@@ -232,6 +233,7 @@ fn judge_patched(
         let came_back = enabled(rig, case, expected, tally)?;
         if came_back && tally.findings.len() == so_far {
             judge_thrown(rig, case, tally)?;
+            judge_lost(rig, case, tally);
         }
         if came_back && case.closely && tally.findings.len() == so_far {
             judge_signals(rig, case, expected, tally)?;

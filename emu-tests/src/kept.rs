@@ -12,6 +12,8 @@ const ENTRY: u64 = Recorder::KEPT as u64;
 /// Entries that are there before a run, with the one below all others.
 const BEFORE: [[u64; 2]; 3] =
     [[0, 0], [0x0123_4567_89ab_cdef, 0x7fff_ffff_ff00], [0xfedc_ba98_7654_3210, 0x7fff_ffff_f000]];
+/// What no entry has.
+const STALE: u64 = 0xdead_0003;
 /// The same of functions that did not return: where they would have gone, and bytes below SP.
 const LEFT: [(u64, u64); 2] = [(0xdead_0001, 0x200), (0xdead_0002, 0x60)];
 
@@ -47,6 +49,19 @@ impl Kept {
     pub(crate) fn topmost<D>(self, uc: &Cpu<'_, D>) -> [u64; 2] {
         let at = word(uc, self.top).wrapping_sub(ENTRY);
         [word(uc, at), word(uc, at.wrapping_add(Recorder::KEPT_SP as u64))]
+    }
+
+    /// What lies above the topmost entry was there before: also one with this SP.
+    pub(crate) fn stale<D>(self, sp: u64, uc: &mut Cpu<'_, D>) {
+        let at = word(uc, self.top);
+        put_word(uc, at, STALE);
+        put_word(uc, at.wrapping_add(Recorder::KEPT_SP as u64), sp);
+    }
+
+    /// The topmost entry becomes that of a function which is nowhere.
+    pub(crate) fn lose<D>(self, uc: &mut Cpu<'_, D>) {
+        let at = word(uc, self.top).wrapping_sub(ENTRY - Recorder::KEPT_SP as u64);
+        put_word(uc, at, STALE);
     }
 
     /// Functions are called with SP there, and do not return: somebody jumps past them.

@@ -30,6 +30,7 @@ mod inside;
 mod kept;
 mod lent;
 mod linked;
+mod lost;
 mod marks;
 mod measure;
 mod observe;

@@ -151,6 +151,7 @@ places! {
     ShadowBefore => "record:shadow-before", "entries of the shadow stack of functions further out";
     ShadowParent => "record:shadow-parent", "parent_ip in the function's entry of the shadow stack";
     ShadowSp => "record:shadow-sp", "sp in the function's entry of the shadow stack";
+    EntryLost => "record:shadow-lost", "a stop where the function's entry of the shadow stack is lost";
     Buffer { offset: usize } => "record:buffer+{offset:#x}", "the thread's buffer+{offset:#x}";
     SignalCount => "signal:count", "the thread's counter after a signal here, whose handler calls the function too";
     SignalSlots => "signal:slots", "bytes that records took, with a signal here, whose handler calls the function too";

@@ -133,7 +133,7 @@ fn throw(rig: &mut Rig, case: &Arc<Case>, told: &mut Told) -> Option<Thrown> {
 }
 
 /// Is this an address in the trampoline?
-fn inside(rig: &Rig, case: &Case, pc: u64) -> bool {
+pub(crate) fn inside(rig: &Rig, case: &Case, pc: u64) -> bool {
     let (at, size) = rig.ranges[case.attach];
     pc.wrapping_sub(at) < size
 }
@@ -239,7 +239,12 @@ fn frame(rig: &Rig, at: u64, now: &Snapshot) -> Option<Frame> {
 }
 
 /// Run from one place to another, with a look before each instruction. Where it ended, if it did.
-fn walk(rig: &mut Rig, from: u64, ends: impl Fn(u64) -> bool, mut before: impl FnMut(&Rig, u64)) -> Option<u64> {
+pub(crate) fn walk(
+    rig: &mut Rig,
+    from: u64,
+    ends: impl Fn(u64) -> bool,
+    mut before: impl FnMut(&Rig, u64),
+) -> Option<u64> {
     let mut at = from;
     for _ in 0..LONGEST {
         if ends(at) {

@@ -231,6 +231,11 @@ impl Trace {
         (self.state.budget, self.state.one) = (if one { 2 } else { BUDGET }, one);
     }
 
+    /// The last instruction that ran.
+    pub fn last(&self) -> u64 {
+        self.state.pc
+    }
+
     /// Let so many instructions run.
     pub fn steps(&mut self, count: u64) {
         (self.state.budget, self.state.one) = (count + 1, true);

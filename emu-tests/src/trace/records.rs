@@ -84,6 +84,7 @@ impl Trace {
         if self.case.situation == Situation::LeftBehind {
             kept.leave_behind(sp, here.uc);
         }
+        kept.stale(sp, here.uc);
     }
 
     /// The run is over: compare.
