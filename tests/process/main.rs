@@ -7,6 +7,7 @@ mod batch;
 mod case;
 mod chance;
 mod flags;
+mod in_place;
 mod machine;
 mod place;
 mod recorded;
