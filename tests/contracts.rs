@@ -227,7 +227,7 @@ stack-align = 16
     refused(("attach = \"fexit\"", "attach = \"after\""), "t.toml:10: unknown variant `after`");
     refused(("function = \"f\"\n", ""), "t.toml:12: t is of kind programs: give function");
     refused(("resume = 8\n", ""), "t.toml:12: t is of kind programs: give resume");
-    refused(("stack-align", "form = \"frame\"\nstack-align"), "t.toml:13: form is for kind around only");
+    refused(("stack-align", "form = \"frame\"\nstack-align"), "t.toml:13: form is for kind around, record only");
     refused(("stack-align", "exit = \"e\"\nstack-align"), "t.toml:13: exit is for kind around only");
     refused(
         ("stack-align", "direct-loses = [\"x9\"]\nstack-align"),

@@ -14,14 +14,10 @@ use codegen::action::{Action, Cell, Part, Stored};
 use codegen::code::Ref;
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::field::out_of_reach;
-use codegen::isa::Labels;
-use codegen::patch::Relocation;
 use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::Arm64;
 use crate::lent::MRS_CNTVCT_EL0;
 use crate::regs::*;
 use crate::reloc;
@@ -387,15 +383,4 @@ fn stores(first: u8, second: Option<u8>, at: Disp) -> Effects {
 
 fn loads(first: u8, second: Option<u8>, at: Disp) -> Effects {
     Effects::action(Action::LoadVectors { first, second, at: at.value })
-}
-
-impl Labels for Arm64 {
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
-        let Some(field) = code.get_mut(at..at + 4) else {
-            return Err(out_of_reach("a branch", target as i64 - at as i64, 21));
-        };
-        reloc::relocate(&rel, field)?;
-        Ok(false)
-    }
 }

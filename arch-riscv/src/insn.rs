@@ -16,13 +16,10 @@ use codegen::action::{Action, Cell, Part, Stored};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::isa::Labels;
-use codegen::patch::Relocation;
 use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::Riscv64;
 use crate::lent::RDTIME;
 use crate::option::Rvc;
 use crate::regs::*;
@@ -401,25 +398,4 @@ fn addi(dst: Reg, src: Reg, imm: i32, rvc: bool, out: &mut CodeBuf) -> Result<()
         dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(d), X(s), imm);
     }
     Ok(())
-}
-
-impl Labels for Riscv64 {
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        if ![reloc::BRANCH, reloc::JAL].contains(&r_type) {
-            return Ok(true);
-        }
-        let distance = target as i64 - at as i64;
-        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
-        let Some(field) = code.get_mut(at..at + 4) else {
-            return Err(Error::unencodable(format_args!(
-                "a branch lies outside the code, {distance} bytes from its label"
-            )));
-        };
-        reloc::relocate(&rel, field)?;
-        Ok(true)
-    }
-
-    fn opaque_after(r_type: u32) -> bool {
-        matches!(r_type, reloc::BRANCH | reloc::JAL | reloc::PCREL_HI20 | reloc::CALL_PLT)
-    }
 }

@@ -13,19 +13,17 @@
 )]
 
 use codegen::abi::Reg;
-use codegen::action::{Action, Cell, StateArea, Stored};
+use codegen::action::{Action, Cell, Stored};
 use codegen::code::{CodeBuf, Ref};
 use codegen::effects::{Effects, Flow, SpEffect};
 use codegen::error::{Error, Result};
-use codegen::field::out_of_reach;
-use codegen::isa::Labels;
 use codegen::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::X86_64;
 use crate::regs::*;
 use crate::reloc;
+use crate::sled::STATE;
 
 /// An instruction. Displacements are relative to `rsp` unless the name says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -414,12 +412,6 @@ fn low_bits(bits: u8) -> Result<i8> {
 }
 
 /// REX.W: operands of 64 bits.
-/// x87, SSE, AVX, and of AVX-512 the mask registers, the upper halves of zmm0 to zmm15, and zmm16 to zmm31 (Intel SDM volume 1,
-/// 13.1): these C functions may overwrite, and AMX's they may not leave in use. Behind the legacy region and the header, a
-/// compacted area has them one behind the other (13.4).
-pub(crate) const STATE: StateArea =
-    StateArea { mask: [RAX, RDX], components: 0xe7, bytes: 512 + 64 + 256 + 64 + 512 + 1024, reserved: (528, 576) };
-
 const WIDE: u8 = 0x48;
 /// REX with no bit set, which is left out where it stays so.
 pub(crate) const NARROW: u8 = 0x40;
@@ -604,18 +596,5 @@ fn arithmetic_sp(out: &mut CodeBuf, imm: i32, what: Arithmetic) {
         (Arithmetic::Add, Err(_)) => dynasm!(out ; .arch x64 ; add rsp, DWORD imm),
         (Arithmetic::Sub, Ok(imm)) => dynasm!(out ; .arch x64 ; sub rsp, BYTE imm),
         (Arithmetic::Sub, Err(_)) => dynasm!(out ; .arch x64 ; sub rsp, DWORD imm),
-    }
-}
-
-impl Labels for X86_64 {
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let size = if r_type == reloc::PC8 { 1 } else { 4 };
-        let distance = target as i64 - (at + size) as i64;
-        let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
-        let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
-            return Err(out_of_reach("a branch", distance, 8 * size as u32));
-        };
-        field.copy_from_slice(&distance.to_le_bytes()[..size]);
-        Ok(false)
     }
 }

@@ -11,8 +11,9 @@ use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Valu
 
 use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};
-use crate::insn::{Insn, STATE};
+use crate::insn::Insn;
 use crate::regs::*;
+use crate::sled::STATE;
 use crate::{record, rethook, shadow};
 
 /// Where the next hop of a return passes.

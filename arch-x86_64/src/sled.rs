@@ -1,9 +1,16 @@
 //! Trampolines that are called in the middle of a function: every register is live, at its full width.
 
+use codegen::action::StateArea;
 use codegen::frame::{Content, Field, FrameLayout, Record, Stores, field};
 use codegen::option::Choices;
 
 use crate::regs::*;
+
+/// x87, SSE, AVX, and of AVX-512 the mask registers, the upper halves of zmm0 to zmm15, and zmm16 to zmm31 (Intel SDM volume 1,
+/// 13.1): these C functions may overwrite, and AMX's they may not leave in use. Behind the legacy region and the header, a
+/// compacted area has them one behind the other (13.4).
+pub(crate) const STATE: StateArea =
+    StateArea { mask: [RAX, RDX], components: 0xe7, bytes: 512 + 64 + 256 + 64 + 512 + 1024, reserved: (528, 576) };
 
 /// What C functions may overwrite, and above that the caller's rbp, below the return address.
 pub(crate) fn frame(_: Choices) -> FrameLayout {

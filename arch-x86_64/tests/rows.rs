@@ -330,7 +330,8 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let (loads, stores) = match mnemonic {
         "call" | "pushfq" => (0, 1),
         "xadd" | "incq" => (1, 1),
-        "cmp" if operands.iter().any(|o| o.starts_with("fs:")) => (1, 0),
+        "add" if operands.get(1).is_some_and(|o| o.starts_with("fs:")) => (1, 1),
+        "cmp" => (u16::from(operands.iter().any(|o| o.starts_with("fs:") || memory(Some(o)))), 0),
         "mov" if text.contains("fs:") => {
             let loads = u16::from(operands[0].starts_with("fs:"));
             (loads, 1 - loads)

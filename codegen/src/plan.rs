@@ -82,34 +82,7 @@ impl Plan {
             Kind::Around(around) => self.around(around, target),
             Kind::Programs(programs) => self.programs(&programs, spec, target),
             Kind::Record(recorder) => {
-                if target.convention.thread.is_none() {
-                    return Err(Error::Absent {
-                        profile: target.convention.profile.to_owned(),
-                        what: format!("thread pointer for {}, by which `record` finds its buffer", target.facts.name),
-                        valid: format!("one with `thread` in [arch.{}]", target.facts.name),
-                    });
-                }
-                if recorder.clock.of_cpu() && target.facts.clock.0.is_empty() {
-                    let (arch, clock) = (target.facts.name, recorder.clock.name());
-                    return Err(Error::new(format!(
-                        "record --clock {clock}: {arch} has no clock that code may read; valid: --clock none or word"
-                    )));
-                }
-                if recorder.unwind {
-                    lsda::possible(recorder)?;
-                }
-                if recorder.shadow && recorder.events != Events::Both {
-                    return Err(Error::new(format!(
-                        "record --form shadow: --events {} keeps no return address; valid: --events both",
-                        recorder.events.name()
-                    )));
-                }
-                if recorder.shadow && recorder.unwind {
-                    return Err(Error::new(
-                        "record --form shadow: unwinders do not find the function's caller, so no exception passes \
-                         --unwind's landing pad; valid: --form frame, or without --unwind",
-                    ));
-                }
+                recordable(recorder, target)?;
                 self.record(recorder, target);
             }
         }
@@ -594,4 +567,25 @@ impl Plan {
             self.push(&[Step::Unalign]);
         }
     }
+}
+
+/// Refuse a trampoline that records what it cannot.
+fn recordable(recorder: Recorder, target: &Target) -> Result<()> {
+    if target.convention.thread.is_none() {
+        return Err(Error::Absent {
+            profile: target.convention.profile.to_owned(),
+            what: format!("thread pointer for {}, by which `record` finds its buffer", target.facts.name),
+            valid: format!("one with `thread` in [arch.{}]", target.facts.name),
+        });
+    }
+    if recorder.clock.of_cpu() && target.facts.clock.0.is_empty() {
+        let (arch, clock) = (target.facts.name, recorder.clock.name());
+        return Err(Error::new(format!(
+            "record --clock {clock}: {arch} has no clock that code may read; valid: --clock none or word"
+        )));
+    }
+    if recorder.unwind {
+        lsda::possible(recorder)?;
+    }
+    recorder.fits_form()
 }

@@ -151,6 +151,25 @@ impl Recorder {
     /// Where in a record the words begin that only some have.
     pub const WORDS: i32 = 16;
 
+    /// Refuse what the shadow form cannot do.
+    ///
+    /// # Errors
+    /// It is asked for.
+    pub(crate) fn fits_form(self) -> Result<()> {
+        match (self.events, self.unwind) {
+            _ if !self.shadow => Ok(()),
+            (Events::Count | Events::Entry, _) => Err(Error::new(format!(
+                "record --form shadow: --events {} keeps no return address; valid: --events both",
+                self.events.name()
+            ))),
+            (Events::Both, true) => Err(Error::new(
+                "record --form shadow: unwinders do not find the function's caller, so no exception passes \
+                 --unwind's landing pad; valid: --form frame, or without --unwind",
+            )),
+            (Events::Both, false) => Ok(()),
+        }
+    }
+
     /// The events of which there are records if the function returns, in their order.
     pub fn recorded(self) -> &'static [Event] {
         match self.events {

@@ -64,9 +64,9 @@ impl Kept {
         put_word(uc, at, STALE);
     }
 
-    /// Functions are called with SP there, and do not return: somebody jumps past them.
-    pub(crate) fn leave_behind<D>(self, sp: u64, uc: &mut Cpu<'_, D>) {
-        for (parent, below) in LEFT {
+    /// So many functions are called with SP there, and do not return: somebody jumps past them.
+    pub(crate) fn leave_behind<D>(self, sp: u64, functions: usize, uc: &mut Cpu<'_, D>) {
+        for (parent, below) in LEFT.into_iter().take(functions) {
             let at = word(uc, self.top);
             put_word(uc, at, parent);
             put_word(uc, at.wrapping_add(Recorder::KEPT_SP as u64), sp.wrapping_sub(below));

@@ -363,7 +363,12 @@ fn records_that_cannot_be_are_refused() {
             ("--events count --args 1", "record: --args is given, but a counter has no records; valid: without it"),
             ("--events entry --clock none --id 8388608", "record: --id 8388608; valid: 0 to 8388607"),
             ("--events entry --clock none --args 7", "record: --args 7; valid: 0 to 6"),
-            ("--events entry --clock none --form shadow", "record: --form shadow does not exist; valid: --form frame"),
+            ("--events both --clock none --form fregs", "record: --form fregs does not exist; valid: --form frame or"),
+            (
+                "--events entry --clock none --form shadow",
+                "record --form shadow: --events entry keeps no return address",
+            ),
+            ("--events both --clock none --form shadow --unwind", "record --form shadow: unwinders do not find the "),
             ("--events entry --clock none --result", "record: --result is given, but no return is recorded; valid: "),
             ("--events entry --clock none --unwind", "record --unwind: with --events entry no frame of the trampoline"),
             (

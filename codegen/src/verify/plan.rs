@@ -190,18 +190,7 @@ fn follow(
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Resume => resume(state, contract)?,
-        Step::PushReturn => {
-            wrong(state.pushed || state.calls > 0, Property::Record, "the return address is kept twice, or too late")?;
-            state.pushed = true;
-        }
-        Step::FindReturn | Step::PassOver => {
-            let called = state.pushed && state.calls > 0;
-            wrong(!called, Property::Record, "a return address is looked for that nobody kept")?;
-        }
-        Step::PopReturn => {
-            wrong(!state.pushed, Property::Record, "a return address is taken back that nobody kept")?;
-            state.pushed = false;
-        }
+        Step::PushReturn | Step::FindReturn | Step::PassOver | Step::PopReturn => keep(step, state)?,
         Step::Block(..)
         | Step::LandingPad
         | Step::Mark(_)
@@ -234,6 +223,23 @@ fn resume(state: &State, contract: &Contract) -> Result<(), (Property, &'static 
         true => Ok(()),
         false => Err((Property::Record, "an exception is handed back without a record")),
     }
+}
+
+/// The shadow stack: the return address is there while the function runs.
+fn keep(step: Step, state: &mut State) -> Result<(), (Property, &'static str)> {
+    let wrong = |wrong: bool, what| if wrong { Err((Property::Record, what)) } else { Ok(()) };
+    match step {
+        Step::PushReturn => {
+            wrong(state.pushed || state.calls > 0, "the return address is kept twice, or too late")?;
+            state.pushed = true;
+        }
+        Step::PopReturn => {
+            wrong(!state.pushed || state.calls == 0, "a return address is taken back that nobody kept, or too early")?;
+            state.pushed = false;
+        }
+        _ => wrong(!state.pushed || state.calls == 0, "a return address is looked for that nobody kept, or too early")?,
+    }
+    Ok(())
 }
 
 fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Property, &'static str)> {

@@ -82,7 +82,7 @@ impl Trace {
         self.check(p24, Place::ShadowParent, parent, found);
         self.check(p24, Place::ShadowSp, sp, returned);
         if self.case.situation == Situation::LeftBehind {
-            kept.leave_behind(sp, here.uc);
+            kept.leave_behind(sp, 1 + usize::from(self.case.closely), here.uc);
         }
         kept.stale(sp, here.uc);
     }
