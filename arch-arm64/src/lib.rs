@@ -19,9 +19,11 @@ mod sled;
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
 use codegen::facts::{Cie, EFlags, Facts};
-use codegen::isa::Architecture;
+use codegen::field::out_of_reach;
+use codegen::isa::{Architecture, Labels};
 use codegen::machine::Machine;
 use codegen::option::Choices;
+use codegen::patch::Relocation;
 use codegen::place::Placement;
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
@@ -99,5 +101,16 @@ impl Architecture for Arm64 {
             // The site moved the function's x30 to x9 and put its own return address into x30.
             _ => CfiEntry { column: PC, moved: &[(PC, regs::X30), (LINK, regs::X9)], signal: true, ..plain },
         }
+    }
+}
+
+impl Labels for Arm64 {
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
+        let Some(field) = code.get_mut(at..at + 4) else {
+            return Err(out_of_reach("a branch", target as i64 - at as i64, 21));
+        };
+        reloc::relocate(&rel, field)?;
+        Ok(false)
     }
 }

@@ -1,11 +1,8 @@
 //! Relocations (ELF for the Arm 64-bit Architecture, 5.7).
 
 use codegen::error::{Error, Result};
-use codegen::field::{get, known_type, out_of_reach, put, reach, too_large};
-use codegen::isa::Labels;
+use codegen::field::{get, known_type, put, reach, too_large};
 use codegen::patch::Relocation;
-
-use crate::Arm64;
 
 /// No relocation.
 pub const NONE: u32 = 0;
@@ -150,17 +147,6 @@ fn half(name: &str, value: u64, field: &mut [u8], index: u32, last: bool) -> Res
         return Err(too_large(name, value));
     }
     insert(field, rest as i64, 16, 5)
-}
-
-impl Labels for Arm64 {
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
-        let Some(field) = code.get_mut(at..at + 4) else {
-            return Err(out_of_reach("a branch", target as i64 - at as i64, 21));
-        };
-        relocate(&rel, field)?;
-        Ok(false)
-    }
 }
 
 #[cfg(test)]

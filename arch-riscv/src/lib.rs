@@ -17,11 +17,12 @@ pub mod site;
 mod sled;
 
 use codegen::effects::CfiEntry;
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::facts::{Cie, Facts, LengthRelocs};
-use codegen::isa::Architecture;
+use codegen::isa::{Architecture, Labels};
 use codegen::machine::Machine;
 use codegen::option::Choices;
+use codegen::patch::Relocation;
 use codegen::place::Placement;
 use codegen::profile::Convention;
 use codegen::proto::Prototype;
@@ -100,5 +101,26 @@ impl Architecture for Riscv64 {
             T0
         };
         CfiEntry { column, cfa_offset: 0, moved: &[], undefined: kind.returned_to(), signal: column == T0 }
+    }
+}
+
+impl Labels for Riscv64 {
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        if ![reloc::BRANCH, reloc::JAL].contains(&r_type) {
+            return Ok(true);
+        }
+        let distance = target as i64 - at as i64;
+        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
+        let Some(field) = code.get_mut(at..at + 4) else {
+            return Err(Error::unencodable(format_args!(
+                "a branch lies outside the code, {distance} bytes from its label"
+            )));
+        };
+        reloc::relocate(&rel, field)?;
+        Ok(true)
+    }
+
+    fn opaque_after(r_type: u32) -> bool {
+        matches!(r_type, reloc::BRANCH | reloc::JAL | reloc::PCREL_HI20 | reloc::CALL_PLT)
     }
 }

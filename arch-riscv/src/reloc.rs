@@ -2,10 +2,7 @@
 
 use codegen::error::{Error, Result};
 use codegen::field::{get, known_type, out_of_reach, put, reach, too_large};
-use codegen::isa::Labels;
 use codegen::patch::Relocation;
-
-use crate::Riscv64;
 
 /// No relocation.
 pub const NONE: u32 = 0;
@@ -217,27 +214,6 @@ pub(crate) fn pair(name: &str, distance: u64) -> Result<i64> {
     match i32::try_from(high(distance)) {
         Ok(_) => Ok(distance),
         Err(_) => Err(out_of_reach(name, distance, 32)),
-    }
-}
-
-impl Labels for Riscv64 {
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        if ![BRANCH, JAL].contains(&r_type) {
-            return Ok(true);
-        }
-        let distance = target as i64 - at as i64;
-        let rel = Relocation { r_type, place: at as u64, value: target as u64, high: 0 };
-        let Some(field) = code.get_mut(at..at + 4) else {
-            return Err(Error::unencodable(format_args!(
-                "a branch lies outside the code, {distance} bytes from its label"
-            )));
-        };
-        relocate(&rel, field)?;
-        Ok(true)
-    }
-
-    fn opaque_after(r_type: u32) -> bool {
-        matches!(r_type, BRANCH | JAL | PCREL_HI20 | CALL_PLT)
     }
 }
 

@@ -19,7 +19,8 @@ mod sled;
 use codegen::effects::CfiEntry;
 use codegen::error::Result;
 use codegen::facts::{Cie, EFlags, Facts};
-use codegen::isa::Architecture;
+use codegen::field::out_of_reach;
+use codegen::isa::{Architecture, Labels};
 use codegen::machine::Machine;
 use codegen::option::Choices;
 use codegen::place::Placement;
@@ -93,5 +94,18 @@ impl Architecture for X86_64 {
         let dropped = if kind.calls_body() && !kind.jumped_to() { 8 } else { 0 };
         let cfa_offset = if undefined { 0 } else { 8 + dropped };
         CfiEntry { column: RETURN_ADDRESS, cfa_offset, moved: &[], undefined, signal: false }
+    }
+}
+
+impl Labels for X86_64 {
+    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
+        let size = if r_type == reloc::PC8 { 1 } else { 4 };
+        let distance = target as i64 - (at + size) as i64;
+        let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
+        let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
+            return Err(out_of_reach("a branch", distance, 8 * size as u32));
+        };
+        field.copy_from_slice(&distance.to_le_bytes()[..size]);
+        Ok(false)
     }
 }

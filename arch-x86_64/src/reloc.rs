@@ -1,11 +1,8 @@
 //! Relocations (System V ABI, AMD64 supplement, 4.4.1).
 
 use codegen::error::Result;
-use codegen::field::{known_type, out_of_reach, put, reach, too_large};
-use codegen::isa::Labels;
+use codegen::field::{known_type, put, reach, too_large};
 use codegen::patch::Relocation;
-
-use crate::X86_64;
 
 /// No relocation.
 pub const NONE: u32 = 0;
@@ -52,19 +49,6 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
             put(field, &value.to_le_bytes())
         }
         _ => Ok(()),
-    }
-}
-
-impl Labels for X86_64 {
-    fn patch_local(r_type: u32, code: &mut [u8], at: usize, target: usize) -> Result<bool> {
-        let size = if r_type == PC8 { 1 } else { 4 };
-        let distance = target as i64 - (at + size) as i64;
-        let reach = if size == 1 { i64::from(i8::MAX) } else { i64::from(i32::MAX) };
-        let Some(field) = code.get_mut(at..at + size).filter(|_| -reach - 1 <= distance && distance <= reach) else {
-            return Err(out_of_reach("a branch", distance, 8 * size as u32));
-        };
-        field.copy_from_slice(&distance.to_le_bytes()[..size]);
-        Ok(false)
     }
 }
 

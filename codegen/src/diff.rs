@@ -70,17 +70,15 @@ impl Side<'_> {
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect => {}
-            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => out.extend(fixed_words(step)),
-            Step::Refill(_) | Step::Room(_) | Step::ToRoom(_) | Step::Timed(_) => out.extend(fixed_words(step)),
-            Step::Time(_) | Step::Words(_) | Step::What(_) | Step::Recorded(_) => out.extend(fixed_words(step)),
+            Step::Count | Step::BranchIfFull(..) | Step::Refill(_) | Step::ToRoom(_) => out.extend(fixed_words(step)),
+            Step::Slot(_) | Step::SlotAgain(_) | Step::Room(_) | Step::Recorded(_) => out.extend(fixed_words(step)),
+            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => out.extend(fixed_words(step)),
             Step::AllocReturn | Step::Mark(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
-            Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::PassOver => out.extend(fixed_words(step)),
-            Step::FindReturn | Step::PopReturn => out.extend(fixed_words(step)),
-            Step::LandingPad => out.push("landing pad".into()),
-            Step::LoadOp => out.push("op = the literal before the function".into()),
+            Step::BranchIfNoRoomToReturn | Step::PassOver => out.extend(fixed_words(step)),
+            Step::PushReturn | Step::FindReturn | Step::PopReturn => out.extend(fixed_words(step)),
+            Step::LandingPad | Step::LoadOp | Step::PushFlags => out.extend(fixed_words(step)),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
-            Step::PushFlags => out.push("flags pushed".into()),
             Step::Alloc => {
                 out.extend((frame.size > 0).then(|| format!("{} bytes of stack", frame.size)));
                 let named = !frame.c_struct.is_empty();
@@ -213,6 +211,9 @@ impl Side<'_> {
 /// Of a step that needs no contract to tell of.
 fn fixed_words(step: Step) -> Option<String> {
     Some(match step {
+        Step::LandingPad => "landing pad".to_owned(),
+        Step::LoadOp => "op = the literal before the function".to_owned(),
+        Step::PushFlags => "flags pushed".to_owned(),
         Step::StackArgs => "the function's stack arguments once more".to_owned(),
         Step::ClearResult => "result = 0".to_owned(),
         Step::AllocReturn => "room for the return address".to_owned(),

@@ -363,7 +363,10 @@ fn records_that_cannot_be_are_refused() {
             ("--events count --args 1", "record: --args is given, but a counter has no records; valid: without it"),
             ("--events entry --clock none --id 8388608", "record: --id 8388608; valid: 0 to 8388607"),
             ("--events entry --clock none --args 7", "record: --args 7; valid: 0 to 6"),
-            ("--events both --clock none --form fregs", "record: --form fregs does not exist; valid: --form frame or"),
+            (
+                "--events both --clock none --form fregs --sig f()",
+                "record: --form fregs does not exist; valid: --form frame or",
+            ),
             (
                 "--events entry --clock none --form shadow",
                 "record --form shadow: --events entry keeps no return address",

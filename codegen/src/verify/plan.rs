@@ -171,13 +171,10 @@ fn follow(
         Step::Realign | Step::SaveState => state.aligned = true,
         Step::Unalign => state.aligned = false,
         Step::Call(callee) => call(callee, state, calls, contract)?,
-        Step::Restore => {
-            wrong(!state.saved, Property::Slots, "state is restored that was never saved")?;
-            wrong(!state.allocated, Property::Slots, "state is restored from a frame that is gone")?;
-            state.restored = true;
-        }
-        Step::RestoreState | Step::RestoreResults | Step::RestoreCounted => {
-            wrong(!state.allocated, Property::Slots, "results are restored from a frame that is gone")?;
+        Step::Restore | Step::RestoreState | Step::RestoreResults | Step::RestoreCounted => {
+            let saved = state.saved || step != Step::Restore;
+            wrong(!saved, Property::Slots, "state is restored that was never saved")?;
+            wrong(!state.allocated, Property::Slots, "state or results are restored from a frame that is gone")?;
             state.restored = true;
         }
         Step::LoadDirect => wrong(!state.allocated, Property::Slots, "a direct-call cell in a frame that is gone")?,
