@@ -157,10 +157,18 @@ fn gnu_as_agrees_on_trampolines_that_differ_in_their_name_alone() {
         let dir = tempfile::tempdir().unwrap();
         let target = tool::default_target(*backend).unwrap();
         let objtool = Target { objtool: true, unwind_tables: false, ..target.clone() };
-        for spec in suite::specs(&suite::trampolines(&target).unwrap()) {
+        let trampolines = suite::trampolines(&target).unwrap();
+        let mut other: Option<Spec> = None;
+        for spec in suite::specs(&trampolines) {
             let alike = ["first", spec.name, "third"].map(|name| Spec { name, ..spec });
-            compare(*backend, &target, &alike, dir.path());
-            compare(*backend, &objtool, &alike, dir.path());
+            // Behind others that are alike, and before more of those.
+            let others = ["a", "b", "c", "d"].map(|name| Spec { name, ..other.unwrap_or(spec) });
+            let mixed = [&others[..2], &alike, &others[2..]].concat();
+            for target in [&target, &objtool] {
+                compare(*backend, target, &alike, dir.path());
+                compare(*backend, target, &mixed, dir.path());
+            }
+            other = Some(spec);
             let text = |specs: &[Spec]| format!("{:#?}", backend.generate(specs, &target).unwrap().listings);
             let alone: Vec<_> = alike.iter().flat_map(|s| backend.generate(&[*s], &target).unwrap().listings).collect();
             let what = format!("{} {} and two under other names", backend.facts().name, spec.name);

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::code::{Fixup, Ref};
-use crate::eh_frame::{EhFrame, Fde, Table};
+use crate::eh_frame::{EhFrame, Extent, Fde, Table};
 use crate::error::{Error, Result};
 use crate::faults::{Misstated, Mistyped};
 use crate::harden::TypeWord;
@@ -16,6 +16,7 @@ use crate::objtool::{self, Told};
 use crate::pieces::Pieces;
 use crate::profile::Offer;
 use crate::reloc::{Reloc, RelocTarget};
+use crate::repeated::{Repeated, Step};
 use crate::shape::Shape;
 use crate::spec::{Event, Spec};
 use crate::step::{Local, Mark};
@@ -54,7 +55,7 @@ pub struct Assembly {
     /// The numbers of `globals`, by name.
     index: HashTable<u32>,
     /// Relocations of `.text`, by offset.
-    pub relocs: Vec<Reloc>,
+    pub relocs: Repeated<Reloc>,
     /// Symbols with global binding, in the order of their first mention.
     pub globals: Vec<Symbol>,
     /// Labels that relocations need, and functions that only hold the type of another.
@@ -75,6 +76,24 @@ pub struct Assembly {
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
     /// What the listing refers to: number of the symbol, and bytes behind it.
     listed: Vec<(u32, i32)>,
+    /// The labels of it that have got a symbol.
+    labelled: Vec<Local>,
+    /// The last trampoline that did not only repeat the one before it.
+    last: Option<Last>,
+}
+
+/// A trampoline that may be repeated with another name.
+#[derive(Debug)]
+struct Last {
+    /// The number of its shape.
+    shape: u64,
+    /// Where the code is of those that have repeated it.
+    base: usize,
+    /// What there was of relocations and of the unwind table before it.
+    relocs: usize,
+    unwind: Extent,
+    /// How much further on each is than the one before it, once there are two.
+    step: Option<Step>,
 }
 
 /// FNV-1a: the parts of a name have the hash of the whole.
@@ -183,7 +202,7 @@ impl Assembly {
             vec.reserve(vec.len() * count);
         }
         self.text.reserve(self.text.len().next_multiple_of(target.facts.align as usize) * count);
-        grow(&mut self.relocs, count);
+        self.relocs.reserve(self.relocs.kept() * count);
         grow(&mut self.globals, count);
         grow(&mut self.locals, count);
         self.eh_frame.reserve(count);
@@ -206,15 +225,6 @@ impl Assembly {
         let base = self.text.len();
         self.text.extend(shape.code());
         let (start, end) = (base + shape.start, self.text.len());
-        let table = self.table(spec);
-        let fde = Fde {
-            start: (base + shape.described()) as u32,
-            end: end as u32,
-            base: base as u32,
-            entry: &shape.entry,
-            rules: &shape.rules,
-        };
-        self.eh_frame.add(&fde, (table, wrong), target);
         shape.notes.iter().for_each(|&(at, note)| self.note(base + at, note, target));
         let offer = target.convention.offer(spec.name, spec.kind);
         let own = hash(&[spec.name]);
@@ -229,6 +239,15 @@ impl Assembly {
             self.define(hash(&[spec.export]), &[spec.export], start, end - start, true)?;
             self.export(spec.export, target.facts.dynamic[0]);
         }
+        if self.repeat(spec, shape, base)? {
+            self.text.end();
+            return Ok(());
+        }
+        let described = (base + shape.described()) as u32;
+        let (relocs, unwind, table) = (self.relocs.kept(), self.eh_frame.extent(described), self.table(spec));
+        let fde =
+            Fde { start: described, end: end as u32, base: base as u32, entry: &shape.entry, rules: &shape.rules };
+        self.eh_frame.add(&fde, (table, wrong), target);
         let locals = self.resolve(spec, symbols, shape, base)?;
         self.exceptions(spec, (&shape.labels, base, locals), wrong, target)?;
         for name in spec.own_symbols() {
@@ -236,7 +255,31 @@ impl Assembly {
             self.globals[i].protected = true;
         }
         self.text.end();
+        // A word for the type has a relocation of its own, and a table a number.
+        let alone = target.typed(spec.kind).is_some() || table.is_some();
+        self.last = (!alone).then_some(Last { shape: shape.number, base, relocs, unwind, step: None });
         Ok(())
+    }
+
+    /// Relocations, labels and unwind table of a trampoline, if they are those of the last one a step further on.
+    fn repeat(&mut self, spec: &Spec, shape: &Shape, base: usize) -> Result<bool> {
+        let Some(last) = self.last.as_mut().filter(|last| last.shape == shape.number) else { return Ok(false) };
+        let described = (base + shape.described()) as u32;
+        let Some(labels) = self.eh_frame.labels_since(&last.unwind, described) else { return Ok(false) };
+        let text = (base - last.base) as u32;
+        let step = Step { bytes: text, text, locals: self.labelled.len() as u32, labels };
+        if last.step.is_some_and(|known| known != step) {
+            return Ok(false);
+        }
+        (last.base, last.step) = (base, Some(step));
+        self.relocs.repeat(last.relocs, step);
+        self.eh_frame.repeat(&last.unwind, step);
+        for i in 0..self.labelled.len() {
+            let local = self.labelled[i];
+            let label = shape.labels[local.index()].ok_or_else(|| unbound(local, spec))?;
+            self.local(spec, local, (base + label) as u32);
+        }
+        Ok(true)
     }
 
     /// The instructions from here on have the number of a function.
@@ -295,6 +338,7 @@ impl Assembly {
     /// Relocations for what the code refers to. Returns the symbols of labels, where they have one.
     fn resolve(&mut self, spec: &Spec, symbols: &[SymRef], shape: &Shape, base: usize) -> Result<[u32; Local::COUNT]> {
         self.listed.truncate(symbols.len());
+        self.labelled.clear();
         for (n, referred) in symbols.iter().enumerate() {
             // Mostly what the last trampoline refers to.
             let is = |i: u32| self.globals.get(i as usize).is_some_and(|symbol| self.name(symbol) == referred.name);
@@ -320,6 +364,7 @@ impl Assembly {
                     let known = local_symbols[local.index()];
                     if known == u32::MAX {
                         local_symbols[local.index()] = self.local(spec, local, (base + label) as u32);
+                        self.labelled.push(local);
                     }
                     RelocTarget::Local(local_symbols[local.index()])
                 }

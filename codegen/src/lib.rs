@@ -8,7 +8,7 @@
 //!
 //! The modules from below: each uses only those of its own line and of the lines before, and no two use each other.
 //!
-//! 1. Words: [`error`], [`intern`], [`abi`], [`machine`], [`reloc`], [`field`], [`program`], [`proto`], [`recorder`], [`step`],
+//! 1. Words: [`error`], [`intern`], [`abi`], [`machine`], [`repeated`], [`reloc`], [`field`], [`program`], [`proto`], [`recorder`], [`step`],
 //!    [`shell`].
 //! 2. What is asked for: [`live`], [`kind`], [`spec`], [`option`], [`frame`], [`place`].
 //! 3. What trampolines and instructions do: [`action`], [`effects`], [`touched`], [`faults`].
@@ -60,6 +60,7 @@ pub mod program;
 pub mod proto;
 pub mod recorder;
 pub mod reloc;
+pub mod repeated;
 mod shape;
 pub mod shell;
 pub mod site;

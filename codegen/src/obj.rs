@@ -7,16 +7,18 @@ use std::io;
 
 use object::Endianness;
 use object::elf;
-use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, Sym, Writer};
+use object::write::elf::{FileHeader, SectionHeader, SectionIndex, Writer};
 use object::write::{StreamingBuffer, StringId, WritableBuffer};
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, Symbol};
+use crate::eh_frame::EhFrame;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::harden::TypeWord;
 use crate::lsda::{self, Tables};
 use crate::objtool::SECTIONS;
 use crate::reloc::{Reloc, RelocTarget};
+use crate::repeated::Repeated;
 use crate::target::Target;
 
 /// The name of labels that only unwind tables refer to, as GNU as has it.
@@ -26,6 +28,9 @@ const UNWIND_LABEL: &[u8] = b".L0 \0";
 const DATA: &[u8] = b"$d\0";
 
 const SYMBOL_BYTES: u64 = 24;
+
+/// Bytes that are written at once.
+const BUFFER: usize = 1 << 16;
 
 /// Write `assembly` as an object file.
 ///
@@ -42,7 +47,6 @@ pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`write`], and those of `to`.
 pub fn write_to(assembly: &Assembly, target: &Target, to: impl io::Write) -> Result<()> {
-    const BUFFER: usize = 1 << 16;
     let mut buffer = StreamingBuffer::new(io::BufWriter::with_capacity(BUFFER, to));
     emit(assembly, target, &mut buffer).map_err(|e| Error::new(format!("object file: {e}")))?;
     buffer.flush().map_err(|e| Error::new(format!("object file: {e}")))
@@ -112,6 +116,9 @@ const PROGBITS: SectionHeader = SectionHeader {
     sh_entsize: 0,
 };
 
+/// The number of `.text`.
+const TEXT: u32 = 1;
+
 /// Where code and data begin in `.text`, for the symbols that say so: the offset, and whether it is data.
 fn marks(assembly: &Assembly, facts: &Facts) -> impl Iterator<Item = (u32, bool)> {
     let data = assembly.data.iter().flat_map(|&at| [(at, true), (at + TypeWord::BYTES as u32, false)]);
@@ -168,7 +175,7 @@ fn exception_labels(assembly: &Assembly, facts: &Facts) -> Vec<(usize, u32)> {
 struct Contents<'d> {
     name: (&'static str, &'static str),
     data: Data<'d>,
-    relocs: Cow<'d, [Reloc]>,
+    relocs: Relocs<'d>,
     align: u64,
     flags: elf::SectionFlags,
     /// Bytes of an entry, where the section says so.
@@ -181,6 +188,30 @@ enum Data<'d> {
     Bytes(Cow<'d, [u8]>),
     /// Those of `.text`.
     Text(&'d Assembly),
+    /// Those of `.eh_frame`.
+    Unwind(&'d EhFrame),
+}
+
+/// The relocations of a section.
+enum Relocs<'d> {
+    Some(Cow<'d, [Reloc]>),
+    Repeated(&'d Repeated<Reloc>),
+}
+
+impl Relocs<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Relocs::Some(relocs) => relocs.len(),
+            Relocs::Repeated(relocs) => relocs.len(),
+        }
+    }
+
+    fn each(&self, each: impl FnMut(Reloc)) {
+        match self {
+            Relocs::Some(relocs) => relocs.iter().copied().for_each(each),
+            Relocs::Repeated(relocs) => relocs.iter().for_each(each),
+        }
+    }
 }
 
 impl Data<'_> {
@@ -188,21 +219,25 @@ impl Data<'_> {
         match self {
             Data::Bytes(bytes) => bytes.len(),
             Data::Text(assembly) => assembly.text_len(),
+            Data::Unwind(eh) => eh.len(),
         }
     }
 
     fn write(&self, w: &mut Writer) {
-        /// Bytes that are written at once, of pieces that repeat.
-        const AT_ONCE: usize = 1 << 16;
         match self {
             Data::Bytes(bytes) => w.write(bytes),
             Data::Text(assembly) => {
                 for (piece, times) in assembly.text_runs() {
-                    let some = times.min(AT_ONCE / piece.len().max(1)).max(1);
+                    let some = times.min(BUFFER / piece.len().max(1)).max(1);
                     let (all, one) = (piece.repeat(some), piece.len());
                     (0..times / some).for_each(|_| w.write(&all));
                     w.write(&all[..times % some * one]);
                 }
+            }
+            Data::Unwind(eh) => {
+                let mut records = Records::new(w);
+                eh.pieces(|piece| records.add(piece));
+                records.end();
             }
         }
     }
@@ -211,7 +246,7 @@ impl Data<'_> {
 impl Contents<'_> {
     /// How many section headers it takes.
     fn headers(&self) -> u32 {
-        1 + u32::from(!self.relocs.is_empty())
+        1 + u32::from(self.relocs.len() > 0)
     }
 }
 
@@ -220,19 +255,19 @@ const EXPORTS: (&str, &str) = (".export_symbol", ".rela.export_symbol");
 /// What goes into sections, in the order of GNU as.
 fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>> {
     let section = |name, data: &'d [u8], relocs: &'d [Reloc], align, flags| {
-        let (data, relocs) = (Data::Bytes(Cow::Borrowed(data)), Cow::Borrowed(relocs));
+        let (data, relocs) = (Data::Bytes(Cow::Borrowed(data)), Relocs::Some(Cow::Borrowed(relocs)));
         Contents { name, data, relocs, align, flags, entry: 0, kind: elf::SHT_PROGBITS }
     };
     let (none, alloc) = (elf::SectionFlags(0), elf::SHF_ALLOC);
     let exec = elf::SectionFlags(alloc.0 | elf::SHF_EXECINSTR.0);
     let align = u64::from(target.facts.align);
-    let text = section((".text", ".rela.text"), &[], &assembly.relocs, align, exec);
-    let mut all =
-        vec![Contents { data: Data::Text(assembly), ..text }, section((".note.GNU-stack", ""), &[], &[], 1, none)];
+    let (data, relocs) = (Data::Text(assembly), Relocs::Repeated(&assembly.relocs));
+    let text = section((".text", ".rela.text"), &[], &[], align, exec);
+    let mut all = vec![Contents { data, relocs, ..text }, section((".note.GNU-stack", ""), &[], &[], 1, none)];
     if !assembly.exports.is_empty() {
         all.push(Contents {
             data: Data::Bytes(vec![0; assembly.exports.len() * Assembly::EXPORT].into()),
-            relocs: assembly.exports.iter().map(|(_, word)| *word).collect(),
+            relocs: Relocs::Some(assembly.exports.iter().map(|(_, word)| *word).collect()),
             ..section(EXPORTS, &[], &[], 8, alloc)
         });
     }
@@ -256,13 +291,14 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
         let write = elf::SectionFlags(alloc.0 | elf::SHF_WRITE.0);
         all.push(Contents {
             data: Data::Bytes(vec![0; 8].into()),
-            relocs: vec![pointer].into(),
+            relocs: Relocs::Some(vec![pointer].into()),
             ..section((lsda::POINTER, ".rela.data.rel.ro.personality"), &[], &[], 8, write)
         });
     }
     let eh = &assembly.eh_frame;
-    if !eh.bytes.is_empty() {
-        all.push(section((".eh_frame", ".rela.eh_frame"), &eh.bytes, &eh.relocs, 8, alloc));
+    if eh.len() > 0 {
+        let (data, relocs) = (Data::Unwind(eh), Relocs::Repeated(&eh.relocs));
+        all.push(Contents { data, relocs, ..section((".eh_frame", ".rela.eh_frame"), &[], &[], 8, alloc) });
     }
     if let Some((name, kind, data)) = &target.attributes {
         all.push(Contents { kind: elf::SectionType(*kind), ..section((name, ""), data, &[], 1, none) });
@@ -290,7 +326,7 @@ fn reserve_contents<'d>(w: &mut Writer<'d>, contents: &Contents) -> Section {
         ..PROGBITS
     };
     let (name, rela) = contents.name;
-    let relocs = (!contents.relocs.is_empty()).then(|| {
+    let relocs = (contents.relocs.len() > 0).then(|| {
         w.reserve_section_index();
         let count = contents.relocs.len();
         (w.add_section_name(rela.as_bytes()), w.reserve_relocations(count, true), count)
@@ -301,12 +337,53 @@ fn reserve_contents<'d>(w: &mut Writer<'d>, contents: &Contents) -> Section {
 fn write_contents(w: &mut Writer, contents: &Contents, numbers: &SymbolNumbers) {
     w.write_align(contents.align);
     contents.data.write(w);
-    if !contents.relocs.is_empty() {
-        w.write_align_relocation();
+    if contents.relocs.len() == 0 {
+        return;
     }
-    for r in &*contents.relocs {
-        let (r_sym, r_type) = (numbers.of(r.to), elf::RelocationType(r.r_type));
-        w.write_relocation(true, &Rel { r_offset: u64::from(r.at), r_sym, r_type, r_addend: r.addend });
+    w.write_align_relocation();
+    let mut records = Records::new(w);
+    contents.relocs.each(|r| {
+        let info = u64::from(numbers.of(r.to)) << 32 | u64::from(r.r_type);
+        records.words([u64::from(r.at), info, r.addend as u64]);
+    });
+    records.end();
+}
+
+/// Writes many small records at once.
+struct Records<'w, 'd> {
+    w: &'w mut Writer<'d>,
+    bytes: Vec<u8>,
+}
+
+impl<'w, 'd> Records<'w, 'd> {
+    fn new(w: &'w mut Writer<'d>) -> Records<'w, 'd> {
+        Records { w, bytes: Vec::with_capacity(BUFFER + 64) }
+    }
+
+    fn add(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        if self.bytes.len() >= BUFFER {
+            self.write();
+        }
+    }
+
+    /// A relocation or a symbol: three words, the first byte first.
+    fn words(&mut self, words: [u64; 3]) {
+        let mut record = [0; SYMBOL_BYTES as usize];
+        for (bytes, word) in record.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        self.add(&record);
+    }
+
+    fn write(&mut self) {
+        self.w.write(&self.bytes);
+        self.bytes.clear();
+    }
+
+    /// Write what is left.
+    fn end(mut self) {
+        self.write();
     }
 }
 
@@ -342,53 +419,41 @@ fn write_symbols(
     names: &LastNames,
     [export_section, of_exceptions @ ..]: [u32; 3],
 ) {
-    let text_section = Some(1);
-    let local = |name, st_type| Sym {
-        section: text_section,
-        st_name: name,
-        st_info: elf::SymbolInfo::new(elf::STB_LOCAL, st_type),
-        st_other: elf::SymbolOther::default(),
-        st_shndx: elf::SymbolSection::default(),
-        st_value: 0,
-        st_size: 0,
+    let mut records = Records::new(w);
+    let mut symbol = |name: u32, info: elf::SymbolInfo, other: u8, section: u32, value: u32, size: u32| {
+        // st_name, st_info, st_other and st_shndx; st_value; st_size.
+        let first = u64::from(name) | u64::from(info.0) << 32 | u64::from(other) << 40 | u64::from(section) << 48;
+        records.words([first, value.into(), size.into()]);
     };
-    w.write_symbol(&local(0, elf::STT_SECTION));
+    let local = |st_type| elf::SymbolInfo::new(elf::STB_LOCAL, st_type);
+    let function = |symbol: &Symbol| if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
+    symbol(0, local(elf::STT_SECTION), 0, TEXT, 0, 0);
     for (offset, data) in marks(assembly, facts) {
         let name = if data { names.data } else { names.code };
-        w.write_symbol(&Sym { st_value: offset.into(), ..local(name, elf::STT_NOTYPE) });
+        symbol(name, local(elf::STT_NOTYPE), 0, TEXT, offset, 0);
     }
-    for symbol in &assembly.locals {
-        let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
-        let (st_value, st_size) = (u64::from(symbol.offset.unwrap_or(0)), u64::from(symbol.size));
-        w.write_symbol(&Sym { st_value, st_size, ..local(assembly.name_offset(symbol), kind) });
+    for of in &assembly.locals {
+        symbol(assembly.name_offset(of), local(function(of)), 0, TEXT, of.offset.unwrap_or(0), of.size);
     }
-    for &offset in &assembly.eh_frame.labels {
-        w.write_symbol(&Sym { st_value: u64::from(offset), ..local(names.label, elf::STT_NOTYPE) });
-    }
-    for (symbol, _) in &assembly.exports {
-        let st_value = u64::from(symbol.offset.unwrap_or(0));
-        let label = local(assembly.name_offset(symbol), elf::STT_NOTYPE);
-        w.write_symbol(&Sym { section: Some(export_section), st_value, ..label });
+    assembly.eh_frame.labels.iter().for_each(|at| symbol(names.label, local(elf::STT_NOTYPE), 0, TEXT, at, 0));
+    for (of, _) in &assembly.exports {
+        let name = assembly.name_offset(of);
+        symbol(name, local(elf::STT_NOTYPE), 0, export_section, of.offset.unwrap_or(0), 0);
     }
     let named = facts.lengths.is_some();
     for (section, offset) in exception_labels(assembly, facts) {
         let kind = if named { elf::STT_NOTYPE } else { elf::STT_SECTION };
         let name = if named { names.label } else { 0 };
-        let section = Some(of_exceptions[section]);
-        w.write_symbol(&Sym { section, st_value: u64::from(offset), ..local(name, kind) });
+        symbol(name, local(kind), 0, of_exceptions[section], offset, 0);
     }
-    for symbol in &assembly.globals {
-        let kind = if symbol.function { elf::STT_FUNC } else { elf::STT_NOTYPE };
-        let visibility = if symbol.protected { elf::STV_PROTECTED } else { elf::STV_DEFAULT };
-        w.write_symbol(&Sym {
-            st_other: elf::SymbolOther::default().with_visibility(visibility),
-            section: symbol.offset.and(text_section),
-            st_info: elf::SymbolInfo::new(elf::STB_GLOBAL, kind),
-            st_value: u64::from(symbol.offset.unwrap_or(0)),
-            st_size: u64::from(symbol.size),
-            ..local(assembly.name_offset(symbol), kind)
-        });
+    for of in &assembly.globals {
+        let info = elf::SymbolInfo::new(elf::STB_GLOBAL, function(of));
+        let visibility = if of.protected { elf::STV_PROTECTED } else { elf::STV_DEFAULT };
+        let other = elf::SymbolOther::default().with_visibility(visibility).0;
+        let section = if of.offset.is_some() { TEXT } else { 0 };
+        symbol(assembly.name_offset(of), info, other, section, of.offset.unwrap_or(0), of.size);
     }
+    records.end();
 }
 
 fn write_headers(

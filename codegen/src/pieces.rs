@@ -41,8 +41,15 @@ impl Pieces {
 
     /// Append this, again and again, until there are so many bytes.
     pub(crate) fn fill(&mut self, with: &[u8], len: usize) {
-        let missing = len.saturating_sub(self.len());
-        self.bytes.extend(with.iter().cycle().take(missing));
+        let mut missing = len.saturating_sub(self.len());
+        if let [byte] = with {
+            return self.bytes.resize(self.bytes.len() + missing, *byte);
+        }
+        while missing > 0 && !with.is_empty() {
+            let some = with.len().min(missing);
+            self.bytes.extend_from_slice(&with[..some]);
+            missing -= some;
+        }
     }
 
     /// The piece ends here.

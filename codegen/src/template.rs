@@ -89,7 +89,7 @@ impl<'a> Template<'a> {
         let number =
             |n: &NumberField| FixUp { at: n.at, r_type: n.r_type, of: Filled::Id, place: n.at, addend: n.low.into() };
         let mut fix_ups: Vec<FixUp> = assembly.numbers.iter().map(number).collect();
-        for reloc in &assembly.relocs {
+        for reloc in assembly.relocs.iter() {
             fix_ups.extend(fix_up(reloc, assembly, spec, target)?);
         }
         fix_ups.sort_by_key(|f| f.at);
@@ -98,7 +98,7 @@ impl<'a> Template<'a> {
 }
 
 /// What has to be done about a relocation. Distances to labels of the trampoline are in its bytes already.
-fn fix_up(reloc: &Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Result<Option<FixUp>> {
+fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Result<Option<FixUp>> {
     let (of, place) = match reloc.to {
         RelocTarget::Global(_) => (reloc, reloc.at),
         RelocTarget::Local(n) if target.facts.low_parts.contains(&reloc.r_type) => {
