@@ -11,6 +11,7 @@ use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Prototype, Type};
+use codegen::recorder::Recorder;
 use codegen::spec::{Kind, Programs};
 use codegen::target::{Layouts, Own, Target};
 
@@ -94,8 +95,10 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 }
 
 /// The record of the traced function's caller.
-fn record_frame() -> FrameLayout {
-    frame(RECORD, Vec::new(), vec![Record { symbol: "RECORD_LR", offset: 0, ret: Content::ParentIp }])
+fn record_frame(recorder: &Recorder) -> FrameLayout {
+    // The slot of both records below it, and nothing beside that.
+    let offset = if recorder.pair { 16 } else { 0 };
+    frame(offset + RECORD, Vec::new(), vec![Record { symbol: "RECORD_LR", offset, ret: Content::ParentIp }])
 }
 
 fn around_args(args: usize, others: RegSet) -> FrameLayout {

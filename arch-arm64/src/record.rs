@@ -16,6 +16,8 @@ const TEMP: Reg = X10;
 /// The slot of a record, and a value for it.
 const SLOT: Reg = X11;
 const VALUE: Reg = X12;
+/// Where the slot of both records is while the function runs.
+const KEPT: Disp = Disp::number(0);
 
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
@@ -27,6 +29,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
             cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
             cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
+        }
+        Step::Slot(event) if recorder.pair && event != Event::Entry => {
+            cx.noted(Insn::Ldr { dst: SLOT, at: KEPT }, "the slot of the entry");
         }
         Step::Slot(event) => {
             let cursor = cx.number(NumberOf::RecordCursor)?;
@@ -45,6 +50,14 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         Step::BranchIfFull(_, to) if recorder.refill => {
             cx.noted(Insn::Tbnz { reg: SLOT, bit: cx.number(NumberOf::RecordFull)?, to }, "no room there");
         }
+        Step::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
+            cx.noted(Insn::Tbnz { reg: SLOT, bit: Disp::number(0), to }, "no room there");
+        }
+        Step::KeepSlot => cx.noted(Insn::Str { src: SLOT, at: KEPT }, "for the return"),
+        Step::NoSlot => {
+            cx.noted(Insn::Movz { dst: SLOT, imm: Recorder::NONE as u16 }, "no slot");
+            cx.insn(Insn::BLocal { to: Local::Recorded(Event::Entry) });
+        }
         Step::BranchIfFull(_, to) => {
             cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
             cx.insn(Insn::BHs { to });
@@ -56,13 +69,18 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             let what = recorder.what(event);
             cx.insn(Insn::Movz { dst: VALUE, imm: what as u16 });
             cx.insn(Insn::MovkHigh { dst: VALUE, imm: (what >> 16) as u16 });
-            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at: Disp::number(Recorder::WHAT) }, "what happened");
+            let at = Disp::number(recorder.begins(event) + Recorder::WHAT);
+            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at }, "what happened");
         }
         Step::Time(event) => time(event, cx)?,
         Step::Timed(_) => {}
         Step::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::StrReg { src, base: SLOT, at: Disp::number(Recorder::WORDS + 8 * n as i32) });
+                cx.insn(Insn::StrReg {
+                    src,
+                    base: SLOT,
+                    at: Disp::number(recorder.begins(event) + Recorder::WORDS + 8 * n as i32),
+                });
             }
         }
         Step::Resume => resume(cx),
@@ -73,7 +91,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
 
 /// Take a slot. TEMP has the address of the cursor.
 fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
-    let imm = cx.recorder()?.bytes(event) as u16;
+    let imm = cx.recorder()?.slot_bytes(event) as u16;
     cx.insn(Insn::Movz { dst: SLOT, imm });
     cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
     Ok(())
@@ -99,8 +117,14 @@ fn refill(framed: bool, cx: &mut Lowering<Insn>) {
 /// The time of a record.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
-    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at: Disp::number(Recorder::TIME) };
+    let at = Disp::number(recorder.begins(event) + Recorder::TIME);
+    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at };
     match recorder.clock {
+        Clock::None if recorder.pair && event != Event::Entry => {
+            let at = cx.number(NumberOf::RecordCursor)?;
+            cx.insn(Insn::MrsThread { dst: TEMP });
+            cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "calls with slots before that began before");
+        }
         Clock::None => {
             cx.noted(store(XZR), "no time");
             return Ok(());

@@ -12,6 +12,7 @@ use codegen::option::Choices;
 use codegen::place::{Piece, Placement, Places, Returned};
 use codegen::profile::Convention;
 use codegen::proto::{Class, Prototype, Scalar, Type};
+use codegen::recorder::Recorder;
 use codegen::spec::Programs;
 use codegen::target::{Layouts, Own, Target};
 
@@ -82,9 +83,11 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
 }
 
 /// The record of the traced function's caller.
-fn record_frame() -> FrameLayout {
-    let records = vec![Record { symbol: "RECORD_PARENT", offset: 0, ret: Content::ParentIp }];
-    FrameLayout { size_symbol: "FRAME_SIZE", size: 16, records, ..FrameLayout::empty() }
+fn record_frame(recorder: &Recorder) -> FrameLayout {
+    // The slot of both records below it, and nothing beside that.
+    let offset = if recorder.pair { 16 } else { 0 };
+    let records = vec![Record { symbol: "RECORD_PARENT", offset, ret: Content::ParentIp }];
+    FrameLayout { size_symbol: "FRAME_SIZE", size: offset + 16, records, ..FrameLayout::empty() }
 }
 
 fn around_args(args: usize, others: RegSet) -> FrameLayout {

@@ -17,6 +17,8 @@ const TEMP: Reg = T1;
 const SLOT: Reg = T3;
 const CELL: Reg = T4;
 const LIMIT: Reg = T5;
+/// Where the slot of both records is while the function runs.
+const KEPT: Disp = Disp::number(0);
 
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
@@ -27,6 +29,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(1) });
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
+        }
+        Step::Slot(event) if recorder.pair && event != Event::Entry => {
+            cx.noted(Insn::Ld { dst: SLOT, at: KEPT }, "the slot of the entry");
         }
         Step::Slot(event) => {
             let imm = cx.number(NumberOf::RecordCursor)?;
@@ -42,6 +47,15 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: cx.number(NumberOf::RecordFull)? });
             cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
         }
+        Step::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
+            cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: Disp::number(0) });
+            cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
+        }
+        Step::KeepSlot => cx.noted(Insn::Sd { src: SLOT, at: KEPT }, "for the return"),
+        Step::NoSlot => {
+            cx.noted(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(Recorder::NONE) }, "no slot");
+            cx.noted(Insn::J { to: Local::Recorded(Event::Entry) }, "j");
+        }
         Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
         Step::Refill(event) => refill(!recorder.has_frame(event), cx),
         Step::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
@@ -50,13 +64,18 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             let (imm, low) = parts(recorder.what(event));
             cx.noted(Insn::LuiWide { dst: TEMP, imm }, "lui t1: the number of the function");
             cx.noted(Insn::AddiwWide { dst: TEMP, imm: low }, "addiw t1, t1");
-            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at: Disp::number(Recorder::WHAT) }, "what happened");
+            let at = Disp::number(recorder.begins(event) + Recorder::WHAT);
+            cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at }, "what happened");
         }
         Step::Time(event) => time(event, cx)?,
         Step::Timed(_) => {}
         Step::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::SdReg { src, base: SLOT, at: Disp::number(Recorder::WORDS + 8 * n as i32) });
+                cx.insn(Insn::SdReg {
+                    src,
+                    base: SLOT,
+                    at: Disp::number(recorder.begins(event) + Recorder::WORDS + 8 * n as i32),
+                });
             }
         }
         Step::Resume => resume(cx),
@@ -67,7 +86,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
 
 /// Take a slot. CELL has the address of the cursor.
 fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
-    let imm = Disp::number(cx.recorder()?.bytes(event));
+    let imm = Disp::number(cx.recorder()?.slot_bytes(event));
     cx.insn(Insn::Addi { dst: SLOT, src: ZERO, imm });
     cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): the slot");
     Ok(())
@@ -96,8 +115,13 @@ fn refill(framed: bool, cx: &mut Lowering<Insn>) {
 /// The time of a record.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
-    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at: Disp::number(Recorder::TIME) };
+    let at = Disp::number(recorder.begins(event) + Recorder::TIME);
+    let store = |src: Reg| Insn::SdReg { src, base: SLOT, at };
     match recorder.clock {
+        Clock::None if recorder.pair && event != Event::Entry => {
+            let at = cx.number(NumberOf::RecordCursor)?;
+            cx.noted(Insn::LdReg { dst: TEMP, base: TP, at }, "calls with slots before that began before");
+        }
         Clock::None => {
             cx.noted(store(ZERO), "no time");
             return Ok(());

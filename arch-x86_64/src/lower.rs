@@ -78,6 +78,7 @@ impl Lower for X86_64 {
             Step::RestoreState => restore_state(cx),
             Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
+            Step::KeepSlot | Step::NoSlot => record::lower(step, cx)?,
             Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::Recorded(_) | Step::Room(_) => {}
             Step::BranchIfResult => {

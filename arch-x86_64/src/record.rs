@@ -5,7 +5,7 @@ use codegen::error::Result;
 use codegen::facts::NumberOf;
 use codegen::listing::Lowering;
 use codegen::spec::{Clock, Event, Recorder};
-use codegen::step::{Callee, Local, Step};
+use codegen::step::{Callee, Disp, Local, Step};
 
 use crate::abi::ABI;
 use crate::insn::Insn;
@@ -13,14 +13,19 @@ use crate::regs::*;
 
 /// The slot of a record: free at a function's entry and at its end.
 const SLOT: Reg = R11;
+/// Where that of both records is while the function runs.
+const KEPT: Disp = Disp::number(0);
 
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     match step {
         Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
+        Step::Slot(event) if recorder.pair && event != Event::Entry => {
+            cx.noted(Insn::Load { dst: SLOT, at: KEPT }, "the slot of the entry");
+        }
         Step::Slot(event) | Step::SlotAgain(event) => {
-            let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.bytes(event));
+            let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.slot_bytes(event));
             cx.insn(Insn::MovImm { dst: SLOT, imm });
             cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
         }
@@ -28,20 +33,30 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::Bt { reg: SLOT, bit: cx.number(NumberOf::RecordFull)? }, "no room there");
             cx.insn(Insn::JcFar { to });
         }
+        Step::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
+            cx.noted(Insn::Bt { reg: SLOT, bit: Disp::number(0) }, "no room there");
+            cx.insn(Insn::JcFar { to });
+        }
         Step::BranchIfFull(_, to) => {
             cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
-            cx.insn(Insn::Jae { to });
+            cx.insn(if to == Local::NoSlot { Insn::JaeFar { to } } else { Insn::Jae { to } });
+        }
+        Step::KeepSlot => cx.noted(Insn::Store { src: SLOT, at: KEPT }, "for the return"),
+        Step::NoSlot => {
+            cx.noted(Insn::MovImm { dst: SLOT, imm: Recorder::NONE }, "no slot");
+            cx.insn(Insn::JmpFar { to: Local::Recorded(Event::Entry) });
         }
         Step::Refill(event) => refill(!recorder.has_frame(event), cx),
         Step::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
         Step::What(event) => {
-            cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at: Recorder::WHAT }, "what happened");
+            let at = recorder.begins(event) + Recorder::WHAT;
+            cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at }, "what happened");
         }
         Step::Time(event) => time(event, cx)?,
         Step::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
         Step::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
-                cx.insn(Insn::StoreSlot { src, at: Recorder::WORDS + 8 * n as i32 });
+                cx.insn(Insn::StoreSlot { src, at: recorder.begins(event) + Recorder::WORDS + 8 * n as i32 });
             }
         }
         Step::Resume => resume(cx),
@@ -67,41 +82,46 @@ fn refill(framed: bool, cx: &mut Lowering<Insn>) {
 /// The time of a record. What RDTSC overwrites may be in use.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
+    let at = recorder.begins(event) + Recorder::TIME;
     match recorder.clock {
-        Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time"),
+        Clock::None if recorder.pair && event != Event::Entry => {
+            cx.insn(Insn::LoadThread { dst: RCX, at: cx.number(NumberOf::RecordCursor)? });
+            cx.noted(Insn::StoreSlot { src: RCX, at }, "calls with slots before that began before");
+        }
+        Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at }, "no time"),
         Clock::Word => {
             let sym = cx.clock()?;
             cx.noted(Insn::PushSym { sym }, "time");
-            cx.insn(Insn::PopSlot { at: Recorder::TIME });
+            cx.insn(Insn::PopSlot { at });
         }
         Clock::Tsc => {
             cx.insn(Insn::Push { reg: RAX });
-            read_clock(event, cx);
+            read_clock(event, at, cx);
             cx.insn(Insn::Pop { reg: RAX });
         }
         Clock::Stamp8 => {
             let imm = recorder.bytes(event) as i8;
-            cx.noted(Insn::StoreSlotImm { imm: 0, at: Recorder::TIME }, "no time yet");
+            cx.noted(Insn::StoreSlotImm { imm: 0, at }, "no time yet");
             cx.insn(Insn::Push { reg: RAX });
             cx.insn(Insn::Mov { dst: RAX, src: SLOT });
             cx.noted(Insn::Sub { dst: RAX, imm: 1 - imm }, "the last byte of the slot");
             cx.insn(Insn::AndLow { dst: RAX, bits: Recorder::BLOCK.ilog2() as u8 });
             cx.insn(Insn::CmpImm { reg: RAX, imm });
             cx.insn(Insn::Jae { to: Local::Timed(event) });
-            read_clock(event, cx);
+            read_clock(event, at, cx);
         }
     }
     Ok(())
 }
 
 /// The clock to the slot. rax is free; with an exception, rdx too.
-fn read_clock(event: Event, cx: &mut Lowering<Insn>) {
+fn read_clock(event: Event, at: i32, cx: &mut Lowering<Insn>) {
     if event != Event::Unwound {
         cx.insn(Insn::Push { reg: RDX });
     }
     cx.insn(Insn::Rdtsc);
-    cx.noted(Insn::StoreSlotHalf { src: RAX, at: Recorder::TIME }, "time");
-    cx.insn(Insn::StoreSlotHalf { src: RDX, at: Recorder::TIME + 4 });
+    cx.noted(Insn::StoreSlotHalf { src: RAX, at }, "time");
+    cx.insn(Insn::StoreSlotHalf { src: RDX, at: at + 4 });
     if event != Event::Unwound {
         cx.insn(Insn::Pop { reg: RDX });
     }

@@ -155,6 +155,16 @@ impl Bound {
                 stores: 3 * records + spilled + words as u32 + 4 + 2 * pushes,
             };
         }
+        if recorder.pair {
+            // One slot is taken, and its address is in the frame. Without a clock, the return has the cursor instead.
+            let cursor = u32::from(recorder.clock == Clock::None);
+            return Bound {
+                saved: 2 - pushes,
+                stack: contract.frame.size + 8 * pushes as i32,
+                loads: 2 + clock + 3 + cursor,
+                stores: 1 + 4 + spilled + words as u32 + 3,
+            };
+        }
         Bound {
             saved: 2 * body - body * pushes,
             stack: contract.frame.size + 8 * (body * pushes) as i32,

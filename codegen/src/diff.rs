@@ -77,6 +77,7 @@ impl Side<'_> {
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
             Step::BranchIfNoRoomToReturn | Step::PassOver => out.extend(fixed_words(step)),
             Step::PushReturn | Step::FindReturn | Step::PopReturn => out.extend(fixed_words(step)),
+            Step::KeepSlot | Step::NoSlot => out.extend(fixed_words(step)),
             Step::LandingPad | Step::LoadOp | Step::PushFlags => out.extend(fixed_words(step)),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
             Step::Alloc => {
@@ -233,6 +234,8 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::Words(Event::Exit) => "the result".to_owned(),
         Step::ExceptionPad => "landing pad for exceptions".to_owned(),
         Step::Resume => "the exception goes on".to_owned(),
+        Step::KeepSlot => "the slot, for the return".to_owned(),
+        Step::NoSlot => "no slot, for the return".to_owned(),
         Step::BranchIfNoRoomToReturn => "if the shadow stack is full: the function alone".to_owned(),
         Step::PushReturn => "parent_ip and sp onto the shadow stack".to_owned(),
         Step::FindReturn => "the function's own entry of the shadow stack".to_owned(),

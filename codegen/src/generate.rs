@@ -48,6 +48,10 @@ pub(crate) fn generate<'a, I: Isa>(
                 cx.return_lost();
                 cx.depth = 0;
             }
+            Step::NoSlot => {
+                cx.local(Local::NoSlot);
+                I::lower(step, &mut cx)?;
+            }
             Step::PassOver => {
                 cx.local(Local::PassOver);
                 I::lower(step, &mut cx)?;

@@ -404,6 +404,9 @@ impl Plan {
                 self.event(Event::Entry, recorder);
                 self.push(&[Step::Block(Role::Frame, "frame record: the function's caller"), Step::Alloc]);
                 self.push(&[Step::Record(0)]);
+                if recorder.pair {
+                    self.push(&[Step::KeepSlot]);
+                }
                 let heading = "the traced function, which returns here";
                 self.push(&[Step::Block(Role::Call, heading)]);
                 if recorder.unwind {
@@ -424,6 +427,9 @@ impl Plan {
         }
         if recorder.refill {
             recorder.possible().for_each(|event| self.refill(event));
+        }
+        if recorder.pair {
+            self.push(&[Step::Block(Role::Saves, "no room for the two records"), Step::NoSlot]);
         }
     }
 
@@ -481,7 +487,11 @@ impl Plan {
             Event::Exit => "the record of the return: the results stay where they are",
             Event::Unwound => "the record of the exception, which stays where it is",
         };
-        let to = if recorder.refill { Local::Refill(event) } else { Local::Recorded(event) };
+        let to = match event {
+            _ if recorder.refill => Local::Refill(event),
+            Event::Entry if recorder.pair => Local::NoSlot,
+            _ => Local::Recorded(event),
+        };
         let no_room = Step::BranchIfFull(event, to);
         self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), no_room]);
         if recorder.refill {

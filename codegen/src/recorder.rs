@@ -129,6 +129,8 @@ pub struct Recorder {
     /// Nothing is on the function's stack while it runs: its return address is on a shadow stack of the thread. Without room
     /// there, it is not traced.
     pub shadow: bool,
+    /// One slot is taken at the entry, for both records of a call: that of the return lies behind that of the entry.
+    pub pair: bool,
 }
 
 impl Recorder {
@@ -138,8 +140,12 @@ impl Recorder {
     pub const MOST_ARGS: u8 = 6;
     /// Bytes of the largest record.
     pub const LARGEST: i32 = Recorder::WORDS + 8 * Recorder::MOST_ARGS as i32;
+    /// Bytes of the largest pair of records.
+    pub const LARGEST_PAIR: i32 = Recorder::LARGEST + Recorder::WORDS + 8;
     /// Bytes for which there is one time under [`Clock::Stamp8`]: eight records without words.
     pub const BLOCK: i32 = 128;
+    /// In place of a slot for both records of a call: there is none. Slots are at multiples of 8.
+    pub const NONE: i32 = 1;
     /// Bytes of an entry of the shadow stack: the return address, and behind it SP as it is when the function has returned.
     pub const KEPT: i32 = 16;
     /// Where in an entry SP is. It is 0 in the one below all others.
@@ -151,11 +157,22 @@ impl Recorder {
     /// Where in a record the words begin that only some have.
     pub const WORDS: i32 = 16;
 
-    /// Refuse what the shadow form cannot do.
+    /// Refuse what the shadow form and pairs cannot do.
     ///
     /// # Errors
     /// It is asked for.
-    pub(crate) fn fits_form(self) -> Result<()> {
+    pub fn fits_form(self) -> Result<()> {
+        let Recorder { events, clock, unwind, refill, shadow, .. } = self;
+        let unpaired = [
+            (events != Events::Both, "a call has one record alone", "--events both"),
+            (shadow, "the slot has a place in a frame", "--form frame"),
+            (clock == Clock::Stamp8, "its records do not follow each other", "--clock none, tsc or word"),
+            (refill, "a slot is open while its function runs, in a buffer that is given away", "without --refill"),
+            (unwind, "a call that an exception leaves keeps no record of its return", "without --unwind"),
+        ];
+        if let Some((_, what, valid)) = unpaired.iter().find(|(wrong, ..)| self.pair && *wrong) {
+            return Err(Error::new(format!("record --pair: {what}; valid: {valid}")));
+        }
         match (self.events, self.unwind) {
             _ if !self.shadow => Ok(()),
             (Events::Count | Events::Entry, _) => Err(Error::new(format!(
@@ -201,6 +218,17 @@ impl Recorder {
     /// Bytes of the record of an event.
     pub fn bytes(self, event: Event) -> i32 {
         Recorder::WORDS + 8 * self.words(event)
+    }
+
+    /// Bytes of the slot that is taken for it.
+    pub fn slot_bytes(self, event: Event) -> i32 {
+        let both = self.pair && event == Event::Entry;
+        self.bytes(event) + if both { self.bytes(Event::Exit) } else { 0 }
+    }
+
+    /// Where in its slot the record of an event begins.
+    pub fn begins(self, event: Event) -> i32 {
+        if self.pair && event != Event::Entry { self.bytes(Event::Entry) } else { 0 }
     }
 
     /// Words behind the first two in the record of an event.

@@ -315,6 +315,10 @@ pub enum Step {
     BranchIfFull(Event, Local),
     /// Where an event's record is written, once there is room.
     Room(Event),
+    /// Store where the slot of a call is, for the record of its return.
+    KeepSlot,
+    /// Out of line: there is none, which the return has to know.
+    NoSlot,
     /// Out of line: call the routine that may make room.
     Refill(Event),
     /// Back to where this event's record is written.
@@ -386,6 +390,8 @@ pub enum Local {
     Room(Event),
     /// Out of line: there is no room for the record of this event.
     Refill(Event),
+    /// Out of line: there is no room for the two records of a call.
+    NoSlot,
     /// Where the next entry of the shadow stack is looked at.
     Find,
     /// Out of line: the entry is not the function's.
@@ -421,6 +427,7 @@ impl Local {
             Local::Refill(Event::Entry) => "refill",
             Local::Refill(Event::Exit) => "refill_exit",
             Local::Refill(Event::Unwound) => "refill_unwound",
+            Local::NoSlot => "no_slot",
             Local::Find => "find",
             Local::PassOver => "pass_over",
             Local::Timed(Event::Entry) => "timed",
@@ -460,11 +467,12 @@ impl Local {
             Local::Refill(event) => 19 + event.number() as usize,
             Local::Find => 23,
             Local::PassOver => 24,
-            Local::Mark(mark) => 25 + mark as usize,
+            Local::NoSlot => 25,
+            Local::Mark(mark) => 26 + mark as usize,
         }
     }
 
-    pub(crate) const COUNT: usize = 25 + Mark::ALL.len();
+    pub(crate) const COUNT: usize = 26 + Mark::ALL.len();
 }
 
 /// The name behind a number in the text.

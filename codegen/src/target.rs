@@ -94,7 +94,7 @@ pub struct Layouts {
     /// Of a trampoline that calls programs.
     pub programs: Option<fn(&Programs) -> FrameLayout>,
     /// Of a trampoline that records entries and returns: one frame record.
-    pub record: Option<fn() -> FrameLayout>,
+    pub record: Option<fn(&Recorder) -> FrameLayout>,
     /// Of one that is called in the middle of a function, with slots for every register that C functions may overwrite.
     pub sled: Option<fn(Choices) -> FrameLayout>,
     /// Vector registers that C functions may use under these options: all that a sled keeps, by their numbers as bits.
@@ -185,9 +185,9 @@ impl Target {
                     self.layouts.programs.ok_or_else(|| self.no_layout("a frame with a context of programs"))?;
                 return Ok(Cow::Owned(frame(&programs)));
             }
-            Kind::Record(Recorder { events: Events::Both, shadow: false, .. }) => {
+            Kind::Record(recorder @ Recorder { events: Events::Both, shadow: false, .. }) => {
                 let frame = self.layouts.record.ok_or_else(|| self.no_layout("a frame of trampolines that record"))?;
-                return Ok(Cow::Owned(frame()));
+                return Ok(Cow::Owned(frame(&recorder)));
             }
             Kind::Record(_) => return Ok(Cow::Owned(FrameLayout::empty())),
             Kind::Direct(Direct { live: Some(live), .. }) => {

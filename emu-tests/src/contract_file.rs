@@ -133,6 +133,9 @@ pub(crate) struct TrampolineIn {
     /// `record`: the record of a return has the first result register.
     #[serde(default)]
     pub(crate) with_result: bool,
+    /// `record`: one slot is taken at the entry for both records of a call.
+    #[serde(default)]
+    pub(crate) pair: bool,
     /// `record`: an exception that leaves the function is recorded.
     #[serde(default)]
     pub(crate) unwind: bool,

@@ -148,7 +148,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 24] = [
+        let given: [(&str, Option<usize>, &[&str]); 25] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -173,6 +173,7 @@ impl Reader<'_> {
             ("id", start(t.id.as_ref()), &["record"]),
             ("with-result", t.with_result.then_some(here), &["record"]),
             ("unwind", t.unwind.then_some(here), &["record"]),
+            ("pair", t.pair.then_some(here), &["record"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -279,7 +280,10 @@ impl Reader<'_> {
                 return Err(self.at(at, "form fregs has no frame to show; valid: `frame` or `shadow`"));
             }
         };
-        Ok(Recorder { events: named, clock, id, args, result: t.with_result, unwind: t.unwind, refill, shadow })
+        let (result, unwind, pair) = (t.with_result, t.unwind, t.pair);
+        let recorder = Recorder { events: named, clock, id, args, result, unwind, refill, shadow, pair };
+        recorder.fits_form().map_err(|e| self.at(place, e))?;
+        Ok(recorder)
     }
 
     /// What a trampoline of its kind must say.

@@ -189,6 +189,7 @@ impl File {
                 }
                 self.when("with-result", recorder.result);
                 self.when("unwind", recorder.unwind);
+                self.when("pair", recorder.pair);
             }
         }
         if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {

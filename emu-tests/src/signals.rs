@@ -135,6 +135,10 @@ pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     for from in words.beginnings(case) {
         let mut at = ((from - words.buffer) / 8) as usize;
         while let Some(what) = left.buffer.get(at + 1).copied().filter(|what| *what != FRESH) {
+            let behind = at + bytes(what) as usize / 8;
+            // Of both records of a call, the second is in the upper half.
+            let returned = left.buffer.get(behind + 1).copied().filter(|_| words.pair);
+            let what = what | returned.map_or(0, |returned| returned << 32);
             whats.push(what);
             at += bytes(what) as usize / 8;
         }
@@ -144,9 +148,10 @@ pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     Recorded { whats, taken, overrun, counted: of(words.count).wrapping_sub(COUNT) }
 }
 
-/// Bytes of a record, by its second word.
+/// Bytes of a record, by its second word, or of two that have one slot.
 fn bytes(what: u64) -> u64 {
-    16 + 8 * (what >> 4 & 15)
+    let one = |what: u64| 16 + 8 * (what >> 4 & 15);
+    one(what) + if what >> 32 == 0 { 0 } else { one(what >> 32) }
 }
 
 /// Are these the records of a run, with those of another all together somewhere between them, as far as there is room?

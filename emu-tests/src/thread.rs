@@ -62,12 +62,14 @@ pub(crate) struct Words {
     full: Option<u64>,
     /// The way back is on the shadow stack.
     pub kept: Option<Kept>,
+    /// A slot has the record of a return behind that of the entry.
+    pub pair: bool,
 }
 
 impl Words {
     /// Those that a contract names; `None` of one that records nothing.
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
-        let Recorder { refill, shadow, .. } = contract.kind.recorder()?;
+        let Recorder { refill, shadow, pair, .. } = contract.kind.recorder()?;
         let place = |at: i32| POINTER.wrapping_add_signed(at.into());
         let [cursor, limit, count] = contract.thread_words.map(place);
         let kept = shadow.then(|| contract.shadow_words.map(place)).map(|[top, limit]| Kept { top, limit });
@@ -75,7 +77,7 @@ impl Words {
         // Half of so much memory is for records, and the bit is set in the other half.
         let full = room.map(|room| BUFFER.next_multiple_of(2 * room) + room);
         let buffer = full.map_or(BUFFER, |full| full - BELOW);
-        Some(Words { cursor, limit, count, buffer, full, kept })
+        Some(Words { cursor, limit, count, buffer, full, kept, pair })
     }
 
     /// Refuse what lies where the emulated thread has no memory, or on one another.
@@ -133,7 +135,8 @@ impl Words {
 
     /// Where no record begins, if there is room for all before that.
     fn end(self) -> u64 {
-        self.full.unwrap_or(self.buffer + SIZE - Recorder::LARGEST as u64)
+        let largest = if self.pair { Recorder::LARGEST_PAIR } else { Recorder::LARGEST };
+        self.full.unwrap_or(self.buffer + SIZE - largest as u64)
     }
 
     /// May a record begin there?

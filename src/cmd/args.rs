@@ -224,6 +224,9 @@ pub struct DirectArgs {
     /// record: record exceptions and forced unwinds that leave the function too. The program needs libgcc's unwinder, or one like it
     #[arg(long, help_heading = "Records")]
     pub unwind: bool,
+    /// record --events both: take one slot at the entry for both records. The return's lies behind the entry's
+    #[arg(long, help_heading = "Records")]
+    pub pair: bool,
     /// record: what is called where the buffer has no room, out of line. It may make some, and has to keep every register but the
     /// link register, as `gen sled` does. Without it, what finds no room is dropped
     #[arg(long, value_name = "SYMBOL", help_heading = "Records")]
@@ -257,7 +260,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
-        let DirectArgs { events, clock, id, result, unwind, refill, .. } = self;
+        let DirectArgs { events, clock, id, result, unwind, pair, refill, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -276,6 +279,7 @@ impl DirectArgs {
             id: *id,
             result: *result,
             unwind: *unwind,
+            pair: *pair,
             refill: refill.clone(),
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),

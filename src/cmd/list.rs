@@ -91,6 +91,7 @@ const ANY_RECORD: Kind = Kind::Record(Recorder {
     unwind: false,
     refill: false,
     shadow: false,
+    pair: false,
 });
 
 /// List.

@@ -130,6 +130,12 @@ impl Spec {
         self
     }
 
+    /// Of [`Spec::record`] with both events: one slot is taken at the entry. The record of the return lies behind that of the entry.
+    pub fn pair(mut self) -> Spec {
+        self.asked.pair = true;
+        self
+    }
+
     /// Of [`Spec::record`]: what is called where the buffer has no room. It may make some, and keeps every register but the one
     /// that its own call overwrites: a [`Spec::sled`] does.
     pub fn refill(mut self, routine: &str) -> Spec {

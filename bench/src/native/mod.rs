@@ -75,7 +75,7 @@ fn program(dir: &Path, tools: &Tools, variants: &[&Variant], layout: usize, flag
     command(dir, "gcc", &[&graph, flags].concat())?;
     let ours = ["shapes", "plain", "noflags", "jump", "core", "graph", "many"];
     let paired = ["many_graph", "many_graph_two", "many_fexit", "many_around_frame"];
-    let recorders = ["record", "many_record", "many_record_tsc", "many_count"];
+    let recorders = ["record", "many_record", "many_record_pair", "many_record_tsc", "many_count"];
     let objects = ours.iter().chain(&paired).chain(&recorders).chain(&["xray", "k1", "k2", "k3", "k4", "k5"]);
     let mut objects: Vec<String> = objects.map(|o| format!("{o}.o")).collect();
     objects.retain(|o| dir.join(o).exists());

@@ -314,7 +314,7 @@ pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
         let object = obj::write(&assembly, &target).map_err(|e| e.to_string())?;
         std::fs::write(dir.join(name), object).map_err(|e| e.to_string())
     };
-    let recorder = |events, clock, id| {
+    let recorder = |events, clock, pair, id| {
         Kind::Record(Recorder {
             events,
             clock,
@@ -324,28 +324,34 @@ pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
             unwind: false,
             refill: false,
             shadow: false,
+            pair,
         })
     };
     fn of<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
         Spec { name, body: Body { function, resume: 5, exit: "" }, ..Spec::of(name, kind) }
     }
     let kinds = [
-        ("count", Events::Count, Clock::None),
-        ("record", Events::Both, Clock::None),
-        ("record_stamp8", Events::Both, Clock::Stamp8),
-        ("record_tsc", Events::Both, Clock::Tsc),
+        ("count", Events::Count, Clock::None, false),
+        ("record", Events::Both, Clock::None, false),
+        ("record_pair", Events::Both, Clock::None, true),
+        ("record_pair_tsc", Events::Both, Clock::Tsc, true),
+        ("record_stamp8", Events::Both, Clock::Stamp8, false),
+        ("record_tsc", Events::Both, Clock::Tsc, false),
     ];
-    let both = kinds.iter().flat_map(|(variant, events, clock)| {
-        ["f", "g"].map(|of| (format!("{variant}_{of}"), format!("{of}_{variant}"), recorder(*events, *clock, 1)))
+    let both = kinds.iter().flat_map(|(variant, events, clock, pair)| {
+        ["f", "g"].map(|of| (format!("{variant}_{of}"), format!("{of}_{variant}"), recorder(*events, *clock, *pair, 1)))
     });
     let both: Vec<_> = both.collect();
     let specs: Vec<Spec> = both.iter().map(|(name, function, kind)| of(name, function, *kind)).collect();
     write("record.o", &specs)?;
-    for (variant, events, clock) in kinds.iter().filter(|(variant, ..)| *variant != "record_stamp8") {
+    for (variant, events, clock, pair) in
+        kinds.iter().filter(|(variant, ..)| !["record_stamp8", "record_pair_tsc"].contains(variant))
+    {
         let functions: Vec<String> = (0..MOST).map(|i| of_many(variant, i)).collect();
         let names: Vec<String> = functions.iter().map(|f| format!("{f}_tramp")).collect();
         let named = functions.iter().zip(&names).enumerate();
-        let specs: Vec<Spec> = named.map(|(i, (f, name))| of(name, f, recorder(*events, *clock, i as u32))).collect();
+        let specs: Vec<Spec> =
+            named.map(|(i, (f, name))| of(name, f, recorder(*events, *clock, *pair, i as u32))).collect();
         write(&format!("many_{variant}.o"), &specs)?;
     }
     Ok(())

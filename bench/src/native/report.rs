@@ -72,10 +72,12 @@ impl Figures {
         let mut rows: Vec<Row> = ROWS.iter().map(claim).collect();
         // What a traced call adds below eight frames, beside what a patched call takes alone.
         let (above, c) = (self.median("plain", "nested"), self.median("call_ret", "flat"));
-        if let (Some(nested), Some(plain), Some(c)) = (self.median("record", "nested"), above, c) {
-            let (name, to) = ("record-nested".to_owned(), "call_ret, flat; nested above plain".to_owned());
-            let min = self.least("record", "nested").map(|min| min - plain);
-            rows.push(Row { name, ns: Some(nested - plain), min, ratio: Some((nested - plain) / c), to });
+        for (name, variant) in [("record-nested", "record"), ("record-pair-nested", "record_pair")] {
+            if let (Some(nested), Some(plain), Some(c)) = (self.median(variant, "nested"), above, c) {
+                let (name, to) = (name.to_owned(), "call_ret, flat; nested above plain".to_owned());
+                let min = self.least(variant, "nested").map(|min| min - plain);
+                rows.push(Row { name, ns: Some(nested - plain), min, ratio: Some((nested - plain) / c), to });
+            }
         }
         rows
     }

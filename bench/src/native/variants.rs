@@ -191,6 +191,17 @@ pub const VARIANTS: &[Variant] = &[
         ..variant("record", "record --events both --clock none")
     },
     Variant {
+        goes: Some((JMP, "record_pair_f", "record_pair_g")),
+        records: Records::Both,
+        many: true,
+        ..variant("record_pair", "record --events both --pair --clock none")
+    },
+    Variant {
+        goes: Some((JMP, "record_pair_tsc_f", "record_pair_tsc_g")),
+        records: Records::Both,
+        ..variant("record_pair_tsc", "record --events both --pair --clock tsc")
+    },
+    Variant {
         goes: Some((JMP, "record_stamp8_f", "record_stamp8_g")),
         records: Records::Both,
         ..variant("record_stamp8", "record --events both --clock stamp8")
@@ -246,6 +257,9 @@ pub const ROWS: &[(&str, &str, &str, &str)] = &[
     ("tailored-1", "flat", "tailored_1", "call_only"),
     ("count", "flat", "count", "call_ret"),
     ("record-flat", "flat", "record", "call_ret"),
+    ("record-pair-flat", "flat", "record_pair", "call_ret"),
+    ("record-pair-tsc-flat", "flat", "record_pair_tsc", "replaced_tsc"),
+    ("record-pair-16384", "16384", "record_pair", "replaced"),
     ("record-tsc-clock", "flat", "record_tsc", "clock_twice"),
     ("record-tsc-flat", "flat", "record_tsc", "replaced_tsc"),
     ("record-tsc-nested", "nested", "record_tsc", "replaced_tsc"),

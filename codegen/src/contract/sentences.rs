@@ -9,6 +9,16 @@ use crate::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Prog
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
+/// Of one slot for both records of a call.
+fn pair_sentence(clock: Clock) -> &'static str {
+    match clock {
+        Clock::None => {
+            "The record of the return lies behind that of the entry, in one slot that is taken at the entry. In place of the time it has where the next slot is taken then: calls with slots before that began before."
+        }
+        _ => "The record of the return lies behind that of the entry, in one slot that is taken at the entry.",
+    }
+}
+
 /// Of the shadow stack: what lies there, and what happens without room or without an entry.
 fn shadow_sentences(thread: &str) -> [String; 4] {
     [
@@ -193,6 +203,9 @@ impl Contract {
             }
             if recorder.result {
                 text.push("Behind those of a return lies the first result register.".to_owned());
+            }
+            if recorder.pair {
+                text.push(pair_sentence(recorder.clock).to_owned());
             }
             text.push(format!(
                 "It lies where the word at {thread} + RECORD_CURSOR says. One instruction takes it, so a signal handler may record too."

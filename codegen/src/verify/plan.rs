@@ -75,7 +75,9 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             let aside = match step {
                 // Without room nothing is stored: that way has been followed when the record is complete.
                 Step::BranchIfFull(event, Local::Recorded(_)) => Some((Step::Recorded(event), false)),
+                Step::BranchIfFull(_, Local::NoSlot) => Some((Step::NoSlot, true)),
                 Step::BranchIfFull(event, _) => Some((Step::Refill(event), true)),
+                Step::NoSlot => Some((Step::Recorded(Event::Entry), true)),
                 Step::ToRoom(event) => Some((Step::Room(event), true)),
                 Step::FindReturn => Some((Step::PassOver, true)),
                 _ => None,
@@ -95,7 +97,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             if let Err((property, what)) = follow(step, &mut state, &calls, contract) {
                 faults.push(fault(at, property, what));
             }
-            if matches!(step, Step::Leave(_) | Step::Resume | Step::ToRoom(_) | Step::PassOver) {
+            if matches!(step, Step::Leave(_) | Step::Resume | Step::ToRoom(_) | Step::PassOver | Step::NoSlot) {
                 break;
             }
             if step == Step::Mark(Mark::Called) {
@@ -185,6 +187,7 @@ fn follow(
         Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record(step, state, contract)?,
         Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) | Step::Recorded(_) => record(step, state, contract)?,
         Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
+        Step::KeepSlot | Step::NoSlot => record(step, state, contract)?,
         Step::Leave(way) => leave(way, state, calls, contract)?,
         Step::Resume => resume(state, contract)?,
         Step::PushReturn | Step::FindReturn | Step::PassOver | Step::PopReturn => keep(step, state)?,
@@ -261,6 +264,8 @@ fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Pro
             // What was taken is no slot: another one is.
             state.slot = None;
         }
+        Step::NoSlot => wrong(state.slot != Some(Event::Entry), "no slot where none was asked for")?,
+        Step::KeepSlot => wrong(state.slot.is_some() || state.recorded != 1, "the slot is kept too early or too late")?,
         Step::Recorded(event) => {
             wrong(state.slot != Some(event), "the end of a record that was not begun")?;
             (state.slot, state.recorded) = (None, state.recorded + 1);

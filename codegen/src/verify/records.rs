@@ -86,7 +86,7 @@ impl Checker<'_> {
             return Value::lost(Why::Computed);
         }
         let event = places.due(state).get(state.slots.len());
-        let bytes = event.map_or(0, |event| places.recorder.bytes(*event));
+        let bytes = event.map_or(0, |event| places.recorder.slot_bytes(*event));
         if at != places.cursor || !by.is(Value::number(bytes.into())) {
             let by = self.tell(by);
             self.fault(
@@ -162,8 +162,16 @@ impl Checker<'_> {
             {
                 Value::of(Root::Full(n))
             }
+            // Those for both records of a call are at multiples of 8.
+            Value { root: Root::Slot(_), add: 0 } if bit == 0 && self.pairs() => Value::number(0),
+            Value { root: Root::Number, add } if self.pairs() => Value::number(add >> bit & 1),
             _ => Value::lost(Why::Computed),
         }
+    }
+
+    /// Is there one slot for both records of a call?
+    fn pairs(&self) -> bool {
+        self.thread.is_some_and(|places| places.recorder.pair)
     }
 
     /// Is this the question whether the time belongs into a slot? The one whose number it is.
@@ -185,11 +193,13 @@ impl Checker<'_> {
         }
         let due: Vec<Event> =
             places.due(state).iter().copied().filter(|event| at_end || *event == Event::Entry).collect();
-        if state.refilled || state.slots.len() != due.len() {
-            self.fault(line, Property::Record, format!("{} slots are taken, not {}", state.slots.len(), due.len()));
+        let wanted = if places.recorder.pair { due.len().min(1) } else { due.len() };
+        if state.refilled || state.slots.len() != wanted {
+            self.fault(line, Property::Record, format!("{} slots are taken, not {wanted}", state.slots.len()));
             return;
         }
-        for (n, (event, slot)) in due.into_iter().zip(state.slots.clone()).enumerate() {
+        let slots = if places.recorder.pair { self.parts(line, &places, &due, state) } else { state.slots.clone() };
+        for (n, (event, slot)) in due.into_iter().zip(slots).enumerate() {
             match slot.full {
                 None => self.fault(line, Property::Record, "nobody asked whether there is room for a record"),
                 Some(true) if places.recorder.refill && !slot.second => {
@@ -201,12 +211,30 @@ impl Checker<'_> {
         }
     }
 
+    /// What was stored for each event in the slot of both, from where its record begins.
+    fn parts(&mut self, line: usize, places: &Places, due: &[Event], state: &State) -> Vec<Slot> {
+        let Some(slot) = state.slots.first() else { return Vec::new() };
+        let part = |event: &Event| {
+            let (from, bytes) = (places.recorder.begins(*event), places.recorder.bytes(*event));
+            let own = slot.stores.iter().filter(|(at, _)| (from..from + bytes).contains(at));
+            Slot { stores: own.map(|(at, value)| (at - from, *value)).collect(), ..slot.clone() }
+        };
+        let parts: Vec<Slot> = due.iter().map(part).collect();
+        if parts.iter().map(|part| part.stores.len()).sum::<usize>() != slot.stores.len() {
+            self.fault(line, Property::Record, "a store to a slot that is part of no record");
+        }
+        parts
+    }
+
     /// The record of an event, which so many slots were taken for.
     fn complete(&mut self, line: usize, places: &Places, (event, taken): (Event, u8), slot: &Slot) {
         let recorder = places.recorder;
-        let clock = |half| Value::of(Root::Clock(taken, half));
+        let clock = |half| Value::of(Root::Clock(if recorder.pair { 1 } else { taken }, half));
         let whole = |value: Value| vec![("the time", Recorder::TIME, value)];
         let mut wanted = match (recorder.clock, slot.timed) {
+            (Clock::None, _) if recorder.pair && event != Event::Entry => {
+                whole(Value::of(Root::ThreadWord(places.cursor)))
+            }
             (Clock::None, _) | (Clock::Stamp8, Some(false)) => whole(Value::number(0)),
             (Clock::Word, _) => {
                 whole(places.clock.map_or(Value::lost(Why::Computed), |sym| Value::of(Root::Content(sym))))

@@ -29,6 +29,8 @@ pub(super) enum Question {
     AnotherEntry(i64),
     /// Is there one below such an entry?
     EntryBelow,
+    /// What was put there on this way.
+    Known(bool),
 }
 
 /// Where it goes on.
@@ -507,6 +509,7 @@ impl Checker<'_> {
             (Question::AnotherEntry(at), true) => return at > -2 * i64::from(Recorder::KEPT),
             (Question::AnotherEntry(at), false) => state.shadow.own = Some(at),
             (Question::EntryBelow, _) => state.shadow.lost = !answer,
+            (Question::Known(known), _) => return known == answer,
         }
         true
     }
@@ -525,6 +528,9 @@ impl Checker<'_> {
             }
             Root::Full(n) if value.add == 0 => {
                 state.slots.get(usize::from(n)).is_some_and(|slot| slot.full.is_none()).then_some(Question::Full(n))
+            }
+            Root::Number if self.thread.is_some_and(|places| places.recorder.pair) => {
+                Some(Question::Known(value.add != 0))
             }
             Root::Returned(call) if value.add == 0 => self.undecided(call, state).then_some(Question::Skip(call)),
             _ => None,

@@ -300,6 +300,7 @@ impl Trace {
         }
         let back_sp = sp_now.wrapping_add(abi.return_bytes());
         self.check_kept(here, &contract, parent, back_sp);
+        self.open_slot(&contract);
         let state = &mut self.state;
         let (epoch, returns) = (state.stack.epoch, std::mem::take(&mut state.returns));
         let pending = Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words, sessions };

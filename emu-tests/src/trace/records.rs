@@ -4,12 +4,12 @@ use codegen::contract::Contract;
 use codegen::recorder::{Clock, Event, Events};
 
 use super::{Here, Trace, Uc};
-use crate::cpu::{EXIT, put_word};
+use crate::cpu::{EXIT, put_word, word};
 use crate::kept::Kept;
 use crate::place::Place;
 use crate::report::Clause;
 use crate::situation::Situation;
-use crate::thread::{TIME, Words, Written};
+use crate::thread::{FRESH, TIME, Words, Written};
 
 impl Trace {
     /// Something happens that is to be recorded. The time goes on.
@@ -29,7 +29,10 @@ impl Trace {
             return;
         }
         self.state.events += 1;
+        let cursor = || self.contracts.get(index).and_then(|c| Words::of(c)).map_or(0, |words| word(uc, words.cursor));
         let time = match (recorder.clock, self.clock) {
+            // Where the next slot is taken tells as much.
+            (Clock::None, _) if recorder.pair && event == Event::Exit => cursor(),
             (Clock::Word, Some(at)) => {
                 put_word(uc, at, self.now());
                 self.now()
@@ -42,6 +45,15 @@ impl Trace {
         if let Some(registers) = self.registers {
             words.extend(recorder.registers(event, registers.abi).iter().map(|reg| registers.get(uc, *reg)));
         }
+        if recorder.pair && event == Event::Exit {
+            let behind = recorder.begins(event) as usize / 8;
+            let both = self.state.open.pop().and_then(|n| self.state.written.get_mut(n));
+            let part = both.map(|both| both.words.iter_mut().skip(behind).zip(words));
+            part.into_iter().flatten().for_each(|(word, written)| *word = written);
+            return;
+        }
+        // Nothing is written there before the return.
+        words.resize(recorder.slot_bytes(event) as usize / 8, FRESH);
         self.state.written.push(Written { words, stamp: recorder.clock == Clock::Stamp8 });
     }
 
@@ -72,6 +84,13 @@ impl Trace {
         let moved = sp.wrapping_sub(here.sp()) % u64::from(abi.sp_align);
         let pushed = if self.state.exiting().is_some() { abi.return_bytes() } else { 0 };
         self.check(p12.of(Clause::P8), Place::SpModuloOfBody, pushed, moved);
+    }
+
+    /// The function is called: the record of its return goes behind the last that was written, if one slot has both.
+    pub(super) fn open_slot(&mut self, contract: &Contract) {
+        if contract.kind.recorder().is_some_and(|recorder| recorder.pair) {
+            self.state.open.extend(self.state.written.len().checked_sub(1));
+        }
     }
 
     /// The function is called, and has its way back on the shadow stack. What it calls may leave more there.

@@ -123,6 +123,8 @@ pub(crate) struct State {
     pub first_vectors: bool,
     /// The records that must have been written, and how often the counter must have been counted up.
     pub written: Vec<Written>,
+    /// Of those, the numbers of the ones that have room for a return which is still to come.
+    pub open: Vec<usize>,
     pub counted: u64,
     /// Calls of the routine that makes room for records.
     pub refills: u64,
@@ -134,8 +136,17 @@ impl State {
     /// Forget the last run, but keep the room that it took.
     pub fn begin(&mut self, budget: u64) {
         let State {
-            mut activations, mut hooked, mut pending, mut parents, mut written, mut stack, mut returns, ..
+            mut activations,
+            mut hooked,
+            mut pending,
+            mut parents,
+            mut written,
+            mut open,
+            mut stack,
+            mut returns,
+            ..
         } = std::mem::take(self);
+        open.clear();
         activations.clear();
         hooked.clear();
         pending.clear();
@@ -143,7 +154,8 @@ impl State {
         written.clear();
         stack.clear();
         returns.begin(None);
-        *self = State { budget, activations, hooked, pending, parents, written, stack, returns, ..State::default() };
+        let kept = State { activations, hooked, pending, parents, written, open, stack, returns, ..State::default() };
+        *self = State { budget, ..kept };
     }
 
     /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a

@@ -43,6 +43,8 @@ pub struct Asked {
     pub result: bool,
     /// Exceptions that leave the function are recorded.
     pub unwind: bool,
+    /// One slot is taken for both records of a call.
+    pub pair: bool,
     /// What `record` calls where its buffer has no room.
     pub refill: Option<String>,
     /// Programs before the function, maybe each with a cookie behind a colon.
@@ -78,7 +80,7 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
-        let given: [(&str, bool, &[&str]); 22] = [
+        let given: [(&str, bool, &[&str]); 23] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), &[DIRECT, AROUND, SLED]),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -94,6 +96,7 @@ impl Asked {
             ("--id", self.id.is_some(), &[RECORD]),
             ("--result", self.result, &[RECORD]),
             ("--unwind", self.unwind, &[RECORD]),
+            ("--pair", self.pair, &[RECORD]),
             ("--refill", self.refill.is_some(), &[RECORD]),
             ("--exit", self.exit.is_some(), &[AROUND]),
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),

@@ -58,8 +58,9 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
     if refill && events == Events::Count {
         return Err(Error::new(format!("{RECORD}: --refill is given, but a counter has no buffer; valid: without it")));
     }
-    let (result, unwind) = (args.result, args.unwind);
-    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow };
+    let (result, unwind, pair) = (args.result, args.unwind, args.pair);
+    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow, pair };
+    recorder.fits_form()?;
     if args.unwind {
         lsda::possible(recorder)?;
         if !target.unwind_tables {

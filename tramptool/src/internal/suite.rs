@@ -72,6 +72,8 @@ const RECORDERS: &[(&str, Recorder)] = &[
         "record_both_unwind_refill",
         Recorder { refill: true, unwind: true, ..recorder(Events::Both, Clock::Word, 0x4_000f) },
     ),
+    ("record_pair", Recorder { pair: true, ..recorder(Events::Both, Clock::None, 0x4_0012) }),
+    ("record_pair_tsc", Recorder { pair: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_0013) }),
     ("record_shadow", Recorder { shadow: true, ..recorder(Events::Both, Clock::None, 0x4_0010) }),
     (
         "record_shadow_refill",
@@ -81,7 +83,7 @@ const RECORDERS: &[(&str, Recorder)] = &[
 ];
 
 const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
-    Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false, shadow: false }
+    Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false, shadow: false, pair: false }
 }
 
 /// The prototype for which they are, where they must know that nothing is on the stack.
@@ -390,15 +392,16 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow }) => {
+        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair }) => {
             let form = if shadow { " --form shadow" } else { "" };
             let sig = if events == Events::Both && !shadow { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
             let args = if args > 0 { format!(" --args {args}") } else { String::new() };
             let result = if result { " --result" } else { "" };
             let unwind = if unwind { " --unwind" } else { "" };
+            let pair = if pair { " --pair" } else { "" };
             let refill = if refill { format!(" --refill {}", spec.callee) } else { String::new() };
-            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{refill}", clock.name());
+            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{pair}{refill}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
                 "record --events {}{form}{numbered}{sig} --function {function}+{resume} --name {}",
