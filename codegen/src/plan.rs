@@ -425,9 +425,7 @@ impl Plan {
         if recorder.events != Events::Both {
             self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Function)]);
         }
-        if recorder.refill {
-            recorder.possible().for_each(|event| self.refill(event));
-        }
+        recorder.possible().filter(|_| recorder.refill).for_each(|event| self.refill(event));
         if recorder.pair {
             self.push(&[Step::Block(Role::Saves, "no room for the two records"), Step::NoSlot]);
         }

@@ -9,6 +9,7 @@ mod chance;
 mod flags;
 mod in_place;
 mod machine;
+mod paired;
 mod place;
 mod recorded;
 mod refilled;
