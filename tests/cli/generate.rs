@@ -371,6 +371,7 @@ fn records_that_cannot_be_are_refused() {
                 "--events entry --clock none --form shadow",
                 "record --form shadow: --events entry keeps no return address",
             ),
+            ("--events entry --clock none --pair", "record --pair: a call has one record alone; valid: --events both"),
             ("--events both --clock none --form shadow --unwind", "record --form shadow: unwinders do not find the "),
             ("--events entry --clock none --result", "record: --result is given, but no return is recorded; valid: "),
             ("--events entry --clock none --unwind", "record --unwind: with --events entry no frame of the trampoline"),
