@@ -8,14 +8,24 @@ use crate::flags::{DISABLED, Flags};
 use crate::handlers::{Call, Handlers, Regs};
 use crate::runtime::Runtime;
 use crate::task::Task;
-use crate::users::User;
+use crate::users::{User, slot};
 
 /// Redirect a call, unless it is the replacement's own.
-fn hijack<const W: usize>(user: &User<W>, call: &Call, regs: &mut Regs) {
+fn hijack(user: &User, call: &Call, regs: &mut Regs) {
     let (to, end) = (user.private.get(), user.extra.get());
     if !(to..end).contains(&call.parent_ip) {
         regs.ip = to;
     }
+}
+
+/// Show an ops what it may see, and take from it what it may change.
+#[cold]
+fn callback<H: Handlers>(handlers: &H, user: &User, call: &Call, regs: &mut Regs) {
+    let kept = regs.clone();
+    handlers.callback(user.key.get(), user.private.get(), call, regs);
+    let ip = if user.has(Flags::IPMODIFY.0) { regs.ip } else { kept.ip };
+    // The hooks are the core's own.
+    *regs = Regs { ip, args: regs.args, ..kept };
 }
 
 impl<const W: usize> Runtime<'_, W> {
@@ -27,44 +37,49 @@ impl<const W: usize> Runtime<'_, W> {
     pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
         let Some(site) = self.site(ip) else { return };
         let call = Call { ip, parent_ip: self.true_parent(task, regs.parent, regs.retp), depth: task.depth() };
-        let guard = task.lock();
-        if guard.is_none() {
+        match task.lock() {
+            // Whose users say which functions they want.
+            Some(_guard) if self.ops.taken() == self.of_graph.get() => {
+                self.graph_enter(task, handlers, site, &call, regs);
+            }
+            guard => self.visit(task, handlers, site, &call, regs, guard.is_some()),
+        }
+    }
+
+    /// Visit the ops; `guarded`: this is no handler's own call.
+    #[cold]
+    fn visit<H: Handlers>(&self, task: &Task, handlers: &H, site: usize, call: &Call, regs: &mut Regs, guarded: bool) {
+        if !guarded {
             self.count_missed(site);
         }
-        self.ops.newest(|_, user| {
+        self.ops.newest(|id, user| {
             let flags = Flags(user.flags.get());
-            if !user.wants(site) {
+            if !self.ops.wants(slot(id), site) {
                 return;
             }
             if flags.has(Flags::DIRECT) {
                 regs.direct = user.extra.get();
             } else if flags.has(Flags::HIJACK) {
-                hijack(user, &call, regs);
-            } else if guard.is_none() {
+                hijack(user, call, regs);
+            } else if !guarded {
                 // A handler's own call.
             } else if flags.has(Flags::GRAPH) {
-                self.graph_enter(task, handlers, site, &call, regs);
+                self.graph_enter(task, handlers, site, call, regs);
             } else if flags.has(Flags::FPROBE) {
-                self.fprobe_enter(handlers, site, &call, regs);
+                self.fprobe_enter(handlers, site, call, regs);
             } else if flags.has(Flags::KPROBE) {
-                self.kretprobe_enter(task, handlers, site, &call, regs);
+                self.kretprobe_enter(task, handlers, site, call, regs);
             } else {
-                let kept = regs.clone();
-                handlers.callback(user.key.get(), user.private.get(), &call, regs);
-                let ip = if flags.has(Flags::IPMODIFY) { regs.ip } else { kept.ip };
-                // The hooks are the core's own.
-                *regs = Regs { ip, args: regs.args, ..kept };
+                callback(handlers, user, call, regs);
             }
         });
     }
 
     /// Probes that a handler's own call passed by.
+    #[cold]
     fn count_missed(&self, site: usize) {
-        let wanted = |flags: u64, wants: bool| wants && flags & DISABLED == 0;
-        for probe in self.fprobes.live().filter(|u| wanted(u.flags.get(), u.wants(site))) {
-            probe.missed.add(1);
-        }
-        for probe in self.kretprobes.live().filter(|u| u.wants(site)) {
+        let fprobes = self.fprobes.of(site).filter(|u| !u.has(DISABLED));
+        for probe in fprobes.chain(self.kretprobes.of(site)) {
             probe.missed.add(1);
         }
     }
@@ -74,6 +89,19 @@ impl<const W: usize> Runtime<'_, W> {
     /// From one hook to the next older one: a handler at an entry may ask, when there are hooks of this entry already and the
     /// return address is not replaced yet.
     pub fn true_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
+        match self.is_trampoline(parent) {
+            true => self.hidden_parent(task, parent, retp),
+            false => parent,
+        }
+    }
+
+    /// Is this where a replaced return address leads?
+    pub(crate) fn is_trampoline(&self, address: u64) -> bool {
+        address == self.trampolines.return_to_handler || address == self.trampolines.rethook
+    }
+
+    #[cold]
+    fn hidden_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
         let here = |at: u64| retp == 0 || at == retp;
         let mut frames = task.frames().filter(|f| here(f.retp()));
         let mut nodes = self.pool.pending(task).filter(|n| here(n.retp.get()));

@@ -10,7 +10,7 @@ use crate::handlers::{Call, Handlers, Regs, Room};
 use crate::runtime::Runtime;
 use crate::sites::glob;
 use crate::task::Task;
-use crate::users::User;
+use crate::users::{User, slot};
 use crate::word::Data;
 
 /// The most bytes of data of one probe.
@@ -40,7 +40,7 @@ impl<const W: usize> Runtime<'_, W> {
         if ips.iter().any(|ip| self.sites.find(*ip).is_none()) {
             return Err(Errno::Noent);
         }
-        self.fill(user, ips, &[]);
+        self.fill(&self.fprobes.filters, slot, ips, &[]);
         self.publish_fprobe(slot, user)
     }
 
@@ -52,15 +52,15 @@ impl<const W: usize> Runtime<'_, W> {
         let (slot, user) = self.claim_fprobe(probe, filter.is_empty())?;
         let matches = |name: &str| glob(filter, name) && !notfilter.is_some_and(|not| glob(not, name));
         for (site, _) in self.sites.all().iter().enumerate().filter(|(_, s)| matches(s.name)) {
-            user.filter.set(site, true);
+            self.fprobes.filters.set(slot, site, true);
         }
-        if user.filter.is_all() {
+        if self.fprobes.filters.is_all(slot) {
             return Err(Errno::Noent);
         }
         self.publish_fprobe(slot, user)
     }
 
-    fn claim_fprobe(&self, probe: &Fprobe, empty: bool) -> Result<(usize, &User<W>)> {
+    fn claim_fprobe(&self, probe: &Fprobe, empty: bool) -> Result<(usize, &User)> {
         if self.fprobes.find(probe.key).is_some() {
             return Err(Errno::Exist);
         }
@@ -76,7 +76,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok((slot, user))
     }
 
-    fn publish_fprobe(&self, slot: usize, user: &User<W>) -> Result<()> {
+    fn publish_fprobe(&self, slot: usize, user: &User) -> Result<()> {
         match user.has(EXIT) {
             true => self.start_fprobes()?,
             false => self.start(Flags::FPROBE)?,
@@ -123,21 +123,23 @@ impl<const W: usize> Runtime<'_, W> {
 
     /// Count a call for the probes that wanted its return and cannot have it.
     pub(crate) fn count_fprobes_missed(&self, site: usize) {
-        for probe in self.fprobes.live().filter(|u| u.wants(site) && u.has(EXIT) && !u.has(DISABLED)) {
+        for probe in self.fprobes.of(site).filter(|u| u.has(EXIT) && !u.has(DISABLED)) {
             probe.missed.add(1);
         }
     }
 
     /// The ops of the probes without exit handler.
+    #[cold]
     pub(crate) fn fprobe_enter<H: Handlers>(&self, h: &H, site: usize, call: &Call, regs: &Regs) {
-        self.fprobes.newest(|_, user| {
-            if user.wants(site) && user.flags.get() & (EXIT | DISABLED) == 0 {
+        self.fprobes.newest(|id, user| {
+            if self.fprobes.wants(slot(id), site) && user.flags.get() & (EXIT | DISABLED) == 0 {
                 h.fprobe_entry(user.key.get(), call, regs, None);
             }
         });
     }
 
     /// The graph user of the others: one reservation for all of them, or none of them is called.
+    #[cold]
     pub(crate) fn fprobe_graph_enter<H: Handlers>(
         &self,
         h: &H,
@@ -146,9 +148,9 @@ impl<const W: usize> Runtime<'_, W> {
         regs: &Regs,
         room: &Room,
     ) -> bool {
-        let here = |user: &User<W>| user.wants(site) && user.has(EXIT);
+        let here = |id: u64, user: &User| self.fprobes.wants(slot(id), site) && user.has(EXIT);
         let mut needed = 0;
-        self.fprobes.newest(|_, user| needed += if here(user) { 1 + user.extra.index() } else { 0 });
+        self.fprobes.newest(|id, user| needed += if here(id, user) { 1 + user.extra.index() } else { 0 });
         let Some(words) = room.reserve_data(needed * 8) else {
             if needed > 0 {
                 self.count_fprobes_missed(site);
@@ -157,7 +159,7 @@ impl<const W: usize> Runtime<'_, W> {
         };
         let mut used = 0;
         self.fprobes.newest(|id, user| {
-            if !here(user) || user.has(DISABLED) {
+            if !here(id, user) || user.has(DISABLED) {
                 return;
             }
             let size = user.extra.index();
@@ -181,6 +183,7 @@ impl<const W: usize> Runtime<'_, W> {
     }
 
     /// And its return: in the order of entry, those that are still there.
+    #[cold]
     pub(crate) fn fprobe_graph_return<H: Handlers>(&self, h: &H, call: &Call, regs: &mut Regs, data: Option<Data>) {
         let Some(mut rest) = data.map(|d| d.0) else { return };
         while let Some((header, behind)) = rest.split_first() {

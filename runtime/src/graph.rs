@@ -5,11 +5,8 @@ use crate::flags::{EXIT, Flags};
 use crate::handlers::{Call, Handlers, Regs, Room};
 use crate::runtime::Runtime;
 use crate::task::{GRAPH_USERS, Task};
-use crate::users::{User, epoch, slot};
+use crate::users::{User, slot};
 use crate::word::{Data, Word};
-
-/// The user who stands for all fprobes with an exit handler.
-const FPROBES: u64 = 1;
 
 /// A user of the function graph.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +28,7 @@ impl<const W: usize> Runtime<'_, W> {
         if ops.key == 0 || ops.filter.iter().chain(ops.notrace).any(|ip| self.sites.find(*ip).is_none()) {
             return Err(Errno::Inval);
         }
-        self.add_graph_user(ops, 0)
+        self.add_graph_user(ops, false)
     }
 
     /// Unregister it. Functions that run return as if it had not asked.
@@ -39,40 +36,49 @@ impl<const W: usize> Runtime<'_, W> {
     /// # Errors
     /// `EINVAL`: it is not registered.
     pub fn unregister_ftrace_graph(&self, key: u64) -> Result<()> {
-        let user = self.graph.find(key).filter(|u| u.flags.get() == 0).ok_or(Errno::Inval)?;
+        let user = self.graph.find(key).filter(|u| !self.is_of_fprobes(u.slot())).ok_or(Errno::Inval)?;
         self.remove_graph_user(user);
         Ok(())
     }
 
     pub(crate) fn start_fprobes(&self) -> Result<()> {
-        match self.graph.live().any(|u| u.flags.get() == FPROBES) {
-            true => Ok(()),
-            false => self.add_graph_user(&GraphOps { key: u64::MAX, ..GraphOps::default() }, FPROBES),
+        match self.of_fprobes.get() {
+            0 => self.add_graph_user(&GraphOps { key: u64::MAX, ..GraphOps::default() }, true),
+            _ => Ok(()),
         }
     }
 
     pub(crate) fn stop_fprobes(&self) {
-        if let Some(user) = self.graph.live().find(|u| u.flags.get() == FPROBES) {
+        if let Some(user) = self.graph.live().find(|u| self.is_of_fprobes(u.slot())) {
             self.remove_graph_user(user);
+            // Returns may still come to it until it is away.
+            self.of_fprobes.set(0);
         }
     }
 
-    fn add_graph_user(&self, ops: &GraphOps, kind: u64) -> Result<()> {
+    /// Does the graph user in this slot stand for all fprobes with an exit handler?
+    fn is_of_fprobes(&self, slot: usize) -> bool {
+        self.of_fprobes.get() >> slot & 1 == 1
+    }
+
+    fn add_graph_user(&self, ops: &GraphOps, of_fprobes: bool) -> Result<()> {
         if self.graph.find(ops.key).is_some() {
             return Err(Errno::Busy);
         }
         let turn = self.turns.iter().find(|t| t.get() < GRAPH_USERS as u64).ok_or(Errno::Nospc)?;
         self.start(Flags::GRAPH)?;
-        let (slot, user) = self.graph.claim_at(turn.get() as usize, ops.key).inspect_err(|_| self.stop_graph())?;
+        let (slot, _) = self.graph.claim_at(turn.get() as usize, ops.key).inspect_err(|_| self.stop_graph())?;
         turn.set(GRAPH_USERS as u64);
-        user.flags.set(kind);
-        self.fill(user, ops.filter, ops.notrace);
+        if of_fprobes {
+            self.of_fprobes.set(1 << slot);
+        }
+        self.fill(&self.graph.filters, slot, ops.filter, ops.notrace);
         self.graph.publish(slot, self.tick());
         Ok(())
     }
 
-    fn remove_graph_user(&self, user: &User<W>) {
-        let freed = slot(user.id.get()) as u64;
+    fn remove_graph_user(&self, user: &User) {
+        let freed = user.slot() as u64;
         self.graph.remove(user);
         // The freed slot comes behind all others: the longer it rests, the fewer frames still name it.
         for turn in 1..GRAPH_USERS {
@@ -88,18 +94,20 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Does this user trace this function?
-    pub(crate) fn graph_wants(&self, user: &User<W>, site: usize) -> bool {
-        match user.flags.get() {
-            FPROBES => self.fprobes.live().any(|p| p.wants(site) && p.has(EXIT)),
-            _ => user.wants(site),
+    /// Which users trace this function, a bit each.
+    pub(crate) fn graph_wanting(&self, site: usize) -> u64 {
+        let (users, fprobes) = (self.graph.wanting(site), self.of_fprobes.get());
+        match users & fprobes == 0 || self.fprobes.of(site).any(|p| p.has(EXIT)) {
+            true => users,
+            false => users & !fprobes,
         }
     }
 
     /// Show an entry to the users, and hook the return if one of them asks for it.
+    // Most often the only ops: its entry is one function, in which less is stored for later.
+    #[inline(always)]
     pub(crate) fn graph_enter<H: Handlers>(&self, task: &Task, h: &H, site: usize, call: &Call, regs: &mut Regs) {
-        let wanting = self.graph.live().filter(|u| self.graph_wants(u, site));
-        let mut left = wanting.fold(0, |all: u64, user| all | 1 << slot(user.id.get()));
+        let mut left = self.graph_wanting(site);
         if left == 0 {
             return;
         }
@@ -108,33 +116,32 @@ impl<const W: usize> Runtime<'_, W> {
             self.count_fprobes_missed(site);
             return;
         };
-        let mut users = 0;
+        // Whoever interrupts this leaves the shadow stack as it was.
+        let (room, mut users) = (Room::new(task, frame), left);
         while left != 0 {
             let owner = left.trailing_zeros() as usize;
             left &= left - 1;
-            let Some(user) = self.graph.at(owner) else { continue };
             // Who came since the function was entered sees its next call.
-            if epoch(user.id.get()) > now {
+            let Some(user) = self.graph.at_of(owner, now) else {
+                users &= !(1 << owner);
                 continue;
-            }
-            let (id, mark) = (user.id.get(), task.mark());
-            let room = Room::new(task, frame, mark, owner);
-            let asked = match user.flags.get() {
-                FPROBES => self.fprobe_graph_enter(h, site, call, regs, &room),
-                _ => h.graph_entry(user.key.get(), call, regs, &room),
+            };
+            room.give(owner);
+            let asked = match self.is_of_fprobes(owner) {
+                true => self.fprobe_graph_enter(h, site, call, regs, &room),
+                false => h.graph_entry(user.key.get(), call, regs, &room),
             };
             // The handler may have unregistered its own user.
-            if asked && self.graph.get(id).is_some() {
-                users |= 1 << owner;
-            } else {
-                task.cut(mark);
+            if !asked || !user.is_of(now) {
+                users &= !(1 << owner);
+                room.take_back();
             }
         }
         if users == 0 {
-            task.pop(frame);
+            task.pop(room.frame());
             return;
         }
-        task.settle(frame, users, now);
+        task.settle(room.frame(), users, now);
         regs.parent = self.trampolines.return_to_handler;
     }
 
@@ -143,23 +150,31 @@ impl<const W: usize> Runtime<'_, W> {
     ///
     /// Returns where to go on, which may be a trampoline again; None if no frame is there, and nothing can be done.
     pub fn return_to_handler<H: Handlers>(&self, task: &Task, handlers: &H, regs: &mut Regs) -> Option<u64> {
-        // Frames above the one that returns were left by a jump.
-        let here = task.frames().find(|f| regs.retp == 0 || f.retp() == regs.retp);
-        let frame = here.or_else(|| task.frames().next())?;
-        task.unwind_to(&frame);
-        regs.ip = frame.ret();
-        let parent_ip = self.true_parent(task, self.trampolines.return_to_handler, regs.retp);
+        let top = task.top_frame()?;
+        let here = regs.retp == 0 || top.retp() == regs.retp;
+        let frame = if here { top } else { task.unwind_to(regs.retp)? };
+        let ret = frame.ret();
+        regs.ip = ret;
+        // Whom that hook hides: most often it is the last one.
+        let parent_ip = match here && !self.is_trampoline(ret) {
+            true => ret,
+            false => self.true_parent(task, self.trampolines.return_to_handler, regs.retp),
+        };
         let call = Call { ip: frame.func(), parent_ip, depth: task.depth().saturating_sub(1) };
         if let Some(_guard) = task.lock() {
-            for user in self.graph.live().filter(|u| frame.is_for(u.id.get())) {
-                let data = frame.data(slot(user.id.get()));
-                match user.flags.get() {
-                    FPROBES => self.fprobe_graph_return(handlers, &call, regs, data),
-                    _ => handlers.graph_return(user.key.get(), &call, regs, data),
+            let wanted = frame.wanted();
+            let mut left = wanted.slots();
+            while left != 0 {
+                let owner = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let Some(user) = self.graph.at_if(owner, |id| wanted.knows(id)) else { continue };
+                let data = frame.data(owner);
+                match self.is_of_fprobes(owner) {
+                    true => self.fprobe_graph_return(handlers, &call, regs, data),
+                    false => handlers.graph_return(user.key.get(), &call, regs, data),
                 }
             }
         }
-        let ret = frame.ret();
         task.pop(frame.start);
         Some(ret)
     }
@@ -168,7 +183,12 @@ impl<const W: usize> Runtime<'_, W> {
     #[must_use]
     pub fn retrieve_parent_data<'t>(&self, task: &'t Task, key: u64, depth: usize) -> Option<Data<'t>> {
         let id = self.graph.find(key)?.id.get();
-        task.frames().nth(depth).filter(|f| f.is_for(id))?.data(slot(id))
+        let frame = task.frames().nth(depth)?;
+        let wanted = frame.wanted();
+        if wanted.slots() >> slot(id) & 1 == 0 || !wanted.knows(id) {
+            return None;
+        }
+        frame.data(slot(id))
     }
 
     /// The kernel's `fgraph_get_task_var`: a word of this thread for a user, zero at first.

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use crate::task::Task;
+use crate::task::{FRAME, Task, length, reference};
 use crate::word::Data;
 
 /// Registers and hooks at a traced entry or return. The layer that knows the machine fills it and applies what changed.
@@ -70,16 +70,39 @@ pub trait Handlers {
 #[derive(Debug)]
 pub struct Room<'t> {
     task: &'t Task,
-    /// Where the frame begins, and where it ends before the handler runs.
+    /// Where the frame begins, and where it ends with what is reserved.
     frame: usize,
-    end: usize,
-    owner: usize,
-    taken: Cell<bool>,
+    end: Cell<usize>,
+    /// What the reference word of the data begins with: whose they are, and how long the frame was before them.
+    reference: Cell<u64>,
 }
 
 impl<'t> Room<'t> {
-    pub(crate) fn new(task: &'t Task, frame: usize, end: usize, owner: usize) -> Self {
-        Self { task, frame, end, owner, taken: Cell::new(false) }
+    /// Behind the frame that begins there, and that has no data yet.
+    pub(crate) fn new(task: &'t Task, frame: usize) -> Self {
+        Self { task, frame, end: Cell::new(frame + FRAME), reference: Cell::new(0) }
+    }
+
+    /// From now on for the user in this slot.
+    pub(crate) fn give(&self, owner: usize) {
+        self.reference.set(reference(owner, self.end.get() - self.frame));
+    }
+
+    /// The user does not want the return: its data go.
+    pub(crate) fn take_back(&self) {
+        let start = self.start();
+        self.end.set(start);
+        self.task.cut(start);
+    }
+
+    /// Where the frame begins.
+    pub(crate) fn frame(&self) -> usize {
+        self.frame
+    }
+
+    /// Where the frame ended before the handler ran.
+    fn start(&self) -> usize {
+        self.frame + length(self.reference.get())
     }
 
     /// The kernel's `fgraph_reserve_data`: so many bytes, rounded up to words and cleared, until the function returns.
@@ -87,11 +110,12 @@ impl<'t> Room<'t> {
     /// None if there is no room, for 0 and for more than 256 bytes, and from the second time on in one entry.
     pub fn reserve_data(&self, bytes: usize) -> Option<Data<'t>> {
         // Words that others have pushed since would come between the frame and its data.
-        if self.taken.get() || self.task.mark() != self.end {
+        let start = self.start();
+        if self.end.get() != start || self.task.mark() != start {
             return None;
         }
-        let data = self.task.reserve(self.frame..self.end, self.owner, bytes.div_ceil(8))?;
-        self.taken.set(true);
+        let data = self.task.reserve(start, self.reference.get(), bytes.div_ceil(8))?;
+        self.end.set(start + data.len() + 1);
         Some(data)
     }
 }

@@ -6,7 +6,7 @@ use crate::handlers::{Call, Handlers, Regs};
 use crate::pool::{NODES, Node};
 use crate::runtime::Runtime;
 use crate::task::Task;
-use crate::users::User;
+use crate::users::{User, slot};
 use crate::word::Data;
 
 /// The most nodes that one probe may have pending.
@@ -50,7 +50,7 @@ impl<const W: usize> Runtime<'_, W> {
         self.start(Flags::KPROBE)?;
         user.flags.set(u64::from(probe.entry) * ENTRY);
         user.extra.set(if probe.maxactive == 0 { NODES } else { probe.maxactive } as u64);
-        self.fill(user, &[probe.ip], &[]);
+        self.fill(&self.kretprobes.filters, slot, &[probe.ip], &[]);
         self.kretprobes.publish(slot, self.tick());
         Ok(())
     }
@@ -76,9 +76,10 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(self.kretprobes.find(key).ok_or(Errno::Inval)?.missed.get())
     }
 
+    #[cold]
     pub(crate) fn kretprobe_enter<H: Handlers>(&self, task: &Task, h: &H, site: usize, call: &Call, regs: &mut Regs) {
         self.kretprobes.oldest(|id, user| {
-            if !user.wants(site) {
+            if !self.kretprobes.wants(slot(id), site) {
                 return;
             }
             let Some((index, node)) = self.pool.take(id, user.extra.index()) else {
@@ -110,7 +111,7 @@ impl<const W: usize> Runtime<'_, W> {
         let ret = node.ret.get();
         regs.ip = ret;
         let call = Call { ip: node.ip.get(), parent_ip, depth: task.depth() };
-        let probe: Option<&User<W>> = self.kretprobes.get(node.owner.get());
+        let probe: Option<&User> = self.kretprobes.get(node.owner.get());
         if let (Some(user), Some(_guard)) = (probe, task.lock()) {
             handlers.kretprobe_return(user.key.get(), &call, regs, Data(&node.data));
         }

@@ -3,6 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::flags::{EXIT, Flags};
 use crate::runtime::Runtime;
+use crate::sites::Filters;
 use crate::users::User;
 
 /// An ops to register.
@@ -115,16 +116,16 @@ impl<const W: usize> Runtime<'_, W> {
     pub fn ftrace_set_filter_ip(&self, key: u64, ip: u64, remove: bool) -> Result<()> {
         let user = self.ops.find(key).ok_or(Errno::Inval)?;
         let site = self.sites.find(ip).ok_or(Errno::Inval)?;
-        let flags = Flags(user.flags.get());
+        let (flags, slot, filters) = (Flags(user.flags.get()), user.slot(), &self.ops.filters);
         let exclusive = flags.has(Flags::IPMODIFY) || flags.has(Flags::DIRECT);
         if remove {
-            if exclusive && user.filter.lists(site) && user.filter.count() == 1 {
+            if exclusive && filters.lists(slot, site) && filters.count(slot) == 1 {
                 return Err(Errno::Inval);
             }
-        } else if !user.filter.lists(site) {
+        } else if !filters.lists(slot, site) {
             self.admit(flags, site)?;
         }
-        user.filter.set(site, !remove);
+        filters.set(slot, site, !remove);
         Ok(())
     }
 
@@ -150,22 +151,22 @@ impl<const W: usize> Runtime<'_, W> {
     }
 
     /// Is an ops on this function? That of the graph or of probes is if one of its users is.
-    fn attached(&self, user: &User<W>, site: usize) -> bool {
+    fn attached(&self, user: &User, site: usize) -> bool {
         let flags = Flags(user.flags.get());
         if flags.has(Flags::GRAPH) {
-            self.graph.live().any(|u| self.graph_wants(u, site))
+            self.graph_wanting(site) != 0
         } else if flags.has(Flags::FPROBE) {
-            self.fprobes.live().any(|u| u.wants(site) && !u.has(EXIT))
+            self.fprobes.of(site).any(|u| !u.has(EXIT))
         } else if flags.has(Flags::KPROBE) {
-            self.kretprobes.live().any(|u| u.wants(site))
+            self.kretprobes.wanting(site) != 0
         } else {
-            user.wants(site)
+            self.ops.wants(user.slot(), site)
         }
     }
 
     /// May an ops with these flags be on this function too?
     fn admit(&self, flags: Flags, site: usize) -> Result<()> {
-        let others = self.ops.live().filter(|u| u.wants(site)).map(|u| Flags(u.flags.get()));
+        let others = self.ops.of(site).map(|u| Flags(u.flags.get()));
         for other in others {
             let both = |flag| flags.has(flag) && other.has(flag);
             let one =
@@ -196,15 +197,15 @@ impl<const W: usize> Runtime<'_, W> {
         user.flags.set(ops.flags.0);
         user.private.set(ops.private);
         user.extra.set(extra);
-        self.fill(user, ops.filter, ops.notrace);
+        self.fill(&self.ops.filters, slot, ops.filter, ops.notrace);
         self.ops.publish(slot, self.tick());
         Ok(())
     }
 
     /// Give a claimed user its functions, which are known to exist.
-    pub(crate) fn fill(&self, user: &User<W>, filter: &[u64], notrace: &[u64]) {
-        filter.iter().filter_map(|ip| self.sites.find(*ip)).for_each(|site| user.filter.set(site, true));
-        notrace.iter().filter_map(|ip| self.sites.find(*ip)).for_each(|site| user.notrace.set(site, true));
+    pub(crate) fn fill(&self, filters: &Filters<W>, user: usize, filter: &[u64], notrace: &[u64]) {
+        filter.iter().filter_map(|ip| self.sites.find(*ip)).for_each(|site| filters.set(user, site, true));
+        notrace.iter().filter_map(|ip| self.sites.find(*ip)).for_each(|site| filters.exclude(user, site));
     }
 
     /// The ops through which a mechanism is called, registered with its first user.
@@ -215,6 +216,9 @@ impl<const W: usize> Runtime<'_, W> {
         // No object of a caller has these addresses.
         let (slot, user) = self.ops.claim(u64::MAX - flag.0)?;
         user.flags.set(flag.0);
+        if flag == Flags::GRAPH {
+            self.of_graph.set(1 << slot);
+        }
         self.ops.publish(slot, self.tick());
         Ok(())
     }
@@ -223,6 +227,9 @@ impl<const W: usize> Runtime<'_, W> {
     pub(crate) fn stop(&self, flag: Flags) {
         if let Some(user) = self.ops.live().find(|u| u.has(flag.0)) {
             self.ops.remove(user);
+            if flag == Flags::GRAPH {
+                self.of_graph.set(0);
+            }
         }
     }
 }

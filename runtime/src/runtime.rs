@@ -33,7 +33,11 @@ pub struct Runtime<'s, const W: usize> {
     found: [[Word; 64]; W],
     pub(crate) trampolines: Trampolines,
     pub(crate) ops: Users<W, OPS>,
+    /// The bit of the function graph's ops; 0 if there is none.
+    pub(crate) of_graph: Word,
     pub(crate) graph: Users<W, GRAPH_USERS>,
+    /// The bit of the graph user who stands for all fprobes with an exit handler; 0 if there is none.
+    pub(crate) of_fprobes: Word,
     /// Slots of graph users in the order in which they are given out: a released one comes last.
     pub(crate) turns: [Word; GRAPH_USERS],
     pub(crate) fprobes: Users<W, FPROBES>,
@@ -54,7 +58,9 @@ impl<'s, const W: usize> Runtime<'s, W> {
             found: [const { [const { Word::new(0) }; 64] }; W],
             trampolines,
             ops: Users::new(),
+            of_graph: Word::new(0),
             graph: Users::new(),
+            of_fprobes: Word::new(0),
             turns: core::array::from_fn(|slot| Word::new(slot as u64)),
             fprobes: Users::new(),
             kretprobes: Users::new(),
@@ -71,13 +77,18 @@ impl<'s, const W: usize> Runtime<'s, W> {
 
     /// Where a function is in the list: there where it was the last time, unless another one took the place in the table.
     pub(crate) fn site(&self, ip: u64) -> Option<usize> {
-        // Fibonacci hashing: the upper bits differ where addresses do.
-        let hash = (ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        let found = self.found.get(hash / 64 % W.max(1))?.get(hash % 64)?;
+        // Fibonacci hashing: the upper bits differ where addresses do. As many as the table has, or almost.
+        let hash = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - (64 * W + 1).ilog2().max(1));
+        let found = self.found.as_flattened().get(hash as usize)?;
         let site = found.index();
         if self.sites.all().get(site).is_some_and(|s| s.ip == ip) {
             return Some(site);
         }
+        self.look_for(ip, found)
+    }
+
+    #[cold]
+    fn look_for(&self, ip: u64, found: &Word) -> Option<usize> {
         self.sites.find(ip).inspect(|site| found.set(*site as u64))
     }
 

@@ -50,54 +50,73 @@ impl<'s> Sites<'s> {
     }
 }
 
-/// A set of functions, a bit each; or all of them.
+/// The most users of a table, and where in a word the bits begin of those who do not want the function.
+const NOT: u32 = 32;
+
+/// Which functions the users of a table want: a word for each function, with two bits for each user.
 ///
-/// The kernel takes an empty hash for "all", so that taking the last function away traces everything. Here a set that
-/// became empty has none, and "all" is a state of its own.
+/// One load says who wants a function. The kernel takes an empty hash for "all", so that taking the last function away traces
+/// everything. Here a list that became empty has none, and "all" is a state of its own.
 #[derive(Debug)]
-pub(crate) struct Filter<const W: usize> {
-    restricted: Word,
-    words: [Word; W],
+pub(crate) struct Filters<const W: usize> {
+    /// A bit for each user who wants all functions. Of the others the list counts.
+    all: Word,
+    functions: [[Word; 64]; W],
 }
 
-impl<const W: usize> Filter<W> {
+impl<const W: usize> Filters<W> {
     pub(crate) const fn new() -> Self {
-        Self { restricted: Word::new(0), words: [const { Word::new(0) }; W] }
+        Self { all: Word::new(0), functions: [const { [const { Word::new(0) }; 64] }; W] }
     }
 
-    /// Is the function in it?
-    pub(crate) fn passes(&self, site: usize) -> bool {
-        self.restricted.get() == 0 || self.lists(site)
+    fn function(&self, site: usize) -> Option<&Word> {
+        self.functions.as_flattened().get(site)
     }
 
-    /// Is the function listed, whether or not lists count?
-    pub(crate) fn lists(&self, site: usize) -> bool {
-        self.words.get(site / 64).is_some_and(|w| w.get() >> (site % 64) & 1 == 1)
+    /// Who wants this function, a bit each. The bits of those who do not exist mean nothing.
+    pub(crate) fn wanting(&self, site: usize) -> u64 {
+        let lists = self.function(site).map_or(0, Word::get);
+        (lists | self.all.get()) & !(lists >> NOT)
     }
 
-    /// Does it have all functions?
-    pub(crate) fn is_all(&self) -> bool {
-        self.restricted.get() == 0
+    /// Does the user list the function, whether or not lists count?
+    pub(crate) fn lists(&self, user: usize, site: usize) -> bool {
+        self.function(site).is_some_and(|word| word.get() >> user & 1 == 1)
     }
 
-    /// How many are listed.
-    pub(crate) fn count(&self) -> u32 {
-        self.words.iter().map(|w| w.get().count_ones()).sum()
+    /// Does the user want all functions?
+    pub(crate) fn is_all(&self, user: usize) -> bool {
+        self.all.get() >> user & 1 == 1
     }
 
-    /// Put a function in or take it out. From the first on, only those that are in pass.
-    pub(crate) fn set(&self, site: usize, on: bool) {
-        if let Some(word) = self.words.get(site / 64) {
-            let bit = 1 << (site % 64);
+    /// How many functions the user lists.
+    pub(crate) fn count(&self, user: usize) -> usize {
+        self.functions.as_flattened().iter().filter(|word| word.get() >> user & 1 == 1).count()
+    }
+
+    /// Put a function into the user's list or take it out. From the first on, the user wants only those that are in.
+    pub(crate) fn set(&self, user: usize, site: usize, on: bool) {
+        if let Some(word) = self.function(site) {
+            let bit = 1 << user;
             word.set(if on { word.get() | bit } else { word.get() & !bit });
         }
-        self.restricted.set(1);
+        self.all.set(self.all.get() & !(1 << user));
     }
 
-    /// All functions again.
-    pub(crate) fn reset(&self) {
-        self.restricted.set(0);
-        self.words.iter().for_each(|w| w.set(0));
+    /// The user does not want this function, listed or not.
+    pub(crate) fn exclude(&self, user: usize, site: usize) {
+        if let Some(word) = self.function(site) {
+            word.set(word.get() | 1 << NOT << user);
+        }
+    }
+
+    /// The user wants all functions again.
+    pub(crate) fn reset(&self, user: usize) {
+        self.all.set(self.all.get() | 1 << user);
+        let both = 1 << user | 1 << NOT << user;
+        // Most words have nothing of the user: they are left alone.
+        let named = self.functions.as_flattened().iter().filter(|word| word.get() & both != 0);
+        named.for_each(|word| word.set(word.get() & !both));
     }
 }
 

@@ -1,7 +1,5 @@
 //! What a thread has of its own: the shadow stack, the recursion guard, pending kretprobes.
 
-use core::ops::Range;
-
 use crate::users::{epoch, slot};
 use crate::word::{Data, Word};
 
@@ -10,7 +8,7 @@ pub const GRAPH_USERS: usize = 16;
 /// Words of a shadow stack.
 const WORDS: usize = 512 - GRAPH_USERS;
 /// Words of a frame: return address, function, where the return address lay, and the reference word that ends it.
-const FRAME: usize = 4;
+pub(crate) const FRAME: usize = 4;
 /// The most words that one user can reserve in a frame.
 const MOST_DATA: usize = 32;
 
@@ -28,11 +26,24 @@ const EPOCH: u32 = USERS + GRAPH_USERS as u32;
 /// In the reference word of data: length less one, and the owner's slot.
 const LENGTH: u32 = 12;
 const OWNER: u32 = 17;
+/// What tells that a word is such a one, and whose.
+const WHOSE: u64 = 15 << OWNER | KIND;
+
+/// What a frame of so many words, with its own, is in the reference word of data that are reserved behind it.
+pub(crate) const fn reference(owner: usize, frame: usize) -> u64 {
+    (owner as u64) << OWNER | DATA | frame as u64
+}
+
+/// The length in such a word.
+pub(crate) const fn length(reference: u64) -> usize {
+    (reference & DISTANCE) as usize
+}
 
 /// A thread. Other threads never look inside; interrupts and signals on this one may, between any two stores.
+// Counts come first: their offsets have a byte in instructions then.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Task {
-    words: [Word; WORDS],
     top: Word,
     /// How many hooked functions are active.
     depth: Word,
@@ -40,10 +51,11 @@ pub struct Task {
     unwound: Word,
     guard: Word,
     context: Word,
-    vars: [Word; GRAPH_USERS],
-    owners: [Word; GRAPH_USERS],
     /// The latest pending kretprobe, as an index into the pool and one; 0 is none.
     pub(crate) pending: Word,
+    words: [Word; WORDS],
+    vars: [Word; GRAPH_USERS],
+    owners: [Word; GRAPH_USERS],
 }
 
 impl Default for Task {
@@ -134,28 +146,34 @@ impl Task {
         Some(var)
     }
 
+    /// The words of the frame that begins there.
+    fn frame_at(&self, start: usize) -> Option<&[Word; FRAME]> {
+        self.words.get(start..)?.first_chunk()
+    }
+
     /// Push a frame, or count that there is no room. Between any two stores an interrupt may push and pop above `top`, so the
     /// reference word is stored before and after `top` moves, and the rest after.
     pub(crate) fn push(&self, ret: u64, func: u64, retp: u64) -> Option<usize> {
         let start = self.top.index();
-        if start + FRAME > WORDS {
+        let Some([at, own, place, end]) = self.frame_at(start) else {
             self.overrun.add(1);
             return None;
-        }
+        };
         let reference = FRAME as u64 - 1;
-        self.words[start + 3].set(reference);
+        end.set(reference);
         self.top.set((start + FRAME) as u64);
-        self.words[start + 3].set(reference);
-        self.words[start].set(ret);
-        self.words[start + 1].set(func);
-        self.words[start + 2].set(retp);
+        end.set(reference);
+        at.set(ret);
+        own.set(func);
+        place.set(retp);
         self.depth.set(self.depth.get() + 1);
         Some(start)
     }
 
     /// Say who wants the return from the frame at `start`, of those who were registered then.
     pub(crate) fn settle(&self, start: usize, users: u64, now: u64) {
-        self.words[start + 3].set(now << EPOCH | users << USERS | FRAME_END | (FRAME as u64 - 1));
+        let Some([.., end]) = self.frame_at(start) else { return };
+        end.set(now << EPOCH | users << USERS | FRAME_END | (FRAME as u64 - 1));
     }
 
     /// Take the frame at `start` away, and what lies above.
@@ -174,15 +192,13 @@ impl Task {
         self.top.set(mark as u64);
     }
 
-    /// Reserve words behind the top frame, which lies there, for the user in `owner`.
-    pub(crate) fn reserve(&self, frame: Range<usize>, owner: usize, words: usize) -> Option<Data<'_>> {
-        let start = frame.end;
-        if words == 0 || words > MOST_DATA || start + words + 1 > WORDS {
+    /// Reserve words behind the top frame, which ends at `start`.
+    pub(crate) fn reserve(&self, start: usize, reference: u64, words: usize) -> Option<Data<'_>> {
+        if words == 0 || words > MOST_DATA {
             return None;
         }
-        let distance = (frame.len() + words) as u64;
-        let reference = (owner as u64) << OWNER | (words as u64 - 1) << LENGTH | DATA | distance;
-        let (data, end) = (&self.words[start..start + words], &self.words[start + words]);
+        let (end, data) = self.words.get(start..start + words + 1)?.split_last()?;
+        let reference = reference + ((words as u64 - 1) << LENGTH | words as u64);
         end.set(reference);
         self.top.set((start + words + 1) as u64);
         end.set(reference);
@@ -191,73 +207,103 @@ impl Task {
         Some(Data(data))
     }
 
+    fn frame_below(&self, end: usize) -> Option<Frame<'_>> {
+        let last = end.checked_sub(1)?;
+        let start = last.checked_sub((self.words.get(last)?.get() & DISTANCE) as usize)?;
+        let (head, data) = self.words.get(start..end)?.split_first_chunk()?;
+        Some(Frame { head, data, start })
+    }
+
+    /// The latest frame.
+    pub(crate) fn top_frame(&self) -> Option<Frame<'_>> {
+        self.frame_below(self.top.index())
+    }
+
     /// The frames, the latest first.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         let mut end = self.top.index();
         core::iter::from_fn(move || {
-            let last = self.words.get(end.checked_sub(1)?)?.get();
-            let start = (end - 1).checked_sub((last & DISTANCE) as usize)?;
-            let frame = Frame { words: &self.words[start..end], start };
-            end = start;
+            let frame = self.frame_below(end)?;
+            end = frame.start;
             Some(frame)
         })
     }
 
-    /// Drop the frames above `start`: their functions were left without returning.
-    pub(crate) fn unwind_to(&self, frame: &Frame) {
+    /// The frame of the function whose return address lay at `retp`, or else the latest. Frames above it are dropped: their
+    /// functions were left by a jump.
+    #[cold]
+    pub(crate) fn unwind_to(&self, retp: u64) -> Option<Frame<'_>> {
+        let frame = self.frames().find(|f| f.retp() == retp).or_else(|| self.top_frame())?;
         let lost = self.frames().take_while(|f| f.start > frame.start).count() as u64;
         if lost > 0 {
             self.unwound.add(lost);
             self.depth.set(self.depth.get().saturating_sub(lost));
-            self.top.set((frame.start + frame.words.len()) as u64);
+            self.top.set((frame.start + FRAME + frame.data.len()) as u64);
         }
+        Some(frame)
+    }
+}
+
+/// What the reference word of a frame says of users.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted(u64);
+
+impl Wanted {
+    /// The slots of those who want the return, a bit each.
+    pub(crate) fn slots(self) -> u64 {
+        self.0 >> USERS & ((1 << GRAPH_USERS) - 1)
+    }
+
+    /// Was the user of this id there at entry, so that it is not another one in its slot?
+    pub(crate) fn knows(self, id: u64) -> bool {
+        // The count has 36 bits here: it comes around after 68,000 million registrations.
+        epoch(id) << EPOCH <= self.0
     }
 }
 
 /// A frame of the shadow stack, with the data behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'t> {
-    words: &'t [Word],
+    head: &'t [Word; FRAME],
+    data: &'t [Word],
     pub(crate) start: usize,
 }
 
 impl<'t> Frame<'t> {
     /// The address that the function returns to.
     pub(crate) fn ret(&self) -> u64 {
-        self.words[0].get()
+        self.head[0].get()
     }
 
     /// The function.
     pub(crate) fn func(&self) -> u64 {
-        self.words[1].get()
+        self.head[1].get()
     }
 
     /// Where the return address lay.
     pub(crate) fn retp(&self) -> u64 {
-        self.words[2].get()
+        self.head[2].get()
     }
 
-    /// Was the user of this id there at entry, and did it want the return?
-    pub(crate) fn is_for(&self, id: u64) -> bool {
-        let reference = self.words[3].get();
-        // The count has 36 bits here: it comes around after 68,000 million registrations.
-        let mask = u64::MAX >> EPOCH;
-        reference >> USERS >> slot(id) & 1 == 1 && epoch(id) & mask <= reference >> EPOCH
+    /// Who wants the return.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted(self.head[3].get())
     }
 
     /// What the user in `owner` reserved.
     pub(crate) fn data(&self, owner: usize) -> Option<Data<'t>> {
-        let mut end = self.words.len();
-        while end > FRAME {
-            let reference = self.words[end - 1].get();
+        let mut rest = self.data;
+        while let Some((reference, below)) = rest.split_last() {
+            let reference = reference.get();
             let words = (reference >> LENGTH & 31) as usize + 1;
-            if reference & KIND != DATA || end < FRAME + words + 1 {
+            let (others, data) = below.split_at_checked(below.len().checked_sub(words)?)?;
+            if reference & WHOSE == (owner as u64) << OWNER | DATA {
+                return Some(Data(data));
+            }
+            if reference & KIND != DATA {
                 return None;
             }
-            if (reference >> OWNER & 15) as usize == owner {
-                return Some(Data(&self.words[end - 1 - words..end - 1]));
-            }
-            end -= words + 1;
+            rest = others;
         }
         None
     }

@@ -6,7 +6,7 @@
 use core::ops::Range;
 
 use crate::errno::{Errno, Result};
-use crate::sites::Filter;
+use crate::sites::Filters;
 use crate::word::Word;
 
 /// Bits of an id that are the slot.
@@ -24,7 +24,7 @@ pub(crate) const fn slot(id: u64) -> usize {
 
 /// What is known of a user.
 #[derive(Debug)]
-pub(crate) struct User<const W: usize> {
+pub(crate) struct User {
     /// 0: the slot is free.
     pub(crate) id: Word,
     /// The address of the user's object.
@@ -35,11 +35,9 @@ pub(crate) struct User<const W: usize> {
     /// What the table wants: a direct trampoline, words of data.
     pub(crate) extra: Word,
     pub(crate) missed: Word,
-    pub(crate) filter: Filter<W>,
-    pub(crate) notrace: Filter<W>,
 }
 
-impl<const W: usize> User<W> {
+impl User {
     const fn new() -> Self {
         Self {
             id: Word::new(0),
@@ -48,14 +46,17 @@ impl<const W: usize> User<W> {
             private: Word::new(0),
             extra: Word::new(0),
             missed: Word::new(0),
-            filter: Filter::new(),
-            notrace: Filter::new(),
         }
     }
 
-    /// Is this function traced for the user?
-    pub(crate) fn wants(&self, site: usize) -> bool {
-        self.filter.passes(site) && !self.notrace.lists(site)
+    /// Is there a user, registered when the count of registrations was `now`?
+    pub(crate) fn is_of(&self, now: u64) -> bool {
+        (1..=now).contains(&epoch(self.id.get()))
+    }
+
+    /// Where it is in its table.
+    pub(crate) fn slot(&self) -> usize {
+        slot(self.id.get())
     }
 
     /// Does the user have this flag?
@@ -64,59 +65,97 @@ impl<const W: usize> User<W> {
     }
 }
 
-/// A table of users. Ids grow with each registration, so that their order is that of registration.
+/// A table of users, 32 at most. Ids grow with each registration, so that their order is that of registration.
 #[derive(Debug)]
 pub(crate) struct Users<const W: usize, const N: usize> {
-    slots: [User<W>; N],
+    slots: [User; N],
     /// A bit for each slot that is taken.
     taken: Word,
+    /// Which functions they want, by slot.
+    pub(crate) filters: Filters<W>,
+}
+
+/// The bits of a word from below, by number.
+pub(crate) fn bits(mut left: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(bit)
+    })
 }
 
 impl<const W: usize, const N: usize> Users<W, N> {
     pub(crate) const fn new() -> Self {
-        Self { slots: [const { User::new() }; N], taken: Word::new(0) }
+        Self { slots: [const { User::new() }; N], taken: Word::new(0), filters: Filters::new() }
     }
 
     /// The user with this object, if registered.
-    pub(crate) fn find(&self, key: u64) -> Option<&User<W>> {
+    pub(crate) fn find(&self, key: u64) -> Option<&User> {
         self.live().find(|u| u.key.get() == key)
     }
 
     /// The user with this id, if still registered.
-    pub(crate) fn get(&self, id: u64) -> Option<&User<W>> {
+    pub(crate) fn get(&self, id: u64) -> Option<&User> {
         self.slots.get(slot(id)).filter(|u| id != 0 && u.id.get() == id)
     }
 
     /// All users, by slot.
-    pub(crate) fn live(&self) -> impl Iterator<Item = &User<W>> {
-        let mut left = self.taken.get();
-        core::iter::from_fn(move || {
-            let slot = (left != 0).then(|| left.trailing_zeros() as usize)?;
-            left &= left - 1;
-            Some(slot)
-        })
-        .filter_map(|slot| self.at(slot))
+    pub(crate) fn live(&self) -> impl Iterator<Item = &User> {
+        bits(self.taken.get()).filter_map(|slot| self.at(slot))
+    }
+
+    /// A bit for each slot that is taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.get()
+    }
+
+    /// Which of them want this function, a bit each.
+    pub(crate) fn wanting(&self, site: usize) -> u64 {
+        self.taken.get() & self.filters.wanting(site)
+    }
+
+    /// Does the user in this slot want the function?
+    pub(crate) fn wants(&self, slot: usize, site: usize) -> bool {
+        self.filters.wanting(site) >> slot & 1 == 1
+    }
+
+    /// Those who want this function, by slot.
+    pub(crate) fn of(&self, site: usize) -> impl Iterator<Item = &User> {
+        bits(self.wanting(site)).filter_map(|slot| self.at(slot))
     }
 
     /// A free slot for a new user, with empty filters, not visible yet.
-    pub(crate) fn claim(&self, key: u64) -> Result<(usize, &User<W>)> {
+    pub(crate) fn claim(&self, key: u64) -> Result<(usize, &User)> {
         let free = self.slots.iter().position(|u| u.id.get() == 0);
         self.claim_at(free.ok_or(Errno::Nomem)?, key)
     }
 
     /// The same with this slot.
-    pub(crate) fn claim_at(&self, slot: usize, key: u64) -> Result<(usize, &User<W>)> {
+    pub(crate) fn claim_at(&self, slot: usize, key: u64) -> Result<(usize, &User)> {
         let user = self.slots.get(slot).filter(|u| u.id.get() == 0).ok_or(Errno::Nomem)?;
         user.key.set(key);
         user.missed.set(0);
-        user.filter.reset();
-        user.notrace.reset();
+        self.filters.reset(slot);
         Ok((slot, user))
     }
 
     /// The user in a slot.
-    pub(crate) fn at(&self, slot: usize) -> Option<&User<W>> {
+    pub(crate) fn at(&self, slot: usize) -> Option<&User> {
         self.slots.get(slot).filter(|u| u.id.get() != 0)
+    }
+
+    /// The same, if it was there when the count of registrations was `now`.
+    pub(crate) fn at_of(&self, slot: usize, now: u64) -> Option<&User> {
+        self.slots.get(slot).filter(|u| u.is_of(now))
+    }
+
+    /// The same, if this holds for its id.
+    pub(crate) fn at_if(&self, slot: usize, such: impl Fn(u64) -> bool) -> Option<&User> {
+        let of = |user: &&User| match user.id.get() {
+            0 => false,
+            id => such(id),
+        };
+        self.slots.get(slot).filter(of)
     }
 
     /// Make a claimed slot visible, as registration number `epoch`.
@@ -128,32 +167,36 @@ impl<const W: usize, const N: usize> Users<W, N> {
     }
 
     /// Take a user away.
-    pub(crate) fn remove(&self, user: &User<W>) {
-        let taken = self.taken.get() & !(1 << slot(user.id.get()));
+    pub(crate) fn remove(&self, user: &User) {
+        let taken = self.taken.get() & !(1 << user.slot());
         user.id.set(0);
         self.taken.set(taken);
     }
 
-    /// The live ones whose ids are in a range, with their ids.
-    fn between(&self, ids: Range<u64>) -> impl Iterator<Item = (u64, &User<W>)> {
-        self.live().map(|u| (u.id.get(), u)).filter(move |(id, _)| ids.contains(id))
+    /// The live ones of some slots whose ids are in a range, with their ids.
+    fn between(&self, slots: u64, ids: Range<u64>) -> impl Iterator<Item = (u64, &User)> {
+        let of = bits(slots).filter_map(|slot| self.slots.get(slot));
+        of.map(|u| (u.id.get(), u)).filter(move |(id, _)| ids.contains(id))
     }
 
     /// Visit the users who are there now and still there when their turn comes, the newest first.
-    pub(crate) fn newest(&self, mut visit: impl FnMut(u64, &User<W>)) {
-        let mut end = u64::MAX;
-        while let Some((id, user)) = self.between(1..end).max_by_key(|(id, _)| *id) {
-            end = id;
+    ///
+    /// Who is registered meanwhile has a higher id than all of them, also in a slot that one of them had.
+    #[inline]
+    pub(crate) fn newest(&self, mut visit: impl FnMut(u64, &User)) {
+        let (mut left, mut end) = (self.taken.get(), u64::MAX);
+        while let Some((id, user)) = self.between(left, 1..end).max_by_key(|(id, _)| *id) {
+            (left, end) = (left & !(1 << slot(id)), id);
             visit(id, user);
         }
     }
 
     /// The same, the oldest first.
-    pub(crate) fn oldest(&self, mut visit: impl FnMut(u64, &User<W>)) {
-        let mut from = 1;
-        let end = self.between(1..u64::MAX).map(|(id, _)| id + 1).max().unwrap_or(from);
-        while let Some((id, user)) = self.between(from..end).min_by_key(|(id, _)| *id) {
-            from = id + 1;
+    pub(crate) fn oldest(&self, mut visit: impl FnMut(u64, &User)) {
+        let (mut left, mut from) = (self.taken.get(), 1);
+        let end = self.between(left, 1..u64::MAX).map(|(id, _)| id + 1).max().unwrap_or(from);
+        while let Some((id, user)) = self.between(left, from..end).min_by_key(|(id, _)| *id) {
+            (left, from) = (left & !(1 << slot(id)), id + 1);
             visit(id, user);
         }
     }

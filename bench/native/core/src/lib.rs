@@ -13,18 +13,12 @@ use tramptool_runtime::{Call, Data, GraphOps, Handlers, Regs, Room, Runtime, Sit
 /// Room for this many functions, times 64.
 const WORDS: usize = 257;
 
-/// `struct pt_regs` of x86-64. Words that are not read in pairs: the trampoline has just stored them one by one, and a processor
-/// does not hand on two stores to one load.
+/// `struct pt_regs` of x86-64, which users are handed as the kernel's are: arguments and the result are theirs to read and to
+/// change where the trampoline has them.
 #[repr(C)]
 pub struct PtRegs {
     kept: [AtomicU64; 8],
-    r9: AtomicU64,
-    r8: AtomicU64,
-    ax: AtomicU64,
-    cx: AtomicU64,
-    dx: AtomicU64,
-    si: AtomicU64,
-    di: AtomicU64,
+    of_calls: [AtomicU64; 7],
     orig_ax: AtomicU64,
     ip: AtomicU64,
     cs: AtomicU64,
@@ -36,8 +30,8 @@ pub struct PtRegs {
 /// A user: what it does at an entry, and at the return with the word that it kept.
 #[repr(C)]
 pub struct User {
-    entry: extern "C" fn(ip: u64, regs: &Regs, room: &Room) -> bool,
-    exit: extern "C" fn(ip: u64, regs: &Regs, kept: u64),
+    entry: extern "C" fn(ip: u64, fregs: &PtRegs, room: &Room) -> bool,
+    exit: extern "C" fn(ip: u64, fregs: &PtRegs, kept: u64),
 }
 
 struct Layer {
@@ -58,14 +52,20 @@ impl Layer {
     }
 }
 
-impl Handlers for Layer {
-    fn graph_entry(&self, user: u64, call: &Call, regs: &Regs, room: &Room) -> bool {
-        self.user(user).is_some_and(|user| (user.entry)(call.ip, regs, room))
+/// An entry or a return, with what the trampoline stored of it.
+struct Here<'f> {
+    layer: &'f Layer,
+    fregs: &'f PtRegs,
+}
+
+impl Handlers for Here<'_> {
+    fn graph_entry(&self, user: u64, call: &Call, _regs: &Regs, room: &Room) -> bool {
+        self.layer.user(user).is_some_and(|user| (user.entry)(call.ip, self.fregs, room))
     }
 
-    fn graph_return(&self, user: u64, call: &Call, regs: &mut Regs, data: Option<Data>) {
-        if let (Some(user), Some(data)) = (self.user(user), data) {
-            (user.exit)(call.ip, regs, data.get(0));
+    fn graph_return(&self, user: u64, call: &Call, _regs: &mut Regs, data: Option<Data>) {
+        if let (Some(user), Some(data)) = (self.layer.user(user), data) {
+            (user.exit)(call.ip, self.fregs, data.get(0));
         }
     }
 }
@@ -101,10 +101,8 @@ pub extern "C" fn core_balanced() -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &PtRegs) {
     let Some(layer) = LAYER.get() else { return };
-    let [a, b, c, d, e, f] =
-        [&fregs.di, &fregs.si, &fregs.dx, &fregs.cx, &fregs.r8, &fregs.r9].map(|word| word.load(Relaxed));
-    let mut regs = Regs { ip, parent, retp: fregs.sp.load(Relaxed), args: [a, b, c, d, e, f, 0, 0], ..Regs::default() };
-    TASK.with(|task| layer.core.enter(task, layer, ip, &mut regs));
+    let mut regs = Regs { ip, parent, retp: fregs.sp.load(Relaxed), ..Regs::default() };
+    TASK.with(|task| layer.core.enter(task, &Here { layer, fregs }, ip, &mut regs));
     // The frame stays until the function returns: here is whether somebody asked for that.
     fregs.orig_ax.store(u64::from(regs.parent != parent), Relaxed);
 }
@@ -113,7 +111,6 @@ pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &PtRegs) {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_exit(fregs: &PtRegs) {
     let Some(layer) = LAYER.get().filter(|_| fregs.orig_ax.load(Relaxed) != 0) else { return };
-    let mut regs = Regs { retp: fregs.sp.load(Relaxed), retval: fregs.ax.load(Relaxed), ..Regs::default() };
-    TASK.with(|task| layer.core.return_to_handler(task, layer, &mut regs));
-    fregs.ax.store(regs.retval, Relaxed);
+    let mut regs = Regs { retp: fregs.sp.load(Relaxed), ..Regs::default() };
+    TASK.with(|task| layer.core.return_to_handler(task, &Here { layer, fregs }, &mut regs));
 }
