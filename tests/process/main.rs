@@ -11,6 +11,7 @@ mod in_place;
 mod machine;
 mod paired;
 mod place;
+mod program;
 mod recorded;
 mod refilled;
 mod template;
