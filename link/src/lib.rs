@@ -6,6 +6,7 @@
 
 mod alternatives;
 mod elf;
+mod hash;
 mod image;
 mod image_file;
 mod linker;

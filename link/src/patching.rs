@@ -3,9 +3,11 @@
 use codegen::error::{Error, Result};
 use codegen::patch::{Patch, SiteState};
 use codegen::site::Site;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::elf::{MCOUNT_LOC, PATCHABLE};
+use crate::hash::hash;
 use crate::image::{Image, SiteEntry, Symbol};
 use crate::options::Options;
 
@@ -104,13 +106,20 @@ fn enable<'o>(
     wanted: impl Iterator<Item = (&'o (String, String), bool)>,
 ) -> Result<()> {
     // The first symbol of each name, and to each symbol the next of its name.
-    let mut first: FxHashMap<&str, usize> = FxHashMap::with_capacity_and_hasher(symbols.len(), FxBuildHasher);
-    let mut next = vec![None; symbols.len()];
-    for ((i, s), next) in symbols.iter().enumerate().zip(&mut next).rev() {
-        *next = first.insert(&s.name, i);
+    const NONE: u32 = u32::MAX;
+    let mut first: HashTable<u32> = HashTable::with_capacity(symbols.len());
+    let mut next = vec![NONE; symbols.len()];
+    let is = |i: &u32, name: &str| symbols.get(*i as usize).is_some_and(|s| s.name == name);
+    let hash_of = |i: &u32| symbols.get(*i as usize).map_or(0, |s| hash(&s.name));
+    for ((i, s), next) in (0..symbols.len() as u32).zip(symbols).zip(&mut next).rev() {
+        match first.entry(hash(&s.name), |i| is(i, &s.name), hash_of) {
+            Entry::Occupied(mut known) => *next = std::mem::replace(known.get_mut(), i),
+            Entry::Vacant(free) => drop(free.insert(i)),
+        }
     }
-    let follow = |&i: &usize| next.get(i).copied().flatten();
-    let all = |name: &str| std::iter::successors(first.get(name).copied(), follow).filter_map(|i| symbols.get(i));
+    let follow = |&i: &u32| next.get(i as usize).copied().filter(|i| *i != NONE);
+    let known = |name: &str| first.find(hash(name), |i| is(i, name)).copied();
+    let all = |name: &str| std::iter::successors(known(name), follow).filter_map(|i| symbols.get(i as usize));
     let mut by_start: Vec<&SiteEntry> = sites.iter().collect();
     by_start.sort_by_key(|s| s.start);
     let starting = |start: u64| {

@@ -31,6 +31,11 @@ pub(super) fn lay_out(objects: &mut [Object], options: &Options) -> Result<(Vec<
     let mut outputs = collect(objects)?;
     outputs.sort_by_key(|o| (o.access, o.zeroed));
 
+    // No more than the files have: all of it is theirs.
+    let contents = |access| {
+        outputs.iter().filter(|o| o.access == access && !o.zeroed).fold(0_u64, |all, o| all.saturating_add(o.size))
+    };
+    let room = [Access::Execute, Access::Read, Access::Write].map(contents);
     let (mut segments, mut sections): (Vec<Segment>, Vec<Section>) = Default::default();
     let mut end = base;
     for output in outputs {
@@ -38,7 +43,8 @@ pub(super) fn lay_out(objects: &mut [Object], options: &Options) -> Result<(Vec<
         if !open && output.size > 0 {
             end = end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
             let (first, address) = (segments.is_empty(), end);
-            segments.push(Segment { address, bytes: Vec::new(), mem_size: 0, access: output.access });
+            let bytes = Vec::with_capacity(room[output.access as usize].min(LIMIT) as usize);
+            segments.push(Segment { address, bytes, mem_size: 0, access: output.access });
             if first {
                 end = end.saturating_add(skip);
             }

@@ -35,8 +35,7 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
     for &(name, other) in &options.alias {
         // What an input defines stays; what the other name is of may be missing itself.
-        if let (None, Some(Global { object, address, weak })) = (globals.get(name), globals.get(other)) {
-            let same = Global { object: *object, address: *address, weak: *weak };
+        if let (None, Some(&same)) = (globals.get(name), globals.get(other)) {
             symbols.extend(
                 symbols.iter().find(|s| s.name == other).map(|s| Symbol { name: name.to_owned(), ..s.clone() }),
             );
@@ -44,11 +43,13 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
         }
     }
     for (name, address) in &options.define {
-        globals.entry(name).or_insert(Global { object: 0, address: *address, weak: false });
+        if !globals.contains(name) {
+            globals.insert(name, Global { object: 0, address: *address, weak: false });
+        }
     }
     if let Some(stub) = options.stub {
         let mut missing = undefined(&objects, &globals)?;
-        missing.extend(options.wanted.iter().map(String::as_str).filter(|name| !globals.contains_key(name)));
+        missing.extend(options.wanted.iter().map(String::as_str).filter(|name| !globals.contains(name)));
         missing.sort_unstable();
         missing.dedup();
         add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;

@@ -29,6 +29,14 @@ pub(crate) struct Definition<'a> {
     pub(crate) size: u64,
 }
 
+/// What is known of a symbol without its name.
+pub(crate) struct Found {
+    pub(crate) local: bool,
+    pub(crate) weak: bool,
+    /// Its address, if the input defines it.
+    pub(crate) address: Option<u64>,
+}
+
 impl<'a> Object<'a> {
     pub(crate) fn read(input: &Input<'a>) -> Result<Object<'a>> {
         let &Input { name, bytes } = input;
@@ -50,6 +58,30 @@ impl<'a> Object<'a> {
         (self.sections.section(SectionIndex(index)).ok())
             .and_then(|s| section_name(&self.sections, s).ok())
             .unwrap_or("?")
+    }
+
+    /// Is this symbol local?
+    pub(crate) fn is_local(&self, index: usize) -> Result<bool> {
+        let symbol = self.symbols.symbol(SymbolIndex(index)).map_err(damaged(self.name))?;
+        Ok(symbol.is_local())
+    }
+
+    /// What is known of a symbol without its name, which is far away in memory. Of one in a section of the object.
+    pub(crate) fn found(&self, index: usize) -> Result<Found> {
+        let symbol = self.symbols.symbol(SymbolIndex(index)).map_err(damaged(self.name))?;
+        let section = symbol.st_shndx(LE);
+        let usual = !matches!(symbol.st_type(), elf::STT_TLS | elf::STT_GNU_IFUNC) && section.0 < elf::SHN_LORESERVE;
+        match self.at.get(usize::from(section.0)).filter(|_| usual && section != elf::SHN_UNDEF) {
+            Some(at) => Ok(Found {
+                local: symbol.is_local(),
+                weak: symbol.is_weak(),
+                address: at.map(|at| at.wrapping_add(symbol.st_value(LE))),
+            }),
+            None => {
+                let Definition { local, weak, address, .. } = self.symbol(index)?;
+                Ok(Found { local, weak, address })
+            }
+        }
     }
 
     pub(crate) fn symbol(&self, index: usize) -> Result<Definition<'a>> {

@@ -5,39 +5,40 @@ use codegen::patch::{Patch, Relocation};
 use object::elf;
 use object::read::SectionIndex;
 use object::read::elf::{Rela as _, SectionHeader as _};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::objects::Object;
-use super::symbols::Global;
+use super::symbols::Globals;
 use crate::elf::{LE, damaged};
 use crate::image::Image;
 use crate::options::Options;
 
 /// A relocation with its addresses known.
 pub(super) struct PendingReloc {
-    object: usize,
-    section: usize,
-    symbol: usize,
-    pub(super) r_type: u32,
     /// Address of the field.
     pub(super) place: u64,
-    /// Bytes from there to the end of the section that the object has there.
-    room: usize,
     /// Symbol plus addend.
     pub(super) value: u64,
+    pub(super) r_type: u32,
+    /// Number of the object, and those of the section and the symbol in it.
+    object: u32,
+    section: u32,
+    symbol: u32,
+    /// Bytes from the field to the end of the section that the object has there.
+    room: u32,
 }
 
 impl PendingReloc {
     /// Where it is and what it refers to, for messages.
     fn place(&self, objects: &[Object]) -> String {
-        let Some(object) = objects.get(self.object) else {
+        let Some(object) = objects.get(self.object as usize) else {
             return String::new();
         };
-        let start = object.at.get(self.section).copied().flatten();
+        let start = object.at.get(self.section as usize).copied().flatten();
         let offset = self.place.wrapping_sub(start.unwrap_or(0));
-        let section = object.section_name(self.section);
+        let section = object.section_name(self.section as usize);
         let place = format!("{}: {section}+{offset:#x}", object.name);
-        match object.symbol(self.symbol) {
+        match object.symbol(self.symbol as usize) {
             Ok(symbol) => format!("{place}: {}", symbol.name.escape_debug()),
             Err(_) => place,
         }
@@ -49,7 +50,7 @@ pub(super) fn relocate(
     image: &mut Image,
     backend: &dyn Patch,
     objects: &[Object],
-    globals: &FxHashMap<&str, Global>,
+    globals: &Globals,
     options: &Options,
 ) -> Result<Vec<Relocation>> {
     let mut all = pending(objects, globals, options.first)?;
@@ -72,7 +73,7 @@ pub(super) fn relocate(
             rel.value = high(rel.high).ok_or_else(|| Error::Unpaired { high: rel.high }.at(place()))?;
         }
         let field = image
-            .bytes_mut(reloc.place, reloc.room)
+            .bytes_mut(reloc.place, reloc.room as usize)
             .ok_or_else(|| Error::new("the section has no contents to relocate").at(place()))?;
         backend.relocate(&rel, field).map_err(|e| e.at(place()))?;
         if options.references {
@@ -83,7 +84,7 @@ pub(super) fn relocate(
 }
 
 /// All relocations of the sections that are in the image. What the objects before number `first` define, those from it on do not.
-fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>, first: usize) -> Result<Vec<PendingReloc>> {
+fn pending(objects: &[Object], globals: &Globals, first: usize) -> Result<Vec<PendingReloc>> {
     let mut all = Vec::new();
     let (mut missing, mut seen) = (Vec::new(), FxHashSet::default());
     for (o, object) in objects.iter().enumerate() {
@@ -105,40 +106,44 @@ fn pending(objects: &[Object], globals: &FxHashMap<&str, Global>, first: usize) 
             };
             let size = object.sections.section(SectionIndex(section));
             let size = size.map_err(&fail)?.sh_size(LE);
+            all.reserve(relocations.len());
             for rela in relocations {
                 let offset = rela.r_offset(LE);
                 let Some(room) = size.checked_sub(offset) else {
                     let what = format!("a relocation at {name}+{offset:#x}, but {name} has {size:#x} bytes");
                     return Err(Error::damaged(what).at(object.name));
                 };
-                let symbol = rela.r_sym(LE, false) as usize;
+                let symbol = rela.r_sym(LE, false);
                 let address = if symbol == 0 {
                     0
                 } else {
-                    let symbol = object.symbol(symbol)?;
-                    // There are many: what no other object can have is not looked up.
-                    let wins = symbol.address.is_some() && !symbol.weak && (first == 0 || o < first);
-                    let global = if symbol.local || wins { None } else { globals.get(symbol.name) };
-                    let address = global.map(|g| g.address).or(symbol.address);
+                    let index = symbol as usize;
+                    let found = object.found(index)?;
+                    // There are many: of what no other object can have, not even the name is read.
+                    let wins = found.address.is_some() && !found.weak && (first == 0 || o < first);
+                    let global = if found.local || wins { None } else { globals.get(object.symbol(index)?.name) };
+                    let address = global.map(|g| g.address).or(found.address);
                     match address {
                         Some(address) => address,
-                        None if symbol.weak => 0,
+                        None if found.weak => 0,
                         None => {
-                            if seen.insert((o, symbol.name)) {
+                            let symbol = object.symbol(index)?.name;
+                            if seen.insert((o, symbol)) {
                                 let place = format!("{} at {name}+{offset:#x}", object.name);
-                                missing.push((symbol.name.escape_debug().to_string(), place));
+                                missing.push((symbol.escape_debug().to_string(), place));
                             }
                             continue;
                         }
                     }
                 };
                 all.push(PendingReloc {
-                    object: o,
-                    section,
+                    object: o as u32,
+                    section: section as u32,
                     symbol,
                     r_type: rela.r_type(LE, false).0,
                     place: base.wrapping_add(offset),
-                    room: room as usize,
+                    // What is laid out is smaller.
+                    room: room.min(u32::MAX.into()) as u32,
                     // Addresses are modulo 2^64; whether the result fits is for the field to say.
                     value: address.wrapping_add_signed(rela.r_addend(LE)),
                 });

@@ -1,101 +1,149 @@
 //! Who defines which name.
 
-use std::collections::hash_map::Entry;
-
 use codegen::error::{Error, Result};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use object::elf;
-use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::objects::{Definition, Object};
+use crate::hash::hash;
 use crate::image::{Access, PAGE, Section, Segment, Symbol, SymbolKind};
 
 /// The section of the functions that stand in for undefined symbols.
 pub const STUBS: &str = ".stubs";
 
 /// Who defines a name that other files see.
+#[derive(Clone, Copy)]
 pub(super) struct Global {
-    pub(super) object: usize,
     pub(super) address: u64,
+    pub(super) object: u32,
     pub(super) weak: bool,
 }
 
+/// Those who define them, by name. What is found by hash is a number alone: there are many names, and a table of them all would
+/// not stay in a cache.
+#[derive(Default)]
+pub(super) struct Globals<'a> {
+    all: Vec<(&'a str, Global)>,
+    numbers: HashTable<u32>,
+}
+
+impl<'a> Globals<'a> {
+    fn with_capacity(most: usize) -> Globals<'a> {
+        Globals { all: Vec::with_capacity(most), numbers: HashTable::with_capacity(most) }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Global> {
+        let number = self.numbers.find(hash(name), |&number| self.all[number as usize].0 == name)?;
+        Some(&self.all[*number as usize].1)
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Who defines this name; it is the new one if nobody did.
+    fn entry(&mut self, name: &'a str, new: Global) -> (bool, &mut Global) {
+        let Globals { all, numbers } = self;
+        let hash_of = |number: &u32| hash(all[*number as usize].0);
+        let entry = numbers.entry(hash(name), |number| all[*number as usize].0 == name, hash_of);
+        let vacant = matches!(entry, Entry::Vacant(_));
+        let number = *entry.or_insert(all.len() as u32).get();
+        if vacant {
+            all.push((name, new));
+        }
+        (vacant, &mut all[number as usize].1)
+    }
+
+    /// Define it, whoever did.
+    pub(super) fn insert(&mut self, name: &'a str, new: Global) {
+        *self.entry(name, new).1 = new;
+    }
+}
+
 /// The symbols of the image, local ones first, and the global ones by name. `mark` is the psABI's mark of code.
-pub(super) fn define<'a>(
-    objects: &[Object<'a>],
-    first: usize,
-    mark: &str,
-) -> Result<(Vec<Symbol>, FxHashMap<&'a str, Global>)> {
+pub(super) fn define<'a>(objects: &[Object<'a>], first: usize, mark: &str) -> Result<(Vec<Symbol>, Globals<'a>)> {
     let most = objects.iter().map(|o| o.symbols.len()).sum();
     let mut all = Vec::with_capacity(most);
-    let mut globals: FxHashMap<&str, Global> = FxHashMap::with_capacity_and_hasher(most, FxBuildHasher);
+    let mut globals = Globals::with_capacity(most);
     let mut twice = false;
-    for (object, file) in objects.iter().enumerate() {
-        for index in 1..file.symbols.len() {
-            let symbol = file.symbol(index)?;
-            let named = !matches!(symbol.st_type, elf::STT_SECTION | elf::STT_FILE);
-            let Some(address) = symbol.address.filter(|_| named) else {
+    let of_objects =
+        || objects.iter().enumerate().flat_map(|(o, file)| (1..file.symbols.len()).map(move |i| (o, file, i)));
+    for of_local in [true, false] {
+        for (object, file, index) in of_objects() {
+            if file.is_local(index)? != of_local {
+                continue;
+            }
+            let Definition { name, st_type, local, weak, address, size } = file.symbol(index)?;
+            let Some(address) = address.filter(|_| !matches!(st_type, elf::STT_SECTION | elf::STT_FILE)) else {
                 continue;
             };
-            let &Definition { name, weak, local, .. } = &symbol;
-            if !local {
-                let new = Global { object, address, weak };
-                match globals.entry(name) {
-                    Entry::Vacant(free) => {
-                        free.insert(new);
-                    }
-                    Entry::Occupied(mut known) => {
-                        twice = true;
-                        let old = known.get();
-                        let earlier = old.object < first && object >= first;
-                        if !earlier && !old.weak && !weak {
-                            let other = objects.get(old.object).map_or("?", |o| o.name);
-                            return Err(Error::Duplicate {
-                                symbol: name.escape_debug().to_string(),
-                                places: format!(
-                                    "in {other} and in {}; keep one, or make one weak or static",
-                                    file.name
-                                ),
-                            });
-                        }
-                        if !earlier && old.weak && !weak {
-                            known.insert(new);
-                        }
-                    }
-                }
+            // The assembler's own labels name nothing for a reader.
+            if local && (name.is_empty() || name.starts_with(".L")) {
+                continue;
             }
-            all.push((object, address, symbol));
+            if !local {
+                twice |= !define_one((objects, first), &mut globals, (object, name), (address, weak))?;
+            }
+            all.push(Symbol {
+                // The mark of code may name an instruction set, and objdump would keep to it in the objects after this one.
+                name: match local && !mark.is_empty() && name.starts_with(mark) {
+                    true => mark.to_owned(),
+                    false => name.to_owned(),
+                },
+                address,
+                size,
+                kind: SymbolKind::of(st_type),
+                local,
+                input: Some(object),
+            });
         }
     }
-    // The assembler's own labels name nothing for a reader. A weak definition that lost is not there.
-    all.retain(|(object, _, s)| match s.local {
-        false => !twice || globals.get(s.name).is_some_and(|global| global.object == *object),
-        true => !s.name.is_empty() && !s.name.starts_with(".L"),
-    });
-    let ordered = [true, false].into_iter().flat_map(|local| all.iter().filter(move |(_, _, s)| s.local == local));
-    let symbols = ordered.map(|&(object, address, ref s)| Symbol {
-        // The mark of code may name an instruction set, and objdump would keep to it in the objects after this one.
-        name: match s.local && !mark.is_empty() && s.name.starts_with(mark) {
-            true => mark.to_owned(),
-            false => s.name.to_owned(),
-        },
-        address,
-        size: s.size,
-        kind: SymbolKind::of(s.st_type),
-        local: s.local,
-        input: Some(object),
-    });
-    Ok((symbols.collect(), globals))
+    // A weak definition that lost is not there.
+    let lost = |s: &Symbol| globals.get(&s.name).is_none_or(|global| Some(global.object as usize) != s.input);
+    all.retain(|s| !twice || s.local || !lost(s));
+    Ok((all, globals))
+}
+
+/// Define a name in this object; false if another does too.
+fn define_one<'a>(
+    (objects, first): (&[Object<'a>], usize),
+    globals: &mut Globals<'a>,
+    (object, name): (usize, &'a str),
+    (address, weak): (u64, bool),
+) -> Result<bool> {
+    let new = Global { object: object as u32, address, weak };
+    let (only, known) = globals.entry(name, new);
+    if only {
+        return Ok(true);
+    }
+    let old = known.object as usize;
+    let earlier = old < first && object >= first;
+    if !earlier && !known.weak && !weak {
+        let [ours, other] = [object, old].map(|o| objects.get(o).map_or("?", |o| o.name));
+        return Err(Error::Duplicate {
+            symbol: name.escape_debug().to_string(),
+            places: format!("in {other} and in {ours}; keep one, or make one weak or static"),
+        });
+    }
+    if !earlier && known.weak && !weak {
+        *known = new;
+    }
+    Ok(false)
 }
 
 /// The names of global symbols that an object refers to and none defines.
-pub(super) fn undefined<'a>(objects: &[Object<'a>], globals: &FxHashMap<&str, Global>) -> Result<Vec<&'a str>> {
+pub(super) fn undefined<'a>(objects: &[Object<'a>], globals: &Globals) -> Result<Vec<&'a str>> {
     let mut missing = Vec::new();
     for object in objects {
         for index in 1..object.symbols.len() {
-            let symbol = object.symbol(index)?;
-            let named = !symbol.local && !symbol.weak && !symbol.name.is_empty();
-            if named && symbol.address.is_none() && !globals.contains_key(symbol.name) {
-                missing.push(symbol.name);
+            let found = object.found(index)?;
+            if found.local || found.weak || found.address.is_some() {
+                continue;
+            }
+            let name = object.symbol(index)?.name;
+            if !name.is_empty() && !globals.contains(name) {
+                missing.push(name);
             }
         }
     }
@@ -107,7 +155,7 @@ pub(super) fn add_stubs<'a>(
     stub: &[u8],
     missing: &[&'a str],
     (segments, sections, symbols): (&mut Vec<Segment>, &mut Vec<Section>, &mut Vec<Symbol>),
-    globals: &mut FxHashMap<&'a str, Global>,
+    globals: &mut Globals<'a>,
 ) -> Result<()> {
     /// Room for a stub, or for data where the name turns out to be of a variable.
     const ROOM: usize = 64;
@@ -126,7 +174,7 @@ pub(super) fn add_stubs<'a>(
         let address = start + bytes.len() as u64;
         bytes.extend_from_slice(stub);
         bytes.resize(bytes.len().next_multiple_of(ROOM), 0);
-        globals.insert(name, Global { object: usize::MAX, address, weak: false });
+        globals.insert(name, Global { object: u32::MAX, address, weak: false });
         let kind = SymbolKind::NoType;
         symbols.push(Symbol { name: name.to_owned(), address, size: ROOM as u64, kind, local: false, input: None });
     }
@@ -145,7 +193,7 @@ mod tests {
         let at_end = |address| Segment { address, bytes: Vec::new(), mem_size: PAGE - 1, access: Access::Write };
         for (address, fits) in [(0_u64.wrapping_sub(2 * PAGE), true), (0_u64.wrapping_sub(PAGE), false)] {
             let (mut segments, mut sections, mut symbols) = (vec![at_end(address)], Vec::new(), Vec::new());
-            let added = add_stubs(b"", &["f"], (&mut segments, &mut sections, &mut symbols), &mut FxHashMap::default());
+            let added = add_stubs(b"", &["f"], (&mut segments, &mut sections, &mut symbols), &mut Globals::default());
             assert_eq!(added.is_ok(), fits, "{address:#x}: {added:?}");
             assert_eq!(symbols.len(), usize::from(fits));
         }
