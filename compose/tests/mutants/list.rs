@@ -112,6 +112,8 @@ const MUTANTS: &[Mutant] = &[
     ("with the graph, no other ops is called", "enter.rs",
         "self.ops.taken() == self.of_graph.get() =>", "self.ops.taken() & self.of_graph.get() != 0 =>"),
     ("what comes into the place of the graph's ops is the graph", "ops.rs", "                self.of_graph.set(0);\n", ""),
+    ("functions that a user did not want are not traced for the next one in its slot", "sites.rs",
+        "let both = 1 << user | 1 << NOT << user;", "let both = 1 << user;"),
     ("the graph's user for fprobes stays", "graph.rs", "            self.of_fprobes.set(0);\n", ""),
     ("return handlers are shown the trampoline of an older hook", "graph.rs", "match here && !self.is_trampoline(ret) {", "match here {"),
     ("data of the next user begin where those of the last one do", "handlers.rs", "        self.end.set(start + data.len() + 1);\n", ""),
