@@ -101,6 +101,10 @@ pub enum Insn {
         dst: Reg,
         imm: i8,
     },
+    Add {
+        dst: Reg,
+        imm: i8,
+    },
     TestAx,
     /// Of rax, the lowest bit.
     TestAl,
@@ -139,7 +143,7 @@ pub enum Insn {
         dst: Reg,
         imm: i32,
     },
-    /// Offsets of the seven that follow are from the base of fs.
+    /// Offsets of the five that follow are from the base of fs.
     XaddThread {
         reg: Reg,
         at: Disp,
@@ -149,10 +153,6 @@ pub enum Insn {
         at: Disp,
     },
     IncThread {
-        at: Disp,
-    },
-    AddThread {
-        imm: i8,
         at: Disp,
     },
     LoadThread {
@@ -286,7 +286,9 @@ codegen::rows! { Insn, w names out target;
         { multiple(imm)?; dynasm!(out ; .arch x64 ; and rsp, BYTE imm) },
         Effects::sp(SpEffect::Realign).and(Action::RoundDown { dst: RSP, src: RSP, to: imm.unsigned_abs() }).changing_flags();
     Sub { dst, imm } => write!(w, "sub\t${imm}, %{}", name(dst)),
-        { sub(out, dst, imm)? }, sub_effects(dst, -i32::from(imm)).changing_flags();
+        { short_arithmetic(out, 0xe8, dst, imm)? }, sub_effects(dst, -i32::from(imm)).changing_flags();
+    Add { dst, imm } => write!(w, "add\t${imm}, %{}", name(dst)),
+        { short_arithmetic(out, 0xc0, dst, imm)? }, sub_effects(dst, imm.into()).changing_flags();
     TestAx => w.write_str("test\t%rax, %rax"),
         { dynasm!(out ; .arch x64 ; test rax, rax) }, Effects::action(Action::Test { reg: RAX });
     TestAl => w.write_str("test\t$1, %al"),
@@ -330,9 +332,6 @@ codegen::rows! { Insn, w names out target;
     IncThread { at } => write!(w, "incq\t%fs:{}", names.disp(at)),
         { at_fs(out, &[0xff], 0, at.value) },
         Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at.value), add: 1 }) }.changing_flags();
-    AddThread { imm, at } => write!(w, "addq\t${imm}, %fs:{}", names.disp(at)),
-        { at_fs(out, &[0x83], 0, at.value); out.bytes.push(imm.cast_unsigned()) },
-        Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at.value), add: imm.into() }) }.changing_flags();
     LoadThread { dst, at } => write!(w, "mov\t%fs:{}, %{}", names.disp(at), name(dst)),
         { at_fs(out, &[0x8b], general(dst)?, at.value) },
         written(dst, Effects { loads: 1, ..Effects::action(Action::LoadThread { dst, at: at.value }) });
@@ -444,9 +443,9 @@ fn mov(out: &mut CodeBuf, dst: Reg, src: Reg) -> Result<()> {
     Ok(())
 }
 
-fn sub(out: &mut CodeBuf, dst: Reg, imm: i8) -> Result<()> {
+fn short_arithmetic(out: &mut CodeBuf, modrm: u8, dst: Reg, imm: i8) -> Result<()> {
     let dst = general(dst)?;
-    out.bytes.extend_from_slice(&[WIDE | dst >> 3, 0x83, 0xe8 | dst & 7, imm.cast_unsigned()]);
+    out.bytes.extend_from_slice(&[WIDE | dst >> 3, 0x83, modrm | dst & 7, imm.cast_unsigned()]);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ const ENTRY: Reg = R11;
 
 /// Lower a step of it.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-    let top = cx.number(NumberOf::RecordShadow)?;
+    let (top, kept) = (cx.number(NumberOf::RecordShadow)?, Recorder::KEPT as i8);
     match step {
         Step::BranchIfNoRoomToReturn => {
             let limit = cx.number(NumberOf::RecordShadowLimit)?;
@@ -25,16 +25,19 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::PushReturn => {
             cx.insn(Insn::LoadThread { dst: ENTRY, at: top });
-            // A signal handler's functions go above: the entry is taken before it is written.
-            cx.insn(Insn::AddThread { imm: Recorder::KEPT as i8, at: top });
-            cx.noted(Insn::PopSlot { at: 0 }, "parent_ip");
+            // A signal handler's functions go above: the entry is taken before it is written. What one that came before that has
+            // left there is gone.
+            cx.insn(Insn::Add { dst: ENTRY, imm: kept });
+            cx.insn(Insn::StoreThread { src: ENTRY, at: top });
+            cx.noted(Insn::PopSlot { at: -Recorder::KEPT }, "parent_ip");
             cx.return_lost();
-            cx.noted(Insn::StoreSlot { src: RSP, at: Recorder::KEPT_SP }, "sp when it has returned");
+            let at = Recorder::KEPT_SP - Recorder::KEPT;
+            cx.noted(Insn::StoreSlot { src: RSP, at }, "sp when it has returned");
         }
         Step::FindReturn => {
             cx.insn(Insn::LoadThread { dst: ENTRY, at: top });
             cx.local(Local::Find);
-            cx.insn(Insn::Sub { dst: ENTRY, imm: Recorder::KEPT as i8 });
+            cx.insn(Insn::Sub { dst: ENTRY, imm: kept });
             cx.insn(Insn::CmpSlot { reg: RSP, at: Recorder::KEPT_SP });
             cx.insn(Insn::JnzFar { to: Local::PassOver });
         }

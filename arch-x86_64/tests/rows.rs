@@ -108,6 +108,7 @@ every_row! {
     AddSp { imm: moved };
     AndSp { imm: power };
     Sub { dst: reg, imm: small };
+    Add { dst: reg, imm: small };
     TestAx;
     TestAl;
     PopOver;
@@ -129,7 +130,6 @@ every_row! {
     XaddThread { reg: not_sp, at: disp };
     CmpThread { reg: reg, at: disp };
     IncThread { at: disp };
-    AddThread { imm: small, at: disp };
     LoadThread { dst: not_sp, at: disp };
     StoreThread { src: reg, at: disp };
     Jae { to: Rng::local };
@@ -330,7 +330,6 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let (loads, stores) = match mnemonic {
         "call" | "pushfq" => (0, 1),
         "xadd" | "incq" => (1, 1),
-        "add" if operands.get(1).is_some_and(|o| o.starts_with("fs:")) => (1, 1),
         "cmp" => (u16::from(operands.iter().any(|o| o.starts_with("fs:") || memory(Some(o)))), 0),
         "mov" if text.contains("fs:") => {
             let loads = u16::from(operands[0].starts_with("fs:"));

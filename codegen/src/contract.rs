@@ -186,7 +186,7 @@ impl Contract {
         let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
         let rethook = spec.kind == Kind::Rethook;
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
-        Ok(Contract {
+        let contract = Contract {
             facts: target.facts,
             convention: target.convention,
             name: spec.name.to_owned(),
@@ -229,7 +229,27 @@ impl Contract {
             shadow_words,
             full_bit,
             stated: Stated::default(),
-        })
+        };
+        contract.places().map(|()| contract)
+    }
+
+    /// Refuse words of the thread that lie on one another, or where no word does.
+    ///
+    /// # Errors
+    /// They do.
+    pub fn places(&self) -> Result<()> {
+        let Some(recorder) = self.kind.recorder() else { return Ok(()) };
+        let shadow = self.shadow_words.into_iter().filter(|_| recorder.shadow);
+        let at: Vec<i32> = self.thread_words.into_iter().chain(shadow).collect();
+        let valid = "valid: cursor, limit, counter and those of the shadow stack each at a multiple of 8 of its own";
+        if let Some(odd) = at.iter().find(|at| **at % 8 != 0) {
+            return Err(Error::new(format!("a word {odd} bytes from the thread pointer; {valid}")));
+        }
+        if let Some((_, twice)) = at.iter().enumerate().find(|(n, word)| at[..*n].contains(word)) {
+            let what = format!("two words of the thread {twice} bytes from the thread pointer");
+            return Err(Error::new(format!("{what}; {valid}")));
+        }
+        Ok(())
     }
 
     /// Which argument of its callback is this.

@@ -3,7 +3,8 @@
 //! A record is 16 bytes and 8 more for each word: the time, what happened, the words. Records lie one behind the other in a
 //! buffer of the thread. The thread has two words for it: the cursor, where the next record begins, and the limit, at or
 //! behind which none begins. One instruction takes a slot and moves the cursor, so that a signal finds it either before or
-//! behind. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit.
+//! behind. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit,
+//! or [`Recorder::LARGEST_PAIR`].
 //!
 //! Under the shadow form the thread has two words more: where the next entry of its shadow stack goes, and where none goes any
 //! more. A function finds its own entry by SP. What lies above that one is of functions that did not return.
@@ -48,7 +49,7 @@ impl Events {
 /// Where the time of a record comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Clock {
-    /// It is 0.
+    /// It is 0; in the second record of a pair, the cursor.
     None,
     /// The CPU's own, in each record.
     Tsc,

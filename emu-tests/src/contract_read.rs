@@ -271,11 +271,15 @@ impl Reader<'_> {
         }
         let shadow = match t.form.as_ref().map(|form| (form.get_ref().form(), form.span().start)) {
             None | Some((Form::Frame, _)) => false,
-            Some((Form::Shadow, at)) if named != Events::Both || t.unwind => {
-                let what = "form shadow keeps return addresses, which exceptions do not pass";
-                return Err(self.at(at, format!("{what}; valid: events = \"both\" without unwind")));
+            Some((Form::Shadow, at)) => {
+                let known = |of: NumberOf| convention.numbers.iter().any(|n| n.of == of);
+                let missing = [NumberOf::RecordShadow, NumberOf::RecordShadowLimit].into_iter().find(|of| !known(*of));
+                if let Some(missing) = missing {
+                    let message = format!("profile {profile} has no number `{}`; valid: one with it", missing.key());
+                    return Err(self.at(at, message));
+                }
+                true
             }
-            Some((Form::Shadow, _)) => true,
             Some((Form::Fregs, at)) => {
                 return Err(self.at(at, "form fregs has no frame to show; valid: `frame` or `shadow`"));
             }

@@ -7,6 +7,10 @@ use crate::cpu::{Cpu, put_word, word, words};
 /// Where it lies, and its bytes.
 pub(crate) const STACK: u64 = 0x3800_0000;
 pub(crate) const SIZE: u64 = 0x1000;
+/// What each word of it, and of buffers, holds at first: nobody writes that.
+pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+/// Bytes behind the limit.
+const BEHIND: u64 = 0x400;
 /// Bytes of an entry.
 const ENTRY: u64 = Recorder::KEPT as u64;
 /// Entries that are there before a run, with the one below all others.
@@ -26,9 +30,11 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// What they hold before a run.
-    pub(crate) fn at_first(self, full: bool) -> [(u64, u64); 2] {
+    pub(crate) fn at_first(self, full: bool, above: bool) -> [(u64, u64); 2] {
         let top = STACK + ENTRY * BEFORE.len() as u64;
-        [(self.top, top), (self.limit, if full { top } else { STACK + SIZE })]
+        // Whoever takes an entry without looking has come above the limit.
+        let limit = if above { top - ENTRY } else { top };
+        [(self.top, top), (self.limit, if full { limit } else { STACK + SIZE - BEHIND })]
     }
 
     /// The stack as it is before a run.
@@ -39,10 +45,13 @@ impl Kept {
         }
     }
 
-    /// The entries that were there before a run, as they should be and as they are.
-    pub(crate) fn before<D>(uc: &Cpu<'_, D>) -> impl Iterator<Item = (u64, u64)> {
-        let found = words(uc, STACK, BEFORE.as_flattened().len() * 8);
-        BEFORE.as_flattened().iter().copied().zip(found)
+    /// What must be there after a run as it was before, and is there: the entries below, and all that no entry of the run has.
+    pub(crate) fn before<D>(full: bool, uc: &Cpu<'_, D>) -> impl Iterator<Item = (u64, u64)> {
+        let before = BEFORE.as_flattened();
+        let fresh = if full { before.len() } else { ((SIZE - BEHIND) / 8) as usize };
+        let found = words(uc, STACK, SIZE as usize).into_iter().enumerate();
+        let all = found.map(move |(n, found)| (n, before.get(n).copied().unwrap_or(FRESH), found));
+        all.filter(move |(n, ..)| *n < before.len() || *n >= fresh).map(|(_, wanted, found)| (wanted, found))
     }
 
     /// The topmost entry: a return address, and SP.

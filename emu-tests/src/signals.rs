@@ -8,13 +8,14 @@ use codegen::error::{Error, Result};
 use crate::case::{Case, Outcome};
 use crate::compare::agree;
 use crate::cpu::{EXIT, Snapshot, put_word};
+use crate::kept::FRESH;
 use crate::place::Place;
 use crate::report::Clause;
 use crate::rig::Rig;
 use crate::rng::Rng;
 use crate::situation::Situation;
 use crate::tally::Tally;
-use crate::thread::{COUNT, FRESH, Words};
+use crate::thread::{COUNT, Words};
 use crate::trace::{At, Finding};
 
 /// Bytes below SP at which a signal handler's frame begins: behind the red zone of programs.

@@ -9,7 +9,7 @@ use unicorn_engine::Prot;
 
 use crate::case::Case;
 use crate::cpu::{Cpu, put_word, word, words};
-use crate::kept::{self, Kept};
+use crate::kept::{self, FRESH, Kept};
 
 /// Where the thread pointer points to, with memory on both sides.
 pub(crate) const POINTER: u64 = 0x4001_0000;
@@ -29,8 +29,6 @@ pub(crate) const COUNT: u64 = 0x1234_5678_ffff_ffff;
 const BLOCK: u64 = 128;
 /// Bytes from where the buffer begins to where the routine makes room.
 const FURTHER: u64 = BELOW / 2;
-/// What each word of the buffer holds at first: no record has it.
-pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 /// What the time is at first.
 pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 
@@ -89,15 +87,11 @@ impl Words {
         let Some(recorder) = contract.kind.recorder() else { return Ok(()) };
         let shadow = contract.shadow_words.into_iter().filter(|_| recorder.shadow);
         let at: Vec<i32> = contract.thread_words.into_iter().chain(shadow).collect();
-        if let Some(far) = at.iter().find(|at| !(-most..=most).contains(*at) || *at % 8 != 0) {
-            let valid = format!("multiples of 8 from {} to {}", -(most / 8 * 8), most / 8 * 8);
+        if let Some(far) = at.iter().find(|at| !(-most..=most).contains(*at)) {
+            let valid = format!("{} to {}", -(most / 8 * 8), most / 8 * 8);
             return Err(Error::new(format!("{}: {far} bytes from the thread pointer; valid: {valid}", contract.name)));
         }
-        if at.iter().collect::<BTreeSet<_>>().len() < at.len() {
-            let valid = "valid: cursor, limit, counter and those of the shadow stack each at a place of its own";
-            return Err(Error::new(format!("{}: two words of the thread at one place; {valid}", contract.name)));
-        }
-        Ok(())
+        contract.places().map_err(|e| e.at(&contract.name))
     }
 
     /// Bytes of the buffer, with what lies behind.
@@ -113,7 +107,7 @@ impl Words {
             (None, None) => self.end(),
             (None, Some(room)) => self.first(case) + 8 * room,
         };
-        let kept = self.kept.map(|kept| kept.at_first(case.situation.untraced()));
+        let kept = self.kept.map(|kept| kept.at_first(case.situation.untraced(), case.closely));
         let three = [(self.cursor, self.first(case)), (self.limit, limit), (self.count, COUNT)];
         three.into_iter().chain(kept.into_iter().flatten())
     }

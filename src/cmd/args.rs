@@ -211,7 +211,7 @@ pub struct DirectArgs {
     /// each entry; `both`: also one at each return, with --sig or --form shadow
     #[arg(long, value_name = "EVENTS", value_parser = Events::named, help_heading = "Records")]
     pub events: Option<Events>,
-    /// record: where the time comes from. `none`: it is 0; `tsc`: the CPU's clock (RDTSC, CNTVCT_EL0, rdtime); `stamp8`: the same,
+    /// record: where the time comes from. `none`: it is 0, or with --pair, at a return, the cursor; `tsc`: the CPU's clock (RDTSC, CNTVCT_EL0, rdtime); `stamp8`: the same,
     /// in one record of each 128 bytes; `word`: the variable that the profile names
     #[arg(long, value_name = "CLOCK", value_parser = Clock::named, help_heading = "Records")]
     pub clock: Option<Clock>,

@@ -13,7 +13,7 @@ const SITE_JUMPS: &str = "The site jumps here. The caller's return address is st
 fn pair_sentence(clock: Clock) -> &'static str {
     match clock {
         Clock::None => {
-            "The record of the return lies behind that of the entry, in one slot that is taken at the entry. In place of the time it has where the next slot is taken then: calls with slots before that began before."
+            "The record of the return lies behind that of the entry, in one slot that is taken at the entry. Its time is the cursor as it is then: calls whose slots lie before that began earlier."
         }
         _ => "The record of the return lies behind that of the entry, in one slot that is taken at the entry.",
     }
@@ -26,7 +26,7 @@ fn shadow_sentences(thread: &str) -> [String; 4] {
             "While the function runs, parent_ip is on the thread's shadow stack, and behind it sp as it is when the function has returned: 16 bytes where the word at {thread} + RECORD_SHADOW says."
         ),
         format!("If that is not below the word at {thread} + RECORD_SHADOW_LIMIT, the function runs as if it were not traced."),
-        "At the return, entries above the one with its sp are of functions that did not return. Below all others lies one whose sp is 0: who comes to that stops."
+        "At the return, entries above the one with its sp are of functions that did not return. Below all others lies one whose sp is 0: a trampoline that comes to that one stops."
             .to_owned(),
         "The function finds its stack arguments in place. Unwinding stops here.".to_owned(),
     ]

@@ -136,7 +136,7 @@ impl Checker<'_> {
                 self.leave(at, effects.action, state);
                 end()
             }
-            Flow::Trap if state.shadow.lost => end(),
+            Flow::Trap if state.shadow.below == Some(false) => end(),
             Flow::Trap => {
                 self.fault(at, Property::Control, "a way ends in a trap");
                 end()
@@ -505,10 +505,13 @@ impl Checker<'_> {
             }
             (Question::Skip(call), false) => state.replace(Value::of(Root::Returned(call)), Value::number(0)),
             (Question::NoRoomToReturn, _) => state.shadow.full = Some(answer),
-            // From the second one on, each is passed over as the first was.
-            (Question::AnotherEntry(at), true) => return at > -2 * i64::from(Recorder::KEPT),
+            (Question::AnotherEntry(_), true) => {
+                (state.shadow.passed, state.shadow.below) = (state.shadow.passed + 1, None);
+                // From the second one on, each is passed over as the first was.
+                return state.shadow.passed < 2;
+            }
             (Question::AnotherEntry(at), false) => state.shadow.own = Some(at),
-            (Question::EntryBelow, _) => state.shadow.lost = !answer,
+            (Question::EntryBelow, _) => state.shadow.below = Some(answer),
             (Question::Known(known), _) => return known == answer,
         }
         true

@@ -1,7 +1,7 @@
 //! The thread's shadow stack: that an entry is taken before it is written, found again by SP, and given back once it is read.
 
 use super::run::Question;
-use super::value::{Root, State, Value};
+use super::value::{Root, Shadow, State, Value};
 use super::{Checker, Property};
 use crate::action::Action;
 use crate::recorder::Recorder;
@@ -126,14 +126,14 @@ impl Checker<'_> {
             Action::BranchIfNotBelow => state.compared.and_then(of_room),
             Action::BranchIfRegNotBelow { reg, with } => of_room((self.read(reg, state), self.read(with, state))),
             Action::BranchIfFlags { zero } => match (state.tested, state.compared) {
-                (Some(value), _) => is_last(value).map(|question| (question, zero)),
+                (Some(value), _) => is_last(value, state).map(|question| (question, zero)),
                 (None, compared) => self.is_another(compared?, state).map(|question| (question, zero)),
             },
             Action::BranchIfRegsDiffer { reg, with } => {
                 let both = (self.read(reg, state), state.get(with));
                 self.is_another(both, state).map(|question| (question, false))
             }
-            Action::BranchIf { reg, zero } => is_last(self.read(reg, state)).map(|question| (question, zero)),
+            Action::BranchIf { reg, zero } => is_last(self.read(reg, state), state).map(|question| (question, zero)),
             _ => None,
         }
     }
@@ -146,14 +146,16 @@ impl Checker<'_> {
             (_, Root::KeptSp(at)) if other.add == 0 && one.is(sp) => at,
             _ => return None,
         };
-        state.shadow.own.is_none().then_some(Question::AnotherEntry(at))
+        // One after the other, and none below the last.
+        let Shadow { passed, below, own, .. } = state.shadow;
+        let next = at == -(passed + 1) * i64::from(Recorder::KEPT) && (passed == 0 || below == Some(true));
+        (own.is_none() && next).then_some(Question::AnotherEntry(at))
     }
 }
 
-/// The question whether there is an entry below this one.
-fn is_last(value: Value) -> Option<Question> {
-    match value {
-        Value { root: Root::KeptSp(_), add: 0 } => Some(Question::EntryBelow),
-        _ => None,
-    }
+/// The question whether there is an entry below that which was passed over last.
+fn is_last(value: Value, state: &State) -> Option<Question> {
+    let Shadow { passed, below, own, .. } = state.shadow;
+    let last = Value::of(Root::KeptSp(-passed * i64::from(Recorder::KEPT)));
+    (passed > 0 && below.is_none() && own.is_none() && value == last).then_some(Question::EntryBelow)
 }

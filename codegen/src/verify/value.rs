@@ -226,12 +226,14 @@ pub(super) struct Shadow {
     pub taken: bool,
     /// What was stored where in it.
     pub stores: Vec<(i64, Value)>,
+    /// How many entries were another function's, from the top down.
+    pub passed: i64,
+    /// There is one below the last of them; nobody asked yet.
+    pub below: Option<bool>,
     /// How far below the top the function's own entry is, once that is known.
     pub own: Option<i64>,
     /// It was given back, with all above.
     pub given_back: bool,
-    /// There is none: it has come to the one below all others.
-    pub lost: bool,
 }
 
 /// The CPU's state where it was stored.

@@ -5,11 +5,11 @@ use codegen::recorder::{Clock, Event, Events};
 
 use super::{Here, Trace, Uc};
 use crate::cpu::{EXIT, put_word, word};
-use crate::kept::Kept;
+use crate::kept::{FRESH, Kept};
 use crate::place::Place;
 use crate::report::Clause;
 use crate::situation::Situation;
-use crate::thread::{FRESH, TIME, Words, Written};
+use crate::thread::{TIME, Words, Written};
 
 impl Trace {
     /// Something happens that is to be recorded. The time goes on.
@@ -125,7 +125,8 @@ impl Trace {
             };
             self.check(p24, place, want, have);
         }
-        for (want, have) in words.kept.into_iter().flat_map(|_| Kept::before(uc)) {
+        let full = self.case.situation.untraced();
+        for (want, have) in words.kept.into_iter().flat_map(|_| Kept::before(full, uc)) {
             self.check(p24, Place::ShadowBefore, want, have);
         }
         for (n, (want, have)) in wanted.buffer.into_iter().zip(found.buffer).enumerate() {
