@@ -55,7 +55,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::KeepSlot => cx.noted(Insn::Str { src: SLOT, at: KEPT }, "for the return"),
         Step::NoSlot => {
-            cx.noted(Insn::Movz { dst: SLOT, imm: Recorder::NONE as u16 }, "no slot");
+            cx.noted(Insn::Movz { dst: SLOT, imm: Recorder::NO_SLOT as u16 }, "no slot");
             cx.insn(Insn::BLocal { to: Local::Recorded(Event::Entry) });
         }
         Step::BranchIfFull(_, to) => {

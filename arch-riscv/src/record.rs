@@ -53,7 +53,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::KeepSlot => cx.noted(Insn::Sd { src: SLOT, at: KEPT }, "for the return"),
         Step::NoSlot => {
-            cx.noted(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(Recorder::NONE) }, "no slot");
+            cx.noted(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(Recorder::NO_SLOT) }, "no slot");
             cx.noted(Insn::J { to: Local::Recorded(Event::Entry) }, "j");
         }
         Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),

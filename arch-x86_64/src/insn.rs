@@ -443,6 +443,7 @@ fn mov(out: &mut CodeBuf, dst: Reg, src: Reg) -> Result<()> {
     Ok(())
 }
 
+/// An operation of a register in 64 bits and a number of 8.
 fn short_arithmetic(out: &mut CodeBuf, modrm: u8, dst: Reg, imm: i8) -> Result<()> {
     let dst = general(dst)?;
     out.bytes.extend_from_slice(&[WIDE | dst >> 3, 0x83, modrm | dst & 7, imm.cast_unsigned()]);
@@ -517,12 +518,12 @@ pub(crate) fn half(reg: Reg) -> &'static str {
     HALVES.get(usize::from(reg.0)).unwrap_or(&"?")
 }
 
-/// The lower halves of the registers.
 fn bit_number(value: i32) -> Result<u8> {
     let fits = u8::try_from(value).ok().filter(|n| *n < 64);
     fits.ok_or_else(|| Error::unencodable(format_args!("bit {value}; valid: 0 to 63")))
 }
 
+/// The lower halves of the registers.
 const HALVES: [&str; 16] = [
     "eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d",
     "r15d",

@@ -43,7 +43,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::KeepSlot => cx.noted(Insn::Store { src: SLOT, at: KEPT }, "for the return"),
         Step::NoSlot => {
-            cx.noted(Insn::MovImm { dst: SLOT, imm: Recorder::NONE }, "no slot");
+            cx.noted(Insn::MovImm { dst: SLOT, imm: Recorder::NO_SLOT }, "no slot");
             cx.insn(Insn::JmpFar { to: Local::Recorded(Event::Entry) });
         }
         Step::Refill(event) => refill(!recorder.has_frame(event), cx),

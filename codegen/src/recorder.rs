@@ -146,7 +146,7 @@ impl Recorder {
     /// Bytes for which there is one time under [`Clock::Stamp8`]: eight records without words.
     pub const BLOCK: i32 = 128;
     /// In place of a slot for both records of a call: there is none. Slots are at multiples of 8.
-    pub const NONE: i32 = 1;
+    pub const NO_SLOT: i32 = 1;
     /// Bytes of an entry of the shadow stack: the return address, and behind it SP as it is when the function has returned.
     pub const KEPT: i32 = 16;
     /// Where in an entry SP is. It is 0 in the one below all others.

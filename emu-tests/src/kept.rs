@@ -9,8 +9,6 @@ pub(crate) const STACK: u64 = 0x3800_0000;
 pub(crate) const SIZE: u64 = 0x1000;
 /// What each word of it, and of buffers, holds at first: nobody writes that.
 pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;
-/// Bytes behind the limit.
-const BEHIND: u64 = 0x400;
 /// Bytes of an entry.
 const ENTRY: u64 = Recorder::KEPT as u64;
 /// Entries that are there before a run, with the one below all others.
@@ -34,7 +32,7 @@ impl Kept {
         let top = STACK + ENTRY * BEFORE.len() as u64;
         // Whoever takes an entry without looking has come above the limit.
         let limit = if above { top - ENTRY } else { top };
-        [(self.top, top), (self.limit, if full { limit } else { STACK + SIZE - BEHIND })]
+        [(self.top, top), (self.limit, if full { limit } else { STACK + SIZE })]
     }
 
     /// The stack as it is before a run.
@@ -45,13 +43,13 @@ impl Kept {
         }
     }
 
-    /// What must be there after a run as it was before, and is there: the entries below, and all that no entry of the run has.
-    pub(crate) fn before<D>(full: bool, uc: &Cpu<'_, D>) -> impl Iterator<Item = (u64, u64)> {
+    /// What must be there after a run as it was before, and is there: the entries below those of the run, which reach to `end`,
+    /// and all behind.
+    pub(crate) fn unchanged<D>(end: u64, uc: &Cpu<'_, D>) -> impl Iterator<Item = (u64, u64)> {
         let before = BEFORE.as_flattened();
-        let fresh = if full { before.len() } else { ((SIZE - BEHIND) / 8) as usize };
-        let found = words(uc, STACK, SIZE as usize).into_iter().enumerate();
-        let all = found.map(move |(n, found)| (n, before.get(n).copied().unwrap_or(FRESH), found));
-        all.filter(move |(n, ..)| *n < before.len() || *n >= fresh).map(|(_, wanted, found)| (wanted, found))
+        let found = (STACK..).step_by(8).zip(words(uc, STACK, SIZE as usize)).enumerate();
+        let others = found.filter(move |(n, (at, _))| *n < before.len() || *at >= end);
+        others.map(|(n, (_, found))| (before.get(n).copied().unwrap_or(FRESH), found))
     }
 
     /// The topmost entry: a return address, and SP.
@@ -60,11 +58,12 @@ impl Kept {
         [word(uc, at), word(uc, at.wrapping_add(Recorder::KEPT_SP as u64))]
     }
 
-    /// What lies above the topmost entry was there before: also one with this SP.
-    pub(crate) fn stale<D>(self, sp: u64, uc: &mut Cpu<'_, D>) {
+    /// What lies above the topmost entry was there before: also one with this SP. Returns where that ends.
+    pub(crate) fn stale<D>(self, sp: u64, uc: &mut Cpu<'_, D>) -> u64 {
         let at = word(uc, self.top);
         put_word(uc, at, STALE);
         put_word(uc, at.wrapping_add(Recorder::KEPT_SP as u64), sp);
+        at.wrapping_add(ENTRY)
     }
 
     /// The topmost entry becomes that of a function which is nowhere.

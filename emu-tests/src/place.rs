@@ -148,7 +148,7 @@ places! {
     BesideWords => "record:beside", "memory beside the thread's words";
     ShadowTop => "record:shadow", "where the next entry of the thread's shadow stack goes";
     ShadowLimit => "record:shadow-limit", "where the thread's shadow stack ends";
-    ShadowBefore => "record:shadow-before", "entries of the shadow stack of functions further out";
+    ShadowOthers => "record:shadow-others", "what the shadow stack has besides the entries of these calls";
     ShadowParent => "record:shadow-parent", "parent_ip in the function's entry of the shadow stack";
     ShadowSp => "record:shadow-sp", "sp in the function's entry of the shadow stack";
     EntryLost => "record:shadow-lost", "a stop where the function's entry of the shadow stack is lost";

@@ -20,6 +20,8 @@ use crate::trace::{At, Finding};
 
 /// Bytes below SP at which a signal handler's frame begins: behind the red zone of programs.
 const BELOW: u64 = 512;
+/// Where the handler's call comes back to: not where the function goes that it interrupted.
+const BACK: u64 = EXIT + 256;
 /// Instructions of the longest run that is interrupted at each.
 const LONGEST: u64 = 600;
 
@@ -43,8 +45,8 @@ pub(crate) fn signal(rig: &mut Rig, case: &Case, start: u64) -> Result<bool> {
     let interrupted = rig.uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
     let in_handler = handler(rig, case);
     rig.registers.load(&mut rig.uc, &in_handler);
-    let ended = rig.uc.emu_start(start, EXIT, 0, 0);
-    let came_back = ended.is_ok() && rig.uc.pc_read().ok() == Some(EXIT);
+    let ended = rig.uc.emu_start(start, BACK, 0, 0);
+    let came_back = ended.is_ok() && rig.uc.pc_read().ok() == Some(BACK);
     let _ = rig.uc.context_restore(&interrupted);
     Ok(came_back)
 }
@@ -117,12 +119,12 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
     }
     match abi.link {
         Some(link) => {
-            all[link] = EXIT;
+            all[link] = BACK;
             all[abi.sp] = sp;
         }
         None => {
             all[abi.sp] = sp - abi.return_bytes();
-            put_word(&mut rig.uc, sp - abi.return_bytes(), EXIT);
+            put_word(&mut rig.uc, sp - abi.return_bytes(), BACK);
         }
     }
     all

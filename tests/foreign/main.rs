@@ -11,6 +11,7 @@ mod lent;
 mod literals;
 mod places;
 mod returns;
+mod shadow;
 mod sleds;
 mod stated;
 mod tails;

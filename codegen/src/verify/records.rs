@@ -73,11 +73,6 @@ impl Checker<'_> {
             self.fault(line, Property::Memory, "a word of memory is changed that nobody named");
             return Value::lost(Why::Computed);
         };
-        if places.shadow.is_some_and(|[top, _]| top == at) {
-            let after = Value::of(Root::ThreadWord(at)).plus(if by.root == Root::Number { by.add } else { 0 });
-            self.store_thread(line, at, after, state);
-            return Value::lost(Why::Computed);
-        }
         if places.recorder.events == Events::Count {
             if at != places.count || !by.is(Value::number(1)) {
                 self.fault(line, Property::Record, "something else than 1 is added to the counter, or elsewhere");

@@ -103,7 +103,7 @@ impl Trace {
         if self.case.situation == Situation::LeftBehind {
             kept.leave_behind(sp, 1 + usize::from(self.case.closely), here.uc);
         }
-        kept.stale(sp, here.uc);
+        self.state.kept_to = self.state.kept_to.max(kept.stale(sp, here.uc));
     }
 
     /// The run is over: compare.
@@ -125,9 +125,9 @@ impl Trace {
             };
             self.check(p24, place, want, have);
         }
-        let full = self.case.situation.untraced();
-        for (want, have) in words.kept.into_iter().flat_map(|_| Kept::before(full, uc)) {
-            self.check(p24, Place::ShadowBefore, want, have);
+        let end = self.state.kept_to;
+        for (want, have) in words.kept.into_iter().flat_map(|_| Kept::unchanged(end, uc)) {
+            self.check(p24, Place::ShadowOthers, want, have);
         }
         for (n, (want, have)) in wanted.buffer.into_iter().zip(found.buffer).enumerate() {
             self.check(p24, Place::Buffer { offset: 8 * n }, want, have);

@@ -126,6 +126,8 @@ pub(crate) struct State {
     /// Of those, the numbers of the ones that have room for a return which is still to come.
     pub open: Vec<usize>,
     pub counted: u64,
+    /// Where the entries of the shadow stack end that the functions of this run had.
+    pub kept_to: u64,
     /// Calls of the routine that makes room for records.
     pub refills: u64,
     /// Events that were to be recorded so far: the time goes on at each.

@@ -51,8 +51,9 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
         )));
     }
     if let Some(sig) = &args.sig {
+        let place = if shadow { "--sig, which --form shadow does not need" } else { "--sig" };
         let framed = events == Events::Both && !shadow;
-        fits(sig, (framed, recorded, args.result), target).map_err(|e| e.at("--sig"))?;
+        fits(sig, (framed, recorded, args.result), target).map_err(|e| e.at(place))?;
     }
     let refill = args.refill.is_some();
     if refill && events == Events::Count {
@@ -60,7 +61,6 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
     }
     let (result, unwind, pair) = (args.result, args.unwind, args.pair);
     let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow, pair };
-    recorder.fits_form()?;
     if args.unwind {
         lsda::possible(recorder)?;
         if !target.unwind_tables {
