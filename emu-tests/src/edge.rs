@@ -29,6 +29,8 @@ const SLACK: u64 = 2048 + 16;
 /// A site, and the trampoline that is to be as far from it as can be.
 pub(crate) struct Edge {
     attach: usize,
+    /// Of the trampoline.
+    bytes: u64,
     site: SiteEntry,
     filter: Filter,
 }
@@ -49,7 +51,13 @@ pub(crate) fn edge(rig: &Rig, filter: &Filter) -> Option<Edge> {
     let case = cases(rig, attach, &filter).into_iter().next()?;
     let start = rig.function(&rig.functions[case.function].name);
     let site = rig.image.sites.iter().find(|s| s.start == start)?.clone();
-    Some(Edge { attach, site, filter: Filter { function: Some(rig.functions[case.function].name.clone()), ..filter } })
+    let (_, bytes) = *rig.ranges.get(attach)?;
+    Some(Edge {
+        attach,
+        bytes,
+        site,
+        filter: Filter { function: Some(rig.functions[case.function].name.clone()), ..filter },
+    })
 }
 
 /// Judge both edges of the trampolines' image, which is beside the functions in `image`.
@@ -100,7 +108,10 @@ fn judge_at(
         let middle = last.midpoint(beyond);
         *(if reached(middle) { &mut last } else { &mut beyond }) = middle;
     }
-    let Some(target) = at(last) else { return Ok(None) };
+    // What goes on in the function by itself has to reach it from its last instruction. What an immediate adds on the way there,
+    // it takes away on the way back.
+    let own = if contract.kind.names_body() { edge.bytes + 2 * SLACK } else { 0 };
+    let Some(target) = at(last.saturating_sub(own.div_ceil(step))) else { return Ok(None) };
     let Some(mut rig) = put_at(setup, edge, image, target, unit, beside)? else { return Ok(None) };
     let mut there = Tally::new(suite);
     let Some(case) = cases(&rig, edge.attach, &edge.filter).into_iter().next() else { return Ok(None) };
@@ -109,7 +120,7 @@ fn judge_at(
     rig.patch_all(SiteState::Disabled, None)?;
     let ends = target.abs_diff(site.ip);
     let at = At { clause: Clause::P16, trampoline: edge.attach, pc: site.ip };
-    let found = if ends.abs_diff(reach) <= SLACK + unit.map_or(step, |_| 0) { reach } else { ends };
+    let found = if ends.abs_diff(reach) <= SLACK + own + unit.map_or(step, |_| 0) { reach } else { ends };
     let expected = reference(&mut rig, &case)?;
     rig.aim(edge.attach, case.function)?;
     rig.patch_all(rig.on(edge.attach), None)?;
