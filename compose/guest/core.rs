@@ -22,6 +22,7 @@ pub struct Outside {
     host: extern "C" fn(u64, u64, u64, u64) -> u64,
     run: extern "C" fn(),
     unwind: extern "C" fn(),
+    caller: extern "C" fn(u64, u64) -> u64,
     mail: [AtomicU64; ARGS + 8 + 40 + 8 + 32 + 2],
 }
 
@@ -89,6 +90,10 @@ impl Outside {
 }
 
 impl Handlers for &Outside {
+    fn caller(&self, parent: u64, retp: u64) -> u64 {
+        (self.caller)(parent, retp)
+    }
+
     fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Regs) {
         // The number of the user's object, as it was registered. With another's it is nobody.
         self.entered(0, if private == ops & 0xffff { ops } else { 0 }, call, regs, |_| None);

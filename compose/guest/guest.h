@@ -14,6 +14,7 @@ enum call {
 	CHANGED,	/* Users came or went: TARGETS says what sites shall call. */
 	UNWIND,		/* A handler is about to run: who is up the stack? The core's answer to the last question. */
 	DIRECT,		/* A direct trampoline calls. */
+	ASTRAY,		/* A function that runs within a paired trampoline would return elsewhere: where? */
 };
 
 /* What NEXT answers. */
@@ -47,6 +48,7 @@ struct outside {
 	word (*host)(word, word, word, word);
 	void (*run)(void);
 	void (*unwind)(void);
+	word (*caller)(word parent, word retp);
 	volatile word mail[MAIL];
 };
 

@@ -17,11 +17,11 @@ struct layout {
 };
 
 #define FILLED __attribute__((section(".data")))
-struct layout args_layout FILLED, regs_layout FILLED, exit_layout FILLED, rethook_layout FILLED;
+struct layout args_layout FILLED, regs_layout FILLED, exit_layout FILLED, rethook_layout FILLED, paired_layout FILLED;
 /* Bytes that a return pops, so that SP is behind the cell. */
 word popped FILLED;
-/* Of the functions: what the core knows them by. */
-word sites[8];
+/* Of the functions: what the core knows them by; where the paired trampoline of each begins, and its bytes. */
+word sites[8], paired_at[8], paired_bytes[8];
 /* Where replaced return addresses lead. */
 word to_return FILLED, to_rethook FILLED;
 /* Where calls are made from that are no function's. */
@@ -47,6 +47,19 @@ static char site_room[1024] __attribute__((aligned(64)));
 #define THIRD 2
 static char task_room[THREADS][8192] __attribute__((aligned(64)));
 static void *core, *task[THREADS];
+
+/*
+ * A function that runs within a paired trampoline: its number, SP when the trampoline called it, whom it returns to, and where to
+ * by the core's word.
+ */
+struct paired {
+	word f, sp, caller, cell;
+};
+
+/* Those of each thread, the innermost last. Who was left by a jump stays until somebody further out returns. */
+#define DEEPEST 1024
+static struct paired running[THREADS][DEEPEST];
+static word depth[THREADS];
 
 __asm__(".globl host\n.type host, %function\nhost: .cfi_startproc\nret\n.cfi_endproc\n.size host, . - host\n");
 
@@ -80,7 +93,22 @@ NOIPA void unwind(void)
 		answer = core_true_parent(core, task[outside.mail[CURRENT]], outside.mail[ASKED], outside.mail[ASKED + 1]);
 }
 
-struct outside outside = { .host = host, .run = run, .unwind = unwind };
+/*
+ * Whom a function returns to in the end whose return address is this and lies there. One that was jumped to from within a paired
+ * trampoline returns into that: so to the caller of the function which jumped.
+ */
+static word caller(word parent, word retp)
+{
+	const struct paired *all = running[outside.mail[CURRENT]];
+	word n;
+
+	for (n = depth[outside.mail[CURRENT]]; n-- > 0;)
+		if (all[n].sp == retp + popped && parent - paired_at[all[n].f] < paired_bytes[all[n].f])
+			return all[n].caller;
+	return parent;
+}
+
+struct outside outside = { .host = host, .run = run, .unwind = unwind, .caller = caller };
 
 /* An ftrace_ops, of which trampolines read what the emulator fills in. */
 word ops[64] FILLED;
@@ -100,16 +128,23 @@ NOIPA void direct_handler(void)
 
 #define FIELD(fregs, offset) (*(word *)((char *)(fregs) + (offset)))
 
-static void enter(word ip, word parent, void *fregs, const struct layout *layout)
+static struct shown ask(word ip, word parent, word retp, void *fregs, const struct layout *layout)
 {
-	word pc = FIELD(fregs, layout->pc), at = FIELD(fregs, layout->sp);
-	struct shown regs = { .ip = ip, .parent = parent, .retp = at };
+	struct shown regs = { .ip = ip, .parent = parent, .retp = retp };
 	int i;
 
 	for (i = 0; i < 8; i++)
 		if (layout->args[i] != NONE)
 			regs.args[i] = FIELD(fregs, layout->args[i]);
 	core_enter(core, task[outside.mail[CURRENT]], &outside, ip, &regs);
+	return regs;
+}
+
+static void enter(word ip, word parent, void *fregs, const struct layout *layout)
+{
+	word pc = FIELD(fregs, layout->pc), at = FIELD(fregs, layout->sp);
+	struct shown regs = ask(ip, parent, at, fregs, layout);
+
 	if (regs.ip != ip)
 		pc = regs.ip;
 	FIELD(fregs, layout->pc) = pc;
@@ -154,6 +189,52 @@ NOIPA word ftrace_return_to_handler(void *fregs)
 NOIPA word arch_rethook_trampoline_callback(void *regs)
 {
 	return leave(regs, &rethook_layout, 1);
+}
+
+/*
+ * A function is entered whose return address stays where it is: its trampoline calls it, and then the handler of returns. The core
+ * knows the call by the trampoline's frame: the place of the return address may be that of another hook, which replaced it.
+ */
+NOIPA void paired_entry(word ip, word parent, void *op, void *fregs)
+{
+	word current = outside.mail[CURRENT], at = FIELD(fregs, paired_layout.sp);
+	struct paired own = { .sp = (word)fregs };
+	struct shown regs;
+
+	(void)op;
+	/* A function whose return is replaced may have jumped here: the core's answer must tell the hooks of this call from that. */
+	own.caller = caller(core_true_parent(core, task[current], parent, at), at);
+	regs = ask(ip, own.caller, own.sp, fregs, &paired_layout);
+	while (own.f < 7 && sites[own.f] != ip)
+		own.f++;
+	own.cell = regs.parent;
+	/* Such a trampoline cannot go elsewhere. */
+	if (regs.ip != ip || regs.direct || depth[current] == DEEPEST)
+		host(ASTRAY, regs.ip, 0, 0);
+	else
+		running[current][depth[current]++] = own;
+}
+
+NOIPA void paired_return(void *fregs)
+{
+	word current = outside.mail[CURRENT], n = depth[current], hooks;
+	struct paired own;
+
+	while (n > 0 && running[current][n - 1].sp != (word)fregs)
+		n--;
+	if (n == 0) {
+		host(ASTRAY, 0, 0, 0);
+		return;
+	}
+	own = running[current][n - 1];
+	depth[current] = n - 1;
+	for (hooks = 0; hooks < 1000 && (own.cell == to_return || own.cell == to_rethook); hooks++) {
+		struct shown regs = { .retp = own.sp, .retval = FIELD(fregs, paired_layout.retval) };
+
+		own.cell = core_leave(core, task[current], &outside, own.cell == to_rethook, &regs);
+	}
+	if (own.cell != own.caller)
+		host(ASTRAY, own.cell, 0, 0);
 }
 
 static void changed(void)
@@ -206,6 +287,7 @@ NOIPA void serve(void)
 		break;
 	case EXIT:
 		core_exit(core, task[THIRD]);
+		depth[THIRD] = 0;
 		break;
 	}
 }
@@ -218,8 +300,10 @@ NOIPA word begin(void)
 	if (core_bytes(0) > sizeof(core_room) || core_bytes(1) > sizeof(task_room[0]) || core_bytes(2) > sizeof(site_room))
 		return 1;
 	core = core_new(core_room, core_sites(site_room, sites), to_return, to_rethook);
-	for (i = 0; i < THREADS; i++)
+	for (i = 0; i < THREADS; i++) {
 		task[i] = core_task(task_room[i]);
+		depth[i] = 0;
+	}
 	if (!core)
 		return 2;
 	outside_calls();

@@ -11,6 +11,8 @@ use std::process::{Command, Stdio};
 pub struct Cross {
     /// The architecture.
     pub arch: &'static str,
+    /// Bytes behind a function's symbol, as gcc makes it with these flags: where it goes on behind its site.
+    pub resume: i32,
     target: &'static str,
     rust: &'static [&'static str],
     gcc: &'static str,
@@ -21,6 +23,7 @@ pub struct Cross {
 pub const CROSS: [Cross; 3] = [
     Cross {
         arch: "x86_64",
+        resume: 5,
         target: "x86_64-unknown-none",
         rust: &[],
         gcc: "x86_64-linux-gnu-gcc",
@@ -37,6 +40,7 @@ pub const CROSS: [Cross; 3] = [
     },
     Cross {
         arch: "arm64",
+        resume: 8,
         target: "aarch64-unknown-none-softfloat",
         // Whoever is interrupted may keep something in it: the platform register is not for code like this.
         rust: &["-Zfixed-x18"],
@@ -53,6 +57,7 @@ pub const CROSS: [Cross; 3] = [
     },
     Cross {
         arch: "riscv64",
+        resume: 8,
         target: "riscv64imac-unknown-none-elf",
         rust: &[],
         gcc: "riscv64-linux-gnu-gcc",

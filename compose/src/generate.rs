@@ -179,7 +179,12 @@ pub fn rare() -> Vec<Case> {
     let users = vec![hijack, user(What::Direct { share: false }, &[0], 16)];
     let refused = [[0, 1], [1, 0]]
         .map(|order| Case { users: users.clone(), acts: order.into_iter().map(Act::Register).collect() });
-    [unregisters, jumped, nothing, in_handler].into_iter().chain(refused).collect()
+    // Of two functions, of which one jumps to the other, a kretprobe replaces the second's return alone.
+    let users = vec![user(What::Graph, &[0], 8), kretprobe(1, 16), user(What::Op { regs: true }, &[1], 24)];
+    let tail = Call { tail: Some(Box::new(leaf(1))), ..leaf(0) };
+    let acts = (0..3).map(Act::Register).chain([Act::Call(tail)]).collect();
+    let between = Case { users, acts };
+    [unregisters, jumped, nothing, in_handler, between].into_iter().chain(refused).collect()
 }
 
 /// Numbers that follow from a seed.

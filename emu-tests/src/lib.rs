@@ -61,8 +61,8 @@ mod view;
 pub use case::{Distance, Handler};
 pub use check::{Progress, check, situations};
 pub use composed::{
-    AFTER_RECORDER, Composed, DIRECT_HANDLER, RECORDER_ARGS, SIGNATURES as COMPOSED_SIGNATURES, direct_names,
-    recorder_names,
+    AFTER_RECORDER, Composed, DIRECT_HANDLER, FUNCTIONS_UNDER_TRACE, Functions, PAIRED_HANDLERS, RECORDER_ARGS,
+    direct_names, paired_names, recorder_names,
 };
 pub use contract_file::contract_schema;
 pub use contract_text::{Head, contract_text};

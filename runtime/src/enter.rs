@@ -32,11 +32,13 @@ impl<const W: usize> Runtime<'_, W> {
     /// A traced function is entered: what trampolines at entries call.
     ///
     /// Afterwards the return address is `regs.parent`, and the function is reached at `regs.ip`, through `regs.direct` if
-    /// that is not 0. A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct
+    /// that is not 0. A paired trampoline replaces nothing: its layer gives the true caller as `regs.parent` and its frame's address as
+    /// `regs.retp`, and at the return calls what `regs.parent` led to, until that is the caller again. A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct
     /// call decide what runs, not who looks on.
     pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
         let Some(site) = self.site(ip) else { return };
-        let call = Call { ip, parent_ip: self.true_parent(task, regs.parent, regs.retp), depth: task.depth() };
+        let parent_ip = handlers.caller(self.true_parent(task, regs.parent, regs.retp), regs.retp);
+        let call = Call { ip, parent_ip, depth: task.depth() };
         match task.lock() {
             // Whose users say which functions they want.
             Some(_guard) if self.ops.taken() == self.of_graph.get() => {

@@ -160,6 +160,7 @@ impl<const W: usize> Runtime<'_, W> {
             true => ret,
             false => self.true_parent(task, self.trampolines.return_to_handler, regs.retp),
         };
+        let parent_ip = handlers.caller(parent_ip, frame.retp());
         let call = Call { ip: frame.func(), parent_ip, depth: task.depth().saturating_sub(1) };
         if let Some(_guard) = task.lock() {
             let wanted = frame.wanted();

@@ -27,7 +27,7 @@ pub struct Regs {
 pub struct Call {
     /// The function.
     pub ip: u64,
-    /// Whom it returns to: the true caller, also where other hooks replaced the address.
+    /// Whom it returns to: the true caller, also where other hooks replaced the address, or it leads to a paired trampoline.
     pub parent_ip: u64,
     /// How many hooked functions the thread is in, from 0.
     pub depth: u64,
@@ -38,6 +38,12 @@ pub struct Call {
 /// A handler may call traced functions (they are not traced then), be interrupted by traced code, and register and
 /// unregister whomever it likes, itself too.
 pub trait Handlers {
+    /// Whom a function returns to in the end whose return address is `parent` and lies at `retp`. A function that jumps to another
+    /// one from within a paired trampoline leaves it a return address there: the layer has the caller of the one that jumped.
+    fn caller(&self, parent: u64, _retp: u64) -> u64 {
+        parent
+    }
+
     /// An ops' callback. Only those with IPMODIFY change `regs.ip`.
     fn callback(&self, _ops: u64, _private: u64, _call: &Call, _regs: &mut Regs) {}
 

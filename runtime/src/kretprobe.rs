@@ -110,6 +110,7 @@ impl<const W: usize> Runtime<'_, W> {
         let node = self.pool.pending(task).next()?;
         let ret = node.ret.get();
         regs.ip = ret;
+        let parent_ip = handlers.caller(parent_ip, node.retp.get());
         let call = Call { ip: node.ip.get(), parent_ip, depth: task.depth() };
         let probe: Option<&User> = self.kretprobes.get(node.owner.get());
         if let (Some(user), Some(_guard)) = (probe, task.lock()) {

@@ -25,7 +25,8 @@ pub struct ComposeArgs {
     /// With --arch: the objects that `cargo xtask core-objects` makes [default: where it leaves them]
     #[arg(long, value_name = "DIR", requires = "arch")]
     objects: Option<PathBuf>,
-    /// With --arch: what the functions are like: word, stack, pair or big [default: each in turn]
+    /// With --arch: what the functions are like: word, stack, pair or big; where they run within paired trampolines, word-paired,
+    /// pair-paired or big-paired [default: each in turn]
     #[arg(long, value_name = "SIGNATURE", requires = "arch")]
     signature: Option<String>,
     /// Which implementation: `runtime`, or a version of Linux as its fact sheet describes it

@@ -21,13 +21,15 @@ use tool::suite::suite_of_composed;
 fn agrees(on: &On) {
     let b = Bench::new();
     let random = b.ok(&on.compose(&["--users", on.users(), "--random", "300"]));
-    for signature in ["word", "stack", "pair", "big"] {
+    let signatures = on.signatures();
+    for signature in signatures {
         let counts = format!("runtime on {}, {signature}: ", on.cross.arch);
         assert!(random.contains(&counts), "{random}");
     }
-    assert_eq!(random.matches(", 0 differ from the model").count(), 4, "{random}");
+    assert_eq!(random.matches(", 0 differ from the model").count(), signatures.len(), "{random}");
     // Functions with results in memory do not call others as jumps: those cases are counted as what they are.
-    assert_eq!(random.matches(": 300 cases").count(), 3, "{random}");
+    let others = signatures.iter().filter(|signature| !signature.starts_with("big")).count();
+    assert_eq!(random.matches(": 300 cases").count(), others, "{random}");
     let all = b.ok(&on.compose(&["--users", on.users(), "--all", "--sample", "400", "--signature", "stack"]));
     assert_eq!(all, format!("runtime on {}, stack: 400 cases, 0 differ from the model\n", on.cross.arch));
 }
@@ -93,21 +95,23 @@ fn what_fails_is_repeated(on: &On) {
     assert!(once.starts_with(shown), "{again}: {once}");
 }
 
-/// How the machine fails with trampolines that are changed.
-fn with_changed(on: &On, users: u64, change: impl Fn(&mut [(String, Vec<u8>)])) -> Option<Failure> {
+/// How the machine fails with trampolines that are changed, and the first of its functions or those that are paired.
+fn with_changed(on: &On, (users, paired): (u64, bool), change: impl Fn(&mut [(String, Vec<u8>)])) -> Option<Failure> {
     let backend = tool::backend(on.cross.arch).unwrap();
-    let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
+    let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap(), on.cross.resume).unwrap();
     change(&mut suite.objects);
     let composed = Composed::new(suite, &on.cross.read(Path::new(&on.dir)).unwrap()).unwrap();
-    let run = |case: &_| composed.run(case, 0);
+    let family =
+        composed.functions().iter().position(|functions| functions.name.ends_with("-paired") == paired).unwrap();
+    let run = |case: &_| composed.run(case, family);
     let subject = OURS.elsewhere("", &run);
     (0..9).find_map(|seed| subject.judge(&random(seed, users)))
 }
 
 /// Whom handlers find up the stack is what trampolines' unwind tables say: where one of them is wrong, they find somebody else.
 fn unwind_tables_are_read(on: &On) {
-    assert_eq!(with_changed(on, 1, |_| ()), None);
-    let failure = with_changed(on, 1, |objects| {
+    assert_eq!(with_changed(on, (1, false), |_| ()), None);
+    let failure = with_changed(on, (1, false), |objects| {
         let object = &mut objects[0].1;
         let read = object::File::parse(&**object).unwrap();
         let (start, size) = read.section_by_name(".eh_frame").and_then(|s| s.file_range()).unwrap();
@@ -122,29 +126,45 @@ fn unwind_tables_are_read(on: &On) {
     assert_eq!(expected, Event { callers: expected.callers, ..seen }, "{failure}");
 }
 
+/// Put two symbols of an object where the other one is.
+fn exchange(object: &mut [u8], names: [&str; 2]) {
+    let read = object::File::parse(&*object).unwrap();
+    let (table, _) = read.section_by_name(".symtab").and_then(|s| s.file_range()).unwrap();
+    // Symbols have 24 bytes, and their values are behind the first eight.
+    let [one, other] = names.map(|name| table as usize + 24 * read.symbol_by_name(name).unwrap().index().0 + 8);
+    (0..8).for_each(|byte| object.swap(one + byte, other + byte));
+}
+
 /// What recorders write is read: where two of them are each in the other's place, their records have the wrong number.
 fn records_are_read(on: &On) {
     let only = 1 << USERS.iter().position(|user| *user == "recorder").unwrap();
-    assert_eq!(with_changed(on, only, |_| ()), None);
-    let failure = with_changed(on, only, |objects| {
-        let (_, object) = objects.last_mut().unwrap();
-        let read = object::File::parse(&**object).unwrap();
-        let (table, _) = read.section_by_name(".symtab").and_then(|s| s.file_range()).unwrap();
-        // Symbols have 24 bytes, and their values are behind the first eight.
-        let value = |name: &str| table as usize + 24 * read.symbol_by_name(name).unwrap().index().0 + 8;
-        let [one, other] = [value("composed_recorder_0"), value("composed_recorder_1")];
-        (0..8).for_each(|byte| object.swap(one + byte, other + byte));
+    assert_eq!(with_changed(on, (only, false), |_| ()), None);
+    let failure = with_changed(on, (only, false), |objects| {
+        exchange(&mut objects.last_mut().unwrap().1, ["composed_recorder_0", "composed_recorder_1"]);
     });
     let failure = failure.expect("the records are wrong");
     assert_eq!(failure.expected.unwrap().seen, Seen::Recorded, "{failure}");
     assert_eq!(failure.seen.unwrap().seen, Seen::Lost("a record"), "{failure}");
 }
 
+/// Functions run within their paired trampolines: where two of these are each in the other's place, another function runs.
+fn paired_trampolines_are_entered(on: &On) {
+    if !on.signatures().contains(&"word-paired") {
+        return;
+    }
+    assert_eq!(with_changed(on, (1, true), |_| ()), None);
+    let failure = with_changed(on, (1, true), |objects| {
+        exchange(&mut objects[0].1, ["composed_around_word_0", "composed_around_word_1"]);
+    });
+    let failure = failure.expect("another function runs");
+    assert_eq!([failure.expected, failure.seen].map(|event| event.unwrap().f), [0, 1], "{failure}");
+}
+
 /// What cannot be run is refused by name.
 fn is_refused(on: &On) {
     let b = Bench::new();
     b.refuses(&on.compose(&["--core", "kernel-7.3"]), &["kernel-7.3 does not run on", "--core runtime"]);
-    b.refuses(&on.compose(&["--signature", "float"]), &["signature 'float'", "word", "big"]);
+    b.refuses(&on.compose(&["--signature", "float"]), &["signature 'float'", &on.signatures().join(", ")]);
     b.refuses(&["compose", "--arch", "sparc"], &["'sparc'"]);
     b.refuses(&["compose", "--objects", "."], &["--arch"]);
     let nothing = ["compose", "--arch", on.cross.arch, "--objects", "nowhere"];
@@ -153,13 +173,14 @@ fn is_refused(on: &On) {
 
 type Test = (&'static str, fn(&On));
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     ("agrees", agrees),
     ("touches_no_vector_register", touches_no_vector_register),
     ("faults_are_named", faults_are_named),
     ("what_fails_is_repeated", what_fails_is_repeated),
     ("unwind_tables_are_read", unwind_tables_are_read),
     ("records_are_read", records_are_read),
+    ("paired_trampolines_are_entered", paired_trampolines_are_entered),
     ("is_refused", is_refused),
     ("a_sample_of_the_mutants_is_noticed", mutants::a_sample_is_noticed),
 ];

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use compose::cross::CROSS;
 use compose::{Case, OURS, SUBSETS, random, rare, subset};
-use emu_tests::{COMPOSED_SIGNATURES, Composed};
+use emu_tests::Composed;
 use tool::suite::suite_of_composed;
 
 use crate::common::{Bench, blessed_block};
@@ -19,6 +19,7 @@ type Mutant = (&'static str, &'static str, &'static str, &'static str);
 
 include!("../../compose/tests/mutants/list.rs");
 include!("mutants/layer.rs");
+include!("mutants/paired.rs");
 include!("mutants/unnoticed.rs");
 
 /// Cases that a machine runs at most: those of subsets in an order that has all shapes and moments early, and random ones.
@@ -26,12 +27,13 @@ const CASES: usize = 20_000;
 /// Coprime to the number of subsets.
 const STRIDE: u64 = 7919;
 
-/// The cases, with the number of a signature each.
+/// The cases, with functions each: rare ones with all, others in turn.
 fn cases(composed: &Composed) -> impl Iterator<Item = (Case, usize)> {
+    let all = composed.functions().len();
+    let rare = rare().into_iter().flat_map(move |case| (0..all).map(move |family| (case.clone(), family)));
     let subsets = (0..).filter_map(|i: u64| subset(i * STRIDE % SUBSETS, u64::MAX));
     let both = subsets.zip((0..).map(|seed| random(seed, u64::MAX))).flat_map(|(subset, random)| [subset, random]);
-    let each =
-        rare().into_iter().chain(both).enumerate().map(|(index, case)| (case, index / 2 % COMPOSED_SIGNATURES.len()));
+    let each = rare.chain(both.enumerate().map(move |(index, case)| (case, index / 2 % all)));
     each.filter(|(case, family)| composed.supports(case, *family))
 }
 
@@ -57,7 +59,7 @@ impl<'o> Ground<'o> {
     /// Which case notices? None: none does.
     fn noticed(&self, objects: &[(String, Vec<u8>)], most: usize) -> Option<usize> {
         let backend = tool::backend(self.on.cross.arch).unwrap();
-        let suite = suite_of_composed(backend, &tool::default_target(backend).unwrap()).unwrap();
+        let suite = suite_of_composed(backend, &tool::default_target(backend).unwrap(), self.on.cross.resume).unwrap();
         let composed = Composed::new(suite, objects).unwrap();
         let noticed = |(case, family): (Case, usize)| {
             let run = |case: &_| composed.run(case, family);
@@ -114,7 +116,7 @@ fn judge(on: &On, faults: &[&Mutant], good: usize) {
 }
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    MUTANTS.iter().chain(LAYER)
+    MUTANTS.iter().chain(LAYER).chain(PAIRED)
 }
 
 /// All of them, or those with `$TRAMPTOOL_FAULT` in their names: what was interrupted goes on there.
@@ -136,7 +138,7 @@ pub fn the_page_has_the_faults() {
     }
     let arches = CROSS.map(|cross| cross.arch);
     let mut page = format!("| faults of | {} |\n|---|{}\n", arches.join(" | "), "--:|".repeat(arches.len()));
-    for (what, faults) in [("the core", MUTANTS), ("the layer", LAYER)] {
+    for (what, faults) in [("the core", MUTANTS), ("the layer", LAYER), ("what knows paired trampolines", PAIRED)] {
         let cells = arches.map(|arch| {
             let judged = faults.iter().filter(|m| excused(m.0, arch).is_none()).count();
             format!(" {judged} |")

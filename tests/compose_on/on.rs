@@ -33,6 +33,12 @@ impl On {
         if self.cross.arch == "arm64" { WITHOUT_KRETPROBES } else { WITH_KRETPROBES }
     }
 
+    /// Of functions: with paired trampolines where sites jump.
+    pub fn signatures(&self) -> &'static [&'static str] {
+        const ALL: &[&str] = &["word", "stack", "pair", "big", "word-paired", "pair-paired", "big-paired"];
+        if self.cross.arch == "riscv64" { &ALL[..4] } else { ALL }
+    }
+
     pub fn compose<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         [&["compose", "--arch", self.cross.arch, "--objects", &self.dir][..], more].concat()
     }

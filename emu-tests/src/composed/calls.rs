@@ -1,8 +1,9 @@
 //! Functions under trace: they are entered, do what they are told, jump or return.
 
+use codegen::abi::RegSet;
 use compose::{Act, Call, Event, REPLACEMENT, Seen, mix};
 
-use super::places::{RECORDER_ARGS, SIGNATURES};
+use super::places::RECORDER_ARGS;
 use super::state::{SEED, Step, Todo, Uc, post};
 use crate::cpu::{put_word, word};
 use crate::thread::{BUFFER, SIZE};
@@ -54,7 +55,7 @@ pub(super) fn entry(uc: &mut Uc, f: u64) {
     let reg = registers.abi.args[state.argument_index()];
     // Calls are redirected on the way from one function to another.
     if state.frames.last().is_some_and(|frame| frame.open) {
-        compare(uc, f);
+        compare(uc, f, false);
     }
     registers.set(uc, reg, n);
     let all = registers.snapshot(uc);
@@ -66,13 +67,17 @@ pub(super) fn entry(uc: &mut Uc, f: u64) {
     }
 }
 
-/// Everything is as it was at the entry.
-fn compare(uc: &mut Uc, f: u64) {
+/// Everything is as it was at the entry. Within a paired trampoline, there is a frame more on the stack.
+fn compare(uc: &mut Uc, f: u64, paired: bool) {
     let registers = uc.get_data().registers;
     let now = registers.snapshot(uc);
     let state = uc.get_data_mut();
     let Some(frame) = state.frames.last() else { return };
-    let kept = state.kept.iter().chain([registers.abi.sp]);
+    let kept = match paired {
+        true => state.kept.paired,
+        false => state.kept.called.union(RegSet::of(&[registers.abi.sp])),
+    };
+    let kept = kept.iter();
     let mut lost: Vec<(&'static str, u64)> =
         kept.filter(|reg| frame.entered[*reg] != now[*reg]).map(|reg| (registers.abi.name(reg), now[reg])).collect();
     if frame.entered.vectors != now.vectors {
@@ -83,9 +88,20 @@ fn compare(uc: &mut Uc, f: u64) {
     }
 }
 
-/// A function goes on behind its site.
+/// A function goes on behind its site. Does it return to its paired trampoline?
 pub(super) fn inside(uc: &mut Uc, f: u64) {
-    compare(uc, f);
+    let registers = uc.get_data().registers;
+    let sp = registers.sp(uc);
+    let back = registers.abi.link.map_or_else(|| word(uc, sp), |link| registers.get(uc, link));
+    let state = uc.get_data_mut();
+    let around = state.places.families[state.family].around.get(f as usize);
+    // A function that was jumped to may have that return address already.
+    let called = state.frames.last().is_some_and(|frame| frame.entered[registers.abi.sp] != sp);
+    let paired = called && around.is_some_and(|(start, size)| back.wrapping_sub(*start) < *size);
+    if paired {
+        state.called[f as usize] = Some(back);
+    }
+    compare(uc, f, paired);
 }
 
 /// A direct trampoline calls.
@@ -101,7 +117,7 @@ pub(super) fn through(uc: &mut Uc) -> u64 {
 /// The body of a function begins.
 pub(super) fn body(uc: &mut Uc, number: u64, n: u64, check: u64) -> u64 {
     let state = uc.get_data_mut();
-    let signature = SIGNATURES[state.family];
+    let signature = state.places.families[state.family].signature;
     let Some(frame) = state.frames.last_mut() else { return 0 };
     let (good, entered) = (check == checked(frame.seed, signature), frame.n);
     frame.chain.push((number, n));

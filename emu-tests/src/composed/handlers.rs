@@ -6,7 +6,6 @@ use std::sync::Arc;
 use compose::{Event, Seen, User, When, fold};
 
 use super::calls::{body, recorded, result, tail, through};
-use super::places::SIGNATURES;
 use super::state::{ARGS, ASKED, DATA, SEEN, State, Step, Uc, mail, post};
 use super::steps::{changed, next};
 use super::unwinding::Backtrace;
@@ -37,6 +36,7 @@ pub(super) fn host(uc: &mut Uc, pc: u64) {
         5 => changed(uc),
         6 => unwind(uc, pc, a),
         7 => through(uc),
+        8 => astray(uc, a),
         16 => entered(uc),
         17 => stored(uc, a),
         18 => {
@@ -50,6 +50,14 @@ pub(super) fn host(uc: &mut Uc, pc: u64) {
     registers.set(uc, registers.abi.rets[0], answer);
 }
 
+/// A function that runs within a paired trampoline does not return to its caller, or went elsewhere.
+fn astray(uc: &mut Uc, to: u64) -> u64 {
+    let state = uc.get_data_mut();
+    let f = state.frames.last().map_or(0, |frame| frame.at);
+    state.lost("where a paired trampoline returns", f, to);
+    0
+}
+
 /// Somebody looks up the stack: is there a question for the core? It has answered the last one, if there was one.
 fn unwind(uc: &mut Uc, pc: u64, answer: u64) -> u64 {
     let registers = uc.get_data().registers;
@@ -59,7 +67,8 @@ fn unwind(uc: &mut Uc, pc: u64, answer: u64) -> u64 {
     };
     let places = Arc::clone(&uc.get_data().places);
     let mut unwinder = std::mem::take(&mut uc.get_data_mut().unwinder);
-    let asked = unwinder.walk(&mut trace, &places, registers, &|at| word(uc, at));
+    let entered = |pc| uc.get_data().entered_from(pc);
+    let asked = unwinder.walk(&mut trace, &places, registers, &|at| word(uc, at), &entered);
     let state = uc.get_data_mut();
     state.unwinder = unwinder;
     match asked {
@@ -145,7 +154,7 @@ fn left(uc: &mut Uc) -> u64 {
     let abi = state.registers.abi;
     // A result in memory is there; arm64 has its address in no register.
     let value = match state.frames.last() {
-        Some(frame) if SIGNATURES[state.family] == "big" => {
+        Some(frame) if state.places.families[state.family].signature == "big" => {
             let at = frame.entered[abi.sret];
             if abi.args.contains(&abi.sret) && at != value { value } else { word(uc, at) }
         }

@@ -26,9 +26,12 @@ use crate::cpu::{EXIT, Registers, load, put_word, write_code};
 use crate::suite::Suite;
 use crate::thread::{self, BUFFER, POINTER, SIZE};
 use places::{Places, Point, layout, owns, symbol};
-use state::{State, Todo, Uc};
+use state::{Kept, State, Todo, Uc};
 
-pub use places::{AFTER_RECORDER, DIRECT_HANDLER, RECORDER_ARGS, SIGNATURES, direct_names, recorder_names};
+pub use places::{
+    AFTER_RECORDER, DIRECT_HANDLER, FUNCTIONS_UNDER_TRACE, Functions, PAIRED_HANDLERS, RECORDER_ARGS, direct_names,
+    paired_names, recorder_names,
+};
 
 /// The stack: functions that call each other deeper than the core's own stack have room.
 const TOP: u64 = 0x6000_0000;
@@ -45,7 +48,7 @@ pub struct Composed {
     suite: Suite,
     image: Image,
     places: Arc<Places>,
-    kept: RegSet,
+    kept: Kept,
     rethook: bool,
 }
 
@@ -81,23 +84,31 @@ impl Composed {
         let places = Places::of(&image, &suite)?;
         let rethook = suite.contracts.iter().any(|c| c.kind == Kind::Rethook);
         fill(&mut image, &suite)?;
-        let entered = suite.contracts.iter().filter(|c| matches!(c.kind, Kind::Entry(_) | Kind::Direct(_)));
-        let some = |kept: Option<RegSet>, c: &codegen::contract::Contract| {
-            Some(kept.map_or(c.kept, |kept| kept.minus(kept.minus(c.kept))))
+        let by_all = |some: &dyn Fn(Kind) -> bool| {
+            let kept = suite.contracts.iter().filter(|c| some(c.kind)).map(|c| c.kept);
+            kept.reduce(RegSet::intersection).unwrap_or(RegSet::EMPTY)
         };
-        let kept = entered.fold(None, some).unwrap_or(RegSet::EMPTY);
+        let called = by_all(&|kind| matches!(kind, Kind::Entry(_) | Kind::Direct(_)));
+        let kept = Kept { called, paired: by_all(&|kind| matches!(kind, Kind::Around(_))) };
         Ok(Composed { suite, image, places: Arc::new(places), kept, rethook })
     }
 
-    /// Has this machine, with functions of this signature, what the case uses? Kretprobes want a trampoline that not every
-    /// profile has; gcc makes no jump of a call whose result is in memory.
+    /// The functions that this machine has: none with paired trampolines where sites do not jump.
+    #[must_use]
+    pub fn functions(&self) -> &'static [Functions] {
+        FUNCTIONS_UNDER_TRACE.get(..self.places.families.len()).unwrap_or_default()
+    }
+
+    /// Has this machine, with those functions, what the case uses? Kretprobes want a trampoline that not every profile has;
+    /// gcc makes no jump of a call whose result is in memory.
     #[must_use]
     pub fn supports(&self, case: &Case, family: usize) -> bool {
         let rethook = self.rethook || !case.users.iter().any(|u| matches!(u.what, What::Kretprobe { .. }));
-        rethook && (places::SIGNATURES.get(family) != Some(&"big") || !case.jumps_last())
+        let big = self.places.families.get(family).is_some_and(|family| family.signature == "big");
+        rethook && !(big && case.jumps_last())
     }
 
-    /// Run a case with the functions of one signature: what is seen.
+    /// Run a case with some of the functions: what is seen.
     #[must_use]
     pub fn run(&self, case: &Case, family: usize) -> Vec<Event> {
         ENGINE.with_borrow_mut(|engine| {
@@ -109,7 +120,7 @@ impl Composed {
                     Err(e) => unreachable!("the image was loaded before: {e}"),
                 },
             };
-            let log = self.case(&mut uc, case, family % places::SIGNATURES.len());
+            let log = self.case(&mut uc, case, family % self.places.families.len());
             *engine = Some(uc);
             log.unwrap_or_else(|_| vec![Event::of(Seen::Lost("the machine"))])
         })
@@ -154,6 +165,9 @@ impl Composed {
             Ok::<(), Error>(())
         };
         put(uc, "sites", &of.sites.iter().map(|site| site.ip).collect::<Vec<_>>())?;
+        let (at, bytes): (Vec<u64>, Vec<u64>) = of.around.iter().copied().unzip();
+        put(uc, "paired_at", &at)?;
+        put(uc, "paired_bytes", if of.around.is_empty() { &[0; 8] } else { &bytes })?;
         put(uc, "handler_calls", &[of.handler])?;
         put(uc, "outside_calls", &[of.outside])?;
         // CURRENT.
@@ -225,13 +239,14 @@ fn begin_stack(uc: &mut Uc, top: u64) {
 
 /// What the layer has to know of frames and of this machine.
 fn fill(image: &mut Image, suite: &Suite) -> Result<()> {
-    let of = |kind: &dyn Fn(Kind) -> bool| suite.contracts.iter().find(|c| kind(c.kind)).map(layout);
     let rethook = suite.contracts.iter().find(|c| c.kind == Kind::Rethook);
+    let of = |kind: &dyn Fn(Kind) -> bool| suite.contracts.iter().find(|c| kind(c.kind)).map(layout);
     let layouts = [
         ("args_layout", of(&|k| k == Kind::Entry(codegen::kind::Regs::Args))),
         ("regs_layout", of(&|k| k == Kind::Entry(codegen::kind::Regs::All))),
         ("exit_layout", of(&|k| k == Kind::Return)),
         ("rethook_layout", rethook.map(layout)),
+        ("paired_layout", of(&|k| matches!(k, Kind::Around(_)))),
         ("popped", Some(vec![suite.backend.facts().abi.return_bytes()])),
         ("to_return", Some(vec![symbol(image, "return_to_handler")?])),
         ("to_rethook", Some(vec![rethook.map_or(Ok(NO_RETHOOK), |c| symbol(image, &c.name))?])),

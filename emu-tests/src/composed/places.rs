@@ -12,8 +12,42 @@ use link::{Image, SiteEntry};
 use crate::suite::Suite;
 use crate::thread::Words;
 
-/// Signatures of functions under trace: words, words on the stack, a result in two registers, a result in memory.
-pub const SIGNATURES: [&str; 4] = ["word", "stack", "pair", "big"];
+/// Functions under trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Functions {
+    /// By this name one chooses them.
+    pub name: &'static str,
+    /// What they are called, without their number: of words, words on the stack, a result in two registers, one in memory.
+    pub(super) signature: &'static str,
+    /// Where nobody changes what runs, they are entered through paired trampolines.
+    pub(super) paired: bool,
+}
+
+const fn replaced(signature: &'static str) -> Functions {
+    Functions { name: signature, signature, paired: false }
+}
+
+/// All of them. Between a paired trampoline's function and its caller is a frame, so none of those has arguments on the stack.
+pub const FUNCTIONS_UNDER_TRACE: [Functions; 7] = [
+    replaced("word"),
+    replaced("stack"),
+    replaced("pair"),
+    replaced("big"),
+    Functions { name: "word-paired", signature: "word", paired: true },
+    Functions { name: "pair-paired", signature: "pair", paired: true },
+    Functions { name: "big-paired", signature: "big", paired: true },
+];
+
+/// Paired trampolines, each with its function.
+pub fn paired_names() -> impl Iterator<Item = (String, String)> {
+    let paired = FUNCTIONS_UNDER_TRACE.into_iter().filter(|functions| functions.paired);
+    let each = paired.flat_map(|Functions { signature, .. }| (0..FUNCTIONS).map(move |f| format!("{signature}_{f}")));
+    each.map(|function| (format!("composed_around_{function}"), function))
+}
+
+/// The C functions that they call.
+pub const PAIRED_HANDLERS: [&str; 2] = ["paired_entry", "paired_return"];
+
 /// Direct trampolines: two for each of so many users.
 const DIRECTS: usize = 32;
 /// No offset.
@@ -60,8 +94,11 @@ pub(super) enum Point {
     Direct(usize),
 }
 
-/// The functions of one signature.
+/// Functions under trace, in the image.
 pub(super) struct Family {
+    pub signature: &'static str,
+    /// The paired trampoline of each, and its bytes; none where returns are replaced.
+    pub around: Vec<(u64, u64)>,
     /// Where they begin, and what is traced.
     pub starts: Vec<u64>,
     pub sites: Vec<SiteEntry>,
@@ -107,8 +144,10 @@ impl Places {
     pub fn of(image: &Image, suite: &Suite) -> Result<Places> {
         let (mut families, mut callers, mut points) = (vec![], vec![], HashMap::new());
         let mut insides = HashMap::new();
-        for signature in SIGNATURES {
-            let (mut starts, mut sites, mut ends) = (vec![], vec![], vec![]);
+        let extent = |name: &str| Ok::<_, Error>((symbol(image, name)?, image.symbol(name).map_or(0, |s| s.size)));
+        let paired = suite.contracts.iter().any(|c| matches!(c.kind, Kind::Around(_)));
+        for Functions { signature, paired, .. } in FUNCTIONS_UNDER_TRACE.into_iter().filter(|f| paired || !f.paired) {
+            let (mut starts, mut sites, mut ends, mut around) = (vec![], vec![], vec![], vec![]);
             for f in 0..FUNCTIONS {
                 let name = format!("{signature}_{f}");
                 let start = symbol(image, &name)?;
@@ -123,6 +162,9 @@ impl Places {
                 starts.push(start);
                 ends.push(end);
                 sites.push(site.clone());
+                if paired {
+                    around.push(extent(&format!("composed_around_{name}"))?);
+                }
             }
             let mut from = |what: &str, parent: u64| {
                 let at = symbol(image, &format!("{signature}_{what}"))?;
@@ -131,7 +173,7 @@ impl Places {
                 Ok::<u64, Error>(at)
             };
             let (handler, outside) = (from("handler", HANDLER)?, from("outside", OUTSIDE)?);
-            families.push(Family { starts, sites, ends, handler, outside });
+            families.push(Family { signature, around, starts, sites, ends, handler, outside });
         }
         points.insert(symbol(image, "host")?, Point::Host);
         let directs = direct_names().map(|name| symbol(image, &name)).collect::<Result<Vec<u64>>>()?;
@@ -149,10 +191,9 @@ impl Places {
         // take from one place would not know whose frame it is given.
         let own = |c: &Contract| suite.slots.iter().any(|label| owns(c, label));
         let regs_caller = entry(&|c| c.kind == Kind::Entry(Regs::All) && c.direct && own(c))?.unwrap_or(caller);
-        // The words lie behind three pointers.
-        let mail = symbol(image, "outside")? + 24;
+        // The words lie behind four pointers.
+        let mail = symbol(image, "outside")? + 32;
         let (ops, begin) = (symbol(image, "ops")?, symbol(image, "begin")?);
-        let extent = |name: &str| Ok::<_, Error>((symbol(image, name)?, image.symbol(name).map_or(0, |s| s.size)));
         let returning = suite.contracts.iter().filter(|c| matches!(c.kind, Kind::Return | Kind::Rethook));
         let returns = returning.map(|c| extent(&c.name)).collect::<Result<_>>()?;
         let (bottom, image) = (extent("switched")?, image.clone());

@@ -8,7 +8,7 @@ use codegen::abi::RegSet;
 use codegen::patch::SiteState;
 use compose::{Act, Call, Callers, Case, Event, Seen, User, What};
 
-use super::places::{Places, SIGNATURES};
+use super::places::Places;
 use super::unwinding::{Backtrace, Unwinder};
 use crate::cpu::{Cpu, Registers, Snapshot, put_word, word};
 
@@ -99,12 +99,18 @@ pub(super) enum Todo {
     Start(u64),
 }
 
+/// General registers that have their values again behind a site: if it called a trampoline, and in a paired one.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    pub called: RegSet,
+    pub paired: RegSet,
+}
+
 /// A case while it runs.
 pub(super) struct State {
     pub places: Arc<Places>,
     pub registers: Registers,
-    /// General registers that have their values again behind a site.
-    pub kept: RegSet,
+    pub kept: Kept,
     pub family: usize,
     pub case: Case,
     pub jumps: bool,
@@ -128,6 +134,8 @@ pub(super) struct State {
     pub unwinder: Unwinder,
     /// What sites call, as the core has it.
     pub targets: [u64; 8],
+    /// Where functions return to in their paired trampolines, if they ran in them.
+    pub called: [Option<u64>; 8],
     pub log: Vec<Event>,
     pub todo: Option<Todo>,
     /// The hook at this address has done its work.
@@ -137,7 +145,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(places: Arc<Places>, registers: Registers, kept: RegSet) -> State {
+    pub fn new(places: Arc<Places>, registers: Registers, kept: Kept) -> State {
         State {
             places,
             registers,
@@ -160,6 +168,7 @@ impl State {
             backtrace: None,
             unwinder: Unwinder::default(),
             targets: [0; 8],
+            called: [None; 8],
             log: vec![],
             todo: None,
             done: 0,
@@ -195,9 +204,18 @@ impl State {
         self.backtrace.as_ref().map_or(Callers::default(), Backtrace::callers)
     }
 
+    /// Whose paired trampoline shows an entry and will return here: that function runs, though nothing on the stack is its own.
+    pub fn entered_from(&self, pc: u64) -> Option<u64> {
+        let around = self.places.families[self.family].around.iter().zip(self.called).zip(0..);
+        let mut entered = around.filter(|(((start, size), called), _)| {
+            pc.wrapping_sub(*start) < called.map_or(*size, |called| called - start)
+        });
+        entered.next().map(|(_, f)| compose::address(f) + 0x100)
+    }
+
     pub fn argument_index(&self) -> usize {
         let abi = self.registers.abi;
-        usize::from(SIGNATURES[self.family] == "big" && abi.args.contains(&abi.sret))
+        usize::from(self.places.families[self.family].signature == "big" && abi.args.contains(&abi.sret))
     }
 }
 

@@ -254,17 +254,19 @@ pub(super) fn changed(uc: &mut Uc) -> u64 {
     let wanted: Vec<u64> = (0..8).map(|f| mail(uc, TARGETS + f)).collect();
     let state = uc.get_data_mut();
     let places = Arc::clone(&state.places);
+    let around = &places.families[state.family].around;
     let mut writes = vec![];
     for (f, wanted) in wanted.into_iter().enumerate() {
+        let paired = around.get(f).filter(|_| wanted == 1);
         let (known, target) = match wanted {
             0 => (0, None),
-            1 => (1, Some(places.caller)),
+            1 => (1, Some(paired.map_or(places.caller, |(at, _)| *at))),
             2 => (2, Some(places.regs_caller)),
             at => (state.known(at), Some(at)),
         };
         if std::mem::replace(&mut state.targets[f], known) != known {
             let op = Some(places.ops);
-            let enabled = |target| SiteState::Enabled { target, op, jump: false };
+            let enabled = |target| SiteState::Enabled { target, op, jump: paired.is_some() };
             writes.push((f, target.map_or(SiteState::Disabled, enabled)));
         }
     }

@@ -48,17 +48,20 @@ impl Backtrace {
 pub(super) struct Unwinder(HashMap<u64, Option<Rc<Row>>>);
 
 impl Unwinder {
-    /// Up the stack, until it ends or a return address is replaced: that address, and where it lies.
+    /// Up the stack, until it ends or a return address is replaced: that address, and where it lies. Known are words of memory,
+    /// and who else runs that a return address stands for.
     pub fn walk(
         &mut self,
         trace: &mut Backtrace,
         places: &Places,
         registers: Registers,
         memory: &dyn Fn(u64) -> u64,
+        entered: &dyn Fn(u64) -> Option<u64>,
     ) -> Option<(u64, u64)> {
         loop {
             let (start, size) = places.bottom;
             let ended = trace.pc == EXIT || trace.pc.wrapping_sub(start) < size || trace.callers.len() == Callers::MOST;
+            trace.callers.extend(entered(trace.pc).filter(|_| !ended));
             if ended || !self.step(trace, places, registers, memory) {
                 return None;
             }

@@ -8,7 +8,7 @@ const LAYER: &[Mutant] = &[
     ("layer: a redirection is put into an argument", "layer.c",
         "\tFIELD(fregs, layout->pc) = pc;", "\tFIELD(fregs, layout->args[2]) = pc;"),
     ("layer: the core is not told where the return address lies", "layer.c",
-        ".parent = parent, .retp = at };", ".parent = parent, .retp = 0 };"),
+        "ask(ip, parent, at, fregs, layout);", "ask(ip, parent, 0, fregs, layout);"),
     ("layer: the replaced return address is not put onto the stack", "layer.c",
         "\t\t\t*(word *)at = regs.parent;", "\t\t\t{ }"),
     ("layer: the replaced return address is not put into the frame", "layer.c",

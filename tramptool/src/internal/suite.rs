@@ -21,8 +21,8 @@ use codegen::step::KernelLabel;
 use codegen::target::Target;
 use codegen::{obj, text::LineKind};
 use emu_tests::{
-    AFTER_RECORDER, BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, RECORDER_ARGS,
-    Source, Suite, direct_names, recorder_names,
+    AFTER_RECORDER, BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, PAIRED_HANDLERS,
+    RECORDER_ARGS, Source, Suite, direct_names, paired_names, recorder_names,
 };
 
 /// The function that the direct-call trampolines of a suite call.
@@ -462,16 +462,25 @@ pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(
     suite_of_specs(backend, target, &specs(trampolines))
 }
 
-/// What the runtime is linked with on a machine: all trampolines with a name, direct ones, and some that record.
+/// What the runtime is linked with on a machine: all trampolines with a name, direct ones, some that record, and where sites jump,
+/// paired ones for functions that go on so many bytes behind their symbols.
 ///
 /// # Errors
 /// What generation refuses.
-pub fn suite_of_composed(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
+pub fn suite_of_composed(backend: &'static dyn Backend, target: &Target, resume: i32) -> Result<Suite> {
     let direct = Kind::Direct(Direct { args: target.facts.abi.args.len() as u8, ..Direct::default() });
     let names: Vec<String> = direct_names().collect();
+    let jumps = !target.convention.site.protocol.jump.is_empty();
+    let around = Kind::Around(Around { form: Form::Fregs, args: 0, general_handlers: false });
+    let ([callee, exit], paired) = (PAIRED_HANDLERS, paired_names().filter(|_| jumps).collect::<Vec<_>>());
     let mut all: Vec<Spec<'_>> = Vec::new();
     target.convention.specs().for_each(|spec| all.push(spec));
     all.extend(names.iter().map(|name| Spec { callee: DIRECT_HANDLER, ..Spec::of(name, direct) }));
+    all.extend(paired.iter().map(|(name, function)| Spec {
+        callee,
+        body: Body { function, resume, exit },
+        ..Spec::of(name, around)
+    }));
     let mut suite = suite_of_specs(backend, target, &all)?;
     let recorders = recorders_of_composed(backend)?;
     suite.objects.extend(recorders.objects);

@@ -101,7 +101,7 @@ pub extern "C" fn core_balanced() -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &PtRegs) {
     let Some(layer) = LAYER.get() else { return };
-    let mut regs = Regs { ip, parent, retp: fregs.sp.load(Relaxed), ..Regs::default() };
+    let mut regs = Regs { ip, parent, retp: std::ptr::from_ref(fregs).addr() as u64, ..Regs::default() };
     TASK.with(|task| layer.core.enter(task, &Here { layer, fregs }, ip, &mut regs));
     // The frame stays until the function returns: here is whether somebody asked for that.
     fregs.orig_ax.store(u64::from(regs.parent != parent), Relaxed);
@@ -111,6 +111,6 @@ pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &PtRegs) {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_exit(fregs: &PtRegs) {
     let Some(layer) = LAYER.get().filter(|_| fregs.orig_ax.load(Relaxed) != 0) else { return };
-    let mut regs = Regs { retp: fregs.sp.load(Relaxed), ..Regs::default() };
+    let mut regs = Regs { retp: std::ptr::from_ref(fregs).addr() as u64, ..Regs::default() };
     TASK.with(|task| layer.core.return_to_handler(task, &Here { layer, fregs }, &mut regs));
 }
