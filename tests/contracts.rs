@@ -180,6 +180,22 @@ fn the_object_and_the_contract_of_one_run_go_together() {
     assert!(report.contains("FAIL "), "{report}");
 }
 
+/// Alone at the edge of what a site reaches, it must still reach the function from its own last instruction.
+#[test]
+fn one_that_goes_on_in_the_function_is_judged_alone() {
+    let around = ["around", "--form", "fregs", "--call", "trace_entry", "--exit", "trace_exit"];
+    let record = ["record", "--events", "both", "--clock", "none", "--sig", "long f(long a)"];
+    for arch in ["x86_64", "arm64", "riscv64"] {
+        for kind in [&around[..], &record[..]] {
+            let b = Bench::new();
+            let place = ["--arch", arch, "--profile", "bare", "--function", "traced_function+8", "--name", "mine"];
+            b.ok(&[&["gen"], kind, &place, &["--emit", "obj,contract", "--stem", "m"]].concat());
+            let out = b.ok(&["check", "--object", "m.o", "--contract", "m.toml"]);
+            assert!(out.contains(" 0 fail, "), "{out}");
+        }
+    }
+}
+
 #[test]
 fn mistakes_in_contracts_of_trampolines_that_call_the_function_are_told_with_their_line() {
     const PROGRAMS: &str = "\
