@@ -89,10 +89,10 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
 
 /// The caller's rbp below the return address that the caller's call pushed.
 fn record_frame(recorder: &Recorder) -> FrameLayout {
-    // The slot of both records below it, and nothing beside that.
+    // The slot of both records below it, twice: SP is aligned.
     let offset = if recorder.pair { 16 } else { 0 };
     let records = vec![Record { symbol: "RECORD_PARENT", offset, ret: Content::ParentIp }];
-    FrameLayout { size_symbol: "FRAME_SIZE", size: offset + 8, records, ..FrameLayout::empty() }
+    FrameLayout { size_symbol: "FRAME_SIZE", size: offset + 8, records, pushed: true, ..FrameLayout::empty() }
 }
 
 fn around_args(args: usize, others: RegSet) -> FrameLayout {

@@ -154,6 +154,9 @@ fn unalign(cx: &mut Lowering<Insn>) {
 
 fn free(way: ExitPath, cx: &mut Lowering<Insn>) {
     if cx.frame.pushed {
+        if cx.recorder().is_ok_and(|recorder| recorder.pair) {
+            cx.noted(Insn::Pop { reg: RCX }, "the slot, once more");
+        }
         cx.insn(Insn::Pop { reg: RBP });
     } else {
         // What lies above the frame now: the flags, to be popped or dropped. On the way to a direct trampoline by

@@ -13,8 +13,6 @@ use crate::regs::*;
 
 /// The slot of a record: free at a function's entry and at its end.
 const SLOT: Reg = R11;
-/// Where that of both records is while the function runs.
-const KEPT: Disp = Disp::number(0);
 
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
@@ -22,7 +20,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     match step {
         Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
         Step::Slot(event) if recorder.pair && event != Event::Entry => {
-            cx.noted(Insn::Load { dst: SLOT, at: KEPT }, "the slot of the entry");
+            cx.noted(Insn::Pop { reg: SLOT }, "the slot of the entry");
         }
         Step::Slot(event) | Step::SlotAgain(event) => {
             let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.slot_bytes(event));
@@ -41,7 +39,10 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
             cx.insn(if to == Local::NoSlot { Insn::JaeFar { to } } else { Insn::Jae { to } });
         }
-        Step::KeepSlot => cx.noted(Insn::Store { src: SLOT, at: KEPT }, "for the return"),
+        Step::KeepSlot => {
+            cx.insn(Insn::Push { reg: SLOT });
+            cx.noted(Insn::Push { reg: SLOT }, "for the return");
+        }
         Step::NoSlot => {
             cx.noted(Insn::MovImm { dst: SLOT, imm: Recorder::NO_SLOT }, "no slot");
             cx.insn(Insn::JmpFar { to: Local::Recorded(Event::Entry) });
