@@ -185,7 +185,7 @@ fn the_object_and_the_contract_of_one_run_go_together() {
 fn one_that_goes_on_in_the_function_is_judged_alone() {
     let around = ["around", "--form", "fregs", "--call", "trace_entry", "--exit", "trace_exit"];
     let record = ["record", "--events", "both", "--clock", "none", "--sig", "long f(long a)"];
-    for arch in ["x86_64", "arm64", "riscv64"] {
+    for arch in tool::BACKENDS.iter().map(|backend| backend.facts().name) {
         for kind in [&around[..], &record[..]] {
             let b = Bench::new();
             let place = ["--arch", arch, "--profile", "bare", "--function", "traced_function+8", "--name", "mine"];

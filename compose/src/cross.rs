@@ -11,36 +11,43 @@ use std::process::{Command, Stdio};
 pub struct Cross {
     /// The architecture.
     pub arch: &'static str,
-    /// Bytes behind a function's symbol, as gcc makes it with these flags: where it goes on behind its site.
-    pub resume: i32,
+    sites: &'static [Sites],
     target: &'static str,
     rust: &'static [&'static str],
     gcc: &'static str,
     flags: &'static [&'static str],
 }
 
+/// How gcc makes room for calls in functions under trace.
+#[derive(Clone, Copy, Debug)]
+struct Sites {
+    /// The object's name.
+    functions: &'static str,
+    /// Before them, there is room for the address of an `ftrace_ops`.
+    op: bool,
+    flags: &'static [&'static str],
+    /// Bytes behind a function's symbol where it goes on behind its site.
+    resume: i32,
+}
+
 /// Those that there are. None of the targets has floating-point or vector registers.
 pub const CROSS: [Cross; 3] = [
     Cross {
         arch: "x86_64",
-        resume: 5,
+        sites: &[Sites {
+            functions: "functions",
+            op: false,
+            flags: &["-pg", "-mfentry", "-mrecord-mcount"],
+            resume: 5,
+        }],
         target: "x86_64-unknown-none",
         rust: &[],
         gcc: "x86_64-linux-gnu-gcc",
-        flags: &[
-            "-m64",
-            "-mcmodel=small",
-            "-mno-red-zone",
-            "-mgeneral-regs-only",
-            "-pg",
-            "-mfentry",
-            "-mrecord-mcount",
-            "-fcf-protection=none",
-        ],
+        flags: &["-m64", "-mcmodel=small", "-mno-red-zone", "-mgeneral-regs-only", "-fcf-protection=none"],
     },
     Cross {
         arch: "arm64",
-        resume: 8,
+        sites: &[Sites { functions: "functions", op: true, flags: &["-fpatchable-function-entry=4,2"], resume: 8 }],
         target: "aarch64-unknown-none-softfloat",
         // Whoever is interrupted may keep something in it: the platform register is not for code like this.
         rust: &["-Zfixed-x18"],
@@ -51,13 +58,16 @@ pub const CROSS: [Cross; 3] = [
             "-mno-outline-atomics",
             "-ffixed-x18",
             "-mbranch-protection=none",
-            "-fpatchable-function-entry=4,2",
             "-falign-functions=8",
         ],
     },
     Cross {
         arch: "riscv64",
-        resume: 8,
+        // Eight bytes in the function, which are aligned: AUIPC with JALR.
+        sites: &[
+            Sites { functions: "functions", op: true, flags: &["-fpatchable-function-entry=8,4"], resume: 8 },
+            Sites { functions: "functions-alone", op: false, flags: &["-fpatchable-function-entry=4"], resume: 8 },
+        ],
         target: "riscv64imac-unknown-none-elf",
         rust: &[],
         gcc: "riscv64-linux-gnu-gcc",
@@ -67,8 +77,6 @@ pub const CROSS: [Cross; 3] = [
             "-mno-relax",
             "-mcmodel=medany",
             "-msmall-data-limit=0",
-            // Eight bytes before the function and eight in it, which are aligned: room for an op, and AUIPC with JALR.
-            "-fpatchable-function-entry=8,4",
             "-falign-functions=8",
         ],
     },
@@ -207,11 +215,12 @@ impl Cross {
         self.object("core", root, dir)?;
         let (alone, made) = (root.join("compose/guest/alone.rs"), self.made("alone", dir));
         self.rust_object(&self.compiled_library(dir)?, "core_alone", &alone, &made)?;
-        ["layer", "functions"].into_iter().try_for_each(|name| self.object(name, root, dir).map(drop))?;
-        self.read(dir)
+        self.object("layer", root, dir)?;
+        self.sites.iter().try_for_each(|sites| self.functions(sites, root, dir))?;
+        self.read(true, dir)
     }
 
-    /// Compile one of them anew: `core`, `layer` or `functions`.
+    /// Compile one of them anew: `core` or `layer`.
     ///
     /// # Errors
     /// A compiler is missing, or fails.
@@ -224,15 +233,31 @@ impl Cross {
             self.rust_object(&library, "core_calls", &guest.join("core.rs"), &made)?;
         } else {
             // Of the layer's functions none is traced.
-            let traced = |flag: &&&str| {
-                name == "functions"
-                    || !(["-pg", "-mfentry", "-mrecord-mcount"].contains(flag) || flag.contains("patchable"))
-            };
-            let mut gcc = Command::new(self.gcc);
-            gcc.args(GCC).args(self.flags.iter().filter(traced)).arg(guest.join(format!("{name}.c")));
-            run(gcc.arg("-o").arg(&made), &self.gcc.replace('_', "-"))?;
+            self.compile(&guest.join(format!("{name}.c")), &[], &made)?;
         }
         read(&made)
+    }
+
+    fn functions(&self, sites: &Sites, root: &Path, dir: &Path) -> Result<(), Failed> {
+        self.compile(&root.join("compose/guest/functions.c"), sites.flags, &self.made(sites.functions, dir))
+    }
+
+    fn compile(&self, source: &Path, flags: &[&str], made: &Path) -> Result<(), Failed> {
+        let mut gcc = Command::new(self.gcc);
+        gcc.args(GCC).args(self.flags).args(flags).arg(source).arg("-o").arg(made);
+        run(&mut gcc, &self.gcc.replace('_', "-")).map(drop)
+    }
+
+    /// How functions are made that have an op before them, or have none. Where there is one way, it serves both.
+    fn sites(&self, op: bool) -> Sites {
+        let fits = self.sites.iter().find(|sites| sites.op == op);
+        *fits.unwrap_or(&self.sites[0])
+    }
+
+    /// Bytes behind a function's symbol where it goes on behind its site.
+    #[must_use]
+    pub fn resume(&self, op: bool) -> i32 {
+        self.sites(op).resume
     }
 
     fn rust_object(&self, library: &Path, name: &str, source: &Path, made: &Path) -> Result<(), Failed> {
@@ -245,12 +270,12 @@ impl Cross {
         dir.join(format!("{}-{name}.o", self.arch))
     }
 
-    /// The objects that were compiled into `dir`, by name.
+    /// The objects that were compiled into `dir`, by name, with functions that have an op before them or have none.
     ///
     /// # Errors
     /// They were not.
-    pub fn read(&self, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Failed> {
-        ["functions", "layer", "core"].into_iter().map(|name| read(&self.made(name, dir))).collect()
+    pub fn read(&self, op: bool, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Failed> {
+        [self.sites(op).functions, "layer", "core"].map(|name| read(&self.made(name, dir))).into_iter().collect()
     }
 }
 

@@ -25,6 +25,9 @@ pub struct ComposeArgs {
     /// With --arch: the objects that `cargo xtask core-objects` makes [default: where it leaves them]
     #[arg(long, value_name = "DIR", requires = "arch")]
     objects: Option<PathBuf>,
+    /// With --arch: the kernel whose trampolines are linked [default: the latest]
+    #[arg(long, value_name = "NAME", requires = "arch")]
+    profile: Option<String>,
     /// With --arch: what the functions are like: word, stack, pair or big; where they run within paired trampolines, word-paired,
     /// pair-paired or big-paired [default: each in turn]
     #[arg(long, value_name = "SIGNATURE", requires = "arch")]
@@ -67,6 +70,7 @@ Examples:
   tramptool compose --users graph,graph2,fprobe --random 100000 --seed 7
   tramptool compose --core kernel-7.3 --all --minimise
   tramptool compose --arch arm64 --all --sample 1000
+  tramptool compose --arch riscv64 --profile linux-6.12 --signature word-paired
   tramptool compose --arch x86_64,arm64,riscv64 --random 12000";
 
 /// Run the cases.
@@ -92,14 +96,21 @@ pub fn run(args: &ComposeArgs, ui: &Ui) -> Result<u8> {
         return Ok(if judged(args, ui, &plan, &subject, "")?.failed == 0 { DONE } else { FAILED });
     }
     let (begin, mut all) = (Instant::now(), Outcome::default());
+    let kernel = args.profile.as_ref().map_or(String::new(), |name| format!(" --profile {name}"));
     for arch in &args.arch {
         if subject.name != OURS.name {
             return Err(Error::new(format!("{} does not run on {arch}; valid: --core {}", subject.name, OURS.name)));
         }
-        on::machine(arch, args.objects.as_deref(), args.signature.as_deref(), &mut |subject, signature| {
-            all.add(judged(args, ui, &plan, subject, &format!(" --arch {arch} --signature {signature}"))?);
-            Ok(())
-        })?;
+        on::machine(
+            arch,
+            args.objects.as_deref(),
+            args.profile.as_deref(),
+            args.signature.as_deref(),
+            &mut |subject, signature| {
+                all.add(judged(args, ui, &plan, subject, &format!(" --arch {arch}{kernel} --signature {signature}"))?);
+                Ok(())
+            },
+        )?;
     }
     if args.arch.len() > 1 {
         let (Outcome { cases, failed, .. }, took) = (&all, begin.elapsed().as_secs_f64());

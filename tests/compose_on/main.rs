@@ -14,22 +14,25 @@ use compose::cross::{CROSS, Cross, Failed};
 use compose::{Event, Failure, OURS, Seen, USERS, random};
 use emu_tests::Composed;
 use object::{Object, ObjectSection, ObjectSymbol};
-use on::{On, WITHOUT_KRETPROBES, copy, directory, root};
-use tool::suite::suite_of_composed;
+use on::{On, SIGNATURES, WITHOUT_KRETPROBES, copy, directory, root};
 
 /// What functions, handlers and registers do is what the model says, for subsets of users and for random cases.
 fn agrees(on: &On) {
     let b = Bench::new();
-    let random = b.ok(&on.compose(&["--users", on.users(), "--random", "300"]));
-    let signatures = on.signatures();
-    for signature in signatures {
-        let counts = format!("runtime on {}, {signature}: ", on.cross.arch);
-        assert!(random.contains(&counts), "{random}");
+    for (profile, signatures) in [(profiles::DEFAULT, on.signatures()), (on.jumps(), SIGNATURES)] {
+        let random = b.ok(&on.compose(&["--profile", profile, "--users", on.users(), "--random", "300"]));
+        for signature in signatures {
+            let counts = format!("runtime on {}, {signature}: ", on.cross.arch);
+            assert!(random.contains(&counts), "{random}");
+        }
+        assert_eq!(random.matches(", 0 differ from the model").count(), signatures.len(), "{random}");
+        // Functions with results in memory do not call others as jumps: those cases are counted as what they are.
+        let others = signatures.iter().filter(|signature| !signature.starts_with("big")).count();
+        assert_eq!(random.matches(": 300 cases").count(), others, "{random}");
+        if on.jumps() == profile {
+            break;
+        }
     }
-    assert_eq!(random.matches(", 0 differ from the model").count(), signatures.len(), "{random}");
-    // Functions with results in memory do not call others as jumps: those cases are counted as what they are.
-    let others = signatures.iter().filter(|signature| !signature.starts_with("big")).count();
-    assert_eq!(random.matches(": 300 cases").count(), others, "{random}");
     let all = b.ok(&on.compose(&["--users", on.users(), "--all", "--sample", "400", "--signature", "stack"]));
     assert_eq!(all, format!("runtime on {}, stack: 400 cases, 0 differ from the model\n", on.cross.arch));
 }
@@ -97,10 +100,10 @@ fn what_fails_is_repeated(on: &On) {
 
 /// How the machine fails with trampolines that are changed, and the first of its functions or those that are paired.
 fn with_changed(on: &On, (users, paired): (u64, bool), change: impl Fn(&mut [(String, Vec<u8>)])) -> Option<Failure> {
-    let backend = tool::backend(on.cross.arch).unwrap();
-    let mut suite = suite_of_composed(backend, &tool::default_target(backend).unwrap(), on.cross.resume).unwrap();
+    let profile = if paired { on.jumps() } else { profiles::DEFAULT };
+    let mut suite = on.suite(profile);
     change(&mut suite.objects);
-    let composed = Composed::new(suite, &on.cross.read(Path::new(&on.dir)).unwrap()).unwrap();
+    let composed = Composed::new(suite, &on.objects(profile, Path::new(&on.dir))).unwrap();
     let family =
         composed.functions().iter().position(|functions| functions.name.ends_with("-paired") == paired).unwrap();
     let run = |case: &_| composed.run(case, family);
@@ -149,9 +152,6 @@ fn records_are_read(on: &On) {
 
 /// Functions run within their paired trampolines: where two of these are each in the other's place, another function runs.
 fn paired_trampolines_are_entered(on: &On) {
-    if !on.signatures().contains(&"word-paired") {
-        return;
-    }
     assert_eq!(with_changed(on, (1, true), |_| ()), None);
     let failure = with_changed(on, (1, true), |objects| {
         exchange(&mut objects[0].1, ["composed_around_word_0", "composed_around_word_1"]);
@@ -166,6 +166,8 @@ fn is_refused(on: &On) {
     b.refuses(&on.compose(&["--core", "kernel-7.3"]), &["kernel-7.3 does not run on", "--core runtime"]);
     b.refuses(&on.compose(&["--signature", "float"]), &["signature 'float'", &on.signatures().join(", ")]);
     b.refuses(&["compose", "--arch", "sparc"], &["'sparc'"]);
+    b.refuses(&on.compose(&["--profile", "bare"]), &["bare", "trace_exit", "valid: linux-6.12, linux-7.2, linux-7.3"]);
+    b.refuses(&on.compose(&["--profile", "linux-1.0"]), &["profile 'linux-1.0'", "linux-6.12"]);
     b.refuses(&["compose", "--objects", "."], &["--arch"]);
     let nothing = ["compose", "--arch", on.cross.arch, "--objects", "nowhere"];
     b.refuses(&nothing, &["no core for", "'nowhere'", "cargo xtask core-objects nowhere"]);

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use compose::cross::CROSS;
 use compose::{Case, OURS, SUBSETS, random, rare, subset};
 use emu_tests::Composed;
-use tool::suite::suite_of_composed;
 
 use crate::common::{Bench, blessed_block};
 use crate::on::{On, copy, directory, root};
@@ -42,7 +41,6 @@ struct Ground<'o> {
     on: &'o On,
     root: PathBuf,
     dir: PathBuf,
-    objects: Vec<(String, Vec<u8>)>,
 }
 
 impl<'o> Ground<'o> {
@@ -52,15 +50,17 @@ impl<'o> Ground<'o> {
             copy(&root().join(dir), &copied.join(dir));
         }
         let dir = directory("core-objects-faulty");
-        let objects = on.cross.objects(&copied, &dir).unwrap();
-        Ground { on, root: copied, dir, objects }
+        on.cross.objects(&copied, &dir).unwrap();
+        Ground { on, root: copied, dir }
     }
 
-    /// Which case notices? None: none does.
-    fn noticed(&self, objects: &[(String, Vec<u8>)], most: usize) -> Option<usize> {
-        let backend = tool::backend(self.on.cross.arch).unwrap();
-        let suite = suite_of_composed(backend, &tool::default_target(backend).unwrap(), self.on.cross.resume).unwrap();
-        let composed = Composed::new(suite, objects).unwrap();
+    /// Which case notices, with the trampolines of a profile and maybe another object? None: none does.
+    fn noticed(&self, profile: &str, other: Option<(String, Vec<u8>)>, most: usize) -> Option<usize> {
+        let mut objects = self.on.objects(profile, &self.dir);
+        if let Some((path, bytes)) = other {
+            objects.iter_mut().filter(|(good, _)| *good == path).for_each(|object| object.1.clone_from(&bytes));
+        }
+        let composed = Composed::new(self.on.suite(profile), &objects).unwrap();
         let noticed = |(case, family): (Case, usize)| {
             let run = |case: &_| composed.run(case, family);
             OURS.elsewhere("", &run).judge(&case).is_some()
@@ -80,9 +80,10 @@ impl<'o> Ground<'o> {
         fs::write(&path, text.replace(from, to)).unwrap();
         let made = self.on.cross.object(object, &self.root, &self.dir);
         fs::write(&path, text).unwrap();
-        let (made, bytes) = made.map_err(|why| format!("{name}: {why}"))?;
-        let with = |(path, good): &(String, Vec<u8>)| (path.clone(), if *path == made { &bytes } else { good }.clone());
-        Ok(self.noticed(&self.objects.iter().map(with).collect::<Vec<_>>(), most))
+        let faulty = made.map_err(|why| format!("{name}: {why}"))?;
+        // What is wrong with trampolines that are paired shows where there are some.
+        let profile = if PAIRED.iter().any(|m| m.0 == name) { self.on.jumps() } else { profiles::DEFAULT };
+        Ok(self.noticed(profile, Some(faulty), most))
     }
 }
 
@@ -97,7 +98,7 @@ fn judge(on: &On, faults: &[&Mutant], good: usize) {
     let bench = Bench::new();
     let ground = Ground::new(on, &bench);
     let arch = on.cross.arch;
-    assert_eq!(ground.noticed(&ground.objects, good), None, "{arch}: what has no fault is noticed");
+    assert_eq!(ground.noticed(on.jumps(), None, good), None, "{arch}: what has no fault is noticed");
     let wrong = faults.iter().filter_map(|fault| {
         let excused = excused(fault.0, arch);
         // What a machine cannot notice at all is not looked for as long.

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use codegen::profile::Convention;
 use compose::cross::Cross;
+use emu_tests::Suite;
+use tool::suite::suite_of_composed;
 
 /// All users but kretprobes.
 pub const WITHOUT_KRETPROBES: &str =
@@ -11,6 +14,9 @@ pub const WITHOUT_KRETPROBES: &str =
 /// Kretprobes too, for which arm64 has no trampoline.
 pub const WITH_KRETPROBES: &str =
     "args,args2,regs,direct,hijack,graph,graph2,fprobe-entry,fprobe-exit,fprobe,kretprobe,recorder";
+
+/// Of functions; the last three are paired.
+pub const SIGNATURES: &[&str] = &["word", "stack", "pair", "big", "word-paired", "pair-paired", "big-paired"];
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -23,6 +29,11 @@ pub fn directory(name: &str) -> PathBuf {
     dir
 }
 
+/// Do functions have the address of an `ftrace_ops` before them?
+fn op(convention: &Convention) -> bool {
+    convention.site.protocol.literal.is_some()
+}
+
 pub struct On {
     pub cross: Cross,
     pub dir: String,
@@ -33,10 +44,31 @@ impl On {
         if self.cross.arch == "arm64" { WITHOUT_KRETPROBES } else { WITH_KRETPROBES }
     }
 
-    /// Of functions: with paired trampolines where sites jump.
+    /// The profile of the latest kernel whose sites jump, so that functions have paired trampolines.
+    pub fn jumps(&self) -> &'static str {
+        if self.cross.arch == "riscv64" { "linux-6.12" } else { profiles::DEFAULT }
+    }
+
+    /// Of functions, under the default profile.
     pub fn signatures(&self) -> &'static [&'static str] {
-        const ALL: &[&str] = &["word", "stack", "pair", "big", "word-paired", "pair-paired", "big-paired"];
-        if self.cross.arch == "riscv64" { &ALL[..4] } else { ALL }
+        if self.jumps() == profiles::DEFAULT { SIGNATURES } else { &SIGNATURES[..4] }
+    }
+
+    /// The objects in a directory that go with the trampolines of a profile.
+    pub fn objects(&self, profile: &str, dir: &Path) -> Vec<(String, Vec<u8>)> {
+        self.cross.read(op(self.convention(profile)), dir).unwrap()
+    }
+
+    fn convention(&self, profile: &str) -> &'static Convention {
+        tool::profile(profile).unwrap().convention(self.cross.arch).unwrap()
+    }
+
+    /// The trampolines of a profile.
+    pub fn suite(&self, profile: &str) -> Suite {
+        let backend = tool::backend(self.cross.arch).unwrap();
+        let convention = self.convention(profile);
+        let target = backend.target(convention, convention.defaults()).unwrap();
+        suite_of_composed(backend, &target, self.cross.resume(op(convention))).unwrap()
     }
 
     pub fn compose<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
