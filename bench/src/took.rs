@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What a process took, in ms.
 #[derive(Clone, Copy)]
@@ -30,6 +31,16 @@ pub fn took(program: &Path, args: &[String], threads: usize) -> Result<Took, Str
         [clock, user, system] => Ok(Took { clock: clock * 1e3, cpu: (user + system) * 1e3 }),
         _ => Err(failed()),
     }
+}
+
+/// CPU time of this process so far, in ms: that of its only thread.
+pub fn cpu_so_far() -> Result<f64, String> {
+    const FILE: &str = "/proc/self/schedstat";
+    // Linux counts what a thread runs when it stops running, or at a tick.
+    std::thread::sleep(Duration::from_millis(1));
+    let text = std::fs::read_to_string(FILE).map_err(|e| format!("{FILE}: {e}"))?;
+    let nanoseconds = text.split(' ').next().and_then(|n| n.parse::<f64>().ok());
+    Ok(nanoseconds.ok_or_else(|| format!("{FILE}: no time"))? / 1e6)
 }
 
 /// A quarter, a half and three quarters are below.

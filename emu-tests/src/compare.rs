@@ -77,7 +77,7 @@ fn run_unpatched(rig: &mut Rig, case: &Arc<Case>, (name, start): (&str, u64), re
 /// Run with the site enabled and compare. Returns whether the run came back.
 pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) -> Result<bool> {
     rig.prepare(case)?;
-    let start = rig.function(&rig.functions[case.function].name);
+    let start = rig.entry(case);
     let outcome = rig.run(case, start, &case.initial.registers, true);
     let trace = rig.trace();
     let seen = trace.state.sites_seen;

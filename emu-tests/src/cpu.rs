@@ -1,15 +1,17 @@
 //! The emulated CPU: registers by the architecture's tables, memory by the image's segments.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::{Index, IndexMut, Range};
+use std::rc::Rc;
 
 use codegen::abi::{Abi, Reg, RegSet};
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::machine::{EmuReg, Machine};
+use codegen::machine::{ControlWord, EmuReg, Machine};
 use codegen::patch::Write;
 use link::{Image, PAGE};
-use unicorn_engine::{Arch, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2};
+use unicorn_engine::{Arch, HookType, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2, uc_reg_write_batch};
 
 /// Top of the stack area; the functions under test start a little below.
 pub(crate) const STACK_TOP: u64 = 0x2000_0000;
@@ -42,6 +44,16 @@ const CONTROL: usize = 2;
 const VECTORS: usize = 32;
 const VECTOR: usize = 16;
 
+/// All general registers that a snapshot has room for.
+const ALL: RegSet = {
+    let (mut all, mut n) = ([Reg(0); GENERAL], 0);
+    while n < GENERAL {
+        all[n] = Reg(n as u8);
+        n += 1;
+    }
+    RegSet::of(&all)
+};
+
 /// The registers at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Snapshot {
@@ -54,11 +66,13 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The general registers that hold the same in both.
     pub fn same(&self, other: &Snapshot) -> RegSet {
-        let mut same = RegSet::EMPTY;
-        for (n, (a, b)) in (0..).zip(self.gpr.iter().zip(&other.gpr)) {
-            if a == b {
-                same.insert(Reg(n));
-            }
+        // No branch for each pair, so that the compiler compares several at once. Nearly all are the same.
+        let pairs = self.gpr.iter().zip(&other.gpr).enumerate();
+        let mut differ = pairs.fold(0_u32, |differ, (n, (a, b))| differ | u32::from(a != b) << n);
+        let mut same = ALL;
+        while differ != 0 {
+            same = same.minus(RegSet::of(&[Reg(differ.trailing_zeros() as u8)]));
+            differ &= differ - 1;
         }
         same
     }
@@ -75,6 +89,37 @@ impl Index<Reg> for Snapshot {
 impl IndexMut<Reg> for Snapshot {
     fn index_mut(&mut self, reg: Reg) -> &mut u64 {
         &mut self.gpr[usize::from(reg.0)]
+    }
+}
+
+/// Registers of 64 bits that are to be set, by the engine's numbers, with their values: general ones and the flags.
+struct Words {
+    ids: [i32; GENERAL + 1],
+    values: [u64; GENERAL + 1],
+    count: usize,
+}
+
+impl Words {
+    const NONE: Words = Words { ids: [0; GENERAL + 1], values: [0; GENERAL + 1], count: 0 };
+
+    fn push(&mut self, id: i32, value: u64) {
+        if let (Some(to), Some(slot)) = (self.ids.get_mut(self.count), self.values.get_mut(self.count)) {
+            (*to, *slot) = (id, value);
+            self.count += 1;
+        }
+    }
+
+    /// Set them.
+    fn write<D>(&self, uc: &mut Cpu<'_, D>) {
+        let places = self.values.each_ref().map(std::ptr::from_ref);
+        #[allow(unsafe_code, reason = "the binding's own batch write allocates twice, and a run has several")]
+        // SAFETY: the first `count` entries of the two arrays are a register and the place of its value, which the engine
+        // reads; `count` is at most their length, and both live until the call returns. A register of the tables exists, and
+        // has no more than 64 bits: the engine's tables are compared with ours in a test.
+        let written = unsafe {
+            uc_reg_write_batch(uc.get_handle(), self.ids.as_ptr(), places.as_ptr().cast(), self.count as i32)
+        };
+        debug_assert_eq!(written, uc_error::OK);
     }
 }
 
@@ -128,14 +173,11 @@ impl Registers {
 
     /// Set several registers, in one call.
     pub fn set_all<D>(&self, uc: &mut Cpu<'_, D>, all: impl Iterator<Item = (Reg, u64)>) {
-        let (mut ids, mut values, mut count) = ([0; GENERAL], [0; GENERAL], 0);
-        for (reg, value) in all {
-            if !self.machine.reserved.contains(reg) && count < GENERAL {
-                (ids[count], values[count]) = (self.id(reg), value);
-                count += 1;
-            }
+        let mut words = Words::NONE;
+        for (reg, value) in all.filter(|(reg, _)| !self.machine.reserved.contains(*reg)) {
+            words.push(self.id(reg), value);
         }
-        let _ = uc.reg_write_batch(&ids[..count], &values[..count], count as i32);
+        words.write(uc);
     }
 
     pub fn sp<D>(&self, uc: &Cpu<'_, D>) -> u64 {
@@ -155,22 +197,49 @@ impl Registers {
 
     /// Set the bits that arithmetic sets; leave the others.
     pub fn set_flags<D>(&self, uc: &mut Cpu<'_, D>, value: u64) {
-        self.put_flags(uc, value, 0);
+        if let Some((reg, mask)) = self.machine.flags {
+            let old = uc.reg_read(reg.id).unwrap_or(0);
+            let _ = uc.reg_write(reg.id, old & !mask | value & mask);
+        }
     }
 
     /// All registers, in one call: a run takes several snapshots.
     pub fn snapshot<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
-        self.read(uc, self.machine.vectors)
+        let mut all = Snapshot::default();
+        self.read(uc, &mut all, self.machine.flags, (self.machine.control, self.machine.vectors));
+        all
     }
 
     /// All but the vector registers.
     pub fn general<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
-        self.read(uc, &[])
+        let mut all = Snapshot::default();
+        self.read(uc, &mut all, self.machine.flags, (self.machine.control, &[]));
+        all
     }
 
-    fn read<D>(&self, uc: &Cpu<'_, D>, vectors: &[EmuReg]) -> Snapshot {
-        const MOST: usize = GENERAL + 1 + CONTROL + VECTORS;
+    /// The general registers and the flags, where vector registers and control words are those of `known`.
+    pub fn general_beside<D>(&self, uc: &Cpu<'_, D>, known: &Snapshot) -> Snapshot {
+        let mut all = known.clone();
+        self.read(uc, &mut all, self.machine.flags, (&[], &[]));
+        all
+    }
+
+    /// The general registers alone.
+    pub fn alone<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
         let mut all = Snapshot::default();
+        self.read(uc, &mut all, None, (&[], &[]));
+        all
+    }
+
+    /// Read general registers, and of the others those that are named.
+    fn read<D>(
+        &self,
+        uc: &Cpu<'_, D>,
+        all: &mut Snapshot,
+        flags: Option<(EmuReg, u64)>,
+        (control, vectors): (&[ControlWord], &[EmuReg]),
+    ) {
+        const MOST: usize = GENERAL + 1 + CONTROL + VECTORS;
         let (mut ids, mut places, mut sizes) = ([0; MOST], [std::ptr::null_mut::<c_void>(); MOST], [0; MOST]);
         let mut count = 0;
         let mut add = |id: i32, place: *mut c_void, size: usize| {
@@ -180,10 +249,10 @@ impl Registers {
         for (reg, slot) in self.abi.regs.iter().zip(&mut all.gpr) {
             add(reg.emu, std::ptr::from_mut(slot).cast(), 8);
         }
-        if let Some((reg, _)) = self.machine.flags {
+        if let Some((reg, _)) = flags {
             add(reg.id, (&raw mut all.flags).cast(), 8);
         }
-        for (word, slot) in self.machine.control.iter().zip(&mut all.control) {
+        for (word, slot) in control.iter().zip(&mut all.control) {
             add(word.reg.id, std::ptr::from_mut(slot).cast(), 8);
         }
         for (reg, slot) in vectors.iter().zip(&mut all.vectors) {
@@ -199,7 +268,6 @@ impl Registers {
             uc_reg_read_batch2(uc.get_handle(), ids.as_ptr(), places.as_ptr(), sizes.as_mut_ptr(), count as i32)
         };
         debug_assert_eq!(read, uc_error::OK);
-        all
     }
 
     /// Give every control word the value that it has in runs.
@@ -221,15 +289,23 @@ impl Registers {
 
     /// Set general registers and flags; the others are part of the engine's fresh state.
     pub fn load<D>(&self, uc: &mut Cpu<'_, D>, all: &Snapshot) {
-        self.set_all(uc, (0..self.abi.regs.len() as u8).zip(all.gpr).map(|(i, value)| (Reg(i), value)));
-        self.put_flags(uc, all.flags, self.machine.clear_flags());
+        let old = self.machine.flags.and_then(|(reg, _)| uc.reg_read(reg.id).ok());
+        self.load_over(uc, all, old.unwrap_or(0));
     }
 
-    fn put_flags<D>(&self, uc: &mut Cpu<'_, D>, value: u64, besides: u64) {
-        if let Some((reg, mask)) = self.machine.flags {
-            let (old, mask) = (uc.reg_read(reg.id).unwrap_or(0), mask | besides);
-            let _ = uc.reg_write(reg.id, old & !mask | value & mask);
+    /// The same, in one call. What no case sets of the flags is as in `flags`.
+    pub fn load_over<D>(&self, uc: &mut Cpu<'_, D>, all: &Snapshot, flags: u64) {
+        let mut words = Words::NONE;
+        for (n, (info, &value)) in (0..).zip(self.abi.regs.iter().zip(&all.gpr)) {
+            if !self.machine.reserved.contains(Reg(n)) {
+                words.push(info.emu, value);
+            }
         }
+        if let Some((reg, mask)) = self.machine.flags {
+            let mask = mask | self.machine.clear_flags();
+            words.push(reg.id, flags & !mask | all.flags & mask);
+        }
+        words.write(uc);
     }
 
     /// Are the flags set that are clear where C code begins?
@@ -272,10 +348,66 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
+/// The memory of the stack. Checks read and write it without asking the engine, whose way to memory is long.
+#[repr(C, align(4096))]
+pub(crate) struct StackMemory([Cell<u8>; STACK_SIZE as usize]);
+
+impl StackMemory {
+    /// A stack full of zeros.
+    pub fn new() -> Rc<StackMemory> {
+        Rc::new(StackMemory([const { Cell::new(0) }; STACK_SIZE as usize]))
+    }
+
+    fn cells(&self, at: u64, size: usize) -> Option<&[Cell<u8>]> {
+        let from = at.checked_sub(STACK_TOP - STACK_SIZE)?.min(STACK_SIZE) as usize;
+        self.0.get(from..from.checked_add(size)?)
+    }
+
+    /// Read what is at an address; false if that is not in the stack.
+    pub fn read(&self, at: u64, to: &mut [u8]) -> bool {
+        let cells = self.cells(at, to.len());
+        cells.map(|cells| to.iter_mut().zip(cells).for_each(|(byte, cell)| *byte = cell.get())).is_some()
+    }
+
+    /// Write to an address; false if that is not in the stack.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> bool {
+        let cells = self.cells(at, bytes.len());
+        cells.map(|cells| cells.iter().zip(bytes).for_each(|(cell, byte)| cell.set(*byte))).is_some()
+    }
+
+    /// Give it to an engine, which keeps it.
+    fn map<D: 'static>(self: Rc<StackMemory>, uc: &mut Cpu<'static, D>) -> std::result::Result<(), uc_error> {
+        const BASE: u64 = STACK_TOP - STACK_SIZE;
+        let memory = self.0.as_ptr().cast_mut().cast();
+        // What a hook has, lives as long as the engine. This one is for an address that is mapped, so that it is never called.
+        uc.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, BASE, BASE, move |_, _, _, _, _| {
+            let _kept = &self;
+            false
+        })?;
+        #[allow(unsafe_code, reason = "the binding lends an engine memory by its address alone")]
+        // SAFETY: the memory has the size that is mapped, and begins where a page may. It may change behind any reference to
+        // it, as it is made of cells, and the engine and its hooks share one thread. The hook keeps it until the engine is
+        // closed: the binding drops hooks later, and nothing removes this one, as nobody has its number.
+        unsafe {
+            uc.mem_map_ptr(BASE, STACK_SIZE, Prot::READ | Prot::WRITE, memory)
+        }
+    }
+}
+
 /// Make an engine with the images and a stack in it.
 pub(crate) fn load<'i, D: 'static>(
     backend: &dyn Backend,
     images: impl Iterator<Item = &'i Image>,
+    data: D,
+) -> Result<Cpu<'static, D>> {
+    load_on(backend, images, StackMemory::new(), data)
+}
+
+/// The same, with this memory for the stack.
+pub(crate) fn load_on<'i, D: 'static>(
+    backend: &dyn Backend,
+    images: impl Iterator<Item = &'i Image>,
+    stack: Rc<StackMemory>,
     data: D,
 ) -> Result<Cpu<'static, D>> {
     let machine = backend.machine();
@@ -295,7 +427,7 @@ pub(crate) fn load<'i, D: 'static>(
     for segment in segments {
         uc.mem_write(segment.address, &segment.bytes).map_err(|e| engine("load segment", e))?;
     }
-    uc.mem_map(STACK_TOP - STACK_SIZE, STACK_SIZE, Prot::READ | Prot::WRITE).map_err(|e| engine("map stack", e))?;
+    stack.map(&mut uc).map_err(|e| engine("map stack", e))?;
     uc.mem_map(EXIT, PAGE, Prot::ALL).map_err(|e| engine("map exit page", e))?;
     Ok(uc)
 }

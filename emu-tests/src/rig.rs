@@ -14,7 +14,8 @@ use unicorn_engine::{Context, Prot, uc_error};
 use crate::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
 use crate::copy::put_copies;
 use crate::cpu::{
-    EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, load, put_word, word, write_code,
+    EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, StackMemory, load_on, put_word, word,
+    write_code,
 };
 use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
@@ -49,8 +50,10 @@ pub(crate) struct Rig<'s> {
     pub(crate) seed: u64,
     /// The trampolines, and all that they refer to.
     pub(crate) image: Image,
-    /// Where the traced functions begin.
+    /// Where the traced functions begin, by name.
     starts: FxHashMap<String, u64>,
+    /// The same, in the order of the functions.
+    entries: Vec<u64>,
     /// What came out of functions that were run unpatched.
     pub(crate) unpatched: Vec<Unpatched>,
     /// The traced functions, if they are elsewhere.
@@ -68,6 +71,7 @@ pub(crate) struct Rig<'s> {
     pub(crate) clean: Snapshot,
     /// What is on the stack when a function is called: garbage below SP, and what the last case had above it.
     stack: Vec<u8>,
+    memory: Rc<StackMemory>,
     /// Where results in memory go, the last run left nothing.
     result_clear: bool,
     /// Of an outcome that is judged: the next one has its room.
@@ -187,17 +191,20 @@ impl<'s> Rig<'s> {
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let memory = StackMemory::new();
         let trace = Trace {
             registers: Some(registers),
             convention: Some(suite.convention),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
             cells: marks.cells,
+            memory: Some(Rc::clone(&memory)),
             clock: Some(address(CLOCK)?),
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
             ..Trace::of(&suite.contracts)?
         };
-        let mut uc = load(suite.backend, traced.into_iter().chain([&image]), Some(Box::new(trace)))?;
+        let images = traced.into_iter().chain([&image]);
+        let mut uc = load_on(suite.backend, images, Rc::clone(&memory), Some(Box::new(trace)))?;
         map_sparse(&mut uc, registers.machine.ret)?;
         if suite.contracts.iter().any(|c| c.kind.recorder().is_some()) {
             suite.contracts.iter().try_for_each(Words::check)?;
@@ -210,9 +217,10 @@ impl<'s> Rig<'s> {
         }
         registers.set_control(&mut uc)?;
         let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
-        let start = |f: &Function| Some((f.name.clone(), traced.unwrap_or(&image).symbol(&f.name)?.address));
+        let start = |f: &Function| Some(traced.unwrap_or(&image).symbol(&f.name)?.address);
         Ok(Rig {
-            starts: functions.iter().filter_map(start).collect(),
+            starts: functions.iter().filter_map(|f| Some((f.name.clone(), start(f)?))).collect(),
+            entries: functions.iter().map(|f| start(f).unwrap_or(0)).collect(),
             unpatched: Vec::new(),
             suite,
             roles: Roles::of(suite),
@@ -234,6 +242,7 @@ impl<'s> Rig<'s> {
             clean: registers.snapshot(&uc),
             fresh,
             stack: garbage,
+            memory,
             result_clear: false,
             room: Vec::new(),
             dirty: true,
@@ -301,6 +310,11 @@ impl<'s> Rig<'s> {
     /// The address of a traced function.
     pub(crate) fn function(&self, name: &str) -> u64 {
         self.starts.get(name).copied().unwrap_or(0)
+    }
+
+    /// The address of the traced function of a case.
+    pub(crate) fn entry(&self, case: &Case) -> u64 {
+        self.entries.get(case.function).copied().unwrap_or(0)
     }
 
     /// Where it goes on behind its site.
@@ -394,7 +408,7 @@ impl<'s> Rig<'s> {
         if self.dirty {
             let _ = self.uc.context_restore(&self.fresh);
         }
-        self.registers.load(&mut self.uc, initial);
+        self.registers.load_over(&mut self.uc, initial, self.clean.flags);
         if let (Some(reg), Some(thread)) = (&self.registers.machine.thread, case.initial.thread) {
             // The engine has the register: its number is compared with the engine's own in a test.
             let _ = self.uc.reg_write(reg.id, thread);
@@ -405,7 +419,7 @@ impl<'s> Rig<'s> {
         }
         self.stack.truncate(BELOW as usize);
         self.stack.extend_from_slice(above);
-        let _ = self.uc.mem_write(sp - BELOW, &self.stack);
+        self.memory.write(sp - BELOW, &self.stack);
         if !std::mem::take(&mut self.result_clear) {
             let _ = self.uc.mem_write(self.scratch, &[0; RESULT]);
         }
@@ -425,18 +439,21 @@ impl<'s> Rig<'s> {
         }
         // Besides general registers and flags, which each run sets, only handlers of any kind, a fault or what a contract lets
         // go changes any. Where trampolines are not judged, nobody has seen whether they keep vector registers.
-        let moved = if trace.enabled {
-            !trace.state.first_vectors
+        let (moved, registers) = if trace.enabled {
+            // Flags are judged where a trampoline is through, and no more.
+            (!trace.state.untouched, self.registers.alone(&self.uc))
         } else {
-            self.registers.snapshot(&self.uc).vectors != self.clean.vectors
+            let now = self.registers.snapshot(&self.uc);
+            let moved = now.vectors != self.clean.vectors || now.control != self.clean.control;
+            (moved, Snapshot { vectors: Default::default(), ..now })
         };
         self.dirty = moved || case.initial.thread.is_some() || self.roles.lets_go || !trace.checks.findings.is_empty();
         *self.uc.get_data_mut() = Some(trace);
         let mut room = std::mem::take(&mut self.room);
         room.clear();
         room.resize(above.len(), 0);
-        let mut outcome = Outcome { registers: self.registers.general(&self.uc), above: room, result: [0; RESULT] };
-        let _ = self.uc.mem_read(*sp, &mut outcome.above);
+        let mut outcome = Outcome { registers, above: room, result: [0; RESULT] };
+        self.memory.read(*sp, &mut outcome.above);
         let read = self.uc.mem_read(self.scratch, &mut outcome.result);
         self.result_clear = read.is_ok() && outcome.result == [0; RESULT];
         outcome
@@ -460,7 +477,7 @@ impl<'s> Rig<'s> {
     pub(crate) fn start(&self, case: &Case) -> u64 {
         match self.suite.contracts[case.attach].kind.is_sled() {
             true => self.ranges[case.attach].0,
-            false => self.function(&self.functions[case.function].name),
+            false => self.entry(case),
         }
     }
 

@@ -24,10 +24,9 @@ impl Trace {
         self.happens(here.uc, Event::Entry);
         let sp = here.sp();
         let resume = here.pc.wrapping_add(here.site.ip_offset as u64);
-        let expect = if self.state.first_vectors {
-            // Functions leave them alone.
-            let vectors = self.case.initial.registers.vectors;
-            Snapshot { vectors, ..here.registers.general(here.uc) }
+        let expect = if self.state.untouched {
+            // Functions leave the others alone.
+            here.registers.general_beside(here.uc, &self.case.initial.registers)
         } else {
             here.snapshot()
         };
@@ -295,8 +294,7 @@ impl Trace {
         if let (Some(programs), Some(a)) = (contract.kind.programs(), self.state.activations.last()) {
             words = shown(here, &programs, &a.expect, sp);
             sessions = a.sessions.clone();
-            let expect = a.expect.clone();
-            self.check_passed(here, programs.live, &expect, sp);
+            self.beside_site(|t, a| t.check_passed(here, programs.live, &a.expect, sp));
         }
         let back_sp = sp_now.wrapping_add(abi.return_bytes());
         self.check_kept(here, &contract, parent, back_sp);

@@ -78,7 +78,11 @@ impl Trace {
     }
 
     fn check_pad(&mut self, here: &Here, at: At, (place, by): (Place, Culprit), kind: IndirectBranch) {
-        let fits = |pad: &Pad| pad.lets.contains(&kind) && begins_with(here, here.pc, pad.bytes);
+        let mut code = [0; LONGEST];
+        // Where so much cannot be read, the pads are looked for one by one.
+        let read = here.uc.mem_read(here.pc, &mut code).is_ok();
+        let begins = |bytes| if read { code.starts_with(bytes) } else { begins_with(here, here.pc, bytes) };
+        let fits = |pad: &Pad| pad.lets.contains(&kind) && begins(pad.bytes);
         self.checks.check_by(at, place, by, true, here.registers.machine.pads.iter().any(fits));
     }
 

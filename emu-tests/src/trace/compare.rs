@@ -4,6 +4,7 @@ use codegen::abi::RegSet;
 use codegen::live::Live;
 
 use super::finding::{At, Culprit};
+use super::state::Activation;
 use super::{Here, Trace};
 use crate::case::Handler;
 use crate::cpu::Snapshot;
@@ -24,18 +25,21 @@ pub(super) struct Kept<'k> {
 impl Trace {
     /// Registers now, against those at the site with the callback's changes.
     pub(super) fn compare_registers(&mut self, here: &Here) {
-        let now = here.snapshot();
-        let Some(a) = self.state.activations.last() else { return };
-        let (expect, kept, flags) = (a.expect.clone(), a.kept, a.flags_kept);
-        let (abi, t) = (here.registers.abi, self.trampoline());
+        self.beside_site(|t, a| t.compare_site(here, a));
+    }
+
+    fn compare_site(&mut self, here: &Here, a: &Activation) {
+        let (now, t) = (here.snapshot(), self.trampoline());
+        let abi = here.registers.abi;
         let args = RegSet::of(abi.args).union(abi.hidden);
         let c_keeps = abi.callee_saved.union(abi.platform);
         let all = c_keeps.union(abi.caller_saved);
         let clauses = [(args, Clause::P1), (c_keeps, Clause::P5), (all, Clause::P4)];
-        self.compare_general(here, (&expect, &now), (all, kept), &clauses);
+        self.compare_general(here, (&a.expect, &now), (all, a.kept), &clauses);
         let live = self.contracts.get(t).and_then(|c| c.kind.live());
         let carriers = here.registers.abi.vector_args;
-        self.compare_state(here, &expect, &now, &Kept { flags, clause: Clause::P2, carriers, live });
+        let kept = Kept { flags: a.flags_kept, clause: Clause::P2, carriers, live };
+        self.compare_state(here, &a.expect, &now, &kept);
     }
 
     /// The general registers `told`, of which those in `kept` are judged, each by the first of the clauses that has it.
@@ -80,6 +84,7 @@ impl Trace {
         }
         let named = self.contract().map_or((0, 0, 0), |c| (c.vectors_kept, c.vectors_lost, c.control_lost));
         let (vectors_kept, vectors_lost, control_lost) = named;
+        self.state.untouched &= expect.control == now.control;
         let words = machine.control.iter().zip(expect.control.into_iter().zip(now.control));
         for (_, (word, (want, have))) in words.enumerate().filter(|(i, _)| control_lost >> i & 1 == 0) {
             self.check(p6, Place::Reg { name: word.reg.name }, want, have);
@@ -97,7 +102,7 @@ impl Trace {
             self.checks.hold(p6.of(kept.clause), due.count_ones().into());
             return;
         }
-        self.state.first_vectors = false;
+        self.state.untouched = false;
         for i in (0..machine.vectors.len()).filter(|i| due >> i & 1 == 1) {
             self.check_vector(here, p6.of(kept.clause), i, expect, now);
         }

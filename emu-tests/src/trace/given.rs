@@ -8,6 +8,7 @@ use codegen::program::{Attach, called};
 use codegen::spec::{Kind, Programs};
 use codegen::step::Value;
 
+use super::state::Activation;
 use super::{Culprit, Here, Trace};
 use crate::cpu::Snapshot;
 use crate::place::{Place, Slot};
@@ -54,8 +55,7 @@ impl Trace {
     /// A callback: ip, parent_ip, op, and the frame.
     pub(super) fn check_callback(&mut self, here: &Here, contract: &Contract) {
         let Some(a) = self.state.activations.last() else { return };
-        let (parent, resume, site_sp, at) = (a.parent, a.pc, a.sp, a.expect.clone());
-        let (first, changed) = (a.calls == 1, (a.resume, a.returns_to, a.direct));
+        let (parent, resume, first) = (a.parent, a.pc, a.calls == 1);
         let p10 = self.at(Clause::P10, here.pc);
         let op = self.places.op;
         let told = [
@@ -70,7 +70,14 @@ impl Trace {
             }
         }
         self.check_arguments(here, contract);
-        let Some(fregs) = contract.position(Value::Fregs).map(|n| here.arg(n)) else { return };
+        if let Some(fregs) = contract.position(Value::Fregs).map(|n| here.arg(n)) {
+            self.beside_site(|t, a| t.check_frame(here, contract, fregs, a));
+        }
+    }
+
+    /// The frame at `fregs`, as a callback is given it.
+    fn check_frame(&mut self, here: &Here, contract: &Contract, fregs: u64, site: &Activation) {
+        let (at, site_sp, p10) = (&site.expect, site.sp, self.at(Clause::P10, here.pc));
         if contract.frame.c_size > 0 {
             let inside = fregs >= here.sp() && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
             self.check(p10, Place::FregsInFrame, true, inside);
@@ -78,19 +85,19 @@ impl Trace {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         frame.resize(contract.frame.c_size as usize, 0);
-        let _ = here.uc.mem_read(fregs, &mut frame);
+        here.read(fregs, &mut frame);
         let held =
             |offset: i32| frame.as_chunks().0.get(offset as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
         let mut as_wanted = 0;
         for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
             let want = match field.content {
                 Content::Reg(r) => at[r],
-                Content::Pc => changed.0,
-                Content::ParentIp => changed.1,
+                Content::Pc => site.resume,
+                Content::ParentIp => site.returns_to,
                 Content::SiteSp => site_sp,
                 Content::Flags => at.flags,
                 Content::Const(n) => n as u64,
-                Content::Direct => changed.2,
+                Content::Direct => site.direct,
                 Content::Result(_) | Content::ExitSp | Content::Unfilled => continue,
                 // Of no struct.
                 Content::Vector(_)
@@ -122,18 +129,17 @@ impl Trace {
         let callee = self.callees.get(t).and_then(|all| all.get(which)).copied().unwrap_or(0);
         self.check(p10, Place::Callee, callee, here.pc);
         let Some(a) = self.state.activations.last() else { return };
-        let (expect, resume, site_sp) = (a.expect.clone(), a.resume, a.sp);
         if direct.ip {
-            self.checks.check_by(p10, Place::Ip, arg(here, 0), here.ip(resume), here.arg(0));
+            self.checks.check_by(p10, Place::Ip, arg(here, 0), here.ip(a.resume), here.arg(0));
         }
         let abi = here.registers.abi;
         for (i, &reg) in abi.args.iter().take(direct.args.into()).enumerate() {
             let n = i + usize::from(direct.ip);
             let place = Place::Argument { name: abi.name(reg) };
-            self.checks.check_by(p10, place, arg(here, n), expect[reg], here.arg(n));
+            self.checks.check_by(p10, place, arg(here, n), a.expect[reg], here.arg(n));
         }
         if let Some(live) = direct.live {
-            self.check_passed(here, live, &expect, site_sp);
+            self.beside_site(|t, a| t.check_passed(here, live, &a.expect, a.sp));
         }
     }
 
@@ -143,8 +149,8 @@ impl Trace {
             return;
         }
         let (expect, pc, parent) = match (self.state.exiting(), self.state.activations.last()) {
-            (Some(e), _) => (e.expect.clone(), e.resume, e.parent),
-            (None, Some(a)) => (a.expect.clone(), a.pc, a.parent),
+            (Some(e), _) => (&e.expect, e.resume, e.parent),
+            (None, Some(a)) => (&a.expect, a.pc, a.parent),
             (None, None) => return,
         };
         let p10 = self.at(Clause::P10, here.pc);

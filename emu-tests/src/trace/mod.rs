@@ -30,10 +30,10 @@ pub(crate) use cells::{Cell, Cells, Mark, Region};
 use finding::Checks;
 pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
 pub(crate) use memory::accessed;
-use state::State;
+use state::{Activation, State};
 
 use crate::case::{Case, Handler};
-use crate::cpu::{Cpu, EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, put_word, word, words};
+use crate::cpu::{Cpu, EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, StackMemory, words};
 use crate::flow::Taken;
 use crate::place::Place;
 use crate::report::Clause;
@@ -79,6 +79,8 @@ pub(crate) struct Trace {
     pub callees: Vec<Vec<u64>>,
     /// What is known of each byte of the image.
     pub cells: Cells,
+    /// The memory of the stack.
+    pub memory: Option<Rc<StackMemory>>,
     pub places: Places,
     /// The entry trampoline, if a site may go to another one through it.
     pub through: Option<usize>,
@@ -96,8 +98,8 @@ pub(crate) struct Trace {
     pub watched: bool,
     /// What it calls has to do something even where nothing is checked: nothing would go on without.
     pub helped: bool,
-    /// A trampoline may lose vector registers.
-    pub loses_vectors: bool,
+    /// A trampoline may lose vector registers or control words.
+    pub lets_go: bool,
     pub state: State,
     pub checks: Checks,
     /// Set for a diagnosis: every instruction in a trampoline, and every one that a trampoline goes to.
@@ -141,6 +143,7 @@ struct Here<'h, 'u> {
     pc: u64,
     /// The address by which control came to `pc`.
     came_by: u64,
+    stack: Option<Rc<StackMemory>>,
 }
 
 impl Here<'_, '_> {
@@ -161,16 +164,28 @@ impl Here<'_, '_> {
         self.get(self.registers.abi.args[i])
     }
 
+    /// Read memory; false if there is none, or not so much.
+    fn read(&self, at: u64, to: &mut [u8]) -> bool {
+        self.stack.as_deref().is_some_and(|stack| stack.read(at, to)) || self.uc.mem_read(at, to).is_ok()
+    }
+
+    /// Write memory; false if there is none, or not so much.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.stack.as_deref().is_some_and(|stack| stack.write(at, bytes)) || self.uc.mem_write(at, bytes).is_ok()
+    }
+
+    /// A word of memory; zero where there is none.
     fn word(&self, at: u64) -> u64 {
-        word(self.uc, at)
+        let mut bytes = [0; 8];
+        if self.read(at, &mut bytes) { u64::from_le_bytes(bytes) } else { 0 }
     }
 
     /// Two words that follow each other, in one read where both have memory.
     fn two_words(&self, at: u64) -> [u64; 2] {
         let mut bytes = [[0; 8]; 2];
-        match self.uc.mem_read(at, bytes.as_flattened_mut()) {
-            Ok(()) => bytes.map(u64::from_le_bytes),
-            Err(_) => [self.word(at), self.word(at.wrapping_add(8))],
+        match self.read(at, bytes.as_flattened_mut()) {
+            true => bytes.map(u64::from_le_bytes),
+            false => [self.word(at), self.word(at.wrapping_add(8))],
         }
     }
 
@@ -179,7 +194,7 @@ impl Here<'_, '_> {
     }
 
     fn put_word(&mut self, at: u64, value: u64) -> bool {
-        put_word(self.uc, at, value)
+        self.write(at, &value.to_le_bytes())
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -210,9 +225,9 @@ impl Trace {
             return Err(Error::new(format!("{} trampolines; valid: at most {MOST}", contracts.len())));
         }
         let checks = Checks::of(contracts.len());
-        let loses_vectors = contracts.iter().any(|c| c.vectors_lost != 0);
+        let lets_go = contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
         let contracts = contracts.iter().cloned().map(Rc::new).collect();
-        Ok(Trace { contracts, checks, loses_vectors, ..Trace::default() })
+        Ok(Trace { contracts, checks, lets_go, ..Trace::default() })
     }
 
     /// Forget the last run, keep what was counted.
@@ -222,7 +237,7 @@ impl Trace {
         let helps = |kind: Kind| kind.is_shadow() || kind.recorder().is_some_and(|recorder| recorder.refill);
         self.helped = self.kind(case.attach).is_some_and(helps);
         self.state.begin(BUDGET);
-        self.state.first_vectors = case.handler == Handler::General && !self.loses_vectors;
+        self.state.untouched = case.handler == Handler::General && !self.lets_go;
         self.checks.way = None;
     }
 
@@ -239,6 +254,15 @@ impl Trace {
     /// Let so many instructions run.
     pub fn steps(&mut self, count: u64) {
         (self.state.budget, self.state.one) = (count + 1, true);
+    }
+
+    /// Look at the innermost site, and at everything else too: it is taken out meanwhile.
+    fn beside_site(&mut self, look: impl FnOnce(&mut Trace, &Activation)) {
+        let activations = std::mem::take(&mut self.state.activations);
+        if let Some(a) = activations.last() {
+            look(self, a);
+        }
+        self.state.activations = activations;
     }
 
     /// The trampoline at work, or else the one that the case is about.
@@ -305,7 +329,7 @@ impl Trace {
             return;
         }
         if self.state.trampoline().is_some() {
-            let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT };
+            let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT, stack: self.memory.clone() };
             let (by, from) = (self.state.taken.take(), self.state.region);
             self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
             self.resumed(here);
@@ -398,7 +422,8 @@ fn look(uc: &mut Uc, pc: u64) {
     }
     if event && let Some(mut trace) = uc.get_data_mut().take() {
         if let (Some(registers), Some(site)) = (trace.registers, trace.convention.map(|c| &c.site)) {
-            trace.event(&mut Here { uc, registers, site, pc, came_by }, &Arrival { by, from, to, marks });
+            let stack = trace.memory.clone();
+            trace.event(&mut Here { uc, registers, site, pc, came_by, stack }, &Arrival { by, from, to, marks });
         }
         *uc.get_data_mut() = Some(trace);
     }
@@ -425,7 +450,8 @@ fn jump_through(uc: &mut Uc, pc: u64) {
     let Some(mut t) = uc.get_data_mut().take() else { return };
     let mut goes_on = None;
     if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {
-        goes_on = t.direct_jump(&mut Here { uc, registers, site, pc, came_by: pc });
+        let stack = t.memory.clone();
+        goes_on = t.direct_jump(&mut Here { uc, registers, site, pc, came_by: pc, stack });
     }
     if goes_on.is_none() {
         t.stopped(pc, Place::Stopped);

@@ -119,8 +119,9 @@ pub(crate) struct State {
     /// Trampolines entered, as bits.
     pub entered: u64,
     pub sites_seen: u32,
-    /// Vector registers hold what the run began with: nobody who may change them did, and no trampoline was found to have.
-    pub first_vectors: bool,
+    /// Vector registers and control words hold what the run began with: nobody who may change them did, and no trampoline was
+    /// found to have.
+    pub untouched: bool,
     /// The records that must have been written, and how often the counter must have been counted up.
     pub written: Vec<Written>,
     /// Of those, the numbers of the ones that have room for a return which is still to come.
@@ -135,19 +136,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Forget the last run, but keep the room that it took.
+    /// Forget the last run, but keep the room that it took. Nothing is moved: this is done for every
+    /// run.
     pub fn begin(&mut self, budget: u64) {
-        let State {
-            mut activations,
-            mut hooked,
-            mut pending,
-            mut parents,
-            mut written,
-            mut open,
-            mut stack,
-            mut returns,
-            ..
-        } = std::mem::take(self);
+        let State { activations, hooked, pending, parents, written, open, stack, returns, .. } = self;
         open.clear();
         activations.clear();
         hooked.clear();
@@ -156,8 +148,12 @@ impl State {
         written.clear();
         stack.clear();
         returns.begin(None);
-        let kept = State { activations, hooked, pending, parents, written, open, stack, returns, ..State::default() };
-        *self = State { budget, ..kept };
+        let State { moment, pc, region, quiet, taken, callbacks, came_by, one, entered, sites_seen, .. } = self;
+        (*moment, *pc, *region, *quiet, *taken) = (Moment::Body, 0, Region::default(), None, None);
+        (*callbacks, *came_by, *one, *entered, *sites_seen) = (0, None, false, 0, 0);
+        let State { untouched, counted, kept_to, refills, events, .. } = self;
+        (*untouched, *counted, *kept_to, *refills, *events) = (false, 0, 0, 0, 0);
+        self.budget = budget;
     }
 
     /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a

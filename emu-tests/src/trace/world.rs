@@ -129,7 +129,7 @@ impl Trace {
         if let Some(words) = Words::of(contract) {
             words.refill(&self.case, here.uc);
         }
-        let flags = here.snapshot().flags;
+        let flags = here.registers.general(here.uc).flags;
         here.registers.set_flags(here.uc, !flags);
         self.scribble(here, 0, 0);
     }
@@ -293,7 +293,7 @@ impl Trace {
         let programs = self.kind(self.trampoline()).and_then(Kind::programs);
         let vectors = programs.map_or(0, |programs| programs.result.vectors);
         for &i in registers.abi.vector_rets.iter().take(vectors.into()) {
-            self.state.first_vectors = false;
+            self.state.untouched = false;
             registers.set_vector(here.uc, i.into(), &rng.vector());
         }
     }
@@ -311,7 +311,7 @@ impl Trace {
     fn scribble(&self, here: &mut Here, from: usize, red_zone: u64) -> u64 {
         let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
         let at = here.sp().wrapping_sub(red_zone + SCRIBBLE);
-        let _ = here.uc.mem_write(at, below);
+        here.write(at, below);
         at
     }
 
