@@ -92,10 +92,9 @@ pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally
         let at = At { clause: Clause::P9, trampoline: case.attach, pc: start };
         findings.push(Finding::new(at, Place::SiteUnreached, 1, 0));
     }
-    let came_back = rig.uc.pc_read().is_ok_and(|pc| pc == EXIT);
     tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
     rig.room = outcome.above;
-    Ok(came_back)
+    Ok(rig.came_back)
 }
 
 /// Run a trampoline as it is called in the middle of a function: there is nothing to patch, and nothing to compare
@@ -105,7 +104,7 @@ pub(crate) fn sled(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result
     rig.run(case, rig.start(case), &case.initial.registers, true);
     let findings = std::mem::take(&mut rig.trace().checks.findings);
     tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
-    if rig.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
+    if !rig.came_back {
         rig.reload()?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use codegen::abi::{Abi, Reg, RegSet};
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
-use codegen::machine::{ControlWord, EmuReg, Machine};
+use codegen::machine::Machine;
 use codegen::patch::Write;
 use link::{Image, PAGE};
 use unicorn_engine::{Arch, HookType, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2, uc_reg_write_batch};
@@ -123,6 +123,15 @@ impl Words {
     }
 }
 
+/// What is read of a CPU besides general registers: each has what the one before it has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Besides {
+    Nothing,
+    Flags,
+    Control,
+    All,
+}
+
 /// What reading and writing registers needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Registers {
@@ -206,64 +215,58 @@ impl Registers {
     /// All registers, in one call: a run takes several snapshots.
     pub fn snapshot<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
         let mut all = Snapshot::default();
-        self.read(uc, &mut all, self.machine.flags, (self.machine.control, self.machine.vectors));
+        self.read::<D, { GENERAL + 1 + CONTROL + VECTORS }>(uc, &mut all, Besides::All);
         all
     }
 
     /// All but the vector registers.
     pub fn general<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
         let mut all = Snapshot::default();
-        self.read(uc, &mut all, self.machine.flags, (self.machine.control, &[]));
+        self.read::<D, { GENERAL + 1 + CONTROL }>(uc, &mut all, Besides::Control);
         all
     }
 
     /// The general registers and the flags, where vector registers and control words are those of `known`.
     pub fn general_beside<D>(&self, uc: &Cpu<'_, D>, known: &Snapshot) -> Snapshot {
         let mut all = known.clone();
-        self.read(uc, &mut all, self.machine.flags, (&[], &[]));
+        self.read::<D, { GENERAL + 1 }>(uc, &mut all, Besides::Flags);
         all
     }
 
     /// The general registers alone.
-    pub fn alone<D>(&self, uc: &Cpu<'_, D>) -> Snapshot {
-        let mut all = Snapshot::default();
-        self.read(uc, &mut all, None, (&[], &[]));
-        all
+    pub fn only_general<D>(&self, uc: &Cpu<'_, D>, all: &mut Snapshot) {
+        self.read::<D, GENERAL>(uc, all, Besides::Nothing);
     }
 
-    /// Read general registers, and of the others those that are named.
-    fn read<D>(
-        &self,
-        uc: &Cpu<'_, D>,
-        all: &mut Snapshot,
-        flags: Option<(EmuReg, u64)>,
-        (control, vectors): (&[ControlWord], &[EmuReg]),
-    ) {
-        const MOST: usize = GENERAL + 1 + CONTROL + VECTORS;
-        let (mut ids, mut places, mut sizes) = ([0; MOST], [std::ptr::null_mut::<c_void>(); MOST], [0; MOST]);
+    /// Read general registers, and some besides: at most `MOST`.
+    fn read<D, const MOST: usize>(&self, uc: &Cpu<'_, D>, all: &mut Snapshot, besides: Besides) {
+        let (mut ids, mut places, mut sizes) = ([0; MOST], [std::ptr::null_mut::<c_void>(); MOST], [8; MOST]);
+        let mut slots = ids.iter_mut().zip(&mut places).zip(&mut sizes);
         let mut count = 0;
-        let mut add = |id: i32, place: *mut c_void, size: usize| {
-            (ids[count], places[count], sizes[count]) = (id, place, size);
+        // The registers come first in each pair: what ends first takes no slot.
+        for ((reg, value), ((id, place), _)) in self.abi.regs.iter().zip(&mut all.gpr).zip(slots.by_ref()) {
+            (*id, *place) = (reg.emu, std::ptr::from_mut(value).cast());
             count += 1;
-        };
-        for (reg, slot) in self.abi.regs.iter().zip(&mut all.gpr) {
-            add(reg.emu, std::ptr::from_mut(slot).cast(), 8);
         }
-        if let Some((reg, _)) = flags {
-            add(reg.id, (&raw mut all.flags).cast(), 8);
+        let flags = self.machine.flags.filter(|_| besides >= Besides::Flags).map(|(reg, _)| (reg, &mut all.flags));
+        let control = self.machine.control.iter().filter(|_| besides >= Besides::Control).map(|word| word.reg);
+        for ((reg, value), ((id, place), _)) in
+            flags.into_iter().chain(control.zip(&mut all.control)).zip(slots.by_ref())
+        {
+            (*id, *place) = (reg.id, std::ptr::from_mut(value).cast());
+            count += 1;
         }
-        for (word, slot) in control.iter().zip(&mut all.control) {
-            add(word.reg.id, std::ptr::from_mut(slot).cast(), 8);
-        }
-        for (reg, slot) in vectors.iter().zip(&mut all.vectors) {
-            add(reg.id, std::ptr::from_mut(slot).cast(), self.abi.vector_bytes);
+        let vectors = if besides >= Besides::All { self.machine.vectors } else { &[] };
+        for ((reg, value), ((id, place), size)) in vectors.iter().zip(&mut all.vectors).zip(slots) {
+            (*id, *place, *size) = (reg.id, value.as_mut_ptr().cast(), self.abi.vector_bytes);
+            count += 1;
         }
         #[allow(
             unsafe_code,
             reason = "the binding's own batch read returns garbage for registers narrower than 64 bits"
         )]
-        // SAFETY: the first `count` entries of the three arrays are a register, a slot inside `all`, which outlives the
-        // call, and that slot's size; the engine writes at most that many bytes to it.
+        // SAFETY: the first `count` entries of the three arrays are a register, a place inside `all`, which outlives the
+        // call, and the size of that place; the engine writes at most that many bytes to it.
         let read = unsafe {
             uc_reg_read_batch2(uc.get_handle(), ids.as_ptr(), places.as_ptr(), sizes.as_mut_ptr(), count as i32)
         };
@@ -293,19 +296,22 @@ impl Registers {
         self.load_over(uc, all, old.unwrap_or(0));
     }
 
-    /// The same, in one call. What no case sets of the flags is as in `flags`.
-    pub fn load_over<D>(&self, uc: &mut Cpu<'_, D>, all: &Snapshot, flags: u64) {
+    /// The same, in one call. What no case sets of the flags is as in `flags`. Returns what the flags are.
+    pub fn load_over<D>(&self, uc: &mut Cpu<'_, D>, all: &Snapshot, flags: u64) -> u64 {
         let mut words = Words::NONE;
         for (n, (info, &value)) in (0..).zip(self.abi.regs.iter().zip(&all.gpr)) {
             if !self.machine.reserved.contains(Reg(n)) {
                 words.push(info.emu, value);
             }
         }
+        let mut set = 0;
         if let Some((reg, mask)) = self.machine.flags {
             let mask = mask | self.machine.clear_flags();
-            words.push(reg.id, flags & !mask | all.flags & mask);
+            set = flags & !mask | all.flags & mask;
+            words.push(reg.id, set);
         }
         words.write(uc);
+        set
     }
 
     /// Are the flags set that are clear where C code begins?
@@ -348,49 +354,84 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// The memory of the stack. Checks read and write it without asking the engine, whose way to memory is long.
-#[repr(C, align(4096))]
-pub(crate) struct StackMemory([Cell<u8>; STACK_SIZE as usize]);
+/// Memory of an engine, from an address on. Checks read and write it without asking the engine, whose way to it is long.
+struct Mapping {
+    from: u64,
+    size: usize,
+    /// The first page begins so many bytes into the cells.
+    pad: usize,
+    cells: Box<[Cell<u8>]>,
+}
 
-impl StackMemory {
-    /// A stack full of zeros.
-    pub fn new() -> Rc<StackMemory> {
-        Rc::new(StackMemory([const { Cell::new(0) }; STACK_SIZE as usize]))
+impl Mapping {
+    /// Whole pages of zeros.
+    fn of(range: &Range<u64>) -> Mapping {
+        let size = (range.end - range.start) as usize;
+        let cells: Box<[Cell<u8>]> = vec![Cell::new(0); size + PAGE as usize].into();
+        let pad = cells.as_ptr().align_offset(PAGE as usize).min(PAGE as usize);
+        Mapping { from: range.start, size, pad, cells }
+    }
+
+    fn pages(&self) -> &[Cell<u8>] {
+        self.cells.get(self.pad..self.pad + self.size).unwrap_or_default()
+    }
+}
+
+/// The memory of the stack and of images.
+pub(crate) struct Memory(Vec<Mapping>);
+
+impl Memory {
+    /// For these images, and a stack.
+    pub fn of<'i>(images: impl Iterator<Item = &'i Image>) -> Rc<Memory> {
+        let segments = images.flat_map(|image| &image.segments);
+        let pages = segments.map(|s| s.address & !(PAGE - 1)..(s.address + s.mem_size).next_multiple_of(PAGE));
+        // The stack is asked for most.
+        let all = std::iter::once(STACK_TOP - STACK_SIZE..STACK_TOP).chain(joined(pages.collect()));
+        Rc::new(Memory(all.map(|range| Mapping::of(&range)).collect()))
     }
 
     fn cells(&self, at: u64, size: usize) -> Option<&[Cell<u8>]> {
-        let from = at.checked_sub(STACK_TOP - STACK_SIZE)?.min(STACK_SIZE) as usize;
-        self.0.get(from..from.checked_add(size)?)
+        let inside = |m: &&Mapping| at.wrapping_sub(m.from) < m.size as u64;
+        let mapping = self.0.iter().find(inside)?;
+        let from = (at - mapping.from) as usize;
+        mapping.pages().get(from..from.checked_add(size)?)
     }
 
-    /// Read what is at an address; false if that is not in the stack.
+    /// Read what is at an address; false if that is not in this memory.
     pub fn read(&self, at: u64, to: &mut [u8]) -> bool {
         let cells = self.cells(at, to.len());
         cells.map(|cells| to.iter_mut().zip(cells).for_each(|(byte, cell)| *byte = cell.get())).is_some()
     }
 
-    /// Write to an address; false if that is not in the stack.
+    /// Write data to an address; false if that is not in this memory. Code is written with [`write_code`].
     pub fn write(&self, at: u64, bytes: &[u8]) -> bool {
         let cells = self.cells(at, bytes.len());
         cells.map(|cells| cells.iter().zip(bytes).for_each(|(cell, byte)| cell.set(*byte))).is_some()
     }
 
     /// Give it to an engine, which keeps it.
-    fn map<D: 'static>(self: Rc<StackMemory>, uc: &mut Cpu<'static, D>) -> std::result::Result<(), uc_error> {
-        const BASE: u64 = STACK_TOP - STACK_SIZE;
-        let memory = self.0.as_ptr().cast_mut().cast();
-        // What a hook has, lives as long as the engine. This one is for an address that is mapped, so that it is never called.
-        uc.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, BASE, BASE, move |_, _, _, _, _| {
-            let _kept = &self;
+    fn map<D: 'static>(self: Rc<Memory>, uc: &mut Cpu<'static, D>) -> std::result::Result<(), uc_error> {
+        const STACK: u64 = STACK_TOP - STACK_SIZE;
+        let kept = Rc::clone(&self);
+        // What a hook has lives as long as the engine. This one is for an address that is mapped, so that it is never called.
+        uc.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, STACK, STACK, move |_, _, _, _, _| {
+            let _kept = &kept;
             false
         })?;
-        #[allow(unsafe_code, reason = "the binding lends an engine memory by its address alone")]
-        // SAFETY: the memory has the size that is mapped, and begins where a page may. It may change behind any reference to
-        // it, as it is made of cells, and the engine and its hooks share one thread. The hook keeps it until the engine is
-        // closed: the binding drops hooks later, and nothing removes this one, as nobody has its number.
-        unsafe {
-            uc.mem_map_ptr(BASE, STACK_SIZE, Prot::READ | Prot::WRITE, memory)
+        for mapping in &self.0 {
+            // Executable from the start: the engine misses code that becomes executable later.
+            let executable = if mapping.from == STACK { Prot::NONE } else { Prot::EXEC };
+            let memory = mapping.pages().as_ptr().cast_mut().cast();
+            #[allow(unsafe_code, reason = "the binding lends an engine memory by its address alone")]
+            // SAFETY: the memory has the size that is mapped, and begins where a page may. It may change behind references
+            // to it, as it is made of cells, and the engine and whoever has them share one thread. The hook keeps it until
+            // the engine is closed: the binding drops hooks later, and nobody has the number by which to remove this one.
+            unsafe {
+                let prot = Prot::READ | Prot::WRITE | executable;
+                uc.mem_map_ptr(mapping.from, mapping.size as u64, prot, memory)?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -400,14 +441,15 @@ pub(crate) fn load<'i, D: 'static>(
     images: impl Iterator<Item = &'i Image>,
     data: D,
 ) -> Result<Cpu<'static, D>> {
-    load_on(backend, images, StackMemory::new(), data)
+    let images: Vec<&Image> = images.collect();
+    load_on(backend, images.iter().copied(), Memory::of(images.iter().copied()), data)
 }
 
-/// The same, with this memory for the stack.
+/// The same, in the memory that was made for them.
 pub(crate) fn load_on<'i, D: 'static>(
     backend: &dyn Backend,
     images: impl Iterator<Item = &'i Image>,
-    stack: Rc<StackMemory>,
+    memory: Rc<Memory>,
     data: D,
 ) -> Result<Cpu<'static, D>> {
     let machine = backend.machine();
@@ -418,18 +460,23 @@ pub(crate) fn load_on<'i, D: 'static>(
     for &(id, value) in machine.init {
         uc.reg_write(id, value).map_err(|e| engine("control register", e))?;
     }
-    let segments: Vec<_> = images.flat_map(|image| &image.segments).collect();
-    let pages = segments.iter().map(|s| s.address & !(PAGE - 1)..(s.address + s.mem_size).next_multiple_of(PAGE));
-    for Range { start, end } in joined(pages.collect()) {
-        // Executable from the start: the engine misses code that becomes executable later.
-        uc.mem_map(start, end - start, Prot::ALL).map_err(|e| engine("map segment", e))?;
-    }
-    for segment in segments {
+    memory.map(&mut uc).map_err(|e| engine("map", e))?;
+    for segment in images.flat_map(|image| &image.segments) {
         uc.mem_write(segment.address, &segment.bytes).map_err(|e| engine("load segment", e))?;
     }
-    stack.map(&mut uc).map_err(|e| engine("map stack", e))?;
     uc.mem_map(EXIT, PAGE, Prot::ALL).map_err(|e| engine("map exit page", e))?;
     Ok(uc)
+}
+
+/// Let there be code at the addresses with one bit: no more than the hook on every instruction ever reaches it.
+pub(crate) fn map_sparse<D>(uc: &mut Cpu<'_, D>, ret: &[u8]) -> Result<()> {
+    let failed = |e| engine("addresses with one bit", e);
+    for at in [SPARSE_DIRECT, SPARSE_LIVEPATCH] {
+        uc.mem_map(at, PAGE, Prot::ALL).map_err(failed)?;
+        uc.mem_write(at, ret).map_err(failed)?;
+    }
+    // No instruction is ever executed there, so none that would count as a return may stand there.
+    uc.mem_map(SPARSE_JUMP, PAGE, Prot::ALL).map_err(failed)
 }
 
 /// Write code and drop what the engine translated there: it does not notice by itself.

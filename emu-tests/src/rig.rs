@@ -7,15 +7,14 @@ use codegen::error::{Error, Result};
 use codegen::patch::{SiteState, Write};
 use codegen::site::{Site, Spot};
 use codegen::spec::{Direct, Kind};
-use link::{Image, Options, PAGE};
+use link::{Image, Options};
 use rustc_hash::FxHashMap;
-use unicorn_engine::{Context, Prot, uc_error};
+use unicorn_engine::{Context, uc_error};
 
 use crate::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
 use crate::copy::put_copies;
 use crate::cpu::{
-    EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, StackMemory, load_on, put_word, word,
-    write_code,
+    EXIT, Memory, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, Snapshot, load_on, map_sparse, put_word, word, write_code,
 };
 use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
@@ -65,13 +64,16 @@ pub(crate) struct Rig<'s> {
     pub(crate) fresh: Context,
     /// The last run may have left more behind than the next one sets.
     pub(crate) dirty: bool,
+    /// The last run ended where it was to return to.
+    pub(crate) came_back: bool,
     /// The callback in the call slots and in `op`, and the direct trampoline in `op`.
     pub(crate) prepared: Option<(u64, u64)>,
     /// Registers of the fresh CPU.
     pub(crate) clean: Snapshot,
     /// What is on the stack when a function is called: garbage below SP, and what the last case had above it.
     stack: Vec<u8>,
-    memory: Rc<StackMemory>,
+    /// That of the engine.
+    memory: Rc<Memory>,
     /// Where results in memory go, the last run left nothing.
     result_clear: bool,
     /// Of an outcome that is judged: the next one has its room.
@@ -135,17 +137,6 @@ pub(crate) struct Away<'s> {
     pub(crate) beside: &'s Tally,
 }
 
-/// Let there be code at the addresses with one bit: no more than the hook on every instruction ever reaches it.
-fn map_sparse(uc: &mut Uc<'static>, ret: &[u8]) -> Result<()> {
-    let failed = |e| Error::new(format!("emulator: addresses with one bit: {e:?}"));
-    for at in [SPARSE_DIRECT, SPARSE_LIVEPATCH] {
-        uc.mem_map(at, PAGE, Prot::ALL).map_err(failed)?;
-        uc.mem_write(at, ret).map_err(failed)?;
-    }
-    // No instruction is ever executed there, so none that would count as a return may stand there.
-    uc.mem_map(SPARSE_JUMP, PAGE, Prot::ALL).map_err(failed)
-}
-
 impl<'s> Rig<'s> {
     /// The functions and the trampolines in one image; without `hooks`, nothing is checked while it runs.
     pub(crate) fn new(setup: Setup<'s>, hooks: bool) -> Result<Rig<'s>> {
@@ -191,7 +182,7 @@ impl<'s> Rig<'s> {
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
-        let memory = StackMemory::new();
+        let memory = Memory::of(traced.into_iter().chain([&image]));
         let trace = Trace {
             registers: Some(registers),
             convention: Some(suite.convention),
@@ -246,6 +237,7 @@ impl<'s> Rig<'s> {
             result_clear: false,
             room: Vec::new(),
             dirty: true,
+            came_back: false,
             prepared: None,
             uc,
             hooks,
@@ -408,7 +400,9 @@ impl<'s> Rig<'s> {
         if self.dirty {
             let _ = self.uc.context_restore(&self.fresh);
         }
-        self.registers.load_over(&mut self.uc, initial, self.clean.flags);
+        let flags = self.registers.load_over(&mut self.uc, initial, self.clean.flags);
+        let as_case = std::ptr::eq(initial, &case.initial.registers) && case.initial.thread.is_none();
+        self.trace().loaded = as_case.then_some(flags);
         if let (Some(reg), Some(thread)) = (&self.registers.machine.thread, case.initial.thread) {
             // The engine has the register: its number is compared with the engine's own in a test.
             let _ = self.uc.reg_write(reg.id, thread);
@@ -421,7 +415,7 @@ impl<'s> Rig<'s> {
         self.stack.extend_from_slice(above);
         self.memory.write(sp - BELOW, &self.stack);
         if !std::mem::take(&mut self.result_clear) {
-            let _ = self.uc.mem_write(self.scratch, &[0; RESULT]);
+            self.memory.write(self.scratch, &[0; RESULT]);
         }
     }
 
@@ -429,6 +423,7 @@ impl<'s> Rig<'s> {
     pub(crate) fn collect(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
         let Initial { sp, above, .. } = &case.initial;
         let pc = self.uc.pc_read().unwrap_or(0);
+        self.came_back = pc == EXIT;
         let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
         match ended {
             Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
@@ -439,23 +434,24 @@ impl<'s> Rig<'s> {
         }
         // Besides general registers and flags, which each run sets, only handlers of any kind, a fault or what a contract lets
         // go changes any. Where trampolines are not judged, nobody has seen whether they keep vector registers.
-        let (moved, registers) = if trace.enabled {
-            // Flags are judged where a trampoline is through, and no more.
-            (!trace.state.untouched, self.registers.alone(&self.uc))
-        } else {
-            let now = self.registers.snapshot(&self.uc);
-            let moved = now.vectors != self.clean.vectors || now.control != self.clean.control;
-            (moved, Snapshot { vectors: Default::default(), ..now })
-        };
-        self.dirty = moved || case.initial.thread.is_some() || self.roles.lets_go || !trace.checks.findings.is_empty();
-        *self.uc.get_data_mut() = Some(trace);
         let mut room = std::mem::take(&mut self.room);
         room.clear();
         room.resize(above.len(), 0);
-        let mut outcome = Outcome { registers, above: room, result: [0; RESULT] };
+        let mut outcome = Outcome { registers: Snapshot::default(), above: room, result: [0; RESULT] };
+        let moved = if trace.enabled {
+            // Flags are judged where a trampoline is through, and no more.
+            self.registers.only_general(&self.uc, &mut outcome.registers);
+            !trace.state.untouched
+        } else {
+            outcome.registers = self.registers.snapshot(&self.uc);
+            let vectors = std::mem::take(&mut outcome.registers.vectors);
+            vectors != self.clean.vectors || outcome.registers.control != self.clean.control
+        };
+        self.dirty = moved || case.initial.thread.is_some() || self.roles.lets_go || !trace.checks.findings.is_empty();
+        *self.uc.get_data_mut() = Some(trace);
         self.memory.read(*sp, &mut outcome.above);
-        let read = self.uc.mem_read(self.scratch, &mut outcome.result);
-        self.result_clear = read.is_ok() && outcome.result == [0; RESULT];
+        let read = self.memory.read(self.scratch, &mut outcome.result);
+        self.result_clear = read && outcome.result == [0; RESULT];
         outcome
     }
 

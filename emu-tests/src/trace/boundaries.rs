@@ -12,7 +12,7 @@ use super::cells::{Mark, Region};
 use super::compare::Kept;
 use super::given::shown;
 use super::state::{Activation, Exiting, Pending};
-use super::{Arrival, Here, Trace};
+use super::{Arrival, BUDGET, Here, Trace};
 use crate::cpu::{EXIT, Snapshot};
 use crate::place::Place;
 use crate::report::Clause;
@@ -24,11 +24,13 @@ impl Trace {
         self.happens(here.uc, Event::Entry);
         let sp = here.sp();
         let resume = here.pc.wrapping_add(here.site.ip_offset as u64);
-        let expect = if self.state.untouched {
-            // Functions leave the others alone.
-            here.registers.general_beside(here.uc, &self.case.initial.registers)
-        } else {
-            here.snapshot()
+        let initial = &self.case.initial.registers;
+        let expect = match self.loaded.filter(|_| self.state.budget == BUDGET - 1) {
+            // No instruction was executed yet.
+            Some(flags) if self.state.untouched => Snapshot { flags, ..initial.clone() },
+            // Functions leave vector registers and control words alone.
+            _ if self.state.untouched => here.registers.general_beside(here.uc, initial),
+            _ => here.snapshot(),
         };
         self.begin_activation(expect, sp, resume, here.parent(sp), self.case.attach);
     }

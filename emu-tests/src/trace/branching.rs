@@ -71,18 +71,14 @@ impl Trace {
         if let Some(before) = contract.type_before {
             let mut found = [0; TypeWord::BYTES];
             // Where nothing can be read, nothing is a type: none is 0.
-            let _ = here.uc.mem_read(here.pc.wrapping_sub(before.into()), &mut found);
+            here.read(here.pc.wrapping_sub(before.into()), &mut found);
             let (wanted, found) = (type_of(&contract.name), u32::from_le_bytes(found));
             self.checks.check(at, Place::TypeAtEntry, u64::from(wanted), u64::from(found));
         }
     }
 
     fn check_pad(&mut self, here: &Here, at: At, (place, by): (Place, Culprit), kind: IndirectBranch) {
-        let mut code = [0; LONGEST];
-        // Where so much cannot be read, the pads are looked for one by one.
-        let read = here.uc.mem_read(here.pc, &mut code).is_ok();
-        let begins = |bytes| if read { code.starts_with(bytes) } else { begins_with(here, here.pc, bytes) };
-        let fits = |pad: &Pad| pad.lets.contains(&kind) && begins(pad.bytes);
+        let fits = |pad: &Pad| pad.lets.contains(&kind) && begins_with(here, here.pc, pad.bytes);
         self.checks.check_by(at, place, by, true, here.registers.machine.pads.iter().any(fits));
     }
 
@@ -121,5 +117,5 @@ impl Trace {
 fn begins_with(here: &Here, at: u64, bytes: &[u8]) -> bool {
     let mut found = [0; LONGEST];
     let found = &mut found[..bytes.len().min(LONGEST)];
-    here.uc.mem_read(at, found).is_ok() && found == bytes
+    here.read(at, found) && found == bytes
 }

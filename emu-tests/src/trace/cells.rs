@@ -72,6 +72,14 @@ pub(crate) struct Cell {
     pub branch: Option<(Branch, u8)>,
 }
 
+impl Cell {
+    /// It is no branch, no place of note, and does not access memory by SP where that is looked at.
+    #[inline]
+    pub fn plain(&self) -> bool {
+        self.branch.is_none() & (self.marks == Mark::NONE) & !self.by_sp
+    }
+}
+
 /// What is known of the addresses of one image, or of two.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Cells {

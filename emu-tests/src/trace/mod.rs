@@ -33,7 +33,7 @@ pub(crate) use memory::accessed;
 use state::{Activation, State};
 
 use crate::case::{Case, Handler};
-use crate::cpu::{Cpu, EXIT, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, StackMemory, words};
+use crate::cpu::{Cpu, EXIT, Memory, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, words};
 use crate::flow::Taken;
 use crate::place::Place;
 use crate::report::Clause;
@@ -79,12 +79,14 @@ pub(crate) struct Trace {
     pub callees: Vec<Vec<u64>>,
     /// What is known of each byte of the image.
     pub cells: Cells,
-    /// The memory of the stack.
-    pub memory: Option<Rc<StackMemory>>,
+    /// The engine's memory.
+    pub memory: Option<Rc<Memory>>,
     pub places: Places,
     /// The entry trampoline, if a site may go to another one through it.
     pub through: Option<usize>,
     pub case: Arc<Case>,
+    /// The flags that the run begins with, if its registers are those of the case.
+    pub loaded: Option<u64>,
     /// Where the variable with the time is.
     pub clock: Option<u64>,
     /// What callbacks overwrite the stack below them with.
@@ -143,7 +145,7 @@ struct Here<'h, 'u> {
     pc: u64,
     /// The address by which control came to `pc`.
     came_by: u64,
-    stack: Option<Rc<StackMemory>>,
+    memory: Option<Rc<Memory>>,
 }
 
 impl Here<'_, '_> {
@@ -166,12 +168,12 @@ impl Here<'_, '_> {
 
     /// Read memory; false if there is none, or not so much.
     fn read(&self, at: u64, to: &mut [u8]) -> bool {
-        self.stack.as_deref().is_some_and(|stack| stack.read(at, to)) || self.uc.mem_read(at, to).is_ok()
+        self.memory.as_deref().is_some_and(|memory| memory.read(at, to)) || self.uc.mem_read(at, to).is_ok()
     }
 
     /// Write memory; false if there is none, or not so much.
     fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
-        self.stack.as_deref().is_some_and(|stack| stack.write(at, bytes)) || self.uc.mem_write(at, bytes).is_ok()
+        self.memory.as_deref().is_some_and(|memory| memory.write(at, bytes)) || self.uc.mem_write(at, bytes).is_ok()
     }
 
     /// A word of memory; zero where there is none.
@@ -329,7 +331,7 @@ impl Trace {
             return;
         }
         if self.state.trampoline().is_some() {
-            let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT, stack: self.memory.clone() };
+            let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT, memory: self.memory.clone() };
             let (by, from) = (self.state.taken.take(), self.state.region);
             self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
             self.resumed(here);
@@ -350,8 +352,7 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
         && let Some(cell) = t.cells.get_mut(pc)
     {
         // Where nothing can happen: in the middle of code that nothing is asked about.
-        let plain = cell.branch.is_none() && cell.marks == Mark::NONE && !cell.by_sp;
-        if plain && state.quiet == Some(cell.region) {
+        if cell.plain() && state.quiet == Some(cell.region) {
             state.budget -= 1;
             state.pc = pc;
             cell.visited = true;
@@ -422,8 +423,8 @@ fn look(uc: &mut Uc, pc: u64) {
     }
     if event && let Some(mut trace) = uc.get_data_mut().take() {
         if let (Some(registers), Some(site)) = (trace.registers, trace.convention.map(|c| &c.site)) {
-            let stack = trace.memory.clone();
-            trace.event(&mut Here { uc, registers, site, pc, came_by, stack }, &Arrival { by, from, to, marks });
+            let memory = trace.memory.clone();
+            trace.event(&mut Here { uc, registers, site, pc, came_by, memory }, &Arrival { by, from, to, marks });
         }
         *uc.get_data_mut() = Some(trace);
     }
@@ -450,8 +451,8 @@ fn jump_through(uc: &mut Uc, pc: u64) {
     let Some(mut t) = uc.get_data_mut().take() else { return };
     let mut goes_on = None;
     if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {
-        let stack = t.memory.clone();
-        goes_on = t.direct_jump(&mut Here { uc, registers, site, pc, came_by: pc, stack });
+        let memory = t.memory.clone();
+        goes_on = t.direct_jump(&mut Here { uc, registers, site, pc, came_by: pc, memory });
     }
     if goes_on.is_none() {
         t.stopped(pc, Place::Stopped);
