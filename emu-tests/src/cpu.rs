@@ -66,13 +66,13 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The general registers that hold the same in both.
     pub fn same(&self, other: &Snapshot) -> RegSet {
-        // No branch for each pair, so that the compiler compares several at once. Nearly all are the same.
-        let pairs = self.gpr.iter().zip(&other.gpr).enumerate();
-        let mut differ = pairs.fold(0_u32, |differ, (n, (a, b))| differ | u32::from(a != b) << n);
         let mut same = ALL;
-        while differ != 0 {
-            same = same.minus(RegSet::of(&[Reg(differ.trailing_zeros() as u8)]));
-            differ &= differ - 1;
+        let fours = self.gpr.as_chunks::<4>().0.iter().zip(other.gpr.as_chunks::<4>().0);
+        // Nearly all are the same: four at once.
+        for (n, (ours, theirs)) in (0..).step_by(4).zip(fours).filter(|(_, (ours, theirs))| ours != theirs) {
+            for (n, _) in (n..).zip(ours.iter().zip(theirs)).filter(|(_, (a, b))| a != b) {
+                same = same.minus(RegSet::of(&[Reg(n)]));
+            }
         }
         same
     }

@@ -51,8 +51,8 @@ pub(crate) struct Rig<'s> {
     pub(crate) image: Image,
     /// Where the traced functions begin, by name.
     starts: FxHashMap<String, u64>,
-    /// The same, in the order of the functions.
-    entries: Vec<u64>,
+    /// The same, in the order of the functions; and where those begin that they are redirected to.
+    entries: Vec<(u64, Option<u64>)>,
     /// What came out of functions that were run unpatched.
     pub(crate) unpatched: Vec<Unpatched>,
     /// The traced functions, if they are elsewhere.
@@ -208,10 +208,11 @@ impl<'s> Rig<'s> {
         }
         registers.set_control(&mut uc)?;
         let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
-        let start = |f: &Function| Some(traced.unwrap_or(&image).symbol(&f.name)?.address);
+        let start = |name: &str| Some(traced.unwrap_or(&image).symbol(name)?.address);
+        let other = |f: &Function| f.livepatch.as_ref().map(|name| start(name).unwrap_or(0));
         Ok(Rig {
-            starts: functions.iter().filter_map(|f| Some((f.name.clone(), start(f)?))).collect(),
-            entries: functions.iter().map(|f| start(f).unwrap_or(0)).collect(),
+            starts: functions.iter().filter_map(|f| Some((f.name.clone(), start(&f.name)?))).collect(),
+            entries: functions.iter().map(|f| (start(&f.name).unwrap_or(0), other(f))).collect(),
             unpatched: Vec::new(),
             suite,
             roles: Roles::of(suite),
@@ -306,7 +307,7 @@ impl<'s> Rig<'s> {
 
     /// The address of the traced function of a case.
     pub(crate) fn entry(&self, case: &Case) -> u64 {
-        self.entries.get(case.function).copied().unwrap_or(0)
+        self.entries.get(case.function).map_or(0, |(start, _)| *start)
     }
 
     /// Where it goes on behind its site.
@@ -485,14 +486,14 @@ impl<'s> Rig<'s> {
 
     /// Set what is patched or stored before this case runs.
     pub(crate) fn prepare(&mut self, case: &Case) -> Result<()> {
-        let f = &self.functions[case.function];
         let goal = |at: Option<u64>, sparse| match at {
             Some(at) => Goal { at, named: if case.sparse() { sparse } else { at } },
             None => Goal::default(),
         };
         self.places.direct = goal(self.direct_target(), SPARSE_DIRECT);
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
-        self.places.livepatch = goal(f.livepatch.as_ref().map(|name| self.function(name)), SPARSE_LIVEPATCH);
+        let livepatch = self.entries.get(case.function).and_then(|(_, livepatch)| *livepatch);
+        self.places.livepatch = goal(livepatch, SPARSE_LIVEPATCH);
         let func = match case.situation.stub() {
             Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
             None => self.callback,

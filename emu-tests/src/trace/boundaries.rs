@@ -27,7 +27,7 @@ impl Trace {
         let initial = &self.case.initial.registers;
         let expect = match self.loaded.filter(|_| self.state.budget == BUDGET - 1) {
             // No instruction was executed yet.
-            Some(flags) if self.state.untouched => Snapshot { flags, ..initial.clone() },
+            Some(flags) if self.state.untouched => Snapshot { flags, ..*initial },
             // Functions leave vector registers and control words alone.
             _ if self.state.untouched => here.registers.general_beside(here.uc, initial),
             _ => here.snapshot(),
@@ -65,6 +65,7 @@ impl Trace {
     }
 
     /// A trampoline is on its way to the function.
+    #[inline]
     fn begin_activation(&mut self, expect: Snapshot, sp: u64, resume: u64, parent: u64, index: usize) {
         let contract = self.contracts.get(index);
         let is_shadow = contract.is_some_and(|c| c.kind.is_shadow());
