@@ -267,9 +267,8 @@ impl Registers {
         )]
         // SAFETY: the first `count` entries of the three arrays are a register, a place inside `all`, which outlives the
         // call, and the size of that place; the engine writes at most that many bytes to it.
-        let read = unsafe {
-            uc_reg_read_batch2(uc.get_handle(), ids.as_ptr(), places.as_ptr(), sizes.as_mut_ptr(), count as i32)
-        };
+        let read =
+            unsafe { uc_reg_read_batch2(uc.get_handle(), ids.as_ptr(), places.as_ptr(), sizes.as_mut_ptr(), count) };
         debug_assert_eq!(read, uc_error::OK);
     }
 
