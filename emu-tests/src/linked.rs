@@ -5,8 +5,9 @@ use codegen::harden::TypeWord;
 use codegen::lsda::{PERSONALITY, RESUME};
 use codegen::patch::Write;
 use link::{Image, Input, Options, PAGE, link};
+use rustc_hash::FxHashMap;
 
-use crate::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, NOP_OPS, NOTHING, OP};
+use crate::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP};
 use crate::marks::{Callees, callees};
 use crate::suite::Suite;
 
@@ -92,4 +93,15 @@ pub(crate) fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)
         }
     }
     Ok((image, called))
+}
+
+/// Where functions begin, by name; and in their order, with those that they are redirected to.
+pub(crate) type Starts = (FxHashMap<String, u64>, Vec<(u64, Option<u64>)>);
+
+/// Those of an image.
+pub(crate) fn starts(functions: &[Function], image: &Image) -> Starts {
+    let start = |name: &String| image.symbol(name).map(|s| s.address);
+    let entry = |f: &Function| (start(&f.name).unwrap_or(0), f.livepatch.as_ref().map(|name| start(name).unwrap_or(0)));
+    let named = functions.iter().filter_map(|f| Some((f.name.clone(), start(&f.name)?)));
+    (named.collect(), functions.iter().map(entry).collect())
 }

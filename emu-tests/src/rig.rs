@@ -20,7 +20,7 @@ use crate::disasm::{Decoded, decode_function};
 use crate::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
 use crate::hooks::Hooks;
 use crate::lent;
-use crate::linked::{link_at, loadable};
+use crate::linked::{link_at, loadable, starts};
 use crate::marks::mark_cells;
 use crate::place::Place;
 use crate::replay::Replay;
@@ -182,7 +182,8 @@ impl<'s> Rig<'s> {
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
-        let memory = Memory::of(traced.into_iter().chain([&image]));
+        let images = || traced.into_iter().chain([&image]);
+        let memory = Memory::of(images());
         let trace = Trace {
             registers: Some(registers),
             convention: Some(suite.convention),
@@ -194,13 +195,9 @@ impl<'s> Rig<'s> {
             table: Some(Rc::new(table)),
             ..Trace::of(&suite.contracts)?
         };
-        let images = traced.into_iter().chain([&image]);
-        let mut uc = load_on(suite.backend, images, Rc::clone(&memory), Some(Box::new(trace)))?;
+        let mut uc = load_on(suite.backend, images(), Rc::clone(&memory), Some(Box::new(trace)))?;
         map_sparse(&mut uc, registers.machine.ret)?;
-        if suite.contracts.iter().any(|c| c.kind.recorder().is_some()) {
-            suite.contracts.iter().try_for_each(Words::check)?;
-            thread::map(&mut uc, thread::buffers(&suite.contracts))?;
-        }
+        thread::map_for(&mut uc, &suite.contracts)?;
         let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
         lent::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;
         for i in 0..registers.machine.vectors.len() {
@@ -208,11 +205,10 @@ impl<'s> Rig<'s> {
         }
         registers.set_control(&mut uc)?;
         let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
-        let start = |name: &str| Some(traced.unwrap_or(&image).symbol(name)?.address);
-        let other = |f: &Function| f.livepatch.as_ref().map(|name| start(name).unwrap_or(0));
+        let (starts, entries) = starts(functions, traced.unwrap_or(&image));
         Ok(Rig {
-            starts: functions.iter().filter_map(|f| Some((f.name.clone(), start(&f.name)?))).collect(),
-            entries: functions.iter().map(|f| (start(&f.name).unwrap_or(0), other(f))).collect(),
+            starts,
+            entries,
             unpatched: Vec::new(),
             suite,
             roles: Roles::of(suite),

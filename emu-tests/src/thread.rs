@@ -43,6 +43,15 @@ pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, buffers: impl IntoIterator<Item = (u64
     all.try_for_each(|(at, size)| uc.mem_map(at, size, Prot::READ | Prot::WRITE).map_err(failed))
 }
 
+/// Make room for what these trampolines record, if one does.
+pub(crate) fn map_for<D>(uc: &mut Cpu<'_, D>, contracts: &[Contract]) -> Result<()> {
+    if contracts.iter().all(|c| c.kind.recorder().is_none()) {
+        return Ok(());
+    }
+    contracts.iter().try_for_each(Words::check)?;
+    map(uc, buffers(contracts))
+}
+
 /// The buffers of trampolines with these contracts: where each begins, and its bytes.
 pub(crate) fn buffers(contracts: &[Contract]) -> BTreeSet<(u64, u64)> {
     contracts.iter().filter_map(Words::of).map(|words| (words.buffer, words.size())).collect()
