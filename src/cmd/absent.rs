@@ -60,6 +60,7 @@ pub mod on {
         _: &str,
         _: Option<&Path>,
         _: Option<&str>,
+        _: Option<&str>,
         _: &mut dyn FnMut(&Subject, &str) -> Result<()>,
     ) -> Result<()> {
         Err(super::refusal("compose --arch"))

@@ -136,10 +136,35 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Forget the last run, but keep the room that it took. Nothing is moved: this is done for every
-    /// run.
+    /// Forget the last run, but keep the room that it took. Nothing is moved: this is done for every run.
     pub fn begin(&mut self, budget: u64) {
-        let State { activations, hooked, pending, parents, written, open, stack, returns, .. } = self;
+        // All of it is named: a field that is new has to be reset.
+        let State {
+            moment,
+            pc,
+            region,
+            quiet,
+            taken,
+            activations,
+            hooked,
+            pending,
+            parents,
+            callbacks,
+            stack,
+            returns,
+            came_by,
+            budget: left,
+            one,
+            entered,
+            sites_seen,
+            untouched,
+            written,
+            open,
+            counted,
+            kept_to,
+            refills,
+            events,
+        } = self;
         open.clear();
         activations.clear();
         hooked.clear();
@@ -148,12 +173,9 @@ impl State {
         written.clear();
         stack.clear();
         returns.begin(None);
-        let State { moment, pc, region, quiet, taken, callbacks, came_by, one, entered, sites_seen, .. } = self;
         (*moment, *pc, *region, *quiet, *taken) = (Moment::Body, 0, Region::default(), None, None);
-        (*callbacks, *came_by, *one, *entered, *sites_seen) = (0, None, false, 0, 0);
-        let State { untouched, counted, kept_to, refills, events, .. } = self;
+        (*callbacks, *came_by, *left, *one, *entered, *sites_seen) = (0, None, budget, false, 0, 0);
         (*untouched, *counted, *kept_to, *refills, *events) = (false, 0, 0, 0, 0);
-        self.budget = budget;
     }
 
     /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a
