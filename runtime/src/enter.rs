@@ -32,9 +32,13 @@ impl<const W: usize> Runtime<'_, W> {
     /// A traced function is entered: what trampolines at entries call.
     ///
     /// Afterwards the return address is `regs.parent`, and the function is reached at `regs.ip`, through `regs.direct` if
-    /// that is not 0. A paired trampoline replaces nothing: its layer gives the true caller as `regs.parent` and its frame's address as
-    /// `regs.retp`, and at the return calls what `regs.parent` led to, until that is the caller again. A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct
-    /// call decide what runs, not who looks on.
+    /// that is not 0.
+    ///
+    /// A paired trampoline replaces nothing. Its layer gives the true caller as `regs.parent` and its frame's address as
+    /// `regs.retp`. At the return it calls what `regs.parent` led to, until that is the caller again.
+    ///
+    /// A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct call decide what
+    /// runs, not who looks on.
     pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
         let Some(site) = self.site(ip) else { return };
         let parent_ip = handlers.caller(self.true_parent(task, regs.parent, regs.retp), regs.retp);
