@@ -66,7 +66,7 @@ static noinline int nested(int depth)
 }
 
 // A user of the function graph, which keeps a word from each entry to its return.
-struct user {
+struct graph_user {
 	struct fgraph_ops ops;
 	unsigned long word, found;
 	int entries, exits;
@@ -74,7 +74,7 @@ struct user {
 
 static int entered(struct fgraph_ops *ops)
 {
-	struct user *user = container_of(ops, struct user, ops);
+	struct graph_user *user = container_of(ops, struct graph_user, ops);
 	unsigned long *data = ((reserve_data_t *)reserve_data)(ops->idx, sizeof(*data));
 
 	user->entries++;
@@ -85,7 +85,7 @@ static int entered(struct fgraph_ops *ops)
 
 static void left(struct fgraph_ops *ops)
 {
-	struct user *user = container_of(ops, struct user, ops);
+	struct graph_user *user = container_of(ops, struct graph_user, ops);
 	unsigned long *data;
 	int bytes;
 
@@ -116,23 +116,23 @@ static void leave(struct ftrace_graph_ret *trace, struct fgraph_ops *ops)
 }
 #endif
 
-static struct user a = { .ops = { .entryfunc = entry, .retfunc = leave }, .word = 0xa };
-static struct user b = { .ops = { .entryfunc = entry, .retfunc = leave }, .word = 0xb };
+static struct graph_user a = { .ops = { .entryfunc = entry, .retfunc = leave }, .word = 0xa };
+static struct graph_user b = { .ops = { .entryfunc = entry, .retfunc = leave }, .word = 0xb };
 
-static void add(struct user *user, void *function)
+static void add(struct graph_user *user, void *function)
 {
 	user->entries = user->exits = user->found = 0;
 	must(ftrace_set_filter_ip(&user->ops.ops, (unsigned long)function, 0, 1), "ftrace_set_filter_ip");
 	must(((register_graph_t *)register_graph)(&user->ops), "register_ftrace_graph");
 }
 
-static void take(struct user *user)
+static void take(struct graph_user *user)
 {
 	((unregister_graph_t *)unregister_graph)(&user->ops);
 }
 
 // Slots are given out in turn: give out those before `slot`.
-static void add_in(struct user *user, int slot, void *function)
+static void add_in(struct graph_user *user, int slot, void *function)
 {
 	int tries;
 
