@@ -76,9 +76,10 @@ pub trait Handlers {
 #[derive(Debug)]
 pub struct Room<'t> {
     task: &'t Task,
-    /// Where the frame begins, and where it ends with what is reserved.
+    /// Where the frame begins.
     frame: usize,
-    end: Cell<usize>,
+    /// Its words, with what is reserved.
+    length: Cell<usize>,
     /// What the reference word of the data begins with: whose they are, and how long the frame was before them.
     reference: Cell<u64>,
 }
@@ -86,19 +87,19 @@ pub struct Room<'t> {
 impl<'t> Room<'t> {
     /// Behind the frame that begins there, and that has no data yet.
     pub(crate) fn new(task: &'t Task, frame: usize) -> Self {
-        Self { task, frame, end: Cell::new(frame + FRAME), reference: Cell::new(0) }
+        Self { task, frame, length: Cell::new(FRAME), reference: Cell::new(0) }
     }
 
     /// From now on for the user in this slot.
     pub(crate) fn give(&self, owner: usize) {
-        self.reference.set(reference(owner, self.end.get() - self.frame));
+        self.reference.set(reference(owner, self.length.get()));
     }
 
     /// The user does not want the return: its data go.
     pub(crate) fn take_back(&self) {
-        let start = self.start();
-        self.end.set(start);
-        self.task.cut(start);
+        let before = length(self.reference.get());
+        self.length.set(before);
+        self.task.cut(self.frame + before);
     }
 
     /// Where the frame begins.
@@ -106,22 +107,19 @@ impl<'t> Room<'t> {
         self.frame
     }
 
-    /// Where the frame ended before the handler ran.
-    fn start(&self) -> usize {
-        self.frame + length(self.reference.get())
-    }
-
     /// The kernel's `fgraph_reserve_data`: so many bytes, rounded up to words and cleared, until the function returns.
     ///
     /// None if there is no room, for 0 and for more than 256 bytes, and from the second time on in one entry.
     pub fn reserve_data(&self, bytes: usize) -> Option<Data<'t>> {
         // Words that others have pushed since would come between the frame and its data.
-        let start = self.start();
-        if self.end.get() != start || self.task.mark() != start {
+        let reference = self.reference.get();
+        let before = length(reference);
+        let start = self.frame + before;
+        if self.length.get() != before || self.task.mark() != start {
             return None;
         }
-        let data = self.task.reserve(start, self.reference.get(), bytes.div_ceil(8))?;
-        self.end.set(start + data.len() + 1);
+        let data = self.task.reserve(start, reference, bytes.div_ceil(8))?;
+        self.length.set(before + data.len() + 1);
         Some(data)
     }
 }

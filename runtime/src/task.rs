@@ -23,9 +23,9 @@ const DATA: u64 = 2 << 10;
 /// In the reference word of a frame: a bit for each user who wants the return, and the registration count at entry.
 const USERS: u32 = 12;
 const EPOCH: u32 = USERS + GRAPH_USERS as u32;
-/// In the reference word of data: length less one, and the owner's slot.
+/// In the reference word of data: how many words they are with it, and the owner's slot.
 const LENGTH: u32 = 12;
-const OWNER: u32 = 17;
+const OWNER: u32 = 18;
 /// What tells that a word is such a one, and whose.
 const WHOSE: u64 = 15 << OWNER | KIND;
 
@@ -64,12 +64,12 @@ impl Default for Task {
     }
 }
 
-/// The recursion guard of a context, held until dropped.
+/// The recursion guard of a context, held until dropped, and what the word was before: who interrupts has let go again by then.
 pub(crate) struct Guard<'t>(&'t Task, u64);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.0.guard.set(self.0.guard.get() & !self.1);
+        self.0.guard.set(self.1);
     }
 }
 
@@ -110,7 +110,7 @@ impl Task {
         let held = self.guard.get();
         (held & bit == 0).then(|| {
             self.guard.set(held | bit);
-            Guard(self, bit)
+            Guard(self, held)
         })
     }
 
@@ -198,7 +198,7 @@ impl Task {
             return None;
         }
         let (end, data) = self.words.get(start..start + words + 1)?.split_last()?;
-        let reference = reference + ((words as u64 - 1) << LENGTH | words as u64);
+        let reference = reference + ((words as u64 + 1) << LENGTH | words as u64);
         end.set(reference);
         self.top.set((start + words + 1) as u64);
         end.set(reference);
@@ -293,15 +293,13 @@ impl<'t> Frame<'t> {
     /// What the user in `owner` reserved.
     pub(crate) fn data(&self, owner: usize) -> Option<Data<'t>> {
         let mut rest = self.data;
-        while let Some((reference, below)) = rest.split_last() {
+        while let Some(reference) = rest.last() {
             let reference = reference.get();
-            let words = (reference >> LENGTH & 31) as usize + 1;
-            let (others, data) = below.split_at_checked(below.len().checked_sub(words)?)?;
+            let words = (reference >> LENGTH & 63) as usize;
+            let (others, data) = rest.split_at_checked(rest.len().checked_sub(words)?)?;
+            let (_, data) = data.split_last()?;
             if reference & WHOSE == (owner as u64) << OWNER | DATA {
                 return Some(Data(data));
-            }
-            if reference & KIND != DATA {
-                return None;
             }
             rest = others;
         }

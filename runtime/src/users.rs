@@ -22,8 +22,9 @@ pub(crate) const fn slot(id: u64) -> usize {
     (id & ((1 << SLOT) - 1)) as usize
 }
 
-/// What is known of a user.
+/// What is known of a user: a cache line, found by its slot with a shift.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct User {
     /// 0: the slot is free.
     pub(crate) id: Word,

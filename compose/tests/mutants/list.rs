@@ -116,7 +116,7 @@ const MUTANTS: &[Mutant] = &[
         "let both = 1 << user | 1 << NOT << user;", "let both = 1 << user;"),
     ("the graph's user for fprobes stays", "graph.rs", "            self.of_fprobes.set(0);\n", ""),
     ("return handlers are shown the trampoline of an older hook", "graph.rs", "match here && !self.is_trampoline(ret) {", "match here {"),
-    ("data of the next user begin where those of the last one do", "handlers.rs", "        self.end.set(start + data.len() + 1);\n", ""),
+    ("data of the next user begin where those of the last one do", "handlers.rs", "        self.length.set(before + data.len() + 1);\n", ""),
     // Without room.
     ("a kretprobe comes though there is no place for its ops", "kretprobe.rs",
         "        self.start(Flags::KPROBE)?;\n", "        let _ = self.start(Flags::KPROBE);\n"),
