@@ -7,21 +7,24 @@ use codegen::error::{Error, Result};
 use codegen::profile::Convention;
 use compose::cross::{CROSS, directory};
 use compose::{OURS, Subject};
-use emu_tests::Composed;
+use emu_tests::{Composed, FUNCTIONS_UNDER_TRACE};
 use tool::suite::suite_of_composed;
+
+/// The profiles whose trampolines call what the core's layer has, and of which this holds.
+fn profiles_where(backend: &dyn Backend, such: impl Fn(&Convention) -> bool) -> Result<Vec<&'static str>> {
+    let known = tool::convention(backend)?;
+    let of = |profile: &str| tool::profile(profile).ok()?.convention(backend.facts().name).ok();
+    let fits = |c: &Convention| c.exit_handler == known.exit_handler && such(c);
+    Ok(profiles::names().into_iter().filter(|name| of(name).is_some_and(fits)).collect())
+}
 
 /// What a profile says of an architecture, if its trampolines call what the core's layer has.
 fn kernel(backend: &dyn Backend, profile: &str) -> Result<&'static Convention> {
-    let (name, known) = (backend.facts().name, tool::convention(backend)?);
-    let of = |profile: &str| tool::profile(profile)?.convention(name);
-    let fits = |convention: &&Convention| convention.exit_handler == known.exit_handler;
-    let convention = of(profile)?;
-    if fits(&convention) {
+    let convention = tool::profile(profile)?.convention(backend.facts().name)?;
+    if convention.exit_handler == tool::convention(backend)?.exit_handler {
         return Ok(convention);
     }
-    let valid: Vec<&str> =
-        profiles::names().into_iter().filter(|name| of(name).ok().is_some_and(|c| fits(&c))).collect();
-    let (handler, valid) = (convention.exit_handler, valid.join(", "));
+    let (handler, valid) = (convention.exit_handler, profiles_where(backend, |_| true)?.join(", "));
     Err(Error::new(format!(
         "--profile {profile}: its trampolines call {handler}, which the core has not; valid: {valid}"
     )))
@@ -56,7 +59,15 @@ pub fn machine(
     )?;
     let names: Vec<&str> = composed.functions().iter().map(|functions| functions.name).collect();
     if let Some(wanted) = signature.filter(|wanted| !names.contains(wanted)) {
-        return Err(Error::unknown("signature", wanted, names));
+        if !FUNCTIONS_UNDER_TRACE.iter().any(|functions| functions.name == wanted) {
+            return Err(Error::unknown("signature", wanted, names));
+        }
+        let jumps = profiles_where(backend, |c| !c.site.protocol.jump.is_empty())?.join(", ");
+        return Err(Error::new(format!(
+            "--signature {wanted}: sites of {profile} do not jump on {name}, so nothing enters a paired trampoline; \
+             valid: {}, or --profile with one of {jumps}",
+            names.join(", ")
+        )));
     }
     let chosen = |(_, name): &(usize, &str)| signature.is_none_or(|wanted| wanted == *name);
     for (family, signature) in names.into_iter().enumerate().filter(chosen) {

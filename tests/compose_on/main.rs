@@ -165,6 +165,9 @@ fn is_refused(on: &On) {
     let b = Bench::new();
     b.refuses(&on.compose(&["--core", "kernel-7.3"]), &["kernel-7.3 does not run on", "--core runtime"]);
     b.refuses(&on.compose(&["--signature", "float"]), &["signature 'float'", &on.signatures().join(", ")]);
+    if let Some(paired) = SIGNATURES.iter().find(|signature| !on.signatures().contains(signature)) {
+        b.refuses(&on.compose(&["--signature", paired]), &[paired, "do not jump", "--profile with one of linux-6.12"]);
+    }
     b.refuses(&["compose", "--arch", "sparc"], &["'sparc'"]);
     b.refuses(&on.compose(&["--profile", "bare"]), &["bare", "trace_exit", "valid: linux-6.12, linux-7.2, linux-7.3"]);
     b.refuses(&on.compose(&["--profile", "linux-1.0"]), &["profile 'linux-1.0'", "linux-6.12"]);
