@@ -10,10 +10,28 @@ const SOURCE: &str = "\
 #define TRACED __attribute__((noipa, used))
 char greeting[] __attribute__((used)) = \"hello\";
 struct { int small; unsigned short half; long pad; long last; } record __attribute__((used)) = { -5, 0x1234, 0, 99 };
+long words[2] __attribute__((used));
 TRACED long add(long a, long b) { return a + b; }
 TRACED long tail(long a) { return add(a, 1); }
 TRACED long caller(long a, long b) { return add(a, b) + tail(b); }
 TRACED long deep(long n) { return n ? add(deep(n - 1), n) : 0; }
+TRACED long fill(long n)
+{
+#ifdef __SSE2__
+	long *to = words, left = n;
+	__asm__ volatile(\"rep stosb\" : \"+D\"(to), \"+c\"(left) : \"a\"(1) : \"memory\");
+#else
+	for (long i = 0; i < n; i++)
+		((volatile char *)words)[i] = 1;
+#endif
+	return words[0];
+}
+TRACED long swap(long from, long to)
+{
+	words[0] = from;
+	__sync_bool_compare_and_swap(words, from, to);
+	return words[0];
+}
 TRACED long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j) { return i * 100 + j; }
 ";
 
@@ -21,9 +39,14 @@ TRACED long many(long a, long b, long c, long d, long e, long f, long g, long h,
 fn compiled(prefix: &str) -> Bench {
     let b = Bench::new();
     fs::write(b.path("f.c"), SOURCE).unwrap();
-    let medany: &[&str] = if prefix.starts_with("riscv") { &["-mno-relax", "-mcmodel=medany"] } else { &[] };
+    let more: &[&str] = match prefix {
+        p if p.starts_with("riscv") => &["-mno-relax", "-mcmodel=medany"],
+        // The object has all that its functions call.
+        p if p.starts_with("aarch64") => &["-mno-outline-atomics"],
+        _ => &[],
+    };
     let flags = ["-O1", "-foptimize-sibling-calls", "-ffreestanding", "-fno-pic", "-fno-stack-protector", "-c", "f.c"];
-    b.tool(&format!("{prefix}gcc"), &[&flags, medany].concat());
+    b.tool(&format!("{prefix}gcc"), &[&flags, more].concat());
     b
 }
 
@@ -118,21 +141,93 @@ fn recursion_returns_from_the_inside_and_maxactive_bounds_it() {
     }
 }
 
+/// The instructions of a function, as objdump has them: offset and text.
+fn instructions(b: &Bench, prefix: &str, function: &str) -> Vec<(u64, String)> {
+    let disassemble = format!("--disassemble={function}");
+    let out = b.tool(&format!("{prefix}objdump"), &["-dw", "--no-show-raw-insn", &disassemble, "f.o"]);
+    let read = |line: &str| {
+        let (address, text) = line.split_once(':')?;
+        Some((u64::from_str_radix(address.trim(), 16).ok()?, text.trim().to_owned()))
+    };
+    let all: Vec<_> = out.lines().filter(|line| line.starts_with(' ')).filter_map(read).collect();
+    let start = all[0].0;
+    all.into_iter().map(|(at, text)| (at - start, text)).collect()
+}
+
+/// Every instruction has a breakpoint, and runs behind it as it does without.
+#[test]
+fn every_instruction_runs_behind_a_breakpoint() {
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let probes = |function: &str| -> Vec<String> {
+            instructions(&b, prefix, function).iter().map(|(at, _)| format!("{function}+{at}")).collect()
+        };
+        for (functions, call, result) in [
+            (&["add"][..], "add(2, 3)", "0x5"),
+            (&["caller", "tail", "add"], "caller(3, 4)", "0xc"),
+            (&["deep", "add"], "deep(3)", "0x6"),
+            (&["many"], "many(1,2,3,4,5,6,7,8,9,10)", "0x38e"),
+            (&["fill"], "fill(5)", "0x101010101"),
+        ] {
+            let at: Vec<String> = functions.iter().flat_map(|function| probes(function)).collect();
+            let events: String = at.iter().map(|at| format!("p {at}\n")).collect();
+            let lines = trace(&b, &events, &[call], "first");
+            assert_eq!(lines.last().unwrap(), &format!("# {call} = {result}"), "{arch}");
+            let of = |at: &str| lines.iter().filter(|line| line.ends_with(&format!(": @{at}"))).count();
+            assert!(at.iter().all(|at| of(at) > 0), "{arch}: {lines:#?}");
+            if functions == ["add"] {
+                // It has no branches: each once, in order.
+                let met: Vec<&str> = lines.iter().filter_map(|line| line.split_once(": @")).map(|(_, at)| at).collect();
+                assert_eq!(met, at, "{arch}");
+            }
+        }
+        // A string instruction is met once, however often it repeats.
+        let repeats = instructions(&b, prefix, "fill").into_iter().find(|(_, text)| text.starts_with("rep"));
+        if let Some((at, _)) = repeats {
+            assert_eq!(trace(&b, &format!("p fill+{at}\n"), &["fill(5)"], "first").len(), 2, "{arch}");
+        }
+    }
+}
+
+/// From the instruction that takes a reservation to the one that uses it up, no probe can be.
+#[test]
+fn reservations_are_not_lost() {
+    let (mut refused, of) = (0, ["ldxr", "ldaxr", "lr."]);
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let all = instructions(&b, prefix, "swap");
+        let position = |of: &[&str]| all.iter().position(|(_, text)| of.iter().any(|name| text.starts_with(name)));
+        let within = position(&of).zip(position(&["stxr", "stlxr", "sc."])).map(|(from, to)| from..=to);
+        for (n, (at, _)) in all.iter().enumerate() {
+            fs::write(b.path("events"), format!("p swap+{at}\n")).unwrap();
+            let run = ["probe", "--object", "f.o", "--events", "events", "--call", "swap(5, 6)", "--form", "first"];
+            if within.as_ref().is_some_and(|within| within.contains(&n)) {
+                refused += 1;
+                b.refuses(
+                    &run,
+                    &[&format!("swap+{at}: FAIL_REG_PROBE: "), "a reservation on memory", "behind the one"],
+                );
+            } else {
+                assert_eq!(b.ok(&run), format!("swap: @swap+{at}\n# swap(5, 6) = 0x6\n"), "{arch}");
+            }
+        }
+    }
+    assert!(refused > 4, "{refused}");
+}
+
 /// Instructions as objdump has them are those at which a probe may be.
 #[test]
 fn probes_are_on_instruction_boundaries() {
     for (arch, prefix) in arches() {
         let b = compiled(prefix);
-        let out = b.tool(&format!("{prefix}objdump"), &["-d", "--disassemble=caller", "f.o"]);
-        let address = |line: &str| u64::from_str_radix(line.split_once(':')?.0.trim(), 16).ok();
-        let at: Vec<u64> = out.lines().filter(|line| line.starts_with(' ')).filter_map(address).collect();
-        assert!(at.len() > 4, "{arch}: {out}");
-        for offset in 0..=at[at.len() - 1] - at[0] {
+        let at: Vec<u64> = instructions(&b, prefix, "caller").into_iter().map(|(at, _)| at).collect();
+        assert!(at.len() > 4, "{arch}: {at:?}");
+        for offset in 0..=at[at.len() - 1] {
             fs::write(b.path("events"), format!("p caller+{offset}\n")).unwrap();
             let out =
                 b.run(&["probe", "--object", "f.o", "--events", "events", "--call", "caller(1, 2)", "--form", "first"]);
             let stdout = String::from_utf8(out.stdout).unwrap();
-            match at.contains(&(at[0] + offset)) {
+            match at.contains(&offset) {
                 // On the way through, it is met once.
                 true => assert_eq!(stdout, format!("caller: @caller+{offset}\n# caller(1, 2) = 0x6\n"), "{arch}"),
                 false => {

@@ -126,6 +126,7 @@ static MACHINE: Machine = Machine {
     is_vector: |_, _| false,
     lent: Lent::NONE,
     reserved: RegSet::EMPTY,
+    exclusive: (&[], &[]),
     trap: &[],
     short_trap: &[],
     ret: &[],

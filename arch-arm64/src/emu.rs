@@ -30,6 +30,8 @@ pub const MACHINE: Machine = Machine {
     is_vector: changes_wide,
     lent: LENT,
     reserved: RegSet::EMPTY,
+    // Arm ARM B2.12: a return from an exception clears the local monitor.
+    exclusive: (&["ldxr", "ldaxr", "ldxp", "ldaxp"], &["stxr", "stlxr", "stxp", "stlxp", "clrex"]),
     trap: &[0x00, 0x00, 0x20, 0xd4],
     short_trap: &[],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],

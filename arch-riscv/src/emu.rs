@@ -26,6 +26,8 @@ pub const MACHINE: Machine = Machine {
     is_vector,
     lent: LENT,
     reserved: RegSet::of(&[ZERO]),
+    // Unprivileged ISA, 13.3: only a constrained loop is sure to end, and a trap takes it out.
+    exclusive: (&["lr."], &["sc."]),
     trap: &[0x73, 0x00, 0x10, 0x00],
     short_trap: &[0x02, 0x90],
     ret: &[0x67, 0x80, 0x00, 0x00],

@@ -34,6 +34,7 @@ pub const MACHINE: Machine = Machine {
     is_vector,
     lent: LENT,
     reserved: RegSet::EMPTY,
+    exclusive: (&[], &[]),
     trap: &[0xcc],
     short_trap: &[],
     ret: &[0xc3],

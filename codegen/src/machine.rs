@@ -175,7 +175,9 @@ pub struct Machine {
     pub lent: Lent,
     /// General registers that a test may not fill with random values, besides SP.
     pub reserved: RegSet,
-    /// An instruction that stops speculation and is never executed.
+    /// How the mnemonics begin that take a reservation on memory, and those that use it up or give it back.
+    pub exclusive: (&'static [&'static str], &'static [&'static str]),
+    /// An instruction that stops speculation and is never executed: the breakpoint.
     pub trap: &'static [u8],
     /// The same in fewer bytes; empty if there is none.
     pub short_trap: &'static [u8],

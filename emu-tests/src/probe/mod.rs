@@ -1,12 +1,12 @@
 //! Probes by their definitions, in functions that run in the engine: what `kprobe_events` does in a kernel.
 //!
-//! An instruction with a probe is stopped at before it runs, as a breakpoint would, and then run where it is. Entries and
-//! returns go through the runtime core: the return address in its cell is replaced by that of a trampoline.
+//! Each probe is a breakpoint, and so is each place to which returns are led. Entries and returns go through the runtime core:
+//! the return address in its cell is replaced by that of a trampoline.
 
+mod breakpoint;
 mod value;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 use codegen::backend::Backend;
 use codegen::error::{Error, Result};
@@ -14,8 +14,9 @@ use link::{Image, Input, Options, SymbolKind, link};
 use runtime::definition::{Base, Definition, Definitions, Machine, ProbeKind, Symbol};
 use runtime::{Call, Data, Fprobe, Handlers, Kretprobe, Regs, Runtime, Site, Task, Trampolines};
 
-use crate::cpu::{Cpu, EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
+use crate::cpu::{EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
 use crate::disasm::decode;
+use breakpoint::{Breakpoints, Uc};
 use value::{Values, shown};
 
 /// How events are written.
@@ -36,9 +37,6 @@ const KEPT: usize = 8;
 
 const RETURN_TO_HANDLER: u64 = EXIT + 0x100;
 const RETHOOK: u64 = EXIT + 0x200;
-
-/// The engine, with the address at which it does not stop once more.
-type Uc = Cpu<'static, u64>;
 
 /// A function of the object.
 #[derive(Clone, Debug)]
@@ -131,6 +129,7 @@ struct Probing<'o> {
     object: &'o Object,
     registers: Registers,
     probes: Vec<Probe<'o>>,
+    breakpoints: Breakpoints,
     core: Runtime<'o, FUNCTIONS>,
     task: Task,
     form: Form,
@@ -225,7 +224,7 @@ impl Handlers for Stop<'_, '_> {
 }
 
 impl Probing<'_> {
-    /// The CPU is about to run the instruction at `pc`. Where it goes on; None if that is not known.
+    /// The CPU met the breakpoint at `pc`. Where it goes on; None if that is not known.
     fn stopped(&self, uc: &mut Uc, pc: u64) -> Option<u64> {
         let all = self.registers.general(uc);
         let abi = self.registers.abi;
@@ -278,19 +277,13 @@ impl Probing<'_> {
 }
 
 impl Probing<'_> {
-    /// An engine with the object, which stops where there is something to do.
+    /// An engine with the object and its breakpoints.
     fn engine(&self) -> Result<Uc> {
         let failed = |e| Error::new(format!("emulator: {e:?}"));
         let backend = self.object.backend;
         let mut uc = load(backend, std::iter::once(&self.object.image), 0)?;
-        for at in [EXIT, RETURN_TO_HANDLER, RETHOOK] {
-            uc.mem_write(at, backend.machine().ret).map_err(failed)?;
-        }
-        let probed = self.probes.iter().map(|p| p.definition.address);
-        let stops: BTreeSet<u64> = probed.chain([RETURN_TO_HANDLER, RETHOOK]).collect();
-        for at in stops {
-            uc.add_code_hook(at, at, stop).map_err(failed)?;
-        }
+        uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
+        self.breakpoints.set(&mut uc)?;
         Ok(uc)
     }
 
@@ -331,31 +324,25 @@ impl Probing<'_> {
         let mut pc = start;
         // Each stop is at a probe or a return: a function that ends has fewer.
         for _ in 0..INSTRUCTIONS {
-            let ended = uc.emu_start(pc, EXIT, 0, INSTRUCTIONS);
-            let at = uc.pc_read().unwrap_or(0);
-            if let Err(e) = ended {
-                return Err(Error::new(format!("{text} goes astray at {at:#x}: {e:?}")));
-            }
-            if at == EXIT {
+            if pc == EXIT {
                 return Ok(self.registers.get(uc, self.registers.abi.rets[0]));
             }
-            let stops = [RETURN_TO_HANDLER, RETHOOK];
-            if !stops.contains(&at) && !self.probes.iter().any(|p| p.definition.address == at) {
+            *uc.get_data_mut() = 0;
+            let ended = uc.emu_start(pc, EXIT, 0, INSTRUCTIONS);
+            if let Some(at) = self.breakpoints.met(uc, ended) {
+                let Some(next) = self.stopped(uc, at) else { break };
+                pc = if next == at { self.breakpoints.step(uc, at)? } else { next };
+                continue;
+            }
+            pc = uc.pc_read().unwrap_or(0);
+            if let Err(e) = ended {
+                return Err(Error::new(format!("{text} goes astray at {pc:#x}: {e:?}")));
+            }
+            if pc != EXIT {
                 break;
             }
-            let Some(next) = self.stopped(uc, at) else { break };
-            // Whoever comes here again stops again; this once it goes on.
-            *uc.get_data_mut() = if next == at { at } else { 0 };
-            pc = next;
         }
         Err(Error::new(format!("{text} does not end; valid: a call of up to {INSTRUCTIONS} instructions")))
-    }
-}
-
-/// Stop, but for the instruction of a probe whose handlers have run: it is run where it is.
-fn stop(uc: &mut Cpu<'_, u64>, pc: u64, _size: u32) {
-    if std::mem::take(uc.get_data_mut()) != pc {
-        let _ = uc.emu_stop();
     }
 }
 
@@ -407,6 +394,20 @@ fn definitions<'d>(object: &Object, file: &str, text: &'d str) -> Result<Vec<Pro
     list.iter().map(probe).collect()
 }
 
+/// What stands where the CPU has to stop.
+fn breakpoints(object: &Object, probes: &[Probe]) -> Result<Breakpoints> {
+    let (mut all, machine) = (Breakpoints::default(), object.backend.machine());
+    for probe in probes {
+        let address = probe.definition.address;
+        let of = object.function(address).ok_or_else(|| Error::new(format!("{}: no function", probe.definition)))?;
+        let code = object.image.bytes(of.address, usize::try_from(of.size).unwrap_or(0)).unwrap_or_default();
+        let added = all.add(machine, (of.address, code), address);
+        added.map_err(|e| Error::new(format!("{}: {e}", probe.definition)))?;
+    }
+    [RETURN_TO_HANDLER, RETHOOK].into_iter().for_each(|at| all.stand_alone(machine, at));
+    Ok(all)
+}
+
 /// Call functions of an object with probes on them: the trace, and after each call its result in a comment.
 ///
 /// # Errors
@@ -421,10 +422,12 @@ pub fn probe(
     let object = Object::new(backend, input)?;
     let sites: Vec<Site> = object.functions.iter().map(|f| Site { ip: f.address, name: &f.name }).collect();
     let trampolines = Trampolines { return_to_handler: RETURN_TO_HANDLER, rethook: RETHOOK };
+    let probes = definitions(&object, file, events)?;
     let probing = Probing {
         object: &object,
         registers: Registers::of(backend.machine(), &backend.facts().abi)?,
-        probes: definitions(&object, file, events)?,
+        breakpoints: breakpoints(&object, &probes)?,
+        probes,
         core: Runtime::new(&sites, trampolines)
             .map_err(|e| Error::new(format!("{}: its functions: {e}", input.name)))?,
         task: Task::new(),

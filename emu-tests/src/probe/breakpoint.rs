@@ -1,0 +1,123 @@
+//! How an instruction with a probe runs: a breakpoint stands in its place. When the handlers are through, it is put back, runs
+//! alone, and the breakpoint stands there again. Its bytes are where they were compiled for, so nothing in it has to be changed.
+
+use std::collections::BTreeMap;
+
+use codegen::error::{Error, Result};
+use codegen::machine::{Goes, Machine};
+use codegen::patch::Write;
+use unicorn_engine::uc_error;
+
+use crate::cpu::{Cpu, EXIT, write_code};
+use crate::disasm::{Decoded, decode};
+
+/// The engine, with the address of the breakpoint that was met last.
+pub(super) type Uc = Cpu<'static, u64>;
+
+/// The breakpoints of all probes, and of where returns are led.
+#[derive(Default)]
+pub(super) struct Breakpoints(BTreeMap<u64, Breakpoint>);
+
+struct Breakpoint {
+    trap: &'static [u8],
+    /// What it stands in for.
+    original: Vec<u8>,
+    /// It goes to the next instruction in the end, and may run many times before, as a string instruction does.
+    goes_on: bool,
+}
+
+/// An instruction that cannot run behind a breakpoint: what is wrong, and where else a probe works.
+type Refusal = (String, &'static str);
+
+/// Does the instruction at `at` do the same behind a breakpoint?
+fn alone(machine: &Machine, instructions: &[Decoded], at: &Decoded) -> std::result::Result<(), Refusal> {
+    let (begins, ends) = machine.exclusive;
+    let is = |insn: &Decoded, of: &[&str]| of.iter().any(|name| insn.text.starts_with(name));
+    let mut begun = None;
+    for insn in instructions.iter().take_while(|insn| insn.at <= at.at) {
+        if is(insn, begins) {
+            begun = Some(insn);
+        } else if is(insn, ends) && insn.at < at.at {
+            begun = None;
+        }
+    }
+    begun.map_or(Ok(()), |begun| {
+        let why = format!("'{}' takes a reservation on memory, which a breakpoint loses", words(begun));
+        Err((why, "before that instruction, or behind the one that ends it"))
+    })
+}
+
+/// As people write it.
+fn words(insn: &Decoded) -> String {
+    insn.text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Breakpoints {
+    /// The breakpoint for the instruction at an address of a function, whose code begins at `start`.
+    ///
+    /// # Errors
+    /// An instruction that does not do the same if it runs behind a breakpoint.
+    pub(super) fn add(&mut self, machine: &'static Machine, (start, code): (u64, &[u8]), address: u64) -> Result<()> {
+        let instructions = decode(machine, code, start)?;
+        let refused = |(what, valid): Refusal| Error::new(format!("FAIL_REG_PROBE: {what}; valid: {valid}"));
+        let Some(insn) = instructions.iter().find(|insn| insn.at == address) else {
+            return Err(refused(("no instruction begins there".to_owned(), "where one does")));
+        };
+        alone(machine, &instructions, insn).map_err(refused)?;
+        let original: Vec<u8> = code.iter().skip((address - start) as usize).take(insn.size.into()).copied().collect();
+        let traps = [machine.trap, machine.short_trap];
+        if traps.contains(&original.as_slice()) {
+            return Err(refused((format!("'{}' is a breakpoint itself", words(insn)), "another instruction")));
+        }
+        let trap = traps.into_iter().find(|trap| !trap.is_empty() && trap.len() <= original.len());
+        let trap = trap.ok_or_else(|| {
+            refused((format!("'{}' is shorter than a breakpoint", words(insn)), "another instruction"))
+        })?;
+        self.0.insert(address, Breakpoint { trap, original, goes_on: insn.goes == Goes::On });
+        Ok(())
+    }
+
+    /// A breakpoint with nothing under it, where returns are led.
+    pub(super) fn stand_alone(&mut self, machine: &'static Machine, address: u64) {
+        self.0.insert(address, Breakpoint { trap: machine.trap, original: Vec::new(), goes_on: false });
+    }
+
+    /// Put them there. The engine notes which was met: some of its exceptions leave the program counter behind them.
+    pub(super) fn set(&self, uc: &mut Uc) -> Result<()> {
+        for (&at, breakpoint) in &self.0 {
+            write_code(uc, &[Write { at, bytes: breakpoint.trap.to_vec() }])?;
+            uc.add_code_hook(at, at, |uc, pc, _| *uc.get_data_mut() = pc).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Which one was met, if that is how a run ended.
+    pub(super) fn met(&self, uc: &Uc, ended: std::result::Result<(), uc_error>) -> Option<u64> {
+        // Of RISC-V's, the engine says that there is no such instruction.
+        let trapped = matches!(ended, Err(uc_error::EXCEPTION | uc_error::INSN_INVALID));
+        Some(*uc.get_data()).filter(|at| trapped && self.0.contains_key(at))
+    }
+
+    /// Run the instruction whose breakpoint stands at `at`, and say where the CPU is then.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub(super) fn step(&self, uc: &mut Uc, at: u64) -> Result<u64> {
+        let Some(Breakpoint { trap, original, goes_on }) = self.0.get(&at) else { return Ok(at) };
+        write_code(uc, &[Write { at, bytes: original.clone() }])?;
+        let mut pc = at;
+        while pc == at {
+            uc.emu_start(at, EXIT, 0, 1).map_err(failed)?;
+            pc = uc.pc_read().map_err(failed)?;
+            if !goes_on {
+                break;
+            }
+        }
+        write_code(uc, &[Write { at, bytes: trap.to_vec() }])?;
+        Ok(pc)
+    }
+}
+
+fn failed(e: uc_error) -> Error {
+    Error::new(format!("emulator: {e:?}"))
+}
