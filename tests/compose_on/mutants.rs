@@ -36,7 +36,8 @@ fn cases(composed: &Composed) -> impl Iterator<Item = (Case, usize)> {
     each.filter(|(case, family)| composed.supports(case, *family))
 }
 
-/// Where a fault is put, compiled and judged.
+/// Where a fault is put, compiled and judged. Its object stays there: all others come from where nothing is faulty, so that no
+/// fault is noticed for the one before it.
 struct Ground<'o> {
     on: &'o On,
     root: PathBuf,
@@ -56,9 +57,11 @@ impl<'o> Ground<'o> {
 
     /// Which case notices, with the trampolines of a profile and maybe another object? None: none does.
     fn noticed(&self, profile: &str, other: Option<(String, Vec<u8>)>, most: usize) -> Option<usize> {
-        let mut objects = self.on.objects(profile, &self.dir);
+        let mut objects = self.on.objects(profile, Path::new(&self.on.dir));
         if let Some((path, bytes)) = other {
-            objects.iter_mut().filter(|(good, _)| *good == path).for_each(|object| object.1.clone_from(&bytes));
+            let same = |good: &str| Path::new(good).file_name() == Path::new(&path).file_name();
+            let good = objects.iter_mut().find(|(good, _)| same(good)).unwrap();
+            good.1 = bytes;
         }
         let composed = Composed::new(self.on.suite(profile), &objects).unwrap();
         let noticed = |(case, family): (Case, usize)| {
