@@ -32,6 +32,7 @@ TRACED long swap(long from, long to)
 	__sync_bool_compare_and_swap(words, from, to);
 	return words[0];
 }
+TRACED long load(long *from) { return *from; }
 TRACED long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j) { return i * 100 + j; }
 ";
 
@@ -254,6 +255,13 @@ fn what_cannot_be_is_refused() {
     }
     fs::write(b.path("events"), b"p add \xff\n").unwrap();
     b.refuses(&probe(&["--call", "add(1, 2)"]), &["events is no text"]);
+    // An instruction that faults is named, with a breakpoint or without.
+    let astray = ["load(8) goes astray at 0x", "READ_UNMAPPED"];
+    fs::write(b.path("events"), "p add\n").unwrap();
+    b.refuses(&probe(&["--call", "load(8)"]), &astray);
+    let all: String = instructions(&b, prefix, "load").iter().map(|(at, _)| format!("p load+{at}\n")).collect();
+    fs::write(b.path("events"), all).unwrap();
+    b.refuses(&probe(&["--call", "load(8)"]), &astray);
     let nine: String = (1..=9).map(|n| format!(" $arg{n}")).collect();
     fs::write(b.path("events"), format!("r many{nine}\n")).unwrap();
     b.refuses(&probe(&["--call", "add(1, 2)"]), &["9 arguments are kept", "up to 8"]);

@@ -30,7 +30,7 @@ pub const MACHINE: Machine = Machine {
     is_vector: changes_wide,
     lent: LENT,
     reserved: RegSet::EMPTY,
-    // Arm ARM B2.12: a return from an exception clears the local monitor.
+    // Arm ARM, "Synchronization and semaphores": a return from an exception clears the local monitor.
     exclusive: (&["ldxr", "ldaxr", "ldxp", "ldaxp"], &["stxr", "stlxr", "stxp", "stlxp", "clrex"]),
     trap: &[0x00, 0x00, 0x20, 0xd4],
     short_trap: &[],

@@ -26,7 +26,7 @@ pub const MACHINE: Machine = Machine {
     is_vector,
     lent: LENT,
     reserved: RegSet::of(&[ZERO]),
-    // Unprivileged ISA, 13.3: only a constrained loop is sure to end, and a trap takes it out.
+    // Unprivileged ISA, "Eventual Success of Store-Conditional Instructions": only a loop without a trap is sure to end.
     exclusive: (&["lr."], &["sc."]),
     trap: &[0x73, 0x00, 0x10, 0x00],
     short_trap: &[0x02, 0x90],

@@ -177,7 +177,7 @@ pub struct Machine {
     pub reserved: RegSet,
     /// How the mnemonics begin that take a reservation on memory, and those that use it up or give it back.
     pub exclusive: (&'static [&'static str], &'static [&'static str]),
-    /// An instruction that stops speculation and is never executed: the breakpoint.
+    /// A breakpoint. Behind a jump it stops speculation, and is never executed.
     pub trap: &'static [u8],
     /// The same in fewer bytes; empty if there is none.
     pub short_trap: &'static [u8],

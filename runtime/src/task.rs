@@ -301,6 +301,9 @@ impl<'t> Frame<'t> {
             if reference & WHOSE == (owner as u64) << OWNER | DATA {
                 return Some(Data(data));
             }
+            if reference & KIND != DATA {
+                return None;
+            }
             rest = others;
         }
         None

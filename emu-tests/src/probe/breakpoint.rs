@@ -101,20 +101,19 @@ impl Breakpoints {
     /// Run the instruction whose breakpoint stands at `at`, and say where the CPU is then.
     ///
     /// # Errors
-    /// It does not run.
-    pub(super) fn step(&self, uc: &mut Uc, at: u64) -> Result<u64> {
+    /// It does not run, or repeats itself more often than `most` times.
+    pub(super) fn step(&self, uc: &mut Uc, at: u64, most: usize) -> Result<u64> {
         let Some(Breakpoint { trap, original, goes_on }) = self.0.get(&at) else { return Ok(at) };
         write_code(uc, &[Write { at, bytes: original.clone() }])?;
-        let mut pc = at;
-        while pc == at {
+        for _ in 0..most {
             uc.emu_start(at, EXIT, 0, 1).map_err(failed)?;
-            pc = uc.pc_read().map_err(failed)?;
-            if !goes_on {
-                break;
+            let pc = uc.pc_read().map_err(failed)?;
+            if pc != at || !goes_on {
+                write_code(uc, &[Write { at, bytes: trap.to_vec() }])?;
+                return Ok(pc);
             }
         }
-        write_code(uc, &[Write { at, bytes: trap.to_vec() }])?;
-        Ok(pc)
+        Err(Error::new(format!("it repeats itself more than {most} times")))
     }
 }
 

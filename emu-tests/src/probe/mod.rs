@@ -331,7 +331,8 @@ impl Probing<'_> {
             let ended = uc.emu_start(pc, EXIT, 0, INSTRUCTIONS);
             if let Some(at) = self.breakpoints.met(uc, ended) {
                 let Some(next) = self.stopped(uc, at) else { break };
-                pc = if next == at { self.breakpoints.step(uc, at)? } else { next };
+                let astray = |e| Error::new(format!("{text} goes astray at {at:#x}: {e}"));
+                pc = if next == at { self.breakpoints.step(uc, at, INSTRUCTIONS).map_err(astray)? } else { next };
                 continue;
             }
             pc = uc.pc_read().unwrap_or(0);
