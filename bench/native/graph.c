@@ -54,10 +54,13 @@ static void core_exit_0(word ip, void *regs, word value) { kept(0, value); }
 static void core_exit_1(word ip, void *regs, word value) { kept(1, value); }
 static const struct core_user core_users[2] = { { core_entry_0, core_exit_0 }, { core_entry_1, core_exit_1 } };
 
-bool core_start_users(const struct core_user *users, const word *functions, size_t count);
+/* What trampolines hand to whom they call. */
+extern void *function_trace_op;
+void *core_start_users(const struct core_user *users, const word *functions, size_t count);
 bool core_start(const word *functions, size_t count)
 {
-	return core_start_users(core_users, functions, count);
+	function_trace_op = core_start_users(core_users, functions, count);
+	return function_trace_op;
 }
 
 /*

@@ -4,27 +4,29 @@
 
 extern crate tramptool_runtime as runtime;
 
-use runtime::{Fprobe, GraphOps, Handlers, Kretprobe, Ops, Regs, Runtime, Task};
+use runtime::{Entry, Fprobe, GraphOps, Handlers, Kretprobe, Ops, Runtime, Task};
 
 type Core = Runtime<'static, 1>;
 
 struct Nobody;
 
-impl Handlers for Nobody {}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn core_enter(core: &Core, task: &Task, ip: u64, regs: &mut Regs) {
-    core.enter(task, &Nobody, ip, regs);
+impl Handlers for Nobody {
+    type Regs = ();
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn core_return_to_handler(core: &Core, task: &Task, regs: &mut Regs) -> u64 {
-    core.return_to_handler(task, &Nobody, regs).unwrap_or(0)
+pub extern "C" fn core_enter(core: &Core, task: &Task, entry: &mut Entry) {
+    *entry = core.enter(task, &Nobody, *entry, &mut ());
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn core_rethook_return(core: &Core, task: &Task, regs: &mut Regs) -> u64 {
-    core.rethook_return(task, &Nobody, regs).unwrap_or(0)
+pub extern "C" fn core_return_to_handler(core: &Core, task: &Task, retp: u64) -> u64 {
+    core.return_to_handler(task, &Nobody, retp, &mut ()).unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn core_rethook_return(core: &Core, task: &Task, retp: u64) -> u64 {
+    core.rethook_return(task, &Nobody, retp, &mut ()).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]

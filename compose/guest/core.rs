@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 extern crate tramptool_runtime as runtime;
 
 use runtime::{
-    Call, Data, Errno, Flags, Fprobe, GraphOps, Handlers, Hijack, Kretprobe, Ops, Regs, Room, Runtime, Site, Target,
+    Call, Data, Entry, Errno, Flags, Fprobe, GraphOps, Handlers, Hijack, Kretprobe, Ops, Room, Runtime, Site, Target,
     Task, Trampolines,
 };
 
@@ -52,7 +52,7 @@ impl Outside {
         words.iter().zip(&self.mail[at..]).for_each(|(value, word)| word.store(*value, Relaxed));
     }
 
-    fn show(&self, seen: u64, key: u64, call: &Call, regs: &Regs) {
+    fn show(&self, seen: u64, key: u64, call: &Call, regs: &Shown) {
         (self.unwind)();
         self.put(SEEN, &[seen, key, call.ip, call.parent_ip, call.depth, regs.retval, u64::MAX]);
         self.put(ARGS, &regs.args);
@@ -64,7 +64,7 @@ impl Outside {
         seen: u64,
         key: u64,
         call: &Call,
-        regs: &Regs,
+        regs: &Shown,
         room: impl Fn(usize) -> Option<Data<'d>>,
     ) -> bool {
         self.show(seen, key, call, regs);
@@ -78,7 +78,7 @@ impl Outside {
         (self.host)(ANSWER, 0, 0, 0) != 0
     }
 
-    fn left(&self, seen: u64, key: u64, call: &Call, regs: &Regs, data: Option<Data>) {
+    fn left(&self, seen: u64, key: u64, call: &Call, regs: &Shown, data: Option<Data>) {
         self.show(seen, key, call, regs);
         if let Some(data) = data {
             self.put(SEEN + 6, &[data.len() as u64]);
@@ -90,36 +90,39 @@ impl Outside {
 }
 
 impl Handlers for &Outside {
+    type Regs = Shown;
+
     fn caller(&self, parent: u64, retp: u64) -> u64 {
         (self.caller)(parent, retp)
     }
 
-    fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Regs) {
+    fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Shown, ip: u64) -> u64 {
         // The number of the user's object, as it was registered. With another's it is nobody.
         self.entered(0, if private == ops & 0xffff { ops } else { 0 }, call, regs, |_| None);
+        ip
     }
 
-    fn graph_entry(&self, user: u64, call: &Call, regs: &Regs, room: &Room) -> bool {
+    fn graph_entry(&self, user: u64, call: &Call, regs: &Shown, room: &Room) -> bool {
         self.entered(1, user, call, regs, |words| room.reserve_data(words * 8))
     }
 
-    fn graph_return(&self, user: u64, call: &Call, regs: &mut Regs, data: Option<Data>) {
+    fn graph_return(&self, user: u64, call: &Call, regs: &mut Shown, data: Option<Data>) {
         self.left(2, user, call, regs, data);
     }
 
-    fn fprobe_entry(&self, probe: u64, call: &Call, regs: &Regs, data: Option<Data>) -> bool {
+    fn fprobe_entry(&self, probe: u64, call: &Call, regs: &Shown, data: Option<Data>) -> bool {
         self.entered(3, probe, call, regs, |_| data)
     }
 
-    fn fprobe_exit(&self, probe: u64, call: &Call, regs: &mut Regs, data: Option<Data>) {
+    fn fprobe_exit(&self, probe: u64, call: &Call, regs: &mut Shown, data: Option<Data>) {
         self.left(4, probe, call, regs, data);
     }
 
-    fn kretprobe_entry(&self, probe: u64, call: &Call, regs: &Regs, data: Data) -> bool {
+    fn kretprobe_entry(&self, probe: u64, call: &Call, regs: &Shown, data: Data) -> bool {
         self.entered(5, probe, call, regs, |_| Some(data))
     }
 
-    fn kretprobe_return(&self, probe: u64, call: &Call, regs: &mut Regs, data: Data) {
+    fn kretprobe_return(&self, probe: u64, call: &Call, regs: &mut Shown, data: Data) {
         self.left(6, probe, call, regs, Some(data));
     }
 }
@@ -154,19 +157,17 @@ pub extern "C" fn core_task(room: &'static mut MaybeUninit<Task>) -> &'static Ta
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn core_enter(core: &Core, task: &Task, outside: &Outside, ip: u64, shown: &mut Shown) {
-    let Shown { parent, retp, args, .. } = *shown;
-    let mut regs = Regs { ip, parent, retp, args, ..Regs::default() };
-    core.enter(task, &outside, ip, &mut regs);
-    (shown.ip, shown.parent, shown.direct) = (regs.ip, regs.parent, regs.direct);
+pub extern "C" fn core_enter(core: &Core, task: &Task, outside: &Outside, shown: &mut Shown) {
+    let entry = Entry { ip: shown.ip, parent: shown.parent, retp: shown.retp, direct: 0 };
+    let Entry { ip, parent, direct, .. } = core.enter(task, &outside, entry, shown);
+    (shown.ip, shown.parent, shown.direct) = (ip, parent, direct);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn core_leave(core: &Core, task: &Task, outside: &Outside, rethook: u64, shown: &mut Shown) -> u64 {
-    let mut regs = Regs { retp: shown.retp, retval: shown.retval, ..Regs::default() };
     let to = match rethook {
-        0 => core.return_to_handler(task, &outside, &mut regs),
-        _ => core.rethook_return(task, &outside, &mut regs),
+        0 => core.return_to_handler(task, &outside, shown.retp, shown),
+        _ => core.rethook_return(task, &outside, shown.retp, shown),
     };
     to.unwrap_or(0)
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The layer between trampolines and core: what a kernel's architecture code does. It fills the core's registers from a
+ * The layer between trampolines and core: what a kernel's architecture code does. It shows the core what is in a
  * trampoline's frame, and puts back what changed.
  */
 #include "guest.h"
@@ -31,7 +31,7 @@ extern word core_bytes(word which);
 extern void *core_sites(void *room, word *ips);
 extern void *core_new(void *room, void *sites, word to_return, word to_rethook);
 extern void *core_task(void *room);
-extern void core_enter(void *core, void *task, struct outside *outside, word ip, struct shown *regs);
+extern void core_enter(void *core, void *task, struct outside *outside, struct shown *regs);
 extern word core_leave(void *core, void *task, struct outside *outside, word rethook, struct shown *regs);
 extern word core_control(void *core, volatile word *user);
 extern word core_target(void *core, word ip);
@@ -136,7 +136,7 @@ static struct shown ask(word ip, word parent, word retp, void *fregs, const stru
 	for (i = 0; i < 8; i++)
 		if (layout->args[i] != NONE)
 			regs.args[i] = FIELD(fregs, layout->args[i]);
-	core_enter(core, task[outside.mail[CURRENT]], &outside, ip, &regs);
+	core_enter(core, task[outside.mail[CURRENT]], &outside, &regs);
 	return regs;
 }
 

@@ -184,7 +184,13 @@ pub fn rare() -> Vec<Case> {
     let tail = Call { tail: Some(Box::new(leaf(1))), ..leaf(0) };
     let acts = (0..3).map(Act::Register).chain([Act::Call(tail)]).collect();
     let between = Case { users, acts };
-    [unregisters, jumped, nothing, in_handler, between].into_iter().chain(refused).collect()
+    // An interrupt of an entry leaves a function by a jump: what the next user stores of that entry is kept all the same.
+    let left = Act::Interrupt(call(1, vec![Act::Call(Call { jumps: true, ..leaf(2) })]));
+    let graph = |on: &[u64], object| User { words: 2, ..user(What::Graph, on, object) };
+    let users = vec![User { then: Some((When::Entry, Box::new(left))), ..graph(&[0, 2], 8) }, graph(&[0], 16)];
+    let acts = vec![Act::Register(0), Act::Register(1), Act::Call(leaf(0)), Act::Call(leaf(0))];
+    let behind = Case { users, acts };
+    [unregisters, jumped, nothing, in_handler, between, behind].into_iter().chain(refused).collect()
 }
 
 /// Numbers that follow from a seed.

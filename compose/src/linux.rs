@@ -5,10 +5,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use runtime::{Call, Regs};
+use runtime::Call;
 
 use crate::case::{Act, Callers, Case, Event, Seen, User, What, address};
-use crate::machine::{Core, Hooks, RETURN_TO_HANDLER};
+use crate::machine::{Core, Hooks, RETURN_TO_HANDLER, Regs};
 
 /// What differs between versions.
 pub trait Version {
@@ -479,7 +479,8 @@ impl<V: Version, const REPAIRED: u8> Core for Linux<V, REPAIRED> {
         }
     }
 
-    fn enter(&self, thread: &Thread, hooks: &dyn Hooks, f: u64, regs: &mut Regs) {
+    fn enter(&self, thread: &Thread, hooks: &dyn Hooks, regs: &mut Regs) {
+        let f = regs.ip;
         let f = (f >> 12) - 1;
         let Some(list) = trylock(&thread.list, thread.context.get()) else { return };
         let call = Call { ip: address(f), parent_ip: regs.parent, depth: (thread.depth.get() + 1) as u64 };

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use runtime::{Call as Traced, Regs};
+use runtime::Call as Traced;
 
 use crate::case::{
     Act, Call, Callers, Case, Event, HANDLER, OUTSIDE, REPLACEMENT, Seen, User, What, When, address, fold, mix,
@@ -18,6 +18,23 @@ pub const THREADS: usize = 3;
 const THIRD: usize = 2;
 /// The object of the graph users that trace nothing which is called.
 pub const IDLE: u64 = 0x800;
+
+/// Registers at a traced entry or return, and where the call goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Regs {
+    /// The function; when the core has seen it, where it goes on.
+    pub ip: u64,
+    /// The return address.
+    pub parent: u64,
+    /// Where that lies.
+    pub retp: u64,
+    /// Arguments at an entry.
+    pub args: [u64; 8],
+    /// The result at a return.
+    pub retval: u64,
+    /// A direct trampoline to go through, or 0.
+    pub direct: u64,
+}
 
 /// Whom a core calls.
 pub trait Hooks {
@@ -56,7 +73,7 @@ pub trait Core {
     /// What a probe missed, or an error.
     fn missed(&self, user: &User) -> i64;
     /// A function is entered.
-    fn enter(&self, thread: &Self::Thread, hooks: &dyn Hooks, f: u64, regs: &mut Regs);
+    fn enter(&self, thread: &Self::Thread, hooks: &dyn Hooks, regs: &mut Regs);
     /// A trampoline is returned to. None: it does not know where to go on.
     fn leave(&self, thread: &Self::Thread, hooks: &dyn Hooks, trampoline: u64, regs: &mut Regs) -> Option<u64>;
     /// The context of a thread changes; the one before.
@@ -368,7 +385,7 @@ impl<C: Core> Machine<'_, C> {
         let mut regs = Regs { ip, parent: *cell, retp, ..Regs::default() };
         regs.args[0] = n;
         self.frame(ip + 0x100, *cell, retp);
-        self.core.enter(self.thread(), self, ip, &mut regs);
+        self.core.enter(self.thread(), self, &mut regs);
         *cell = regs.parent;
         self.frame(regs.ip + 0x100, *cell, retp);
         if regs.direct != 0 {

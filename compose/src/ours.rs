@@ -1,12 +1,12 @@
 //! The core of this project, as the machine wants it.
 
 use runtime::{
-    Call, Data, Errno, Flags, Fprobe, GraphOps, Handlers, Hijack, Kretprobe, Ops, Regs, Room, Runtime, Site, Target,
+    Call, Data, Entry, Errno, Flags, Fprobe, GraphOps, Handlers, Hijack, Kretprobe, Ops, Room, Runtime, Site, Target,
     Task, Trampolines,
 };
 
 use crate::case::{FUNCTIONS, REPLACEMENT, User, What, address};
-use crate::machine::{Core, Hooks, RETHOOK, RETURN_TO_HANDLER};
+use crate::machine::{Core, Hooks, RETHOOK, RETURN_TO_HANDLER, Regs};
 
 const SITES: [Site; FUNCTIONS as usize] = {
     let mut sites = [Site { ip: 0, name: "f" }; FUNCTIONS as usize];
@@ -37,9 +37,12 @@ fn put(data: Data, words: &[u64]) {
 struct Lent<'h>(&'h dyn Hooks);
 
 impl Handlers for Lent<'_> {
-    fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Regs) {
+    type Regs = Regs;
+
+    fn callback(&self, ops: u64, private: u64, call: &Call, regs: &mut Regs, ip: u64) -> u64 {
         // The number of the user's object, as it was registered. With another's it is nobody.
         self.0.callback(if private == ops & 0xffff { ops } else { 0 }, call, regs);
+        ip
     }
 
     fn graph_entry(&self, user: u64, call: &Call, regs: &Regs, room: &Room) -> bool {
@@ -144,14 +147,16 @@ impl Core for Ours {
         missed.map_or_else(|e| i64::from(e.code()), |n| n as i64)
     }
 
-    fn enter(&self, thread: &Task, hooks: &dyn Hooks, f: u64, regs: &mut Regs) {
-        self.0.enter(thread, &Lent(hooks), f, regs);
+    fn enter(&self, thread: &Task, hooks: &dyn Hooks, regs: &mut Regs) {
+        let entry = Entry { ip: regs.ip, parent: regs.parent, retp: regs.retp, direct: 0 };
+        let Entry { ip, parent, direct, .. } = self.0.enter(thread, &Lent(hooks), entry, regs);
+        (regs.ip, regs.parent, regs.direct) = (ip, parent, direct);
     }
 
     fn leave(&self, thread: &Task, hooks: &dyn Hooks, trampoline: u64, regs: &mut Regs) -> Option<u64> {
         match trampoline {
-            RETURN_TO_HANDLER => self.0.return_to_handler(thread, &Lent(hooks), regs),
-            _ => self.0.rethook_return(thread, &Lent(hooks), regs),
+            RETURN_TO_HANDLER => self.0.return_to_handler(thread, &Lent(hooks), regs.retp, regs),
+            _ => self.0.rethook_return(thread, &Lent(hooks), regs.retp, regs),
         }
     }
 

@@ -5,57 +5,62 @@
 //! first. Returns visit graph users and fprobes in the order of entry, kretprobes in the opposite one.
 
 use crate::flags::{DISABLED, Flags};
-use crate::handlers::{Call, Handlers, Regs};
+use crate::handlers::{Call, Entry, Handlers};
 use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::users::{User, slot};
 
 /// Redirect a call, unless it is the replacement's own.
-fn hijack(user: &User, call: &Call, regs: &mut Regs) {
+fn hijack(user: &User, call: &Call, entry: &mut Entry) {
     let (to, end) = (user.private.get(), user.extra.get());
     if !(to..end).contains(&call.parent_ip) {
-        regs.ip = to;
+        entry.ip = to;
     }
 }
 
 /// Show an ops what it may see, and take from it what it may change.
 #[cold]
-fn callback<H: Handlers>(handlers: &H, user: &User, call: &Call, regs: &mut Regs) {
-    let kept = regs.clone();
-    handlers.callback(user.key.get(), user.private.get(), call, regs);
-    let ip = if user.has(Flags::IPMODIFY.0) { regs.ip } else { kept.ip };
-    // The hooks are the core's own.
-    *regs = Regs { ip, args: regs.args, ..kept };
+fn callback<H: Handlers>(handlers: &H, user: &User, call: &Call, entry: &mut Entry, regs: &mut H::Regs) {
+    let ip = handlers.callback(user.key.get(), user.private.get(), call, regs, entry.ip);
+    if user.has(Flags::IPMODIFY.0) {
+        entry.ip = ip;
+    }
 }
 
 impl<const W: usize> Runtime<'_, W> {
-    /// A traced function is entered: what trampolines at entries call.
+    /// A traced function is entered: what trampolines at entries call. Returns where the call goes now.
     ///
-    /// Afterwards the return address is `regs.parent`, and the function is reached at `regs.ip`, through `regs.direct` if
-    /// that is not 0.
-    ///
-    /// A paired trampoline replaces nothing. Its layer gives the true caller as `regs.parent` and its frame's address as
-    /// `regs.retp`. At the return it calls what `regs.parent` led to, until that is the caller again.
+    /// A paired trampoline replaces nothing. Its layer gives the true caller as `entry.parent` and its frame's address as
+    /// `entry.retp`. At the return it calls what `parent` of the answer leads to, until that is the caller again.
     ///
     /// A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct call decide what
     /// runs, not who looks on.
-    pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, ip: u64, regs: &mut Regs) {
-        let Some(site) = self.site(ip) else { return };
-        let parent_ip = handlers.caller(self.true_parent(task, regs.parent, regs.retp), regs.retp);
-        let call = Call { ip, parent_ip, depth: task.depth() };
-        match task.lock() {
-            // Whose users say which functions they want.
-            Some(_guard) if self.ops.taken() == self.of_graph.get() => {
-                self.graph_enter(task, handlers, site, &call, regs);
-            }
-            guard => self.visit(task, handlers, site, &call, regs, guard.is_some()),
+    pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, entry: Entry, regs: &mut H::Regs) -> Entry {
+        let Some(site) = self.site(entry.ip) else { return entry };
+        let parent_ip = handlers.caller(self.true_parent(task, entry.parent, entry.retp), entry.retp);
+        let call = Call { ip: entry.ip, parent_ip, depth: task.depth() };
+        // The graph alone, whose users say which functions they want.
+        if self.ops.taken() == self.of_graph.get()
+            && let Some(_guard) = task.lock()
+        {
+            return Entry { parent: self.graph_enter(task, handlers, site, &call, &entry, regs), ..entry };
         }
+        self.visit(task, handlers, site, &call, entry, regs)
     }
 
-    /// Visit the ops; `guarded`: this is no handler's own call.
+    /// Visit the ops.
     #[cold]
-    fn visit<H: Handlers>(&self, task: &Task, handlers: &H, site: usize, call: &Call, regs: &mut Regs, guarded: bool) {
-        if !guarded {
+    fn visit<H: Handlers>(
+        &self,
+        task: &Task,
+        handlers: &H,
+        site: usize,
+        call: &Call,
+        mut entry: Entry,
+        regs: &mut H::Regs,
+    ) -> Entry {
+        let guard = task.lock();
+        if guard.is_none() {
             self.count_missed(site);
         }
         self.ops.newest(|id, user| {
@@ -64,21 +69,22 @@ impl<const W: usize> Runtime<'_, W> {
                 return;
             }
             if flags.has(Flags::DIRECT) {
-                regs.direct = user.extra.get();
+                entry.direct = user.extra.get();
             } else if flags.has(Flags::HIJACK) {
-                hijack(user, call, regs);
-            } else if !guarded {
+                hijack(user, call, &mut entry);
+            } else if guard.is_none() {
                 // A handler's own call.
             } else if flags.has(Flags::GRAPH) {
-                self.graph_enter(task, handlers, site, call, regs);
+                entry.parent = self.graph_enter(task, handlers, site, call, &entry, regs);
             } else if flags.has(Flags::FPROBE) {
                 self.fprobe_enter(handlers, site, call, regs);
             } else if flags.has(Flags::KPROBE) {
-                self.kretprobe_enter(task, handlers, site, call, regs);
+                self.kretprobe_enter(task, handlers, site, call, &mut entry, regs);
             } else {
-                callback(handlers, user, call, regs);
+                callback(handlers, user, call, &mut entry, regs);
             }
         });
+        entry
     }
 
     /// Probes that a handler's own call passed by.
@@ -107,7 +113,7 @@ impl<const W: usize> Runtime<'_, W> {
     }
 
     #[cold]
-    fn hidden_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
+    pub(crate) fn hidden_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
         let here = |at: u64| retp == 0 || at == retp;
         let mut frames = task.frames().filter(|f| here(f.retp()));
         let mut nodes = self.pool.pending(task).filter(|n| here(n.retp.get()));

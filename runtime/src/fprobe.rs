@@ -6,17 +6,19 @@
 
 use crate::errno::{Errno, Result};
 use crate::flags::{DISABLED, EXIT, Flags};
-use crate::handlers::{Call, Handlers, Regs, Room};
+use crate::handlers::{Call, Handlers, Room};
 use crate::runtime::Runtime;
 use crate::sites::glob;
 use crate::task::Task;
-use crate::users::{User, slot};
+use crate::users::{User, epoch, id, slot};
 use crate::word::Data;
 
 /// The most bytes of data of one probe.
 const MOST_DATA: usize = 120;
 /// Bits of a header that are the number of words behind it.
 const SIZE: u32 = 4;
+/// And where the number of the registration begins, behind the slot.
+const EPOCH: u32 = 12;
 
 /// A probe.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +29,11 @@ pub struct Fprobe {
     pub exit: bool,
     /// Bytes that its entry handler passes to its exit handler, rounded up to words.
     pub entry_data_size: usize,
+}
+
+/// The id of the probe that a header is of.
+fn owner(header: u64) -> u64 {
+    id(header >> EPOCH, (header >> SIZE & 0xff) as usize)
 }
 
 impl<const W: usize> Runtime<'_, W> {
@@ -130,7 +137,7 @@ impl<const W: usize> Runtime<'_, W> {
 
     /// The ops of the probes without exit handler.
     #[cold]
-    pub(crate) fn fprobe_enter<H: Handlers>(&self, h: &H, site: usize, call: &Call, regs: &Regs) {
+    pub(crate) fn fprobe_enter<H: Handlers>(&self, h: &H, site: usize, call: &Call, regs: &H::Regs) {
         self.fprobes.newest(|id, user| {
             if self.fprobes.wants(slot(id), site) && user.flags.get() & (EXIT | DISABLED) == 0 {
                 h.fprobe_entry(user.key.get(), call, regs, None);
@@ -145,7 +152,7 @@ impl<const W: usize> Runtime<'_, W> {
         h: &H,
         site: usize,
         call: &Call,
-        regs: &Regs,
+        regs: &H::Regs,
         room: &Room,
     ) -> bool {
         let here = |id: u64, user: &User| self.fprobes.wants(slot(id), site) && user.has(EXIT);
@@ -172,7 +179,7 @@ impl<const W: usize> Runtime<'_, W> {
             own.iter().for_each(|word| word.set(0));
             let data = (size > 0).then_some(Data(own));
             if h.fprobe_entry(user.key.get(), call, regs, data) && self.fprobes.get(id).is_some() {
-                words.set(used, id << SIZE | size as u64);
+                words.set(used, epoch(id) << EPOCH | (slot(id) << SIZE | size) as u64);
                 used += 1 + size;
             }
         });
@@ -184,7 +191,7 @@ impl<const W: usize> Runtime<'_, W> {
 
     /// And its return: in the order of entry, those that are still there.
     #[cold]
-    pub(crate) fn fprobe_graph_return<H: Handlers>(&self, h: &H, call: &Call, regs: &mut Regs, data: Option<Data>) {
+    pub(crate) fn fprobe_graph_return<H: Handlers>(&self, h: &H, call: &Call, regs: &mut H::Regs, data: Option<Data>) {
         let Some(mut rest) = data.map(|d| d.0) else { return };
         while let Some((header, behind)) = rest.split_first() {
             let header = header.get();
@@ -193,7 +200,7 @@ impl<const W: usize> Runtime<'_, W> {
             if header == 0 {
                 return;
             }
-            if let Some(user) = self.fprobes.get(header >> SIZE).filter(|u| !u.has(DISABLED)) {
+            if let Some(user) = self.fprobes.get(owner(header)).filter(|u| !u.has(DISABLED)) {
                 h.fprobe_exit(user.key.get(), call, regs, (size > 0).then_some(Data(own)));
             }
             rest = next;

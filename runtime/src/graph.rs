@@ -2,11 +2,14 @@
 
 use crate::errno::{Errno, Result};
 use crate::flags::{EXIT, Flags};
-use crate::handlers::{Call, Handlers, Regs, Room};
+use crate::handlers::{Call, Entry, Handlers, Room};
 use crate::runtime::Runtime;
 use crate::task::{GRAPH_USERS, Task};
-use crate::users::{User, slot};
+use crate::users::{User, latest};
 use crate::word::{Data, Word};
+
+/// The key of the user who stands for all fprobes with an exit handler. No object of a caller has this address.
+const FPROBES: u64 = u64::MAX;
 
 /// A user of the function graph.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,10 +28,12 @@ impl<const W: usize> Runtime<'_, W> {
     /// # Errors
     /// `EBUSY`: registered already. `EINVAL`: no key or an unknown function. `ENOSPC`: sixteen users. `ENOMEM`: no ops for it.
     pub fn register_ftrace_graph(&self, ops: &GraphOps) -> Result<()> {
-        if ops.key == 0 || ops.filter.iter().chain(ops.notrace).any(|ip| self.sites.find(*ip).is_none()) {
+        if [0, FPROBES].contains(&ops.key)
+            || ops.filter.iter().chain(ops.notrace).any(|ip| self.sites.find(*ip).is_none())
+        {
             return Err(Errno::Inval);
         }
-        self.add_graph_user(ops, false)
+        self.add_graph_user(ops)
     }
 
     /// Unregister it. Functions that run return as if it had not asked.
@@ -36,32 +41,26 @@ impl<const W: usize> Runtime<'_, W> {
     /// # Errors
     /// `EINVAL`: it is not registered.
     pub fn unregister_ftrace_graph(&self, key: u64) -> Result<()> {
-        let user = self.graph.find(key).filter(|u| !self.is_of_fprobes(u.slot())).ok_or(Errno::Inval)?;
+        let user = self.graph.find(key).filter(|u| u.key.get() != FPROBES).ok_or(Errno::Inval)?;
         self.remove_graph_user(user);
         Ok(())
     }
 
     pub(crate) fn start_fprobes(&self) -> Result<()> {
         match self.of_fprobes.get() {
-            0 => self.add_graph_user(&GraphOps { key: u64::MAX, ..GraphOps::default() }, true),
+            0 => self.add_graph_user(&GraphOps { key: FPROBES, ..GraphOps::default() }),
             _ => Ok(()),
         }
     }
 
     pub(crate) fn stop_fprobes(&self) {
-        if let Some(user) = self.graph.live().find(|u| self.is_of_fprobes(u.slot())) {
+        if let Some(user) = self.graph.find(FPROBES) {
             self.remove_graph_user(user);
-            // Returns may still come to it until it is away.
             self.of_fprobes.set(0);
         }
     }
 
-    /// Does the graph user in this slot stand for all fprobes with an exit handler?
-    fn is_of_fprobes(&self, slot: usize) -> bool {
-        self.of_fprobes.get() >> slot & 1 == 1
-    }
-
-    fn add_graph_user(&self, ops: &GraphOps, of_fprobes: bool) -> Result<()> {
+    fn add_graph_user(&self, ops: &GraphOps) -> Result<()> {
         if self.graph.find(ops.key).is_some() {
             return Err(Errno::Busy);
         }
@@ -69,7 +68,7 @@ impl<const W: usize> Runtime<'_, W> {
         self.start(Flags::GRAPH)?;
         let (slot, _) = self.graph.claim_at(turn.get() as usize, ops.key).inspect_err(|_| self.stop_graph())?;
         turn.set(GRAPH_USERS as u64);
-        if of_fprobes {
+        if ops.key == FPROBES {
             self.of_fprobes.set(1 << slot);
         }
         self.fill(&self.graph.filters, slot, ops.filter, ops.notrace);
@@ -103,93 +102,108 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Show an entry to the users, and hook the return if one of them asks for it.
+    /// Show an entry to the users, and hook the return if one of them asks for it. Returns what the return address is then.
     // Most often the only ops: its entry is one function, in which less is stored for later.
     #[inline(always)]
-    pub(crate) fn graph_enter<H: Handlers>(&self, task: &Task, h: &H, site: usize, call: &Call, regs: &mut Regs) {
+    pub(crate) fn graph_enter<H: Handlers>(
+        &self,
+        task: &Task,
+        h: &H,
+        site: usize,
+        call: &Call,
+        entry: &Entry,
+        regs: &H::Regs,
+    ) -> u64 {
         let mut left = self.graph_wanting(site);
         if left == 0 {
-            return;
+            return entry.parent;
         }
-        let now = self.now();
-        let Some(frame) = task.push(regs.parent, call.ip, regs.retp) else {
+        let latest = latest(self.now());
+        let Some(frame) = task.push(entry.parent, call.ip, entry.retp) else {
             self.count_fprobes_missed(site);
-            return;
+            return entry.parent;
         };
-        // Whoever interrupts this leaves the shadow stack as it was.
-        let (room, mut users) = (Room::new(task, frame), left);
+        let mut users = left;
         while left != 0 {
             let owner = left.trailing_zeros() as usize;
             left &= left - 1;
             // Who came since the function was entered sees its next call.
-            let Some(user) = self.graph.at_of(owner, now) else {
+            let Some(user) = self.graph.at_by(owner, latest) else {
                 users &= !(1 << owner);
                 continue;
             };
-            room.give(owner);
-            let asked = match self.is_of_fprobes(owner) {
-                true => self.fprobe_graph_enter(h, site, call, regs, &room),
-                false => h.graph_entry(user.key.get(), call, regs, &room),
+            let room = Room::new(task, owner);
+            let asked = match user.key.get() {
+                FPROBES => self.fprobe_graph_enter(h, site, call, regs, &room),
+                key => h.graph_entry(key, call, regs, &room),
             };
+            if !task.is_latest(frame) {
+                task.drop_above(frame);
+            }
             // The handler may have unregistered its own user.
-            if !asked || !user.is_of(now) {
+            if !asked || !user.is_by(latest) {
                 users &= !(1 << owner);
                 room.take_back();
             }
         }
         if users == 0 {
-            task.pop(room.frame());
-            return;
+            task.drop_frame();
+            return entry.parent;
         }
-        task.settle(room.frame(), users, now);
-        regs.parent = self.trampolines.return_to_handler;
+        task.settle(frame, users, latest);
+        self.trampolines.return_to_handler
     }
 
-    /// A hooked function returns: what `return_to_handler` and paired trampolines call. `regs.retval` is the result,
-    /// `regs.retp` where the return address lay, or 0 if that is not known.
+    /// A hooked function returns, whose return address lay at `retp`, or 0 if that is not known: what `return_to_handler` and
+    /// paired trampolines call.
     ///
     /// Returns where to go on, which may be a trampoline again; None if no frame is there, and nothing can be done.
-    pub fn return_to_handler<H: Handlers>(&self, task: &Task, handlers: &H, regs: &mut Regs) -> Option<u64> {
+    pub fn return_to_handler<H: Handlers>(
+        &self,
+        task: &Task,
+        handlers: &H,
+        retp: u64,
+        regs: &mut H::Regs,
+    ) -> Option<u64> {
         let top = task.top_frame()?;
-        let here = regs.retp == 0 || top.retp() == regs.retp;
-        let frame = if here { top } else { task.unwind_to(regs.retp)? };
+        let here = retp == 0 || top.retp() == retp;
+        let frame = if here { top } else { task.unwind_to(retp)? };
         let ret = frame.ret();
-        regs.ip = ret;
         // Whom that hook hides: most often it is the last one.
         let parent_ip = match here && !self.is_trampoline(ret) {
             true => ret,
-            false => self.true_parent(task, self.trampolines.return_to_handler, regs.retp),
+            false => self.hidden_parent(task, self.trampolines.return_to_handler, retp),
         };
         let parent_ip = handlers.caller(parent_ip, frame.retp());
-        let call = Call { ip: frame.func(), parent_ip, depth: task.depth().saturating_sub(1) };
+        let call = Call { ip: frame.func(), parent_ip, depth: task.depth().wrapping_sub(1) };
         if let Some(_guard) = task.lock() {
-            let wanted = frame.wanted();
-            let mut left = wanted.slots();
+            let (link, mut reserved) = (frame.link(), frame.reserved());
+            let mut left = link.users();
             while left != 0 {
                 let owner = left.trailing_zeros() as usize;
                 left &= left - 1;
-                let Some(user) = self.graph.at_if(owner, |id| wanted.knows(id)) else { continue };
-                let data = frame.data(owner);
-                match self.is_of_fprobes(owner) {
-                    true => self.fprobe_graph_return(handlers, &call, regs, data),
-                    false => handlers.graph_return(user.key.get(), &call, regs, data),
+                let Some(user) = self.graph.at_by(owner, link.latest()) else { continue };
+                let data = reserved.of(owner);
+                match user.key.get() {
+                    FPROBES => self.fprobe_graph_return(handlers, &call, regs, data),
+                    key => handlers.graph_return(key, &call, regs, data),
                 }
             }
         }
-        task.pop(frame.start);
+        task.pop(&frame);
         Some(ret)
     }
 
     /// The kernel's `fgraph_retrieve_parent_data`: what a user reserved in the frame `depth` below the top one.
     #[must_use]
     pub fn retrieve_parent_data<'t>(&self, task: &'t Task, key: u64, depth: usize) -> Option<Data<'t>> {
-        let id = self.graph.find(key)?.id.get();
+        let user = self.graph.find(key)?;
         let frame = task.frames().nth(depth)?;
-        let wanted = frame.wanted();
-        if wanted.slots() >> slot(id) & 1 == 0 || !wanted.knows(id) {
+        let (link, slot) = (frame.link(), user.slot());
+        if link.users() >> slot & 1 == 0 || !user.is_by(link.latest()) {
             return None;
         }
-        frame.data(slot(id))
+        frame.reserved().of(slot)
     }
 
     /// The kernel's `fgraph_get_task_var`: a word of this thread for a user, zero at first.

@@ -2,7 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::flags::Flags;
-use crate::handlers::{Call, Handlers, Regs};
+use crate::handlers::{Call, Entry, Handlers};
 use crate::pool::{NODES, Node};
 use crate::runtime::Runtime;
 use crate::task::Task;
@@ -77,7 +77,15 @@ impl<const W: usize> Runtime<'_, W> {
     }
 
     #[cold]
-    pub(crate) fn kretprobe_enter<H: Handlers>(&self, task: &Task, h: &H, site: usize, call: &Call, regs: &mut Regs) {
+    pub(crate) fn kretprobe_enter<H: Handlers>(
+        &self,
+        task: &Task,
+        h: &H,
+        site: usize,
+        call: &Call,
+        entry: &mut Entry,
+        regs: &H::Regs,
+    ) {
         self.kretprobes.oldest(|id, user| {
             if !self.kretprobes.wants(slot(id), site) {
                 return;
@@ -91,25 +99,24 @@ impl<const W: usize> Runtime<'_, W> {
                 node.owner.set(0);
                 return;
             }
-            node.ret.set(regs.parent);
+            node.ret.set(entry.parent);
             node.ip.set(call.ip);
-            node.retp.set(regs.retp);
+            node.retp.set(entry.retp);
             node.top.set(task.mark() as u64);
             node.next.set(task.pending.get());
             task.pending.set(index);
-            regs.parent = self.trampolines.rethook;
+            entry.parent = self.trampolines.rethook;
         });
     }
 
-    /// A function returns that kretprobes wait for: what the rethook trampoline calls.
+    /// A function returns that kretprobes wait for, whose return address lay at `retp`: what the rethook trampoline calls.
     ///
     /// Returns where to go on, which may be a trampoline again; None if nothing is pending.
-    pub fn rethook_return<H: Handlers>(&self, task: &Task, handlers: &H, regs: &mut Regs) -> Option<u64> {
-        self.drop_left_by_jumps(task, regs.retp);
-        let parent_ip = self.true_parent(task, self.trampolines.rethook, regs.retp);
+    pub fn rethook_return<H: Handlers>(&self, task: &Task, handlers: &H, retp: u64, regs: &mut H::Regs) -> Option<u64> {
+        self.drop_left_by_jumps(task, retp);
+        let parent_ip = self.true_parent(task, self.trampolines.rethook, retp);
         let node = self.pool.pending(task).next()?;
         let ret = node.ret.get();
-        regs.ip = ret;
         let parent_ip = handlers.caller(parent_ip, node.retp.get());
         let call = Call { ip: node.ip.get(), parent_ip, depth: task.depth() };
         let probe: Option<&User> = self.kretprobes.get(node.owner.get());

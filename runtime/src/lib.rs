@@ -7,18 +7,23 @@
 //!
 //! ```
 //! use std::cell::RefCell;
-//! use tramptool_runtime::{Call, Data, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines};
+//! use tramptool_runtime::{Call, Data, Entry, GraphOps, Handlers, Room, Runtime, Site, Task, Trampolines};
 //!
 //! struct Log(RefCell<Vec<String>>);
 //!
+//! /// What this machine has of registers: the result of a function.
+//! type Value = u64;
+//!
 //! impl Handlers for Log {
-//!     fn graph_entry(&self, _user: u64, call: &Call, _regs: &Regs, room: &Room) -> bool {
+//!     type Regs = Value;
+//!
+//!     fn graph_entry(&self, _user: u64, call: &Call, _regs: &Value, room: &Room) -> bool {
 //!         self.0.borrow_mut().push(format!("enter {:#x}", call.ip));
 //!         room.reserve_data(8).inspect(|data| data.set(0, 7)).is_some()
 //!     }
-//!     fn graph_return(&self, _user: u64, call: &Call, regs: &mut Regs, data: Option<Data>) {
+//!     fn graph_return(&self, _user: u64, call: &Call, value: &mut Value, data: Option<Data>) {
 //!         let data = data.map_or(0, |d| d.get(0));
-//!         self.0.borrow_mut().push(format!("leave {:#x} = {}, data {data}", call.ip, regs.retval));
+//!         self.0.borrow_mut().push(format!("leave {:#x} = {value}, data {data}", call.ip));
 //!     }
 //! }
 //!
@@ -27,11 +32,9 @@
 //! let (task, log) = (Task::new(), Log(RefCell::new(Vec::new())));
 //! core.register_ftrace_graph(&GraphOps { key: 1, filter: &[0x1000], notrace: &[] })?;
 //!
-//! let mut regs = Regs { ip: 0x1000, parent: 0x2000, ..Regs::default() };
-//! core.enter(&task, &log, 0x1000, &mut regs);
-//! assert_eq!(regs.parent, 0xf000);
-//! let mut regs = Regs { retval: 3, ..Regs::default() };
-//! assert_eq!(core.return_to_handler(&task, &log, &mut regs), Some(0x2000));
+//! let entry = Entry { ip: 0x1000, parent: 0x2000, retp: 0x7ff0, direct: 0 };
+//! assert_eq!(core.enter(&task, &log, entry, &mut 0), Entry { parent: 0xf000, ..entry });
+//! assert_eq!(core.return_to_handler(&task, &log, 0x7ff0, &mut 3), Some(0x2000));
 //! assert_eq!(log.0.into_inner(), ["enter 0x1000", "leave 0x1000 = 3, data 7"]);
 //! # Ok::<(), tramptool_runtime::Errno>(())
 //! ```
@@ -58,7 +61,7 @@ pub use errno::{Errno, Result};
 pub use flags::Flags;
 pub use fprobe::Fprobe;
 pub use graph::GraphOps;
-pub use handlers::{Call, Handlers, Regs, Room};
+pub use handlers::{Call, Entry, Handlers, Room};
 pub use kretprobe::Kretprobe;
 pub use ops::{Hijack, Ops, Target};
 pub use runtime::{FPROBES, KRETPROBES, OPS, Runtime, Trampolines};

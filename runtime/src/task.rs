@@ -1,55 +1,41 @@
 //! What a thread has of its own: the shadow stack, the recursion guard, pending kretprobes.
 
-use crate::users::{epoch, slot};
+use crate::users::{EPOCH, slot};
 use crate::word::{Data, Word};
 
 /// Users of the function graph.
 pub const GRAPH_USERS: usize = 16;
 /// Words of a shadow stack.
 const WORDS: usize = 512 - GRAPH_USERS;
-/// Words of a frame: return address, function, where the return address lay, and the reference word that ends it.
-pub(crate) const FRAME: usize = 4;
+/// Words of a frame: return address, function, where the return address lay, and the link that ends it.
+const FRAME: usize = 4;
 /// The most words that one user can reserve in a frame.
 const MOST_DATA: usize = 32;
 
 /// Contexts that nest on one thread: ordinary, soft interrupt or signal, interrupt, NMI.
-const CONTEXTS: u64 = 4;
+const CONTEXTS: usize = 4;
 
-/// The low ten bits of a reference word: how many words below it the frame begins.
-const DISTANCE: u64 = 0x3ff;
-const KIND: u64 = 3 << 10;
-const FRAME_END: u64 = 1 << 10;
-const DATA: u64 = 2 << 10;
-/// In the reference word of a frame: a bit for each user who wants the return, and the registration count at entry.
+/// In the link of a frame: where the next older one begins, then a bit for each user who wants the return, and from `EPOCH` on
+/// the count of registrations at the entry.
 const USERS: u32 = 12;
-const EPOCH: u32 = USERS + GRAPH_USERS as u32;
-/// In the reference word of data: how many words they are with it, and the owner's slot.
-const LENGTH: u32 = 12;
-const OWNER: u32 = 18;
-/// What tells that a word is such a one, and whose.
-const WHOSE: u64 = 15 << OWNER | KIND;
-
-/// What a frame of so many words, with its own, is in the reference word of data that are reserved behind it.
-pub(crate) const fn reference(owner: usize, frame: usize) -> u64 {
-    (owner as u64) << OWNER | DATA | frame as u64
-}
-
-/// The length in such a word.
-pub(crate) const fn length(reference: u64) -> usize {
-    (reference & DISTANCE) as usize
-}
+/// In the header of data: the number of words behind it, and from here on the owner's slot.
+const OWNER: u32 = 8;
 
 /// A thread. Other threads never look inside; interrupts and signals on this one may, between any two stores.
 // Counts come first: their offsets have a byte in instructions then.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Task {
+    /// Where the words in use end.
     top: Word,
+    /// Where the latest frame begins; there is none at the end of all words.
+    frame: Word,
     /// How many hooked functions are active.
     depth: Word,
     overrun: Word,
     unwound: Word,
-    guard: Word,
+    /// For each context, whether a handler of it is running.
+    guards: [Word; CONTEXTS],
     context: Word,
     /// The latest pending kretprobe, as an index into the pool and one; 0 is none.
     pub(crate) pending: Word,
@@ -64,12 +50,13 @@ impl Default for Task {
     }
 }
 
-/// The recursion guard of a context, held until dropped, and what the word was before: who interrupts has let go again by then.
-pub(crate) struct Guard<'t>(&'t Task, u64);
+/// The recursion guard of a context, held until dropped.
+pub(crate) struct Guard<'t>(&'t Task);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.0.guard.set(self.1);
+        // Who interrupts has left its context again by then.
+        self.0.guard().set(0);
     }
 }
 
@@ -80,10 +67,11 @@ impl Task {
         Self {
             words: [const { Word::new(0) }; WORDS],
             top: Word::new(0),
+            frame: Word::new(WORDS as u64),
             depth: Word::new(0),
             overrun: Word::new(0),
             unwound: Word::new(0),
-            guard: Word::new(0),
+            guards: [const { Word::new(0) }; CONTEXTS],
             context: Word::new(0),
             vars: [const { Word::new(0) }; GRAPH_USERS],
             owners: [const { Word::new(0) }; GRAPH_USERS],
@@ -93,24 +81,29 @@ impl Task {
 
     /// Everything but the words of the stack is as in a new one.
     pub(crate) fn reset(&self) {
-        let counts = [&self.top, &self.depth, &self.overrun, &self.unwound, &self.guard, &self.context, &self.pending];
-        counts.into_iter().chain(&self.owners).for_each(|word| word.set(0));
+        let counts = [&self.top, &self.depth, &self.overrun, &self.unwound, &self.context, &self.pending];
+        counts.into_iter().chain(&self.guards).chain(&self.owners).for_each(|word| word.set(0));
+        self.frame.set(WORDS as u64);
     }
 
     /// Say in which context the thread is now: 0 ordinary, up to 3. Returns the one before.
     pub fn enter_context(&self, context: u64) -> u64 {
         let before = self.context.get();
-        self.context.set(context.min(CONTEXTS - 1));
+        self.context.set(context.min(CONTEXTS as u64 - 1));
         before
+    }
+
+    /// The guard of this context.
+    fn guard(&self) -> &Word {
+        &self.guards[self.context.index() % CONTEXTS]
     }
 
     /// Take the guard of this context, or find that one of its handlers is running.
     pub(crate) fn lock(&self) -> Option<Guard<'_>> {
-        let bit = 1 << self.context.get();
-        let held = self.guard.get();
-        (held & bit == 0).then(|| {
-            self.guard.set(held | bit);
-            Guard(self, held)
+        let guard = self.guard();
+        (guard.get() == 0).then(|| {
+            guard.set(1);
+            Guard(self)
         })
     }
 
@@ -129,7 +122,8 @@ impl Task {
     /// Is nothing pending, on either stack?
     #[must_use]
     pub fn is_balanced(&self) -> bool {
-        self.top.get() == 0 && self.depth.get() == 0 && self.pending.get() == 0 && self.guard.get() == 0
+        let counts = [&self.top, &self.depth, &self.pending];
+        counts.into_iter().chain(&self.guards).all(|word| word.get() == 0) && self.top_frame().is_none()
     }
 
     pub(crate) fn depth(&self) -> u64 {
@@ -146,40 +140,49 @@ impl Task {
         Some(var)
     }
 
-    /// The words of the frame that begins there.
-    fn frame_at(&self, start: usize) -> Option<&[Word; FRAME]> {
-        self.words.get(start..)?.first_chunk()
+    /// The frame that begins there, with all up to `top`.
+    fn frame_at(&self, start: usize, top: usize) -> Option<Frame<'_>> {
+        let (head, reserved) = self.words.get(start..top)?.split_first_chunk()?;
+        Some(Frame { head, reserved, start })
     }
 
-    /// Push a frame, or count that there is no room. Between any two stores an interrupt may push and pop above `top`, so the
-    /// reference word is stored before and after `top` moves, and the rest after.
+    /// Push a frame, or count that there is no room. Between any two stores an interrupt may push and pop above `top`: that moves
+    /// first, and a frame is found from when all of it is there.
     pub(crate) fn push(&self, ret: u64, func: u64, retp: u64) -> Option<usize> {
         let start = self.top.index();
-        let Some([at, own, place, end]) = self.frame_at(start) else {
+        let Some([at, own, place, link]) = self.words.get(start..).and_then(|words| words.first_chunk::<FRAME>())
+        else {
             self.overrun.add(1);
             return None;
         };
-        let reference = FRAME as u64 - 1;
-        end.set(reference);
         self.top.set((start + FRAME) as u64);
-        end.set(reference);
         at.set(ret);
         own.set(func);
         place.set(retp);
+        link.set(self.frame.get());
+        self.frame.set(start as u64);
         self.depth.set(self.depth.get() + 1);
         Some(start)
     }
 
-    /// Say who wants the return from the frame at `start`, of those who were registered then.
-    pub(crate) fn settle(&self, start: usize, users: u64, now: u64) {
-        let Some([.., end]) = self.frame_at(start) else { return };
-        end.set(now << EPOCH | users << USERS | FRAME_END | (FRAME as u64 - 1));
+    /// Say who wants the return from the frame that begins there, of those whose ids are no more than `latest`.
+    pub(crate) fn settle(&self, start: usize, users: u64, latest: u64) {
+        if let Some([.., link]) = self.words.get(start..).and_then(|words| words.first_chunk::<FRAME>()) {
+            link.set(latest >> EPOCH << EPOCH | users << USERS | link.get());
+        }
     }
 
-    /// Take the frame at `start` away, and what lies above.
-    pub(crate) fn pop(&self, start: usize) {
-        self.top.set(start as u64);
-        self.depth.set(self.depth.get().saturating_sub(1));
+    /// Take the latest frame away, and what lies above it.
+    pub(crate) fn pop(&self, frame: &Frame) {
+        // Whoever interrupts between these pushes above the frame.
+        self.frame.set(frame.link().older() as u64);
+        self.top.set(frame.start as u64);
+        self.depth.set(self.depth.get().wrapping_sub(1));
+    }
+
+    /// The same, when nobody wants it.
+    pub(crate) fn drop_frame(&self) {
+        self.top_frame().iter().for_each(|frame| self.pop(frame));
     }
 
     /// Where the stack ends now, to cut it back to.
@@ -192,39 +195,30 @@ impl Task {
         self.top.set(mark as u64);
     }
 
-    /// Reserve words behind the top frame, which ends at `start`.
-    pub(crate) fn reserve(&self, start: usize, reference: u64, words: usize) -> Option<Data<'_>> {
+    /// Reserve words at the end, which is there, for the user in this slot. Nobody looks for them before the frame is settled.
+    pub(crate) fn reserve(&self, end: usize, owner: usize, words: usize) -> Option<Data<'_>> {
         if words == 0 || words > MOST_DATA {
             return None;
         }
-        let (end, data) = self.words.get(start..start + words + 1)?.split_last()?;
-        let reference = reference + ((words as u64 + 1) << LENGTH | words as u64);
-        end.set(reference);
-        self.top.set((start + words + 1) as u64);
-        end.set(reference);
+        let (header, data) = self.words.get(end..end + 1 + words)?.split_first()?;
+        self.top.set((end + 1 + words) as u64);
+        header.set((owner << OWNER | words) as u64);
         // What the last owner of this memory left is nobody's to read.
         data.iter().for_each(|w| w.set(0));
         Some(Data(data))
     }
 
-    fn frame_below(&self, end: usize) -> Option<Frame<'_>> {
-        let last = end.checked_sub(1)?;
-        let start = last.checked_sub((self.words.get(last)?.get() & DISTANCE) as usize)?;
-        let (head, data) = self.words.get(start..end)?.split_first_chunk()?;
-        Some(Frame { head, data, start })
-    }
-
     /// The latest frame.
     pub(crate) fn top_frame(&self) -> Option<Frame<'_>> {
-        self.frame_below(self.top.index())
+        self.frame_at(self.frame.index(), self.top.index())
     }
 
     /// The frames, the latest first.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
-        let mut end = self.top.index();
+        let (mut start, mut top) = (self.frame.index(), self.top.index());
         core::iter::from_fn(move || {
-            let frame = self.frame_below(end)?;
-            end = frame.start;
+            let frame = self.frame_at(start, top)?;
+            (start, top) = (frame.link().older(), start);
             Some(frame)
         })
     }
@@ -234,38 +228,54 @@ impl Task {
     #[cold]
     pub(crate) fn unwind_to(&self, retp: u64) -> Option<Frame<'_>> {
         let frame = self.frames().find(|f| f.retp() == retp).or_else(|| self.top_frame())?;
-        let lost = self.frames().take_while(|f| f.start > frame.start).count() as u64;
-        if lost > 0 {
-            self.unwound.add(lost);
-            self.depth.set(self.depth.get().saturating_sub(lost));
-            self.top.set((frame.start + FRAME + frame.data.len()) as u64);
-        }
+        self.drop_above(frame.start);
         Some(frame)
+    }
+
+    /// Is the frame that begins there the latest? Those above it, when a handler is done, were left by a jump.
+    pub(crate) fn is_latest(&self, start: usize) -> bool {
+        self.frame.index() == start
+    }
+
+    /// Drop the frames above the one that begins there.
+    #[cold]
+    pub(crate) fn drop_above(&self, start: usize) {
+        let above = || self.frames().take_while(|f| f.start > start);
+        let Some(oldest) = above().last() else { return };
+        let lost = above().count() as u64;
+        self.unwound.add(lost);
+        self.depth.set(self.depth.get().wrapping_sub(lost));
+        self.frame.set(start as u64);
+        self.top.set(oldest.start as u64);
     }
 }
 
-/// What the reference word of a frame says of users.
+/// The link of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted(u64);
+pub(crate) struct Link(u64);
 
-impl Wanted {
+impl Link {
+    /// Where the next older frame begins.
+    fn older(self) -> usize {
+        (self.0 & ((1 << USERS) - 1)) as usize
+    }
+
     /// The slots of those who want the return, a bit each.
-    pub(crate) fn slots(self) -> u64 {
+    pub(crate) fn users(self) -> u64 {
         self.0 >> USERS & ((1 << GRAPH_USERS) - 1)
     }
 
-    /// Was the user of this id there at entry, so that it is not another one in its slot?
-    pub(crate) fn knows(self, id: u64) -> bool {
-        // The count has 36 bits here: it comes around after 68,000 million registrations.
-        epoch(id) << EPOCH <= self.0
+    /// No less than the ids of those who were there at the entry, and less than later ones, which may be in their slots.
+    pub(crate) fn latest(self) -> u64 {
+        self.0
     }
 }
 
-/// A frame of the shadow stack, with the data behind it.
+/// A frame of the shadow stack, with what users reserved in it behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'t> {
     head: &'t [Word; FRAME],
-    data: &'t [Word],
+    reserved: &'t [Word],
     pub(crate) start: usize,
 }
 
@@ -286,25 +296,32 @@ impl<'t> Frame<'t> {
     }
 
     /// Who wants the return.
-    pub(crate) fn wanted(&self) -> Wanted {
-        Wanted(self.head[3].get())
+    pub(crate) fn link(&self) -> Link {
+        Link(self.head[3].get())
     }
 
-    /// What the user in `owner` reserved.
-    pub(crate) fn data(&self, owner: usize) -> Option<Data<'t>> {
-        let mut rest = self.data;
-        while let Some(reference) = rest.last() {
-            let reference = reference.get();
-            let words = (reference >> LENGTH & 63) as usize;
-            let (others, data) = rest.split_at_checked(rest.len().checked_sub(words)?)?;
-            let (_, data) = data.split_last()?;
-            if reference & WHOSE == (owner as u64) << OWNER | DATA {
-                return Some(Data(data));
-            }
-            if reference & KIND != DATA {
+    /// What users reserved.
+    pub(crate) fn reserved(&self) -> Reserved<'t> {
+        Reserved(self.reserved)
+    }
+}
+
+/// What users reserved in a frame, in the order of their slots.
+pub(crate) struct Reserved<'t>(&'t [Word]);
+
+impl<'t> Reserved<'t> {
+    /// What the user in this slot reserved. That and what is before it are passed over for good.
+    pub(crate) fn of(&mut self, owner: usize) -> Option<Data<'t>> {
+        while let Some((header, behind)) = self.0.split_first() {
+            let header = header.index();
+            if header >> OWNER > owner {
                 return None;
             }
-            rest = others;
+            let (data, next) = behind.split_at_checked(header & ((1 << OWNER) - 1))?;
+            self.0 = next;
+            if header >> OWNER == owner {
+                return Some(Data(data));
+            }
         }
         None
     }

@@ -9,17 +9,29 @@ use crate::errno::{Errno, Result};
 use crate::sites::Filters;
 use crate::word::Word;
 
-/// Bits of an id that are the slot.
-const SLOT: u32 = 8;
+/// Bits of an id below the number of its registration: the slot, and zeros where the shadow stack has other things beside
+/// such a number, so that a word of it and an id are told in order by one comparison.
+pub(crate) const EPOCH: u32 = 28;
+
+/// The id of a user: the number of the registration, and the slot.
+// The number has 36 bits: it comes around after 68,000 million registrations.
+pub(crate) const fn id(epoch: u64, slot: usize) -> u64 {
+    epoch << EPOCH | slot as u64
+}
 
 /// The number of the registration that an id is of.
 pub(crate) const fn epoch(id: u64) -> u64 {
-    id >> SLOT
+    id >> EPOCH
 }
 
 /// The slot of an id.
 pub(crate) const fn slot(id: u64) -> usize {
-    (id & ((1 << SLOT) - 1)) as usize
+    (id & ((1 << EPOCH) - 1)) as usize
+}
+
+/// No less than any id that was given out when the count of registrations was `now`, and less than those that came later.
+pub(crate) const fn latest(now: u64) -> u64 {
+    now << EPOCH | ((1 << EPOCH) - 1)
 }
 
 /// What is known of a user: a cache line, found by its slot with a shift.
@@ -50,9 +62,9 @@ impl User {
         }
     }
 
-    /// Is there a user, registered when the count of registrations was `now`?
-    pub(crate) fn is_of(&self, now: u64) -> bool {
-        (1..=now).contains(&epoch(self.id.get()))
+    /// Is there a user, whose id is no more than `latest`?
+    pub(crate) fn is_by(&self, latest: u64) -> bool {
+        self.id.get().wrapping_sub(1) < latest
     }
 
     /// Where it is in its table.
@@ -145,24 +157,15 @@ impl<const W: usize, const N: usize> Users<W, N> {
         self.slots.get(slot).filter(|u| u.id.get() != 0)
     }
 
-    /// The same, if it was there when the count of registrations was `now`.
-    pub(crate) fn at_of(&self, slot: usize, now: u64) -> Option<&User> {
-        self.slots.get(slot).filter(|u| u.is_of(now))
-    }
-
-    /// The same, if this holds for its id.
-    pub(crate) fn at_if(&self, slot: usize, such: impl Fn(u64) -> bool) -> Option<&User> {
-        let of = |user: &&User| match user.id.get() {
-            0 => false,
-            id => such(id),
-        };
-        self.slots.get(slot).filter(of)
+    /// The same, if its id is no more than `latest`.
+    pub(crate) fn at_by(&self, slot: usize, latest: u64) -> Option<&User> {
+        self.slots.get(slot).filter(|u| u.is_by(latest))
     }
 
     /// Make a claimed slot visible, as registration number `epoch`.
     pub(crate) fn publish(&self, slot: usize, epoch: u64) {
         if let Some(user) = self.slots.get(slot) {
-            user.id.set(epoch << SLOT | slot as u64);
+            user.id.set(id(epoch, slot));
             self.taken.set(self.taken.get() | 1 << slot);
         }
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use tramptool_runtime::{
-    Call, Data, Errno, Fprobe, GraphOps, Handlers, Kretprobe, Ops, Regs, Room, Runtime, Site, Task, Trampolines, glob,
+    Call, Data, Entry, Errno, Fprobe, GraphOps, Handlers, Kretprobe, Ops, Room, Runtime, Site, Task, Trampolines, glob,
 };
 
 const SITES: [Site; 3] =
@@ -17,7 +17,9 @@ fn core() -> Runtime<'static, 1> {
 struct Look<'r>(&'r Runtime<'static, 1>, &'r Task, RefCell<Vec<(u64, Option<u64>)>>);
 
 impl Handlers for Look<'_> {
-    fn graph_entry(&self, _user: u64, call: &Call, _regs: &Regs, room: &Room) -> bool {
+    type Regs = ();
+
+    fn graph_entry(&self, _user: u64, call: &Call, _regs: &(), room: &Room) -> bool {
         let data = room.reserve_data(9).unwrap();
         assert_eq!((data.len(), data.get(1)), (2, 0), "rounded up to words, and clear");
         assert!(room.reserve_data(8).is_none(), "once an entry");
@@ -25,7 +27,7 @@ impl Handlers for Look<'_> {
         true
     }
 
-    fn graph_return(&self, user: u64, call: &Call, _regs: &mut Regs, data: Option<Data>) {
+    fn graph_return(&self, user: u64, call: &Call, _regs: &mut (), data: Option<Data>) {
         assert_eq!(data.unwrap().get(0), call.ip);
         let caller = self.0.retrieve_parent_data(self.1, user, 1).map(|d| d.get(0));
         self.2.borrow_mut().push((call.ip, caller));
@@ -33,14 +35,12 @@ impl Handlers for Look<'_> {
 }
 
 fn enter(look: &Look, ip: u64, retp: u64) {
-    let mut regs = Regs { ip, parent: 0x9000 + retp, retp, ..Regs::default() };
-    look.0.enter(look.1, look, ip, &mut regs);
-    assert_eq!(regs.parent, 0xf000);
+    let entry = Entry { ip, parent: 0x9000 + retp, retp, direct: 0 };
+    assert_eq!(look.0.enter(look.1, look, entry, &mut ()), Entry { parent: 0xf000, ..entry });
 }
 
 fn leave(look: &Look, retp: u64) {
-    let mut regs = Regs { retp, ..Regs::default() };
-    assert_eq!(look.0.return_to_handler(look.1, look, &mut regs), Some(0x9000 + retp));
+    assert_eq!(look.0.return_to_handler(look.1, look, retp, &mut ()), Some(0x9000 + retp));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn frames_of_functions_that_were_left_by_a_jump_are_dropped() {
     leave(&look, 64);
     assert_eq!((look.2.borrow().as_slice(), task.unwound()), (&[(0x1000, None)][..], 2));
     assert!(core.is_balanced(&task));
-    let nothing = core.return_to_handler(&task, &look, &mut Regs::default());
+    let nothing = core.return_to_handler(&task, &look, 0, &mut ());
     assert_eq!(nothing, None, "nothing is pending");
 }
 
@@ -88,11 +88,26 @@ fn a_user_has_a_word_of_each_thread_that_begins_with_0() {
 }
 
 #[test]
+fn the_key_of_all_fprobes_is_nobodys() {
+    let core = core();
+    let graph = GraphOps { key: u64::MAX, ..GraphOps::default() };
+    for _ in 0..2 {
+        assert_eq!(core.register_ftrace_graph(&graph), Err(Errno::Inval));
+        assert_eq!(core.unregister_ftrace_graph(u64::MAX), Err(Errno::Inval));
+        core.register_fprobe_ips(&Fprobe { key: 8, exit: true, entry_data_size: 8 }, &[0x1000]).ok();
+    }
+    assert_eq!(core.unregister_fprobe(8), Ok(()));
+}
+
+#[test]
 fn many_functions_are_told_apart_in_any_order_of_calls() {
     struct Count(RefCell<Vec<(u64, u64)>>);
     impl Handlers for Count {
-        fn callback(&self, ops: u64, _private: u64, call: &Call, _regs: &mut Regs) {
+        type Regs = ();
+
+        fn callback(&self, ops: u64, _private: u64, call: &Call, _regs: &mut (), ip: u64) -> u64 {
             self.0.borrow_mut().push((ops, call.ip));
+            ip
         }
     }
     let ips: Vec<u64> = (0..256).map(|i| 0x1000 + 16 * i + (i / 200) * 0x100_0000).collect();
@@ -107,7 +122,7 @@ fn many_functions_are_told_apart_in_any_order_of_calls() {
         for n in 0..256 {
             let ip = ips[n * step % 256];
             for near in [ip - 1, ip, ip + 1] {
-                core.enter(&task, &count, near, &mut Regs { ip: near, ..Regs::default() });
+                core.enter(&task, &count, Entry { ip: near, ..Entry::default() }, &mut ());
             }
             assert_eq!(count.0.take(), [(2 + ip / 16 % 2, ip)]);
         }
@@ -118,7 +133,9 @@ fn many_functions_are_told_apart_in_any_order_of_calls() {
 fn a_user_that_gets_a_slot_during_an_entry_sees_the_next_one() {
     struct Swap<'r>(&'r Runtime<'static, 1>, RefCell<Vec<u64>>);
     impl Handlers for Swap<'_> {
-        fn graph_entry(&self, user: u64, _call: &Call, _regs: &Regs, _room: &Room) -> bool {
+        type Regs = ();
+
+        fn graph_entry(&self, user: u64, _call: &Call, _regs: &(), _room: &Room) -> bool {
             self.1.borrow_mut().push(user);
             if user == 1 {
                 let graph = |key| GraphOps { key, filter: &[0x1000], notrace: &[] };
@@ -136,7 +153,7 @@ fn a_user_that_gets_a_slot_during_an_entry_sees_the_next_one() {
         core.register_ftrace_graph(&GraphOps { key, filter: &[0x1000], notrace: &[] }).unwrap();
     }
     let swap = Swap(&core, RefCell::default());
-    core.enter(&task, &swap, 0x1000, &mut Regs { ip: 0x1000, ..Regs::default() });
+    core.enter(&task, &swap, Entry { ip: 0x1000, ..Entry::default() }, &mut ());
     assert_eq!(swap.1.take(), [1]);
 }
 
@@ -144,7 +161,9 @@ fn a_user_that_gets_a_slot_during_an_entry_sees_the_next_one() {
 fn a_kretprobe_that_comes_during_an_entry_sees_the_next_one() {
     struct More<'r>(&'r Runtime<'static, 1>, RefCell<Vec<u64>>);
     impl Handlers for More<'_> {
-        fn kretprobe_entry(&self, probe: u64, call: &Call, _regs: &Regs, _data: Data) -> bool {
+        type Regs = ();
+
+        fn kretprobe_entry(&self, probe: u64, call: &Call, _regs: &(), _data: Data) -> bool {
             self.1.borrow_mut().push(probe);
             let _ = self.0.register_kretprobe(&Kretprobe { key: 2, ip: call.ip, maxactive: 0, entry: true });
             false
@@ -154,7 +173,7 @@ fn a_kretprobe_that_comes_during_an_entry_sees_the_next_one() {
     core.register_kretprobe(&Kretprobe { key: 1, ip: 0x1000, maxactive: 0, entry: true }).unwrap();
     let more = More(&core, RefCell::default());
     for seen in [&[1][..], &[1, 2]] {
-        core.enter(&task, &more, 0x1000, &mut Regs { ip: 0x1000, ..Regs::default() });
+        core.enter(&task, &more, Entry { ip: 0x1000, ..Entry::default() }, &mut ());
         assert_eq!(more.1.take(), seen);
     }
 }
@@ -163,7 +182,9 @@ fn a_kretprobe_that_comes_during_an_entry_sees_the_next_one() {
 fn probes_are_registered_by_patterns() {
     struct Count(RefCell<Vec<u64>>);
     impl Handlers for Count {
-        fn fprobe_entry(&self, _probe: u64, call: &Call, _regs: &Regs, _data: Option<Data>) -> bool {
+        type Regs = ();
+
+        fn fprobe_entry(&self, _probe: u64, call: &Call, _regs: &(), _data: Option<Data>) -> bool {
             self.0.borrow_mut().push(call.ip);
             true
         }
@@ -173,7 +194,7 @@ fn probes_are_registered_by_patterns() {
     assert_eq!(core.register_fprobe(&probe, "nothing*", None), Err(Errno::Noent));
     core.register_fprobe(&probe, "vfs_*", Some("*w?ite")).unwrap();
     for site in SITES {
-        core.enter(&task, &count, site.ip, &mut Regs { ip: site.ip, ..Regs::default() });
+        core.enter(&task, &count, Entry { ip: site.ip, ..Entry::default() }, &mut ());
     }
     assert_eq!(*count.0.borrow(), [0x1000]);
     for (pattern, name, matches) in

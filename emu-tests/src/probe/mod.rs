@@ -12,7 +12,7 @@ use codegen::backend::Backend;
 use codegen::error::{Error, Result};
 use link::{Image, Input, Options, SymbolKind, link};
 use runtime::definition::{Base, Definition, Definitions, Machine, ProbeKind, Symbol};
-use runtime::{Call, Data, Fprobe, Handlers, Kretprobe, Regs, Runtime, Site, Task, Trampolines};
+use runtime::{Call, Data, Entry, Fprobe, Handlers, Kretprobe, Runtime, Site, Task, Trampolines};
 
 use crate::cpu::{EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
 use crate::disasm::decode;
@@ -199,7 +199,10 @@ impl Stop<'_, '_> {
 }
 
 impl Handlers for Stop<'_, '_> {
-    fn fprobe_entry(&self, key: u64, _call: &Call, _regs: &Regs, data: Option<Data>) -> bool {
+    // A stop has them already.
+    type Regs = ();
+
+    fn fprobe_entry(&self, key: u64, _call: &Call, _regs: &(), data: Option<Data>) -> bool {
         if let Some(probe) = self.probe(key) {
             match probe.definition.kind {
                 ProbeKind::FprobeEntry => self.event(probe, None, None),
@@ -209,16 +212,16 @@ impl Handlers for Stop<'_, '_> {
         true
     }
 
-    fn fprobe_exit(&self, key: u64, call: &Call, _regs: &mut Regs, data: Option<Data>) {
+    fn fprobe_exit(&self, key: u64, call: &Call, _regs: &mut (), data: Option<Data>) {
         self.probe(key).into_iter().for_each(|probe| self.event(probe, Some(call.parent_ip), data));
     }
 
-    fn kretprobe_entry(&self, key: u64, _call: &Call, _regs: &Regs, data: Data) -> bool {
+    fn kretprobe_entry(&self, key: u64, _call: &Call, _regs: &(), data: Data) -> bool {
         self.probe(key).into_iter().for_each(|probe| self.keep(probe, Some(data)));
         true
     }
 
-    fn kretprobe_return(&self, key: u64, call: &Call, _regs: &mut Regs, data: Data) {
+    fn kretprobe_return(&self, key: u64, call: &Call, _regs: &mut (), data: Data) {
         self.probe(key).into_iter().for_each(|probe| self.event(probe, Some(call.parent_ip), Some(data)));
     }
 }
@@ -231,11 +234,11 @@ impl Probing<'_> {
         let sp = all[abi.sp];
         if pc == RETURN_TO_HANDLER || pc == RETHOOK {
             // A return that popped its address left SP behind the cell.
-            let mut regs = Regs { retp: sp - abi.return_bytes(), retval: all[abi.rets[0]], ..Regs::default() };
+            let retp = sp - abi.return_bytes();
             let stop = Stop { probing: self, uc, all };
             let to = match pc {
-                RETURN_TO_HANDLER => self.core.return_to_handler(&self.task, &stop, &mut regs),
-                _ => self.core.rethook_return(&self.task, &stop, &mut regs),
+                RETURN_TO_HANDLER => self.core.return_to_handler(&self.task, &stop, retp, &mut ()),
+                _ => self.core.rethook_return(&self.task, &stop, retp, &mut ()),
             };
             return to;
         }
@@ -245,12 +248,12 @@ impl Probing<'_> {
         {
             stop.event(probe, None, None);
         }
-        let mut regs = Regs { ip: pc, parent, retp: sp, ..Regs::default() };
-        self.core.enter(&self.task, &stop, pc, &mut regs);
-        if regs.parent != parent {
+        let entry = Entry { ip: pc, parent, retp: sp, direct: 0 };
+        let now = self.core.enter(&self.task, &stop, entry, &mut ());
+        if now.parent != parent {
             match abi.link {
-                Some(link) => self.registers.set(uc, link, regs.parent),
-                None => drop(put_word(uc, sp, regs.parent)),
+                Some(link) => self.registers.set(uc, link, now.parent),
+                None => drop(put_word(uc, sp, now.parent)),
             }
         }
         Some(pc)

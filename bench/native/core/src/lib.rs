@@ -6,9 +6,8 @@
 #![allow(improper_ctypes_definitions)]
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tramptool_runtime::{Call, Data, GraphOps, Handlers, Regs, Room, Runtime, Site, Task, Trampolines};
+use tramptool_runtime::{Call, Data, Entry, GraphOps, Handlers, Room, Runtime, Site, Task, Trampolines};
 
 /// Room for this many functions, times 64.
 const WORDS: usize = 257;
@@ -17,14 +16,15 @@ const WORDS: usize = 257;
 /// change where the trampoline has them.
 #[repr(C)]
 pub struct PtRegs {
-    kept: [AtomicU64; 8],
-    of_calls: [AtomicU64; 7],
-    orig_ax: AtomicU64,
-    ip: AtomicU64,
-    cs: AtomicU64,
-    flags: AtomicU64,
-    sp: AtomicU64,
-    ss: AtomicU64,
+    kept: [u64; 8],
+    of_calls: [u64; 7],
+    /// `orig_ax`, which no trampoline of `ftrace_caller`'s kind fills: the layer, from an entry that is hooked.
+    hooked: Option<&'static Layer>,
+    ip: u64,
+    cs: u64,
+    flags: u64,
+    sp: u64,
+    ss: u64,
 }
 
 /// A user: what it does at an entry, and at the return with the word that it kept.
@@ -34,7 +34,8 @@ pub struct User {
     exit: extern "C" fn(ip: u64, fregs: &PtRegs, kept: u64),
 }
 
-struct Layer {
+/// What the trampolines' `op` is.
+pub struct Layer {
     core: Runtime<'static, WORDS>,
     users: &'static [User; 2],
 }
@@ -52,37 +53,38 @@ impl Layer {
     }
 }
 
-/// An entry or a return, with what the trampoline stored of it.
-struct Here<'f> {
-    layer: &'f Layer,
-    fregs: &'f PtRegs,
-}
+impl Handlers for Layer {
+    type Regs = PtRegs;
 
-impl Handlers for Here<'_> {
-    fn graph_entry(&self, user: u64, call: &Call, _regs: &Regs, room: &Room) -> bool {
-        self.layer.user(user).is_some_and(|user| (user.entry)(call.ip, self.fregs, room))
+    fn graph_entry(&self, user: u64, call: &Call, fregs: &Self::Regs, room: &Room) -> bool {
+        self.user(user).is_some_and(|user| (user.entry)(call.ip, fregs, room))
     }
 
-    fn graph_return(&self, user: u64, call: &Call, _regs: &mut Regs, data: Option<Data>) {
-        if let (Some(user), Some(data)) = (self.layer.user(user), data) {
-            (user.exit)(call.ip, self.fregs, data.get(0));
+    fn graph_return(&self, user: u64, call: &Call, fregs: &mut Self::Regs, data: Option<Data>) {
+        if let (Some(user), Some(data)) = (self.user(user), data) {
+            (user.exit)(call.ip, fregs, data.get(0));
         }
     }
 }
 
 /// Trace functions, by address in any order, for both users.
 #[unsafe(no_mangle)]
-pub extern "C" fn core_start_users(users: &'static [User; 2], functions: &[u64; 64 * WORDS], count: usize) -> bool {
+pub extern "C" fn core_start_users(
+    users: &'static [User; 2],
+    functions: &[u64; 64 * WORDS],
+    count: usize,
+) -> Option<&'static Layer> {
     let mut ips = functions[..count.min(64 * WORDS)].to_vec();
     ips.sort_unstable();
     let sites: Vec<Site> = ips.iter().map(|ip| Site { ip: *ip, name: "f" }).collect();
     // No function returns there: the trampolines are paired.
     let trampolines = Trampolines { return_to_handler: u64::MAX, rethook: u64::MAX - 1 };
-    let Ok(core) = Runtime::new(sites.leak(), trampolines) else { return false };
+    let Ok(core) = Runtime::new(sites.leak(), trampolines) else { return None };
     let layer = LAYER.get_or_init(|| Layer { core, users });
-    [1, 2]
-        .iter()
-        .all(|key| layer.core.register_ftrace_graph(&GraphOps { key: *key, filter: &ips, notrace: &[] }).is_ok())
+    for key in [1, 2] {
+        layer.core.register_ftrace_graph(&GraphOps { key, filter: &ips, notrace: &[] }).ok()?;
+    }
+    Some(layer)
 }
 
 /// Keep a word from an entry to its return.
@@ -99,18 +101,17 @@ pub extern "C" fn core_balanced() -> bool {
 
 /// A traced function is entered.
 #[unsafe(no_mangle)]
-pub extern "C" fn core_entry(ip: u64, parent: u64, _op: u64, fregs: &PtRegs) {
-    let Some(layer) = LAYER.get() else { return };
-    let mut regs = Regs { ip, parent, retp: std::ptr::from_ref(fregs).addr() as u64, ..Regs::default() };
-    TASK.with(|task| layer.core.enter(task, &Here { layer, fregs }, ip, &mut regs));
+pub extern "C" fn core_entry(ip: u64, parent: u64, layer: &'static Layer, fregs: &mut PtRegs) {
+    let entry = Entry { ip, parent, retp: std::ptr::from_ref(fregs).addr() as u64, direct: 0 };
+    let hooked = TASK.with(|task| layer.core.enter(task, layer, entry, fregs)).parent != parent;
     // The frame stays until the function returns: here is whether somebody asked for that.
-    fregs.orig_ax.store(u64::from(regs.parent != parent), Relaxed);
+    fregs.hooked = hooked.then_some(layer);
 }
 
 /// And it returns.
 #[unsafe(no_mangle)]
-pub extern "C" fn core_exit(fregs: &PtRegs) {
-    let Some(layer) = LAYER.get().filter(|_| fregs.orig_ax.load(Relaxed) != 0) else { return };
-    let mut regs = Regs { retp: std::ptr::from_ref(fregs).addr() as u64, ..Regs::default() };
-    TASK.with(|task| layer.core.return_to_handler(task, &Here { layer, fregs }, &mut regs));
+pub extern "C" fn core_exit(fregs: &mut PtRegs) {
+    let Some(layer) = fregs.hooked else { return };
+    let retp = std::ptr::from_ref(fregs).addr() as u64;
+    TASK.with(|task| layer.core.return_to_handler(task, layer, retp, fregs));
 }
