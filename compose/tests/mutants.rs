@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 type Mutant = (&'static str, &'static str, &'static str, &'static str);
 
 include!("mutants/list.rs");
+include!("mutants/order.rs");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -28,7 +29,11 @@ fn copy(from: &Path, to: &Path) {
 fn compile(dir: &Path, kind: &str, name: &str, source: &Path, externs: &[(&str, &str)]) -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
-    command.args(["--edition=2024", "-Copt-level=1", "--cap-lints=allow", "--crate-type", kind, "--crate-name", name]);
+    command.args(["--edition=2024", "-Copt-level=1", "--cap-lints=allow", "--crate-name", name]);
+    match kind {
+        "test" => command.arg("--test"),
+        _ => command.args(["--crate-type", kind]),
+    };
     command.arg("--out-dir").arg(dir).arg("-L").arg(dir).arg(source);
     for (name, file) in externs {
         command.arg("--extern").arg(format!("{name}={}", dir.join(format!("lib{file}.rlib")).display()));
@@ -36,8 +41,8 @@ fn compile(dir: &Path, kind: &str, name: &str, source: &Path, externs: &[(&str, 
     command.stdin(Stdio::null()).output().unwrap().status.success()
 }
 
-/// Does the oracle notice? None: the mutant is no program.
-fn killed(dir: &Path, mutant: Option<&Mutant>) -> Option<bool> {
+/// The core's files with a fault, or without.
+fn faulty(dir: &Path, mutant: Option<&Mutant>) -> PathBuf {
     let source = dir.join("src");
     copy(&root().join("runtime/src"), &source);
     if let Some((name, file, from, to)) = mutant {
@@ -45,23 +50,32 @@ fn killed(dir: &Path, mutant: Option<&Mutant>) -> Option<bool> {
         assert_eq!(text.matches(from).count(), 1, "{name}: {file} has it so often: {from}");
         std::fs::write(source.join(file), text.replace(from, to)).unwrap();
     }
-    let built = compile(dir, "rlib", "tramptool_runtime", &source.join("lib.rs"), &[])
-        && compile(
-            dir,
-            "rlib",
-            "tramptool_compose",
-            &root().join("compose/src/lib.rs"),
-            &[("runtime", "tramptool_runtime")],
-        )
-        && compile(
-            dir,
-            "bin",
-            "driver",
-            &root().join("compose/tests/mutants/driver.rs"),
-            &[("tramptool_compose", "tramptool_compose"), ("runtime", "tramptool_runtime")],
-        );
-    let run = built.then(|| Command::new(dir.join("driver")).output().unwrap())?;
+    source
+}
+
+/// Does it fail? None: it is no program.
+fn fails(built: bool, program: &Path) -> Option<bool> {
+    let run = built.then(|| Command::new(program).output().unwrap())?;
     Some(!run.status.success())
+}
+
+/// Does the oracle notice?
+fn by_the_oracle(dir: &Path, mutant: Option<&Mutant>) -> Option<bool> {
+    let source = faulty(dir, mutant);
+    let (compose, driver) = (root().join("compose/src/lib.rs"), root().join("compose/tests/mutants/driver.rs"));
+    let (runtime, judge) = (("runtime", "tramptool_runtime"), ("tramptool_compose", "tramptool_compose"));
+    let built = compile(dir, "rlib", "tramptool_runtime", &source.join("lib.rs"), &[])
+        && compile(dir, "rlib", "tramptool_compose", &compose, &[runtime])
+        && compile(dir, "bin", "driver", &driver, &[judge, runtime]);
+    fails(built, &dir.join("driver"))
+}
+
+/// Do interrupts between the core's accesses?
+fn by_interrupts(dir: &Path, mutant: Option<&Mutant>) -> Option<bool> {
+    faulty(dir, mutant);
+    let test = dir.join("tests/interrupted");
+    copy(&root().join("runtime/tests/interrupted"), &test);
+    fails(compile(dir, "test", "interrupted", &test.join("main.rs"), &[]), &dir.join("interrupted"))
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -71,7 +85,7 @@ fn directory(name: &str) -> PathBuf {
     dir
 }
 
-fn judge(name: &str, mutants: &[Mutant]) {
+fn judge(name: &str, mutants: &[Mutant], killed: fn(&Path, Option<&Mutant>) -> Option<bool>) {
     let dir = directory(name);
     assert_eq!(killed(&dir, None), Some(false), "the core itself fails");
     let wrong: Vec<String> = mutants
@@ -93,11 +107,20 @@ fn there_are_enough() {
 #[test]
 #[ignore = "compiles the core once for each of its mutants: five minutes on 2 idle cores"]
 fn every_mutant_is_killed() {
-    judge("all", MUTANTS);
+    // All of them, or those with `$TRAMPTOOL_FAULT` in their names.
+    let named = std::env::var("TRAMPTOOL_FAULT").unwrap_or_default();
+    let some: Vec<Mutant> = MUTANTS.iter().filter(|mutant| mutant.0.contains(&named)).copied().collect();
+    judge("all", &some, by_the_oracle);
 }
 
 /// The bugs of kernels, on every run.
 #[test]
 fn some_mutants_are_killed() {
-    judge("some", &MUTANTS[..3]);
+    judge("some", &MUTANTS[..3], by_the_oracle);
+}
+
+/// What only somebody who interrupts can notice.
+#[test]
+fn faults_of_order_are_noticed_by_interrupts() {
+    judge("order", ORDER, by_interrupts);
 }
