@@ -88,7 +88,7 @@ impl Figures {
         for v in VARIANTS {
             let kinds = SHAPES.iter().chain(if v.many { &MANY[..] } else { &[] });
             for kind in kinds {
-                let what = if MANY.contains(kind) { format!("{kind} functions") } else { (*kind).to_owned() };
+                let what = if kind.parse::<u32>().is_ok() { format!("{kind} functions") } else { (*kind).to_owned() };
                 let (name, to) = (format!("{}, {what}", v.name), format!("call_ret, {what}"));
                 rows.push(self.row(name, (v.name, "call_ret"), kind, Some(0.0), to));
             }
@@ -169,14 +169,13 @@ fn print_peers(figures: &Figures) {
 /// Loops over many functions.
 fn print_many(variants: &[&Variant], figures: &Figures) {
     println!("\nnested, work, stores: above plain. / c: against call_ret.\n");
-    println!(
-        "{:<18} {:>7} {:>7} {:>7} {:>7}  different functions, called in turn",
-        "", MANY[0], MANY[1], MANY[2], MANY[3]
-    );
+    let heads: String = MANY.iter().map(|kind| format!(" {kind:>7}")).collect();
+    println!("{:<18}{heads}  different functions, called in turn; cold: the most, after other variants", "");
     for v in variants.iter().filter(|v| v.many) {
-        let [a, b, c, d] = MANY.map(|kind| figures.median(v.name, kind).unwrap_or(f64::NAN));
+        let of = |kind: &&str| format!(" {:>7.1}", figures.median(v.name, kind).unwrap_or(f64::NAN));
+        let cells: String = MANY.iter().map(of).collect();
         let own = if matches!(v.goes, Some((JMP, ..))) { ", a trampoline for each" } else { "" };
-        println!("{:<18} {a:>7.1} {b:>7.1} {c:>7.1} {d:>7.1}  {}{own}", v.name, v.about);
+        println!("{:<18}{cells}  {}{own}", v.name, v.about);
     }
     println!();
 }

@@ -4,9 +4,9 @@
 pub const LAYOUTS: usize = 16;
 /// Runs of each layout, of which the least disturbed counts.
 pub const TRIES: usize = 4;
-/// The loops over one function, then over so many.
+/// The loops over one function, then over so many; `cold` is the most, when other variants have had the caches.
 pub const SHAPES: [&str; 5] = ["flat", "recursion", "nested", "work", "stores"];
-pub const MANY: [&str; 4] = ["16", "256", "4096", "16384"];
+pub const MANY: [&str; 5] = ["16", "256", "4096", "16384", "cold"];
 pub const MOST: usize = 16384;
 
 /// One way to trace.
@@ -266,6 +266,7 @@ pub const ROWS: &[(&str, &str, &str, &str)] = &[
     ("record-tsc-jmp-flat", "flat", "record_tsc", "replaced_jmp_tsc"),
     ("record-tsc-jmp-nested", "nested", "record_tsc", "replaced_jmp_tsc"),
     ("record-16384", "16384", "record", "replaced"),
+    ("record-cold", "cold", "record", "replaced"),
     ("record-jmp-16384", "16384", "record", "replaced_jmp"),
     ("record-uftrace", "flat", "record_tsc", "uftrace"),
     ("record-xray-fdr", "flat", "record_tsc", "xray_fdr"),
