@@ -12,7 +12,7 @@ use codegen::profile::Source;
 use codegen::spec::Spec;
 use codegen::target::Target;
 use common::Bench;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 use tool::BACKENDS;
 
 const PAGE: &str = include_str!("../docs/adding-a-profile.md");
@@ -45,6 +45,38 @@ fn the_page_is_true() {
     // Another order of the arguments and another frame are differences.
     let other = bench.ends(1, &["diff", "riscv64:my_entry,profile=mine.toml", "riscv64:trace_caller,profile=bare"]);
     assert!(other.contains("argument 0"), "{other}");
+}
+
+/// A kernel has its threads' memory by another register than a program, and who uses that of the other is noticed.
+#[test]
+fn a_profile_says_which_register_is_the_thread_pointer() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("el1.toml"), "extends = \"bare\"\n[arch.arm64]\nthread = \"tpidr_el1\"\n").unwrap();
+    let gen_record = |profile: &str, out: &str| {
+        let record =
+            ["gen", "record", "--arch", "arm64", "--function", "f", "--sig", "long f(long)", "--events", "both"];
+        let kinds = ["--clock", "none", "--emit", "asm,obj,contract", "--stem", "r"];
+        bench.ends(0, &[&record[..], &kinds, &["--profile", profile, "-o", out]].concat());
+        std::fs::read_to_string(bench.path(&format!("{out}/r.S"))).unwrap()
+    };
+    let [program, kernel] = [gen_record("bare", "program"), gen_record("el1.toml", "kernel")];
+    assert_eq!(program.replace("tpidr_el0", "tpidr_el1"), kernel);
+    let mut gas = Command::new("aarch64-linux-gnu-as");
+    assert!(gas.args(["r.S", "-o", "gas.o"]).current_dir(bench.path("kernel")).status().unwrap().success());
+    let text = |name: &str| {
+        let bytes = std::fs::read(bench.path(&format!("kernel/{name}"))).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        file.section_by_name(".text").unwrap().data().unwrap().to_vec()
+    };
+    assert_eq!(text("gas.o"), text("r.o"), "GNU as says otherwise");
+    let everything = bench.ends(0, &["check", "record_*", "--arch", "arm64", "--profile", "el1.toml"]);
+    assert!(everything.contains(" 0 fail"), "{everything}");
+    let judged = ["check", "--contract", "kernel/r.toml", "--profile", "el1.toml", "--object"];
+    bench.ends(0, &[&judged[..], &["kernel/r.o"]].concat());
+    bench.ends(1, &[&judged[..], &["program/r.o"]].concat());
+    let unknown = "extends = \"bare\"\n[arch.arm64]\nthread = \"tp\"\n";
+    std::fs::write(bench.path("unknown.toml"), unknown).unwrap();
+    bench.refuses(&["list", "--profile", "unknown.toml"], &["unknown.toml:3", "'tp'; valid: tpidr_el0, tpidr_el1"]);
 }
 
 /// The replay of a failure names the profile.

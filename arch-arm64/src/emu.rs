@@ -19,7 +19,7 @@ pub const MACHINE: Machine = Machine {
     pc: 260,
     flags: Some((EmuReg { name: "nzcv", id: 3 }, 0xf000_0000)),
     clear_flags: &[],
-    thread: Some(EmuReg { name: "tpidr_el0", id: 262 }),
+    threads: &[EmuReg { name: "tpidr_el0", id: 262 }, EmuReg { name: "tpidr_el1", id: 264 }],
     // FPCR: DN, FZ, rounding up. FPSR: QC, IXC, IOC. Arm ARM C5.2.
     control: &[
         ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000 },

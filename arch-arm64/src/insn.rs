@@ -145,6 +145,7 @@ pub enum Insn {
     },
     MrsThread {
         dst: Reg,
+        of: Thread,
     },
     Add {
         dst: Reg,
@@ -271,8 +272,8 @@ codegen::rows! { Insn, w names out target;
     AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
         { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) },
         Effects::action(Action::Low { dst, base, of: Part::Symbol(sym) });
-    MrsThread { dst } => write!(w, "mrs\t{}, tpidr_el0", name(dst)),
-        { out.push_u32(MRS_TPIDR_EL0 | u32::from(x(dst)?)) }, Effects::action(Action::ThreadPointer { dst });
+    MrsThread { dst, of } => write!(w, "mrs\t{}, {}", name(dst), of.name()),
+        { out.push_u32(of.mrs() | u32::from(x(dst)?)) }, Effects::action(Action::ThreadPointer { dst, of: of.name() });
     Add { dst, src, imm } => write!(w, "add\t{}, {}, #{}", name(dst), name(src), names.disp(imm)),
         { let (d, s, i) = (x(dst)?, x(src)?, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), XSP(s), i) },
         Effects::action(Action::Add { dst, src, add: imm.value });
@@ -308,8 +309,6 @@ codegen::rows! { Insn, w names out target;
         Effects::action(Action::LowBits { dst, src, bits });
 }
 
-/// MRS of a register that dynasm has no name for.
-const MRS_TPIDR_EL0: u32 = 0xd53b_d040;
 /// B.HS, without its distance.
 const B_HS: u32 = 0x5400_0002;
 /// The same with condition NE.

@@ -1,7 +1,7 @@
 //! Trampolines that record: the registers that sites leave for scratch are all that they need.
 
 use codegen::abi::Reg;
-use codegen::error::Result;
+use codegen::error::{Error, Result};
 use codegen::facts::NumberOf;
 use codegen::listing::Lowering;
 use codegen::spec::{Clock, Event, Recorder};
@@ -19,13 +19,23 @@ const VALUE: Reg = X12;
 /// Where the slot of both records is while the function runs.
 const KEPT: Disp = Disp::number(0);
 
+/// The thread pointer, as the profile says.
+pub(crate) fn thread(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
+    let name = cx.thread()?;
+    let known = || Thread::ALL.map(Thread::name);
+    let of = Thread::ALL.into_iter().find(|of| of.name() == name);
+    let of = of.ok_or_else(|| Error::unknown("thread pointer", name, known()))?;
+    cx.insn(Insn::MrsThread { dst, of });
+    Ok(())
+}
+
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     match step {
         Step::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
-            cx.insn(Insn::MrsThread { dst: TEMP });
+            thread(TEMP, cx)?;
             cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
             cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
             cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
@@ -37,7 +47,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             let cursor = cx.number(NumberOf::RecordCursor)?;
             // What looks at the shadow stack before has it there.
             if !recorder.shadow {
-                cx.insn(Insn::MrsThread { dst: TEMP });
+                thread(TEMP, cx)?;
             }
             if !recorder.refill {
                 let at = cx.number(NumberOf::RecordLimit)?;
@@ -122,7 +132,7 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     match recorder.clock {
         Clock::None if recorder.pair && event != Event::Entry => {
             let at = cx.number(NumberOf::RecordCursor)?;
-            cx.insn(Insn::MrsThread { dst: TEMP });
+            thread(TEMP, cx)?;
             cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "calls with slots before that began before");
         }
         Clock::None => {

@@ -46,6 +46,36 @@ registers! {
     31 SP "sp" 4;
 }
 
+/// The registers of which one is the thread pointer (Arm ARM, section D19.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Thread {
+    /// Of programs.
+    El0,
+    /// Of kernels.
+    El1,
+}
+
+impl Thread {
+    /// Both.
+    pub const ALL: [Thread; 2] = [Thread::El0, Thread::El1];
+
+    /// As the manual has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::El0 => "tpidr_el0",
+            Self::El1 => "tpidr_el1",
+        }
+    }
+
+    /// MRS of it to X0: dynasm has no name for these registers.
+    pub const fn mrs(self) -> u32 {
+        match self {
+            Self::El0 => 0xd53b_d040,
+            Self::El1 => 0xd538_d080,
+        }
+    }
+}
+
 macro_rules! vectors {
     ($($name:literal $emu:literal),*) => { &[$(EmuReg { name: $name, id: $emu }),*] };
 }

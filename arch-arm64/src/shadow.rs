@@ -8,6 +8,7 @@ use codegen::recorder::Recorder;
 use codegen::step::{Disp, ExitPath, Local, Step};
 
 use crate::insn::Insn;
+use crate::record::thread;
 use crate::regs::*;
 
 /// The thread pointer.
@@ -26,13 +27,13 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     match step {
         Step::BranchIfNoRoomToReturn => {
             let limit = cx.number(NumberOf::RecordShadowLimit)?;
-            load_top(top, cx);
+            load_top(top, cx)?;
             cx.insn(Insn::LdrReg { dst: VALUE, base: THREAD, at: limit });
             cx.insn(Insn::Cmp { reg: ENTRY, with: VALUE });
             cx.insn(Insn::BHs { to: Local::Path(ExitPath::Function) });
         }
         Step::PushReturn => {
-            load_top(top, cx);
+            load_top(top, cx)?;
             // A signal handler's functions go above: the entry is taken before it is written.
             cx.insn(Insn::Add { dst: VALUE, src: ENTRY, imm: Disp::number(kept) });
             cx.insn(Insn::StrReg { src: VALUE, base: THREAD, at: top });
@@ -42,7 +43,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.return_lost();
         }
         Step::FindReturn => {
-            load_top(top, cx);
+            load_top(top, cx)?;
             cx.insn(Insn::MovFromSp { dst: RETURNED });
             cx.local(Local::Find);
             cx.insn(Insn::Sub { dst: ENTRY, src: ENTRY, imm: kept as u32 });
@@ -65,7 +66,8 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
 }
 
 /// The word that says where the next entry goes.
-fn load_top(at: Disp, cx: &mut Lowering<Insn>) {
-    cx.insn(Insn::MrsThread { dst: THREAD });
+fn load_top(at: Disp, cx: &mut Lowering<Insn>) -> Result<()> {
+    thread(THREAD, cx)?;
     cx.insn(Insn::LdrReg { dst: ENTRY, base: THREAD, at });
+    Ok(())
 }

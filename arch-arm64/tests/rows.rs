@@ -83,6 +83,10 @@ fn subtracted(rng: &mut Rng) -> u32 {
     rng.number(0, 4095, 1).cast_unsigned()
 }
 
+fn thread(rng: &mut Rng) -> Thread {
+    Thread::ALL[rng.number(0, 1, 1) as usize]
+}
+
 fn bit(rng: &mut Rng) -> Disp {
     off(rng.number(0, 63, 1))
 }
@@ -123,7 +127,7 @@ every_row! {
     Br { reg: x };
     Ret { reg: x };
     AddLo12 { dst: x, base: x, sym: Rng::sym };
-    MrsThread { dst: x };
+    MrsThread { dst: x, of: thread };
     Add { dst: x, src: x, imm: added };
     Ldadd { add: x, dst: x, base: x };
     Cmp { reg: x, with: x };

@@ -69,7 +69,7 @@ pub const FACTS: Facts = Facts {
         cfa_offset: 0,
         pcrel32: reloc::PCREL32,
     },
-    thread: "tp",
+    threads: &["tp"],
     clock: ("rdtime", &[]),
     // LUI and ADDIW.
     number: &[(0, reloc::HI20), (4, reloc::LO12_I)],

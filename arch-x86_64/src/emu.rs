@@ -23,7 +23,7 @@ pub const MACHINE: Machine = Machine {
     pc: 41,
     flags: Some((EmuReg { name: "rflags", id: 253 }, ARITHMETIC)),
     clear_flags: &[("df", DF), ("ac", AC)],
-    thread: Some(EmuReg { name: "fs_base", id: 250 }),
+    threads: &[EmuReg { name: "fs", id: 250 }],
     // Rounding up or down, denormals as zeros, double precision; all exceptions masked. Intel SDM volume 1, 8.1.5 and 10.2.3.
     control: &[
         ControlWord { reg: EmuReg { name: "mxcsr", id: 249 }, value: 0xbfc0 },

@@ -66,7 +66,7 @@ pub const FACTS: Facts = Facts {
         cfa_offset: 8,
         pcrel32: reloc::PC32,
     },
-    thread: "fs",
+    threads: &["fs"],
     clock: ("rdtsc", &[regs::RAX, regs::RDX]),
     // MOV of 32 bits to 8(%r11).
     number: &[(4, reloc::ABS32S)],

@@ -199,10 +199,12 @@ pub enum Action {
     StoreState(StateArea),
     /// Load the components of the CPU's state that were stored there.
     LoadState(StateArea),
-    /// `dst` = the thread pointer.
+    /// `dst` = a register that may be the thread pointer.
     ThreadPointer {
         /// What is written.
         dst: Reg,
+        /// Which: one of the facts' `threads`.
+        of: &'static str,
     },
     /// `dst` = a word of the thread.
     LoadThread {

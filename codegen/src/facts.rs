@@ -54,8 +54,8 @@ pub struct Facts {
     pub objtool: Option<(u32, u32)>,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
-    /// The register by which trampolines that record find what is the thread's; empty if they know none.
-    pub thread: &'static str,
+    /// The registers of which a profile names the one by which trampolines that record find what is the thread's.
+    pub threads: &'static [&'static str],
     /// What reads the CPU's clock, empty if nothing does; and the registers that it overwrites, whatever it is asked for.
     pub clock: (&'static str, &'static [Reg]),
     /// Where the function's number stands in the instructions that store what happened: bytes from the first of them, and the

@@ -168,6 +168,19 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         self.spec.kind.recorder().ok_or_else(|| Error::new("nothing is recorded; valid: of kind record"))
     }
 
+    /// The profile's thread pointer.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn thread(&self) -> Result<&'static str> {
+        let &Convention { thread, profile, facts, .. } = self.target.convention;
+        thread.ok_or_else(|| Error::Absent {
+            profile: profile.to_owned(),
+            what: "thread pointer".to_owned(),
+            valid: format!("a profile with `thread` in [arch.{}]", facts.name),
+        })
+    }
+
     /// Refer to the variable with the time.
     ///
     /// # Errors

@@ -160,8 +160,8 @@ pub struct Machine {
     pub flags: Option<(EmuReg, u64)>,
     /// The flags that are clear wherever C code begins: their names, and their bits of the flags register.
     pub clear_flags: &'static [(&'static str, u64)],
-    /// The register by which a thread finds its memory, where that is none of the general ones.
-    pub thread: Option<EmuReg>,
+    /// The registers by which a thread may find its memory, where those are none of the general ones: as the facts name them.
+    pub threads: &'static [EmuReg],
     /// Control and status words that code must leave alone.
     pub control: &'static [ControlWord],
     /// Vector or floating-point registers.

@@ -181,7 +181,7 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
         }
     };
     match action {
-        Action::ThreadPointer { dst } | Action::LoadThread { dst, .. } => add(writes, dst),
+        Action::ThreadPointer { dst, .. } | Action::LoadThread { dst, .. } => add(writes, dst),
         Action::StoreThread { src, .. } => add(reads, src),
         Action::AddRegs { dst, src, add: added } => {
             add(reads, src);

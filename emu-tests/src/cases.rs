@@ -200,7 +200,7 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
     }
     let mut thread = contract.stated.thread.as_ref().map(|sum| sum.value(|_| sp));
     if contract.kind.recorder().is_some() {
-        match abi.find(contract.facts.thread) {
+        match contract.convention.thread.and_then(|name| abi.find(name)) {
             Some(reg) => all[reg] = POINTER,
             None => thread = Some(POINTER),
         }

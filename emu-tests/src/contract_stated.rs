@@ -222,7 +222,7 @@ impl Reader<'_> {
     /// Where a thread finds its memory.
     fn thread(&self, thread: Option<&Spanned<String>>, machine: &Machine, abi: &Abi) -> Result<Option<Sum>> {
         let Some(thread) = thread else { return Ok(None) };
-        if machine.thread.is_none() {
+        if machine.threads.is_empty() {
             return Err(self.at(thread.span().start, "a thread finds its memory by a general register: see holds"));
         }
         self.held("[sp]", thread, abi).map(|(_, sum)| Some(sum))

@@ -400,11 +400,12 @@ impl<'s> Rig<'s> {
         let flags = self.registers.load_over(&mut self.uc, initial, self.clean.flags);
         let as_case = std::ptr::eq(initial, &case.initial.registers) && case.initial.thread.is_none();
         self.trace().loaded = as_case.then_some(flags);
-        if let (Some(reg), Some(thread)) = (&self.registers.machine.thread, case.initial.thread) {
+        let contract = &self.suite.contracts[case.attach];
+        if let Some(at) = case.initial.thread {
             // The engine has the register: its number is compared with the engine's own in a test.
-            let _ = self.uc.reg_write(reg.id, thread);
+            let _ = thread::point(&mut self.uc, self.registers, contract.convention.thread, at);
         }
-        if let Some(words) = Words::of(&self.suite.contracts[case.attach]) {
+        if let Some(words) = Words::of(contract) {
             let clock = self.trace().clock;
             words.prepare(case, clock, &mut self.uc);
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use codegen::contract::Contract;
 use codegen::error::{Error, Result};
 use codegen::recorder::Recorder;
-use unicorn_engine::Prot;
+use unicorn_engine::{Prot, uc_error};
 
 use crate::case::Case;
-use crate::cpu::{Cpu, put_word, word, words};
+use crate::cpu::{Cpu, Registers, put_word, word, words};
 use crate::kept::{self, FRESH, Kept};
 
 /// Where the thread pointer points to, with memory on both sides.
@@ -31,6 +31,25 @@ const BLOCK: u64 = 128;
 const FURTHER: u64 = BELOW / 2;
 /// What the time is at first.
 pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
+
+/// Have the thread pointer point there: the register of this name, or, without one, the first that the machine has for that.
+///
+/// # Errors
+/// The engine has no such register.
+pub(crate) fn point<D>(
+    uc: &mut Cpu<'_, D>,
+    registers: Registers,
+    pointer: Option<&str>,
+    at: u64,
+) -> std::result::Result<(), uc_error> {
+    if let Some(reg) = pointer.and_then(|name| registers.abi.find(name)) {
+        registers.set(uc, reg, at);
+        return Ok(());
+    }
+    let mut known = registers.machine.threads.iter();
+    let reg = known.find(|reg| pointer.is_none_or(|name| reg.name == name));
+    reg.map_or(Ok(()), |reg| uc.reg_write(reg.id, at))
+}
 
 /// Map the thread's memory, with buffers of so many bytes.
 ///

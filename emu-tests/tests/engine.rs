@@ -25,7 +25,7 @@ fn ours(backend: &dyn Backend) -> Vec<i32> {
         .iter()
         .chain(machine.control.iter().map(|word| &word.reg))
         .chain(machine.flags.as_ref().map(|(r, _)| r))
-        .chain(machine.thread.as_ref());
+        .chain(machine.threads);
     general.chain(others.map(|r| r.id)).chain([machine.pc]).collect()
 }
 
@@ -42,7 +42,8 @@ const THEIRS: &[(&str, &[(&str, i32)])] = &[
         ids!(RegisterARM64: X0 X1 X2 X3 X4 X5 X6 X7 X8 X9 X10 X11 X12 X13 X14 X15 X16 X17 X18 X19 X20 X21 X22 X23
             X24 X25 X26 X27 X28 X29 X30 SP
             V0 V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V12 V13 V14 V15 V16 V17 V18 V19 V20 V21 V22 V23 V24 V25 V26 V27
-            V28 V29 V30 V31 FPCR FPSR NZCV TPIDR_EL0 PC),
+            V28 V29 V30 V31 FPCR FPSR NZCV TPIDR_EL0
+            TPIDR_EL1 PC),
     ),
     (
         "riscv64",

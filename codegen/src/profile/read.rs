@@ -277,10 +277,10 @@ impl<'a> Reader<'a> {
         frames.iter().map(read).collect()
     }
 
-    /// The thread pointer, which must be the one that the instructions are for.
+    /// The thread pointer, which must be one that there are instructions for.
     fn thread(&self, register: &str, facts: &Facts) -> Result<&'static str> {
-        let known = Some(facts.thread).filter(|known| !known.is_empty());
-        known.filter(|known| *known == register).ok_or_else(|| {
+        let known = facts.threads.iter().copied();
+        known.clone().find(|known| *known == register).ok_or_else(|| {
             let what = format!("thread pointer of {}", facts.name);
             self.at(keys!["arch", facts.name, "thread"], Error::unknown(&what, register, known))
         })

@@ -84,8 +84,8 @@ pub(super) struct ArchIn {
     /// The form in which objtool writes `.orc_unwind`, by the kernel that had it first, as `6.12`: for objects without
     /// `.orc_header` whose entries do not show it.
     pub orc: Option<String>,
-    /// The register by which trampolines that record find what is the thread's: `fs`, `tpidr_el0` or `tp`. Without it, there
-    /// are none.
+    /// The register by which trampolines that record find what is the thread's: `fs`, `tpidr_el0`, `tpidr_el1` or `tp`.
+    /// Without it, there are none.
     pub thread: Option<String>,
     /// The variable that `record --clock word` takes the time from.
     pub clock: Option<String>,

@@ -59,10 +59,10 @@ impl Checker<'_> {
 
     /// The same, of an address. The thread pointer may be a general register.
     pub(super) fn thread_offset(&self, address: Value) -> Option<i32> {
-        let facts = self.contract.facts;
+        let thread = self.contract.convention.thread;
         let pointer = match address.root {
             Root::Thread => true,
-            Root::Register(reg) => self.abi.find(facts.thread) == Some(reg),
+            Root::Register(reg) => thread.and_then(|name| self.abi.find(name)) == Some(reg),
             _ => false,
         };
         pointer.then(|| i32::try_from(address.add).ok()).flatten()

@@ -377,7 +377,10 @@ impl Checker<'_> {
                 (dst, value)
             }
             Action::BitToSign { dst, src, bit } => (dst, self.bit(operand(src), bit)),
-            Action::ThreadPointer { dst } => (dst, Value::of(Root::Thread)),
+            Action::ThreadPointer { dst, of } => {
+                let is_its = self.contract.convention.thread == Some(of);
+                (dst, if is_its { Value::of(Root::Thread) } else { Value::lost(Why::Computed) })
+            }
             Action::SetWide { dst, number } => (dst, Value::number(number)),
             Action::SetTop { dst, bits } => {
                 (dst, number(state.get(dst), |n| n & !(0xffff << 48) | i64::from(bits) << 48))

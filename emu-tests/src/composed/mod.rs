@@ -135,12 +135,7 @@ impl Composed {
             uc.mem_map(top - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
         }
         thread::map(&mut uc, [(BUFFER, SIZE)])?;
-        match backend.facts().abi.find(backend.facts().thread) {
-            Some(reg) => registers.set(&mut uc, reg, POINTER),
-            None => {
-                registers.machine.thread.iter().try_for_each(|reg| uc.reg_write(reg.id, POINTER)).map_err(failed)?
-            }
-        }
+        thread::point(&mut uc, registers, self.suite.convention.thread, POINTER).map_err(failed)?;
         uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
         for at in self.places.points.keys() {
             uc.add_code_hook(*at, *at, come).map_err(failed)?;
