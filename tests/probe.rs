@@ -105,6 +105,69 @@ p tail
     }
 }
 
+/// May an event show this?
+fn is_register(b: &Bench, name: &str) -> bool {
+    fs::write(b.path("events"), format!("p add %{name}\n")).unwrap();
+    let out = b.run(&["probe", "--object", "f.o", "--events", "events", "--call", "add(1, 2)"]);
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(told.contains("events:1: BAD_REG_NAME: "), out.status.code() == Some(2), "{name}: {told}");
+    out.status.success()
+}
+
+#[test]
+fn registers_have_the_names_of_struct_pt_regs() {
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let [first, second, sp, unknown] = match arch {
+            "x86_64" => ["di", "si", "sp", "rdi"],
+            "arm64" => ["x0", "x1", "sp", "xzr"],
+            _ => ["a0", "a1", "sp", "zero"],
+        };
+        let events = format!("p add first=%{first} second=%{second} same=%{sp}:x64 stack=$stack:x64\n");
+        let lines = trace(&b, &events, &["add(3, 4)"], "today");
+        let (shown, of_sp) = lines[0].split_once(" same=").unwrap();
+        assert!(shown.ends_with("first=0x3 second=0x4"), "{arch}: {shown}");
+        let (register, stack) = of_sp.split_once(" stack=").unwrap();
+        assert_eq!(register, stack, "{arch}");
+        assert!(!is_register(&b, unknown), "{arch}: {unknown}");
+    }
+}
+
+/// The kernel's own tables have these names, and what only an exception has.
+#[test]
+#[ignore = "needs the kernel's sources: TRAMPTOOL_KERNEL_CACHE"]
+fn registers_have_all_names_of_struct_pt_regs() {
+    const OTHERS: [&str; 15] = [
+        "ip", "flags", "cs", "ss", "ds", "es", "fs", "gs", "orig_ax", "pc", "pstate", "epc", "status", "badaddr",
+        "cause",
+    ];
+    let sources = kernel_cache::directory().unwrap().join("linux-source-7.3/arch");
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let directory = match arch {
+            "x86_64" => "x86",
+            "riscv64" => "riscv",
+            other => other,
+        };
+        let path = sources.join(directory).join("kernel/ptrace.c");
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let within =
+            |line: &str, from: &str, to: char| Some(line.trim().strip_prefix(from)?.split_once(to)?.0.to_owned());
+        // Macros have a # where they put names together.
+        let names = text.lines().filter(|line| !line.contains('#')).filter_map(|line| {
+            let numbered = || within(line, "GPR_OFFSET_NAME(", ')').map(|number| format!("x{number}"));
+            let named = || within(line, "{.name = \"", '"');
+            within(line, "REG_OFFSET_NAME(", ')').or_else(numbered).or_else(named)
+        });
+        let names: Vec<String> = names.collect();
+        assert!(names.len() > 20, "{arch}: {names:?}");
+        for name in names {
+            let other = OTHERS.contains(&&*name) || name == "orig_a0";
+            assert_eq!(is_register(&b, &name), !other, "{arch}: {name}");
+        }
+    }
+}
+
 #[test]
 fn memory_and_arguments_on_the_stack_are_fetched() {
     let events = "\

@@ -117,6 +117,7 @@ static MACHINE: Machine = Machine {
     pc: 0,
     flags: None,
     clear_flags: &[],
+    pt_regs: &[],
     threads: &[],
     control: &[],
     sp_access_align: 1,

@@ -4,7 +4,7 @@ use codegen::abi::RegSet;
 use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
 
 use crate::lent::LENT;
-use crate::regs::VECTORS;
+use crate::regs::{VECTORS, X30};
 
 /// CPACR_EL1.FPEN: let EL1 use the vector registers.
 const CPACR_FPEN: u64 = 3 << 20;
@@ -19,6 +19,8 @@ pub const MACHINE: Machine = Machine {
     pc: 260,
     flags: Some((EmuReg { name: "nzcv", id: 3 }, 0xf000_0000)),
     clear_flags: &[],
+    // arch/arm64/kernel/ptrace.c, regoffset_table.
+    pt_regs: &[("x30", X30), ("lr", X30)],
     threads: &[EmuReg { name: "tpidr_el0", id: 262 }, EmuReg { name: "tpidr_el1", id: 264 }],
     // FPCR: DN, FZ, rounding up. FPSR: QC, IXC, IOC. Arm ARM C5.2.
     control: &[

@@ -18,6 +18,7 @@ pub const MACHINE: Machine = Machine {
     pc: 190,
     flags: None,
     clear_flags: &[],
+    pt_regs: &[],
     threads: &[],
     // Rounding up, and three flags. RISC-V unprivileged manual, 20.2.
     control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d }],

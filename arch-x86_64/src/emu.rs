@@ -4,7 +4,7 @@ use codegen::abi::{Reg, RegSet};
 use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
 
 use crate::lent::LENT;
-use crate::regs::{R10, R13, RAX, RBP, RDI, RDX, RSP, VECTORS};
+use crate::regs::{R10, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
@@ -23,6 +23,8 @@ pub const MACHINE: Machine = Machine {
     pc: 41,
     flags: Some((EmuReg { name: "rflags", id: 253 }, ARITHMETIC)),
     clear_flags: &[("df", DF), ("ac", AC)],
+    // arch/x86/kernel/ptrace.c, regoffset_table.
+    pt_regs: &[("ax", RAX), ("bx", RBX), ("cx", RCX), ("dx", RDX), ("si", RSI), ("di", RDI), ("bp", RBP), ("sp", RSP)],
     threads: &[EmuReg { name: "fs", id: 250 }],
     // Rounding up or down, denormals as zeros, double precision; all exceptions masked. Intel SDM volume 1, 8.1.5 and 10.2.3.
     control: &[

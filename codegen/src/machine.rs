@@ -1,7 +1,7 @@
 //! What an emulator must know of an architecture, as data. The numbers are Unicorn's (unicorn.h, x86.h, arm64.h,
 //! riscv.h); a test of `emu-tests` compares each with the engine's own name for it.
 
-use crate::abi::{Reg, RegSet};
+use crate::abi::{Abi, Reg, RegSet};
 
 /// A register by name and by the emulator's number.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +160,8 @@ pub struct Machine {
     pub flags: Option<(EmuReg, u64)>,
     /// The flags that are clear wherever C code begins: their names, and their bits of the flags register.
     pub clear_flags: &'static [(&'static str, u64)],
+    /// General registers that the kernel's `struct pt_regs` has under other names than the manual, all names of each.
+    pub pt_regs: &'static [(&'static str, Reg)],
     /// The registers by which a thread may find its memory, where those are none of the general ones: as the facts name them.
     pub threads: &'static [EmuReg],
     /// Control and status words that code must leave alone.
@@ -217,5 +219,13 @@ impl Machine {
     /// The bits of all flags that are clear wherever C code begins.
     pub fn clear_flags(&self) -> u64 {
         self.clear_flags.iter().fold(0, |bits, (_, bit)| bits | bit)
+    }
+
+    /// The general register that the kernel's `struct pt_regs` has under this name, which events of kprobes write.
+    pub fn pt_reg(&self, abi: &Abi, name: &str) -> Option<Reg> {
+        let zero = abi.zero.filter(|zero| *zero != abi.sp);
+        let renamed = |reg: Reg| self.pt_regs.iter().any(|(_, other)| *other == reg);
+        let own = || abi.find(name).filter(|reg| !renamed(*reg) && Some(*reg) != zero);
+        self.pt_regs.iter().find(|(other, _)| *other == name).map(|(_, reg)| *reg).or_else(own)
     }
 }

@@ -113,7 +113,7 @@ impl Machine for Object {
     }
 
     fn is_register(&self, name: &str) -> bool {
-        self.backend.facts().abi.find(name).is_some()
+        self.backend.machine().pt_reg(&self.backend.facts().abi, name).is_some()
     }
 }
 

@@ -49,7 +49,7 @@ impl Values<'_> {
             Base::Retval => Found::Is(self.all[abi.rets[0]]),
             Base::StackAddress => Found::Is(sp),
             Base::Stack(n) => Found::Is(self.load(sp.wrapping_add(8 * n), 64)?),
-            Base::Register(name) => Found::Is(self.all[abi.find(name)?]),
+            Base::Register(name) => Found::Is(self.all[self.registers.machine.pt_reg(abi, name)?]),
             Base::Memory(at) => Found::At(at),
             Base::Immediate(value) => Found::Is(value as u64),
             Base::Comm | Base::Text(_) => return None,
