@@ -136,7 +136,7 @@ fn registers_have_the_names_of_struct_pt_regs() {
 /// The kernel's own tables have these names, and what only an exception has.
 #[test]
 #[ignore = "needs the kernel's sources: TRAMPTOOL_KERNEL_CACHE"]
-fn registers_have_all_names_of_struct_pt_regs() {
+fn the_kernels_own_registers_are_known() {
     const OTHERS: [&str; 15] = [
         "ip", "flags", "cs", "ss", "ds", "es", "fs", "gs", "orig_ax", "pc", "pstate", "epc", "status", "badaddr",
         "cause",

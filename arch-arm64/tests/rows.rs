@@ -84,7 +84,7 @@ fn subtracted(rng: &mut Rng) -> u32 {
 }
 
 fn thread(rng: &mut Rng) -> Thread {
-    Thread::ALL[rng.number(0, 1, 1) as usize]
+    rng.pick(&Thread::ALL)
 }
 
 fn bit(rng: &mut Rng) -> Disp {

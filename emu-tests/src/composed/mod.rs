@@ -135,7 +135,9 @@ impl Composed {
             uc.mem_map(top - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
         }
         thread::map(&mut uc, [(BUFFER, SIZE)])?;
-        thread::point(&mut uc, registers, self.suite.convention.thread, POINTER).map_err(failed)?;
+        // Recorders are another profile's, which has the usual one.
+        let usual = backend.facts().threads.first().copied();
+        thread::point(&mut uc, registers, usual, POINTER).map_err(failed)?;
         uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
         for at in self.places.points.keys() {
             uc.add_code_hook(*at, *at, come).map_err(failed)?;
