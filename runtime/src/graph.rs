@@ -137,6 +137,7 @@ impl<const W: usize> Runtime<'_, W> {
                 FPROBES => self.fprobe_graph_enter(h, site, call, regs, &room),
                 key => h.graph_entry(key, call, regs, &room),
             };
+            // An interrupt of the handler left functions by a jump.
             if !task.is_latest(frame) {
                 task.drop_above(frame);
             }
