@@ -4,7 +4,7 @@ use codegen::abi::RegSet;
 use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
 
 use crate::lent::LENT;
-use crate::regs::{VECTORS, X30};
+use crate::regs::{Thread, VECTORS, X30};
 
 /// CPACR_EL1.FPEN: let EL1 use the vector registers.
 const CPACR_FPEN: u64 = 3 << 20;
@@ -21,7 +21,7 @@ pub const MACHINE: Machine = Machine {
     clear_flags: &[],
     // arch/arm64/kernel/ptrace.c, regoffset_table.
     pt_regs: &[("x30", X30), ("lr", X30)],
-    threads: &[EmuReg { name: "tpidr_el0", id: 262 }, EmuReg { name: "tpidr_el1", id: 264 }],
+    threads: &[EmuReg { name: Thread::El0.name(), id: 262 }, EmuReg { name: Thread::El1.name(), id: 264 }],
     // FPCR: DN, FZ, rounding up. FPSR: QC, IXC, IOC. Arm ARM C5.2.
     control: &[
         ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000 },

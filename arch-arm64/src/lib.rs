@@ -67,7 +67,7 @@ pub const FACTS: Facts = Facts {
         cfa_offset: 0,
         pcrel32: reloc::PREL32,
     },
-    threads: &["tpidr_el0", "tpidr_el1"],
+    threads: &[regs::Thread::El0.name(), regs::Thread::El1.name()],
     clock: ("cntvct_el0", &[]),
     // MOVZ and MOVK.
     number: &[(0, reloc::MOVW_UABS_G0_NC), (4, reloc::MOVW_UABS_G1)],

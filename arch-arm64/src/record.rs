@@ -22,9 +22,8 @@ const KEPT: Disp = Disp::number(0);
 /// The thread pointer, as the profile says.
 pub(crate) fn thread(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
     let name = cx.thread()?;
-    let known = || Thread::ALL.map(Thread::name);
     let of = Thread::ALL.into_iter().find(|of| of.name() == name);
-    let of = of.ok_or_else(|| Error::unknown("thread pointer", name, known()))?;
+    let of = of.ok_or_else(|| Error::unknown("thread pointer", name, Thread::ALL.map(Thread::name)))?;
     cx.insn(Insn::MrsThread { dst, of });
     Ok(())
 }

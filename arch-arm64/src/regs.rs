@@ -46,7 +46,7 @@ registers! {
     31 SP "sp" 4;
 }
 
-/// The registers of which one is the thread pointer (Arm ARM, section D19.8).
+/// The registers of which one is the thread pointer. Their encodings are in the Arm ARM under their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thread {
     /// Of programs.

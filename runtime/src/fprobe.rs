@@ -4,6 +4,7 @@
 //! Two tables: which probes are on a function, and which are alive. A return finds its probes by ids on the shadow stack, in
 //! words of `registration << 12 | slot << 4 | words of data`, and asks the second table for each.
 
+use crate::data::Data;
 use crate::errno::{Errno, Result};
 use crate::flags::{DISABLED, EXIT, Flags};
 use crate::handlers::{Call, Handlers, Room};
@@ -11,7 +12,6 @@ use crate::runtime::Runtime;
 use crate::sites::glob;
 use crate::task::Task;
 use crate::users::{User, epoch, id, slot};
-use crate::word::Data;
 
 /// The most bytes of data of one probe.
 const MOST_DATA: usize = 120;

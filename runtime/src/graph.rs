@@ -1,12 +1,13 @@
 //! The function graph: up to sixteen users who see entries and the returns that they ask for.
 
+use crate::data::Data;
 use crate::errno::{Errno, Result};
 use crate::flags::{EXIT, Flags};
 use crate::handlers::{Call, Entry, Handlers, Room};
 use crate::runtime::Runtime;
 use crate::task::{GRAPH_USERS, Task};
 use crate::users::{User, latest};
-use crate::word::{Data, Word};
+use crate::word::Word;
 
 /// The key of the user who stands for all fprobes with an exit handler. No object of a caller has this address.
 const FPROBES: u64 = u64::MAX;

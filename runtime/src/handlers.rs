@@ -1,7 +1,7 @@
 //! Whom the core calls, and what they are shown.
 
+use crate::data::Data;
 use crate::task::Task;
-use crate::word::Data;
 
 /// Where a call goes that enters a traced function. The layer that knows the machine says what is so, and does what the core
 /// answers.

@@ -1,5 +1,6 @@
 //! kretprobe over rethook: returns of single functions, with nodes from a pool in place of the shadow stack.
 
+use crate::data::Data;
 use crate::errno::{Errno, Result};
 use crate::flags::Flags;
 use crate::handlers::{Call, Entry, Handlers};
@@ -7,7 +8,6 @@ use crate::pool::{NODES, Node};
 use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::users::{User, slot};
-use crate::word::Data;
 
 /// The most nodes that one probe may have pending.
 const MAXACTIVE_MAX: usize = 4096;

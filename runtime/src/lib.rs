@@ -41,6 +41,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod data;
 pub mod definition;
 mod enter;
 mod errno;
@@ -57,6 +58,7 @@ mod task;
 mod users;
 mod word;
 
+pub use data::Data;
 pub use errno::{Errno, Result};
 pub use flags::Flags;
 pub use fprobe::Fprobe;
@@ -67,4 +69,4 @@ pub use ops::{Hijack, Ops, Target};
 pub use runtime::{FPROBES, KRETPROBES, OPS, Runtime, Trampolines};
 pub use sites::{Site, Sites, glob};
 pub use task::{GRAPH_USERS, Task};
-pub use word::{Data, Word};
+pub use word::Word;

@@ -1,7 +1,8 @@
 //! What a thread has of its own: the shadow stack, the recursion guard, pending kretprobes.
 
+use crate::data::Data;
 use crate::users::{EPOCH, slot};
-use crate::word::{Data, Word};
+use crate::word::Word;
 
 /// Users of the function graph.
 pub const GRAPH_USERS: usize = 16;
@@ -140,6 +141,11 @@ impl Task {
         Some(var)
     }
 
+    /// The words of the frame that begins there.
+    fn head(&self, start: usize) -> Option<&[Word; FRAME]> {
+        self.words.get(start..)?.first_chunk()
+    }
+
     /// The frame that begins there, with all up to `top`.
     fn frame_at(&self, start: usize, top: usize) -> Option<Frame<'_>> {
         let (head, reserved) = self.words.get(start..top)?.split_first_chunk()?;
@@ -150,8 +156,7 @@ impl Task {
     /// first, and a frame is found from when all of it is there.
     pub(crate) fn push(&self, ret: u64, func: u64, retp: u64) -> Option<usize> {
         let start = self.top.index();
-        let Some([at, own, place, link]) = self.words.get(start..).and_then(|words| words.first_chunk::<FRAME>())
-        else {
+        let Some([at, own, place, link]) = self.head(start) else {
             self.overrun.add(1);
             return None;
         };
@@ -167,9 +172,8 @@ impl Task {
 
     /// Say who wants the return from the frame that begins there, of those whose ids are no more than `latest`.
     pub(crate) fn settle(&self, start: usize, users: u64, latest: u64) {
-        if let Some([.., link]) = self.words.get(start..).and_then(|words| words.first_chunk::<FRAME>()) {
-            link.set(latest >> EPOCH << EPOCH | users << USERS | link.get());
-        }
+        let Some([.., link]) = self.head(start) else { return };
+        link.set(latest >> EPOCH << EPOCH | users << USERS | link.get());
     }
 
     /// Take the latest frame away, and what lies above it.

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "what nobody asks for here is for other layers")]
 
+#[path = "../../src/data.rs"]
+mod data;
 #[path = "../../src/enter.rs"]
 mod enter;
 #[path = "../../src/errno.rs"]
@@ -34,6 +36,7 @@ mod word;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use data::Data;
 use fprobe::Fprobe;
 use graph::GraphOps;
 use handlers::{Call, Entry, Handlers, Room};
@@ -42,7 +45,7 @@ use ops::Ops;
 use runtime::{Runtime, Trampolines};
 use sites::Site;
 use task::Task;
-use word::{Data, Word, interrupted};
+use word::{Word, interrupted};
 
 const RETURN_TO_HANDLER: u64 = 0xf000;
 const RETHOOK: u64 = 0xf100;
@@ -227,7 +230,27 @@ fn undisturbed(keys: &[u64]) -> [Vec<Seen>; 3] {
     world.interrupt();
     world.level.set(1);
     world.interrupt();
-    [0, 1, 2].map(|level| world.log(level))
+    let logs = [0, 1, 2].map(|level| world.log(level));
+    for (level, log) in logs.iter().enumerate() {
+        let mut seen: Vec<(u64, bool)> = log.iter().map(|seen| (seen.0 & 0xfff, seen.1)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, promised(keys, level), "level {level}");
+        for (user, _, call, kept) in log {
+            let keeps = ![ENTRY, EXIT, OPS].contains(user);
+            let word = user << 32 | (level as u64) << 16 | SITES[level].ip;
+            assert_eq!((call.ip, call.parent_ip, *kept), (SITES[level].ip, caller(level).0, keeps.then_some(word)));
+        }
+    }
+    logs
+}
+
+/// Who is promised the entry of a level's function, and who its return.
+fn promised(keys: &[u64], level: usize) -> Vec<(u64, bool)> {
+    let there = keys.iter().filter(|key| level == 0 || **key != ONLY_F);
+    let returns = |key: u64| ![ENTRY, OPS].contains(&key) && (key != REFUSES || level != 1);
+    let mut all: Vec<_> = there.flat_map(|key| [Some((*key, false)), returns(*key).then_some((*key, true))]).collect();
+    all.sort_unstable();
+    all.into_iter().flatten().collect()
 }
 
 /// Users of which all, some or one are there: what is looked at first differs.

@@ -66,23 +66,3 @@ impl Word {
         self.get() as usize
     }
 }
-
-/// Words on the shadow stack that belong to one user.
-#[derive(Clone, Copy, Debug)]
-pub struct Data<'t>(pub(crate) &'t [Word]);
-
-impl Data<'_> {
-    pub const fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn get(&self, index: usize) -> u64 {
-        self.0.get(index).map_or(0, Word::get)
-    }
-
-    pub fn set(&self, index: usize, value: u64) {
-        if let Some(word) = self.0.get(index) {
-            word.set(value);
-        }
-    }
-}

@@ -6,6 +6,7 @@
 #![allow(improper_ctypes_definitions)]
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use tramptool_runtime::{Call, Data, Entry, GraphOps, Handlers, Room, Runtime, Site, Task, Trampolines};
 
@@ -16,15 +17,15 @@ const WORDS: usize = 257;
 /// change where the trampoline has them.
 #[repr(C)]
 pub struct PtRegs {
-    kept: [u64; 8],
-    of_calls: [u64; 7],
+    kept: [AtomicU64; 8],
+    of_calls: [AtomicU64; 7],
     /// `orig_ax`, which no trampoline of `ftrace_caller`'s kind fills: the layer, from an entry that is hooked.
     hooked: Option<&'static Layer>,
-    ip: u64,
-    cs: u64,
-    flags: u64,
-    sp: u64,
-    ss: u64,
+    ip: AtomicU64,
+    cs: AtomicU64,
+    flags: AtomicU64,
+    sp: AtomicU64,
+    ss: AtomicU64,
 }
 
 /// A user: what it does at an entry, and at the return with the word that it kept.
