@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen::abi::Abi;
 use codegen::backend::Backend;
-use codegen::diff::{Row, align};
-use codegen::effects::Moves;
-use codegen::error::Result;
+use codegen::effect::effects::Moves;
+use codegen::out::diff::{Row, align};
+use codegen::words::abi::Abi;
+use codegen::words::error::Result;
 use emu_tests::disassemble;
 use link::Input;
 use link::object_mutants::{Function, Line, Refers};

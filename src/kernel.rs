@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use codegen::ask::spec::{Kind, Regs};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
 use codegen::profile::{Convention, Profile};
-use codegen::spec::{Kind, Regs};
+use codegen::words::error::{Error, Result};
 
 use crate::settings::target;
 

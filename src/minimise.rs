@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::{Clause, Failure, Filter, Report, Situation, Suite};
 
 use crate::report::SuiteName;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

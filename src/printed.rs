@@ -1,7 +1,7 @@
 //! JSON as all commands write it, and text of others as it is shown to people: symbols, sections and file names can have
 //! any bytes, and terminals obey some.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! What trampolines spend while they run, ours and the kernel's own.
 
+use codegen::ask::spec::{Kind, Program};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
 use codegen::profile::Profile;
-use codegen::spec::{Kind, Program};
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 use emu_tests::{Foreign, Spent, Suite};
 use serde::Serialize;
 

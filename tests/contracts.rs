@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use codegen::ask::frame::{Content, Field, Stores};
+use codegen::ask::live::Live;
+use codegen::ask::option::Choices;
+use codegen::ask::spec::{Kind, Programs, Spec};
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::frame::{Content, Field, Stores};
-use codegen::live::Live;
-use codegen::option::Choices;
 use codegen::profile::Convention;
-use codegen::spec::{Kind, Programs, Spec};
-use codegen::target::Target;
+use codegen::profile::target::Target;
 use common::Bench;
 use emu_tests::{Filter, Foreign, Report, Suite};
 use tool::suite::{contract_file, specs, suite_of_specs, trampolines};
@@ -34,7 +34,7 @@ fn asked(c: &Contract) -> String {
         c.frame.fields.iter().filter(member).map(|f| (f.member, f.offset, f.content, f.stores)).collect();
     // What may be rewritten, wherever it is.
     let takes_effect = |f: &&Field| f.stores == Stores::TakeEffect && !f.in_record;
-    let attaches_and_rewrites = c.kind.traits().gives != codegen::kind::Gives::Arguments;
+    let attaches_and_rewrites = c.kind.traits().gives != codegen::ask::kind::Gives::Arguments;
     let mut written: Vec<_> = c.frame.fields.iter().filter(takes_effect).map(|f| format!("{:?}", f.content)).collect();
     written.sort();
     written.dedup();

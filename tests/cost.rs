@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use codegen::spec::Kind;
+use codegen::ask::spec::Kind;
 
 #[test]
 fn the_cost_that_is_told_is_the_cost_that_is_counted() {

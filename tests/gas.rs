@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use codegen::ask::spec::{Kind, Spec};
 use codegen::backend::{Artifact, Backend};
-use codegen::obj;
-use codegen::spec::{Kind, Spec};
-use codegen::target::Target;
+use codegen::out::obj;
+use codegen::profile::target::Target;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 use tool::{BACKENDS, suite};
 

@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use codegen::ask::spec::Spec;
 use codegen::backend::Backend;
-use codegen::spec::Spec;
-use codegen::target::Target;
+use codegen::profile::target::Target;
 use common::{Bench, blessed};
 use gimli::{BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol};

@@ -7,8 +7,8 @@ mod common;
 
 use std::process::Command;
 
+use codegen::ask::frame::{Content, Field, FrameLayout};
 use codegen::backend::Backend;
-use codegen::frame::{Content, Field, FrameLayout};
 use common::expected::expected;
 use object::{Object, ObjectSection};
 

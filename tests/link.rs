@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use codegen::ask::spec::{Kind, Spec};
 use codegen::backend::Backend;
-use codegen::obj;
+use codegen::out::obj;
 use codegen::profile::Convention;
-use codegen::spec::{Kind, Spec};
 use link::{Access, Image, Input, Options, link};
 use object::{Object, ObjectSection, ObjectSymbol};
 use tool::BACKENDS;

@@ -1,7 +1,7 @@
 //! `check --minimise`: the smallest case that fails in the same way, not the one that is found first.
 
-use codegen::abi::RegSet;
-use codegen::option::Choices;
+use codegen::ask::option::Choices;
+use codegen::words::abi::RegSet;
 use emu_tests::{Filter, Report, Suite};
 use serde_json::Value;
 use tool::minimise::minimise;

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::faults::Operator;
-use codegen::obj;
+use codegen::effect::faults::Operator;
+use codegen::out::obj;
 use common::expected::{ByHand, contract, expected, my_tramp};
 use common::{Bench, any, blessed, blessed_block};
 use serde_json::Value;
@@ -201,7 +201,7 @@ fn only_6_12_has(backend: &'static dyn Backend, alone: bool) -> Vec<String> {
         let convention = tool::profile(profile).unwrap().convention(backend.facts().name).unwrap();
         let target = backend.target(convention, convention.defaults()).unwrap();
         let trampolines = tool::suite::trampolines(&target).unwrap();
-        let told = |spec: &codegen::spec::Spec| {
+        let told = |spec: &codegen::ask::spec::Spec| {
             let object = obj::write(&backend.assemble(std::slice::from_ref(spec), &target).unwrap(), &target).unwrap();
             (object, Contract::of(spec, &target).unwrap().sentences())
         };

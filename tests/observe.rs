@@ -3,11 +3,11 @@
 
 mod common;
 
-use codegen::abi::Reg;
+use codegen::ask::frame::{Content, Stores};
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::frame::{Content, Stores};
-use codegen::step::Value;
+use codegen::words::abi::Reg;
+use codegen::words::step::Value;
 use common::{Bench, arches, tools_of};
 use emu_tests::{Call, Observed, Way};
 use link::Input;

@@ -1,10 +1,10 @@
 //! The order of the steps: what must come before what, whatever the architecture and its options.
 
-use codegen::frame::{Content, Stores};
+use codegen::ask::frame::{Content, Stores};
+use codegen::ask::spec::{Form, Kind, Regs, Spec};
 use codegen::plan::Plan;
-use codegen::spec::{Form, Kind, Regs, Spec};
-use codegen::step::{Callee, ExitPath, Step};
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::step::{Callee, ExitPath, Step};
 use tool::suite::{specs, trampolines};
 
 use common::expected::{DirectTest, expected};

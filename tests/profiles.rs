@@ -6,11 +6,11 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use codegen::ask::spec::Spec;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::profile::Source;
-use codegen::spec::Spec;
-use codegen::target::Target;
+use codegen::profile::target::Target;
 use common::Bench;
 use object::{Object, ObjectSection, ObjectSymbol};
 use tool::BACKENDS;
@@ -293,7 +293,7 @@ type Made = (Vec<u8>, Vec<String>);
 fn made(backend: &dyn Backend, target: &Target) -> BTreeMap<String, Option<Made>> {
     let one = |spec: &Spec| {
         let assembly = backend.assemble(std::slice::from_ref(spec), target).ok()?;
-        Some((codegen::obj::write(&assembly, target).unwrap(), Contract::of(spec, target).unwrap().sentences()))
+        Some((codegen::out::obj::write(&assembly, target).unwrap(), Contract::of(spec, target).unwrap().sentences()))
     };
     let trampolines = tool::suite::trampolines(target).unwrap();
     tool::suite::specs(&trampolines).iter().map(|spec| (spec.name.to_owned(), one(spec))).collect()

@@ -5,10 +5,10 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
+use codegen::ask::spec::Form;
 use codegen::backend::Backend;
+use codegen::profile::target::Target;
 use codegen::profile::{Convention, Source};
-use codegen::spec::Form;
-use codegen::target::Target;
 use common::{Bench, tools_of};
 use tool::BACKENDS;
 use tool::asked::{AROUND, Asked, DIRECT, PROGRAMS};

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codegen::spec::{Direct, Spec};
+use codegen::ask::spec::{Direct, Spec};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -36,7 +36,7 @@ fn mnemonics() -> BTreeSet<String> {
             let direct = Spec::direct("t", Direct { args: 1, ip: true, ..Direct::default() }, "f");
             for spec in target.convention.specs().chain([direct]) {
                 for line in backend.text(&spec, &target).unwrap().lines {
-                    if line.kind == codegen::text::LineKind::Insn {
+                    if line.kind == codegen::out::text::LineKind::Insn {
                         all.insert(line.text.split_whitespace().next().unwrap().to_owned());
                     }
                 }

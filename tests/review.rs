@@ -3,7 +3,7 @@
 
 mod common;
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use common::expected::expected;
 use common::{Bench, arches};
 use serde::Deserialize;

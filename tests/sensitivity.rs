@@ -1,7 +1,7 @@
 //! The checker must notice. Every instruction of the trampolines is replaced by a NOP, one at a time, in the object;
 //! each such object must fail a clause. Unlike the mutants of `tests/mutate.rs`, these need nothing of the generator.
 
-use codegen::spec::{Kind, Regs};
+use codegen::ask::spec::{Kind, Regs};
 use emu_tests::{Clause, Filter, Row, Suite, Verdict};
 use object::{Object, ObjectSection, ObjectSymbol};
 use serde_json::Value;
@@ -21,14 +21,14 @@ struct Instruction {
     text: String,
 }
 
-fn instructions(suite: &Suite, listing: &codegen::text::TextListing) -> Vec<Instruction> {
+fn instructions(suite: &Suite, listing: &codegen::out::text::TextListing) -> Vec<Instruction> {
     let file = object::File::parse(&*suite.objects[0].1).unwrap();
     let text = file.section_by_name(".text").unwrap();
     let base = text.file_range().unwrap().0 as usize;
     let symbol = file.symbols().find(|s| s.name() == Ok(listing.name.as_str())).unwrap();
     let start = symbol.address() as usize;
     let relocated: Vec<usize> = text.relocations().map(|(at, _)| at as usize).collect();
-    let code = listing.lines.iter().filter(|l| l.kind == codegen::text::LineKind::Insn);
+    let code = listing.lines.iter().filter(|l| l.kind == codegen::out::text::LineKind::Insn);
     code.filter(|l| {
         let range = start + l.offset..start + l.offset + l.bytes.len();
         !relocated.iter().any(|r| range.contains(r))

@@ -101,7 +101,7 @@ fn a_table_that_leaves_it_open_is_asked_about() {
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn the_kernels_tables_show_their_form() {
-    let forms: Vec<&codegen::machine::Orc> = tool::BACKENDS.iter().flat_map(|b| b.machine().orc).collect();
+    let forms: Vec<&codegen::arch::machine::Orc> = tool::BACKENDS.iter().flat_map(|b| b.machine().orc).collect();
     let mut judged = 0;
     for dir in fs::read_dir(kernel_cache::directory().unwrap()).unwrap().map(|entry| entry.unwrap().path()) {
         let name = dir.file_name().unwrap().to_string_lossy().into_owned();

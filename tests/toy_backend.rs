@@ -6,24 +6,24 @@ mod toy;
 use std::convert::Infallible;
 use std::fmt;
 
-use codegen::abi::{Abi, Reg, RegInfo, RegSet};
+use codegen::arch::facts::{Cie, EFlags, Facts, NumberOf};
+use codegen::arch::harden::Harden;
+use codegen::arch::machine::{Goes, Lent, Machine};
+use codegen::arch::patch::{Branch, Patch, Relocation};
+use codegen::ask::option::Choices;
+use codegen::ask::spec::{Around, Direct, Form, Kind, Programs, Spec};
 use codegen::backend::Backend;
-use codegen::code::{CodeBuf, Ref};
-use codegen::effects::{CfiEntry, Effects};
-use codegen::error::{Error, Result};
-use codegen::facts::{Cie, EFlags, Facts, NumberOf};
-use codegen::harden::Harden;
-use codegen::isa::{Architecture, Instruction, Labels, Lower};
+use codegen::effect::effects::{CfiEntry, Effects};
 use codegen::listing::Lowering;
-use codegen::machine::{Goes, Lent, Machine};
+use codegen::listing::code::{CodeBuf, Ref};
+use codegen::listing::isa::{Architecture, Instruction, Labels, Lower};
+use codegen::listing::names::Names;
 use codegen::mutate::Mutable;
-use codegen::names::Names;
-use codegen::option::Choices;
-use codegen::patch::{Branch, Patch, Relocation};
+use codegen::profile::target::{Layouts, Own, Target};
 use codegen::profile::{Convention, Source};
-use codegen::spec::{Around, Direct, Form, Kind, Programs, Spec};
-use codegen::step::{Local, Step};
-use codegen::target::{Layouts, Own, Target};
+use codegen::words::abi::{Abi, Reg, RegInfo, RegSet};
+use codegen::words::error::{Error, Result};
+use codegen::words::step::{Local, Step};
 use toy::Op;
 
 struct Toy;
@@ -294,7 +294,7 @@ fn a_backend_needs_no_more_than_the_page_says() {
     let cost = &listing.cost;
     assert_eq!((cost.instructions, cost.stack, cost.paths.len()), (12, 32, 1));
     assert!(templates::asm(&[listing], &target, "toy").unwrap().contains("store\tr0, ARG0"));
-    let object = codegen::obj::write(&assembly, &target).unwrap();
+    let object = codegen::out::obj::write(&assembly, &target).unwrap();
     assert_eq!(u16::from_le_bytes([object[18], object[19]]), 0xfeed);
     assert!(Toy.assemble(&[Spec::direct("t", Direct { args: 3, ..Direct::default() }, "f")], &target).is_err());
     // It has no way to pass ip: that is refused, not left out.
@@ -355,12 +355,12 @@ fn the_page_names_what_exists() {
     let read = |file| std::fs::read_to_string(format!("{root}/codegen/src/{file}.rs")).unwrap();
     let of = |file, name| read(file).split(name).nth(1).unwrap().split("\n}").next().unwrap().to_owned();
     let traits = [
-        ("isa", "pub trait Architecture"),
-        ("isa", "pub trait Instruction"),
-        ("isa", "pub trait Labels"),
-        ("isa", "pub trait Lower"),
-        ("patch", "pub trait Patch"),
-        ("mutate", "pub trait Mutable"),
+        ("listing/isa", "pub trait Architecture"),
+        ("listing/isa", "pub trait Instruction"),
+        ("listing/isa", "pub trait Labels"),
+        ("listing/isa", "pub trait Lower"),
+        ("arch/patch", "pub trait Patch"),
+        ("mutate/mod", "pub trait Mutable"),
     ];
     let body = traits.map(|(file, name)| of(file, name)).concat();
     let methods: Vec<&str> =

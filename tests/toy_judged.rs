@@ -10,24 +10,24 @@ use std::fmt;
 
 use arch_riscv::regs::{RA, SP, T0, ZERO};
 use arch_riscv::{Riscv64, abi::ABI, emu::MACHINE as SIBLING, reloc};
-use codegen::abi::Reg;
+use codegen::arch::facts::Facts;
+use codegen::arch::harden::Harden;
+use codegen::arch::machine::Machine;
+use codegen::arch::patch::{Branch, Patch, Relocation, SiteForm};
+use codegen::ask::option::Choices;
+use codegen::ask::spec::{Direct, Kind, Spec};
 use codegen::backend::Backend;
-use codegen::code::{CodeBuf, Ref};
-use codegen::effects::{CfiEntry, Effects};
-use codegen::error::{Error, Result};
-use codegen::facts::Facts;
-use codegen::harden::Harden;
-use codegen::isa::{Architecture, Instruction, Labels, Lower};
+use codegen::effect::effects::{CfiEntry, Effects};
 use codegen::listing::Lowering;
-use codegen::machine::Machine;
+use codegen::listing::code::{CodeBuf, Ref};
+use codegen::listing::isa::{Architecture, Instruction, Labels, Lower};
+use codegen::listing::names::Names;
 use codegen::mutate::Mutable;
-use codegen::names::Names;
-use codegen::option::Choices;
-use codegen::patch::{Branch, Patch, Relocation, SiteForm};
+use codegen::profile::target::{Layouts, Own, Target};
 use codegen::profile::{Convention, Source};
-use codegen::spec::{Direct, Kind, Spec};
-use codegen::step::Step;
-use codegen::target::{Layouts, Own, Target};
+use codegen::words::abi::Reg;
+use codegen::words::error::{Error, Result};
+use codegen::words::step::Step;
 use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
 use toy::Op;
 
@@ -252,7 +252,7 @@ fn its_faults_are_noticed() {
     let filter = Filter { concerning: Some(NAMES[which].to_owned()), first_failure: true, ..Filter::default() };
     for mutant in mutants {
         let assembly = Toy.assemble_mutant(&specs, &target, which, &mutant).unwrap();
-        let objects = vec![("mutant".to_owned(), codegen::obj::write(&assembly, &target).unwrap())];
+        let objects = vec![("mutant".to_owned(), codegen::out::obj::write(&assembly, &target).unwrap())];
         let report = judged(Suite { objects, ..suite.clone() }, &filter);
         assert!(report.results.iter().any(|r| r.verdict == Verdict::Fail), "{mutant} was not noticed");
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use codegen::backend::Backend;
-use codegen::target::Target;
+use codegen::profile::target::Target;
 use tool::suite;
 
 /// An architecture under every set of options of every profile.

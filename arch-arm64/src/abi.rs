@@ -1,19 +1,19 @@
 //! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
-use codegen::abi::{Abi, Loc, Reg, RegSet};
-use codegen::error::{Error, Result};
-use codegen::frame::{
+use codegen::arch::harden::{Harden, TypeWord};
+use codegen::ask::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
-use codegen::harden::{Harden, TypeWord};
-use codegen::live::Live;
-use codegen::option::Choices;
-use codegen::place::{Piece, Placement, Places, Returned};
+use codegen::ask::live::Live;
+use codegen::ask::option::Choices;
+use codegen::ask::place::{Piece, Placement, Places, Returned};
+use codegen::ask::spec::{Kind, Programs};
 use codegen::profile::Convention;
-use codegen::proto::{Prototype, Type};
-use codegen::recorder::Recorder;
-use codegen::spec::{Kind, Programs};
-use codegen::target::{Layouts, Own, Target};
+use codegen::profile::target::{Layouts, Own, Target};
+use codegen::words::abi::{Abi, Loc, Reg, RegSet};
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::{Prototype, Type};
+use codegen::words::recorder::Recorder;
 
 use crate::option::{CallOps, Cfi, FrameRecords};
 use crate::regs::*;

@@ -1,9 +1,9 @@
 //! What an emulator must know of arm64.
 
-use codegen::abi::RegSet;
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
+use codegen::words::abi::RegSet;
 
-use crate::lent::LENT;
+use crate::emulated::LENT;
 use crate::regs::{Thread, VECTORS, X30};
 
 /// CPACR_EL1.FPEN: let EL1 use the vector registers.

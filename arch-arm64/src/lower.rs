@@ -1,13 +1,13 @@
 //! Step to instructions: one arm per step.
 
-use codegen::abi::Reg;
-use codegen::error::Result;
-use codegen::facts::NumberOf;
-use codegen::frame::Content;
-use codegen::isa::Lower;
+use codegen::arch::facts::NumberOf;
+use codegen::ask::frame::Content;
+use codegen::ask::spec::Kind;
 use codegen::listing::Lowering;
-use codegen::spec::Kind;
-use codegen::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
+use codegen::listing::isa::Lower;
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use codegen::words::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
 
 use crate::Arm64;
 use crate::abi::{ABI, DIRECT};
@@ -74,7 +74,7 @@ impl Lower for Arm64 {
             Step::RestoreSite(way) => restore_site(way, cx),
             Step::Restore => {
                 pairs(vector, cx, |a, b, at| Insn::LdpQ { a, b, at }, |dst, at| Insn::LdrQ { dst, at });
-                let written = |field: &codegen::frame::Field| match field.content {
+                let written = |field: &codegen::ask::frame::Field| match field.content {
                     Content::Reg(reg) if field.reloaded() && !field.in_record => Some(reg),
                     _ => None,
                 };
@@ -143,7 +143,7 @@ fn load_body(cx: &mut Lowering<Insn>) {
     }
 }
 
-fn result(field: &codegen::frame::Field) -> Option<Reg> {
+fn result(field: &codegen::ask::frame::Field) -> Option<Reg> {
     match field.content {
         Content::Result(reg) => Some(reg),
         _ => None,
@@ -160,11 +160,11 @@ fn record(n: usize, cx: &mut Lowering<Insn>) {
 }
 
 /// The vector register in a slot.
-fn vector(field: &codegen::frame::Field) -> Option<u8> {
+fn vector(field: &codegen::ask::frame::Field) -> Option<u8> {
     if let Content::Vector(v) = field.content { Some(v) } else { None }
 }
 
-fn vector_result(field: &codegen::frame::Field) -> Option<u8> {
+fn vector_result(field: &codegen::ask::frame::Field) -> Option<u8> {
     if let Content::VectorResult(v) = field.content { Some(v) } else { None }
 }
 
@@ -214,12 +214,13 @@ fn save(cx: &mut Lowering<Insn>) {
     if site_sp.is_some() && temp_is_free {
         cx.noted(Insn::AddSp { dst: TEMP, imm: cx.frame_size(0) }, sp);
     }
-    let tells_pc = |f: &codegen::frame::Field| f.content == Content::Ip || (f.content == Content::Pc && !f.in_record);
+    let tells_pc =
+        |f: &codegen::ask::frame::Field| f.content == Content::Ip || (f.content == Content::Pc && !f.in_record);
     if cx.spec.kind.jumped_to() && cx.frame.fields.iter().any(tells_pc) {
         load_body(cx);
     }
     let (pc, parent) = (pc(cx), parent(cx));
-    let saved = |field: &codegen::frame::Field| {
+    let saved = |field: &codegen::ask::frame::Field| {
         if field.in_record {
             return None;
         }
@@ -264,7 +265,7 @@ fn save(cx: &mut Lowering<Insn>) {
 
 /// Emit `two` for neighbouring slots and `one` for the others.
 fn pairs<R: Copy>(
-    register: impl Fn(&codegen::frame::Field) -> Option<R>,
+    register: impl Fn(&codegen::ask::frame::Field) -> Option<R>,
     cx: &mut Lowering<Insn>,
     two: impl Fn(R, R, Disp) -> Insn,
     one: impl Fn(R, Disp) -> Insn,
@@ -298,7 +299,7 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::Sub { dst, src: pc(cx), imm: ip_offset(cx) }, "ip: the site's BL");
         }
         Value::ParentIp => cx.noted(Insn::Mov { dst, src: parent(cx) }, "parent_ip"),
-        Value::Op if cx.target.op_from_site && cx.spec.kind == Kind::Entry(codegen::spec::Regs::Args) => {
+        Value::Op if cx.target.op_from_site && cx.spec.kind == Kind::Entry(codegen::ask::spec::Regs::Args) => {
             cx.noted(Insn::Mov { dst, src: OP }, "op");
         }
         Value::Op => {

@@ -1,6 +1,6 @@
 //! The options.
 
-use codegen::spec::{Kind, Regs};
+use codegen::ask::spec::{Kind, Regs};
 
 codegen::options! {
     CallOps = "call-ops" { On = "on", Off = "off" }

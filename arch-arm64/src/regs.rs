@@ -1,7 +1,7 @@
 //! The register table: name, DWARF number (AADWARF64, section 4.1), emulator number.
 
-use codegen::abi::{Reg, RegInfo};
-use codegen::machine::EmuReg;
+use codegen::arch::machine::EmuReg;
+use codegen::words::abi::{Reg, RegInfo};
 
 macro_rules! registers {
     ($($index:literal $constant:ident $name:literal $emu:literal;)*) => {

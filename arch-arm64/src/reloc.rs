@@ -1,8 +1,8 @@
 //! Relocations (ELF for the Arm 64-bit Architecture, 5.7).
 
-use codegen::error::{Error, Result};
-use codegen::field::{get, known_type, put, reach, too_large};
-use codegen::patch::Relocation;
+use codegen::arch::patch::Relocation;
+use codegen::words::error::{Error, Result};
+use codegen::words::field::{get, known_type, put, reach, too_large};
 
 /// No relocation.
 pub const NONE: u32 = 0;

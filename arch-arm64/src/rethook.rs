@@ -1,9 +1,9 @@
 //! The trampoline of kretprobes: none of these steps has instructions here. The kernel's has a name and a frame of its own,
 //! `__kretprobe_trampoline` (arch/arm64/kernel/probes/kprobes_trampoline.S).
 
-use codegen::error::Result;
 use codegen::listing::Lowering;
-use codegen::step::Step;
+use codegen::words::error::Result;
+use codegen::words::step::Step;
 
 use crate::insn::Insn;
 

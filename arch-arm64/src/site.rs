@@ -1,9 +1,9 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::error::Result;
-use codegen::facts::Facts;
-use codegen::field::reach;
-use codegen::patch::{Branch, Patch, Relocation, SiteForm};
+use codegen::arch::facts::Facts;
+use codegen::arch::patch::{Branch, Patch, Relocation, SiteForm};
+use codegen::words::error::Result;
+use codegen::words::field::reach;
 
 use crate::{Arm64, FACTS, reloc};
 

@@ -1,11 +1,11 @@
 //! Trampolines that are called in the middle of a function: every register is live, at its full width.
 
-use codegen::frame::{Content, Field, FrameLayout, Record, Stores, field};
-use codegen::option::Choices;
+use codegen::ask::frame::{Content, Field, FrameLayout, Record, Stores, field};
+use codegen::ask::option::Choices;
 
 use crate::regs::*;
 
-const SAVED: [(&str, codegen::abi::Reg); 19] = [
+const SAVED: [(&str, codegen::words::abi::Reg); 19] = [
     ("SAVED_X0", X0),
     ("SAVED_X1", X1),
     ("SAVED_X2", X2),

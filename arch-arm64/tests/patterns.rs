@@ -1,8 +1,8 @@
 //! The forms of other people's instructions.
 
-use codegen::abi::Reg;
+use codegen::listing::pattern::Fields;
 use codegen::mutate::Mutable;
-use codegen::pattern::Fields;
+use codegen::words::abi::Reg;
 use tramptool_arm64::Arm64;
 
 /// Fields that do not fit are not bent until they do.

@@ -4,12 +4,12 @@
 mod rows;
 
 use capstone::Capstone;
-use codegen::abi::Reg;
-use codegen::effects::SpEffect;
-use codegen::isa::{Architecture, Instruction};
-use codegen::option::Choices;
-use codegen::step::Disp;
-use codegen::target::Target;
+use codegen::ask::option::Choices;
+use codegen::effect::effects::SpEffect;
+use codegen::listing::isa::{Architecture, Instruction};
+use codegen::profile::target::Target;
+use codegen::words::abi::Reg;
+use codegen::words::step::Disp;
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_arm64::Arm64;
 use tramptool_arm64::faulty::Faulty;
@@ -295,7 +295,7 @@ fn what_a_row_cannot_hold_is_refused() {
 #[test]
 fn a_pair_is_two_registers() {
     let target = target(Choices::default());
-    let mut buffer = codegen::code::CodeBuf::default();
+    let mut buffer = codegen::listing::code::CodeBuf::default();
     let twice = Insn::Ldp { a: X3, b: X3, at: off(0) };
     assert!(twice.encode(&target, &mut buffer).is_err());
 }

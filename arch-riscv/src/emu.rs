@@ -1,9 +1,9 @@
 //! What an emulator must know of riscv64.
 
-use codegen::abi::RegSet;
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine};
+use codegen::words::abi::RegSet;
 
-use crate::lent::LENT;
+use crate::emulated::LENT;
 use crate::regs::{VECTORS, ZERO};
 
 /// MSTATUS.FS: floating point is off at reset.

@@ -11,16 +11,16 @@
     reason = "what the dynasm macro expands to"
 )]
 
-use codegen::abi::Reg;
-use codegen::action::{Action, Cell, Part, Stored};
-use codegen::code::{CodeBuf, Ref};
-use codegen::effects::{Effects, Flow, SpEffect};
-use codegen::error::{Error, Result};
-use codegen::step::{Disp, Local, Sym};
+use codegen::effect::action::{Action, Cell, Part, Stored};
+use codegen::effect::effects::{Effects, Flow, SpEffect};
+use codegen::listing::code::{CodeBuf, Ref};
+use codegen::words::abi::Reg;
+use codegen::words::error::{Error, Result};
+use codegen::words::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::lent::RDTIME;
+use crate::emulated::RDTIME;
 use crate::option::Rvc;
 use crate::regs::*;
 use crate::reloc;

@@ -2,9 +2,9 @@
 
 pub mod abi;
 pub mod emu;
+mod emulated;
 pub mod faulty;
 pub mod insn;
-mod lent;
 pub mod lower;
 pub mod mutate;
 pub mod option;
@@ -16,18 +16,18 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::effects::CfiEntry;
-use codegen::error::{Error, Result};
-use codegen::facts::{Cie, Facts, LengthRelocs};
-use codegen::isa::{Architecture, Labels};
-use codegen::machine::Machine;
-use codegen::option::Choices;
-use codegen::patch::Relocation;
-use codegen::place::Placement;
+use codegen::arch::facts::{Cie, Facts, LengthRelocs};
+use codegen::arch::machine::Machine;
+use codegen::arch::patch::Relocation;
+use codegen::ask::option::Choices;
+use codegen::ask::place::Placement;
+use codegen::ask::spec::Kind;
+use codegen::effect::effects::CfiEntry;
+use codegen::listing::isa::{Architecture, Labels};
 use codegen::profile::Convention;
-use codegen::proto::Prototype;
-use codegen::spec::Kind;
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
 
 /// riscv64.
 pub struct Riscv64;

@@ -1,13 +1,13 @@
 //! Step to instructions: one arm per step.
 
-use codegen::abi::Reg;
-use codegen::error::{Error, Result};
-use codegen::facts::NumberOf;
-use codegen::frame::Content;
-use codegen::isa::Lower;
+use codegen::arch::facts::NumberOf;
+use codegen::ask::frame::Content;
+use codegen::ask::spec::{Kind, Regs};
 use codegen::listing::Lowering;
-use codegen::spec::{Kind, Regs};
-use codegen::step::{Callee, Disp, ExitPath, Local, Step, Value};
+use codegen::listing::isa::Lower;
+use codegen::words::abi::Reg;
+use codegen::words::error::{Error, Result};
+use codegen::words::step::{Callee, Disp, ExitPath, Local, Step, Value};
 
 use crate::Riscv64;
 use crate::abi::{ABI, DIRECT};

@@ -1,14 +1,14 @@
 //! Faulty instructions, to judge a checker by.
 
-use codegen::abi::Reg;
-use codegen::faults::Operator::*;
-use codegen::faults::{Either, Faults, Operand, Operator};
-use codegen::mutate::Mutable;
-use codegen::pattern::{
+use codegen::effect::faults::Operator::*;
+use codegen::effect::faults::{Either, Faults, Operand, Operator};
+use codegen::listing::pattern::{
     Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
     step, store, to_sp, trap,
 };
-use codegen::step::Disp;
+use codegen::mutate::Mutable;
+use codegen::words::abi::Reg;
+use codegen::words::step::Disp;
 
 use crate::Riscv64;
 use crate::abi::ABI;

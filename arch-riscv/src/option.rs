@@ -1,6 +1,6 @@
 //! The options.
 
-use codegen::spec::{Around, Form, Kind, Regs};
+use codegen::ask::spec::{Around, Form, Kind, Regs};
 
 codegen::options! {
     FpTest = "fp-test" { Off = "off", On = "on" }

@@ -1,11 +1,11 @@
 //! Trampolines that record: t0 and t1, t3 and above are free at a function's entry and at its end, and are all that they need.
 
-use codegen::abi::Reg;
-use codegen::error::Result;
-use codegen::facts::NumberOf;
+use codegen::arch::facts::NumberOf;
+use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
-use codegen::spec::{Clock, Event, Recorder};
-use codegen::step::{Callee, Disp, Local, Step};
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use codegen::words::step::{Callee, Disp, Local, Step};
 
 use crate::abi::ABI;
 use crate::insn::{Insn, parts};

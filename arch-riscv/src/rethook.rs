@@ -1,15 +1,15 @@
 //! The trampoline of kretprobes: what it does otherwise than others, because every register is in use.
 
-use codegen::error::Result;
-use codegen::frame::Content;
+use codegen::ask::frame::Content;
 use codegen::listing::Lowering;
-use codegen::step::{Disp, Local, Step};
+use codegen::words::error::Result;
+use codegen::words::step::{Disp, Local, Step};
 
 use crate::insn::Insn;
 use crate::regs::*;
 
 /// What all but registers passes through, once it is saved.
-const TEMP: codegen::abi::Reg = T1;
+const TEMP: codegen::words::abi::Reg = T1;
 
 /// Lower a step; false: it is as for others.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<bool> {

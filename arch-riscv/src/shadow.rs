@@ -1,12 +1,12 @@
 //! The shadow stack of functions that are recorded: t1 and t3 to t5 are free at a function's entry and at its end, and are all
 //! that it needs.
 
-use codegen::abi::Reg;
-use codegen::error::Result;
-use codegen::facts::NumberOf;
+use codegen::arch::facts::NumberOf;
 use codegen::listing::Lowering;
-use codegen::recorder::Recorder;
-use codegen::step::{Disp, ExitPath, Local, Step};
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use codegen::words::recorder::Recorder;
+use codegen::words::step::{Disp, ExitPath, Local, Step};
 
 use crate::insn::Insn;
 use crate::regs::*;

@@ -1,8 +1,8 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::error::{Error, Result};
-use codegen::facts::Facts;
-use codegen::patch::{Branch, Half, Patch, Relocation, SiteForm};
+use codegen::arch::facts::Facts;
+use codegen::arch::patch::{Branch, Half, Patch, Relocation, SiteForm};
+use codegen::words::error::{Error, Result};
 
 use crate::reloc::{self, high, pair};
 use crate::{FACTS, Riscv64};

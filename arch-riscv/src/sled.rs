@@ -1,12 +1,12 @@
 //! Trampolines that are called in the middle of a function: every register is live, at its full width.
 
-use codegen::frame::{Content, Field, FrameLayout, Record, Stores, field};
-use codegen::option::Choices;
+use codegen::ask::frame::{Content, Field, FrameLayout, Record, Stores, field};
+use codegen::ask::option::Choices;
 
 use crate::option::FloatAbi;
 use crate::regs::*;
 
-const SAVED: [(&str, codegen::abi::Reg); 15] = [
+const SAVED: [(&str, codegen::words::abi::Reg); 15] = [
     ("SAVED_T0", T0),
     ("SAVED_T1", T1),
     ("SAVED_T2", T2),

@@ -7,13 +7,13 @@
 mod rows;
 
 use capstone::Capstone;
-use codegen::abi::Reg;
-use codegen::effects::SpEffect;
-use codegen::isa::Architecture;
-use codegen::option::{Choice, Choices};
-use codegen::step::{Disp, Local};
-use codegen::target::Target;
-use codegen::touched::Touched;
+use codegen::ask::option::{Choice, Choices};
+use codegen::effect::effects::SpEffect;
+use codegen::effect::register_use::Touched;
+use codegen::listing::isa::Architecture;
+use codegen::profile::target::Target;
+use codegen::words::abi::Reg;
+use codegen::words::step::{Disp, Local};
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_riscv::Riscv64;
 use tramptool_riscv::faulty::Faulty;

@@ -1,9 +1,9 @@
 //! What an emulator must know of x86-64.
 
-use codegen::abi::{Reg, RegSet};
-use codegen::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
+use codegen::words::abi::{Reg, RegSet};
 
-use crate::lent::LENT;
+use crate::emulated::LENT;
 use crate::regs::{R10, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.

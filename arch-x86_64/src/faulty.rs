@@ -1,10 +1,10 @@
 //! The instructions that only mutants have: no lowering can emit them.
 
-use codegen::abi::Reg;
-use codegen::action::Action;
-use codegen::code::Ref;
-use codegen::effects::{Effects, Flow};
-use codegen::step::{Disp, Local};
+use codegen::effect::action::Action;
+use codegen::effect::effects::{Effects, Flow};
+use codegen::listing::code::Ref;
+use codegen::words::abi::Reg;
+use codegen::words::step::{Disp, Local};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 

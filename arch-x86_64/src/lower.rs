@@ -1,13 +1,13 @@
 //! Step to instructions: one arm per step.
 
-use codegen::abi::Reg;
-use codegen::error::Result;
-use codegen::frame::Content;
-use codegen::harden::ReturnStyle;
-use codegen::isa::Lower;
+use codegen::arch::harden::ReturnStyle;
+use codegen::ask::frame::Content;
+use codegen::ask::spec::Kind;
 use codegen::listing::Lowering;
-use codegen::spec::Kind;
-use codegen::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
+use codegen::listing::isa::Lower;
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use codegen::words::step::{Callee, Disp, ExitPath, KernelLabel, Local, Name, Step, Value};
 
 use crate::X86_64;
 use crate::abi::{ABI, AFTER, VECTOR};

@@ -1,15 +1,15 @@
 //! Faulty instructions, to judge a checker by.
 
-use codegen::abi::Reg;
-use codegen::effects::{Effects, SpEffect};
-use codegen::faults::Operator::*;
-use codegen::faults::{Either, Faults, Operand, Operator};
-use codegen::mutate::Mutable;
-use codegen::pattern::{
+use codegen::effect::effects::{Effects, SpEffect};
+use codegen::effect::faults::Operator::*;
+use codegen::effect::faults::{Either, Faults, Operand, Operator};
+use codegen::listing::pattern::{
     Fields, InsnPattern, PatternTable, Place, branch, call, copy, from_sp, jump, leave, load, move_sp, plain, read,
     step, store, trap, write,
 };
-use codegen::step::{Disp, Name};
+use codegen::mutate::Mutable;
+use codegen::words::abi::Reg;
+use codegen::words::step::{Disp, Name};
 
 use crate::X86_64;
 use crate::abi::ABI;

@@ -1,7 +1,7 @@
 //! The options.
 
-use codegen::option::Pad;
-use codegen::spec::{Direct, Kind, Regs};
+use codegen::ask::option::Pad;
+use codegen::ask::spec::{Direct, Kind, Regs};
 
 codegen::options! {
     Unwinder = "unwinder" { Orc = "orc", Fp = "fp" }

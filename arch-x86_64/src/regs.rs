@@ -1,7 +1,7 @@
 //! The register table: name, DWARF number (x86-64 psABI, figure 3.36), emulator number.
 
-use codegen::abi::{Reg, RegInfo};
-use codegen::machine::EmuReg;
+use codegen::arch::machine::EmuReg;
+use codegen::words::abi::{Reg, RegInfo};
 
 macro_rules! registers {
     ($($index:literal $constant:ident $name:literal $dwarf:literal $emu:literal;)*) => {

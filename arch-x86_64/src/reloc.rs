@@ -1,8 +1,8 @@
 //! Relocations (System V ABI, AMD64 supplement, 4.4.1).
 
-use codegen::error::Result;
-use codegen::field::{known_type, put, reach, too_large};
-use codegen::patch::Relocation;
+use codegen::arch::patch::Relocation;
+use codegen::words::error::Result;
+use codegen::words::field::{known_type, put, reach, too_large};
 
 /// No relocation.
 pub const NONE: u32 = 0;

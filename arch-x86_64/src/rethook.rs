@@ -1,15 +1,15 @@
 //! The trampoline of kretprobes: what it does otherwise than others, because every register is in use.
 
-use codegen::error::Result;
-use codegen::frame::Content;
+use codegen::ask::frame::Content;
 use codegen::listing::Lowering;
-use codegen::step::{Disp, Step};
+use codegen::words::error::Result;
+use codegen::words::step::{Disp, Step};
 
 use crate::insn::Insn;
 use crate::regs::*;
 
 /// What the words of the frame that C does not see pass through, once it is saved.
-const TEMP: codegen::abi::Reg = RCX;
+const TEMP: codegen::words::abi::Reg = RCX;
 /// From the frame's end: the return address, where unwinders look for it, and the flags as they are pushed and popped, in the
 /// last word of pt_regs.
 const RETURN: i32 = -8;

@@ -1,11 +1,11 @@
 //! The shadow stack of functions that are recorded: [`ENTRY`] is all that it needs, and the flags.
 
-use codegen::abi::Reg;
-use codegen::error::Result;
-use codegen::facts::NumberOf;
+use codegen::arch::facts::NumberOf;
 use codegen::listing::Lowering;
-use codegen::recorder::Recorder;
-use codegen::step::{ExitPath, Local, Step};
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use codegen::words::recorder::Recorder;
+use codegen::words::step::{ExitPath, Local, Step};
 
 use crate::insn::Insn;
 use crate::regs::*;

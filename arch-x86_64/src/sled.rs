@@ -1,8 +1,8 @@
 //! Trampolines that are called in the middle of a function: every register is live, at its full width.
 
-use codegen::action::StateArea;
-use codegen::frame::{Content, Field, FrameLayout, Record, Stores, field};
-use codegen::option::Choices;
+use codegen::ask::frame::{Content, Field, FrameLayout, Record, Stores, field};
+use codegen::ask::option::Choices;
+use codegen::effect::action::StateArea;
 
 use crate::regs::*;
 

@@ -4,12 +4,12 @@
 mod rows;
 
 use capstone::{Capstone, Syntax};
-use codegen::abi::Reg;
-use codegen::effects::SpEffect;
-use codegen::isa::Architecture;
-use codegen::option::Choices;
-use codegen::step::Disp;
-use codegen::target::Target;
+use codegen::ask::option::Choices;
+use codegen::effect::effects::SpEffect;
+use codegen::listing::isa::Architecture;
+use codegen::profile::target::Target;
+use codegen::words::abi::Reg;
+use codegen::words::step::Disp;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess,

@@ -3,11 +3,11 @@
 #[path = "../../codegen/tests/verify/mod.rs"]
 mod verify;
 
+use codegen::ask::option::{Choice, Choices};
+use codegen::ask::spec::{Kind, Regs, Spec};
 use codegen::backend;
-use codegen::isa::Architecture;
 use codegen::listing::Line;
-use codegen::option::{Choice, Choices};
-use codegen::spec::{Kind, Regs, Spec};
+use codegen::listing::isa::Architecture;
 use codegen::verify::Property;
 use tramptool_x86_64::X86_64;
 use tramptool_x86_64::insn::Insn;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use codegen::abi::Reg;
-use codegen::isa::Architecture;
-use codegen::machine::{LentCpu, LentTo, Machine};
+use codegen::arch::machine::{LentCpu, LentTo, Machine};
+use codegen::listing::isa::Architecture;
+use codegen::words::abi::Reg;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 use tramptool_x86_64::X86_64;
 use tramptool_x86_64::regs::{RAX, RCX, RDX, VECTORS};

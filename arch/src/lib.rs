@@ -1,7 +1,7 @@
 //! The architectures, in one list. What serves all of them alike takes them from here.
 
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 
 /// The architectures. Adding one is writing its crate and its line here.
 pub static BACKENDS: &[&dyn Backend] = &[&arch_x86_64::X86_64, &arch_arm64::Arm64, &arch_riscv::Riscv64];

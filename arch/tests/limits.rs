@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use codegen::kind::{Kind, Programs};
-use codegen::spec::{Attach, Body, Program, Spec};
+use codegen::ask::kind::{Kind, Programs};
+use codegen::ask::spec::{Attach, Body, Program, Spec};
 use tramptool_arch::BACKENDS;
 
 /// Trampolines with so many programs, each another function.

@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use codegen::ask::spec::{Direct, Spec};
 use codegen::backend::Backend;
-use codegen::spec::{Direct, Spec};
 use emu_tests::{Filter, Foreign, Suite};
 
 use crate::kernel::{default_target, profile};

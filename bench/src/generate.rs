@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use arch::{BACKENDS, backend};
+use codegen::ask::spec::{Attach, Body, Kind, Program, Programs, Regs, Spec};
 use codegen::backend::Backend;
-use codegen::obj;
-use codegen::proto::Prototype;
-use codegen::spec::{Attach, Body, Kind, Program, Programs, Regs, Spec};
-use codegen::target::Target;
+use codegen::out::obj;
+use codegen::profile::target::Target;
+use codegen::words::proto::Prototype;
 use link::{Input, Options, link};
 use object::elf;
 use object::write::{Object, Relocation, StandardSection, Symbol, SymbolSection};
@@ -195,7 +195,7 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
         let name = format!("{}_tramp", proto.name);
         Ok(((proto.name, name), kind))
     };
-    let all = traced.iter().map(planned).collect::<Result<Vec<_>, codegen::error::Error>>();
+    let all = traced.iter().map(planned).collect::<Result<Vec<_>, codegen::words::error::Error>>();
     let (names, kinds): (Vec<(String, String)>, Vec<Kind>) = all.map_err(|e| e.to_string())?.into_iter().unzip();
     let functions_of = names.iter().zip(&kinds).zip(traced);
     let specs: Vec<Spec> = functions_of

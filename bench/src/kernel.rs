@@ -4,7 +4,7 @@ use codegen::backend::Backend;
 use codegen::profile::Convention;
 #[cfg(feature = "check")]
 use codegen::profile::Profile;
-use codegen::target::Target;
+use codegen::profile::target::Target;
 
 /// Its version.
 pub const KERNEL: &str = "6.12";

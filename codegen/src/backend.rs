@@ -1,25 +1,25 @@
 //! An architecture as the rest of the world sees it: [`Backend`] follows from [`Mutable`], object safe.
 
-use crate::assembly::Assembly;
+use crate::arch::machine::Machine;
+use crate::arch::patch::Patch;
+use crate::ask::option::Choices;
+use crate::ask::place::Placement;
+use crate::ask::spec::Spec;
 use crate::contract::Contract;
-use crate::error::{Error, Result};
-use crate::generate::generate;
-use crate::isa::{Instruction, Isa};
 use crate::listing::Listing;
-use crate::machine::Machine;
+use crate::listing::generate::generate;
+use crate::listing::isa::{Instruction, Isa};
+use crate::listing::pattern::PatternTable;
 use crate::mutate::{self, Mutable, Mutant};
-use crate::option::Choices;
-use crate::patch::Patch;
-use crate::pattern::PatternTable;
-use crate::place::Placement;
+use crate::out::assembly::Assembly;
+use crate::out::shape::Shape;
+use crate::out::text::{self, TextListing};
 use crate::plan::Plan;
 use crate::profile::Convention;
-use crate::proto::Prototype;
-use crate::shape::Shape;
-use crate::spec::Spec;
-use crate::target::Target;
-use crate::text::{self, TextListing};
+use crate::profile::target::Target;
 use crate::verify::{self, Fault};
+use crate::words::error::{Error, Result};
+use crate::words::proto::Prototype;
 
 /// Trampolines, from one plan and one listing each.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub trait Backend: Patch {
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
     fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target>;
-    /// See [`Architecture::place`](crate::isa::Architecture::place).
+    /// See [`Architecture::place`](crate::listing::isa::Architecture::place).
     ///
     /// # Errors
     /// As there.

@@ -2,90 +2,57 @@
 //! patches them, with a callback that overwrites all it may.
 //!
 //! This crate judges: it sees an object and a [`codegen::contract::Contract`], links, loads and runs. It never calls
-//! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::machine::Machine`].
+//! the generator. Nothing here asks which architecture it runs: that is data in [`codegen::arch::machine::Machine`].
+//!
+//! Each folder is a layer: its files use those of their own folder and of the folders before it, and no two files use
+//! each other.
+//!
+//! 1. `engine`: the emulated machine.
+//! 2. `report`: verdicts, and the places that they are about.
+//! 3. `run`: which runs there are.
+//! 4. `judge`: runs, held against contracts.
+//! 5. `contract`: contracts in files.
+//! 6. `observe`: what a trampoline does, learnt without a contract.
+//! 7. `compose`: users of the runtime in all combinations.
+//! 8. `probe`: probes by their definitions.
 
-mod call_sites;
-mod case;
-mod cases;
-mod check;
-mod compare;
-mod composed;
-mod contract_file;
-mod contract_places;
-mod contract_read;
-mod contract_stated;
-mod contract_text;
-mod copy;
-mod cpu;
-mod disasm;
-mod draft;
-mod edge;
-mod explain;
-mod filter;
-mod fixture;
-mod flow;
-mod foreign;
-mod hooks;
-mod inside;
-mod kept;
-mod lent;
-mod linked;
-mod lost;
-mod marks;
-mod measure;
+mod compose;
+mod contract;
+mod engine;
+mod judge;
 mod observe;
-mod place;
 mod probe;
-mod protocol;
-mod raw;
-mod replay;
 mod report;
-mod retire;
-mod rig;
-mod rng;
-mod signals;
-mod site;
-mod situation;
-mod size;
-mod spent;
-mod suite;
-mod tally;
-mod thread;
-mod thrown;
-mod trace;
-mod unwind;
-mod variables;
-mod verdict;
-mod view;
+mod run;
 
-pub use case::{Distance, Handler};
-pub use check::{Progress, check, situations};
-pub use composed::{
+pub use compose::{
     AFTER_RECORDER, Composed, DIRECT_HANDLER, FUNCTIONS_UNDER_TRACE, Functions, PAIRED_HANDLERS, RECORDER_ARGS,
     direct_names, paired_names, recorder_names,
 };
-pub use contract_file::contract_schema;
-pub use contract_text::{Head, contract_text};
-pub use cpu::engine_version;
-pub use disasm::disassemble;
-pub use draft::{Draft, draft};
-pub use filter::Filter;
-pub use fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
-pub use foreign::{Foreign, contract_profile, suites as foreign_suites};
-pub use inside::views;
-pub use measure::{ScenarioCost, measure};
+pub use contract::draft::{Draft, draft};
+pub use contract::file::contract_schema;
+pub use contract::foreign::{Foreign, contract_profile, suites as foreign_suites};
+pub use contract::text::{Head, contract_text};
+pub use engine::cpu::engine_version;
+pub use engine::disasm::disassemble;
+pub use engine::unwind::described;
+pub use judge::check::{Progress, check, situations};
+pub use judge::cost::{Spent, spent};
+pub use judge::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
+pub use judge::measure::{ScenarioCost, measure};
+pub use judge::protocol::{Astray, Sites, judge_sites};
+pub use judge::suite::{BY_THE_PROFILE, Deviation, Poker, Suite};
+pub use judge::views::views;
 pub use observe::{
     Call, Difference, Leave, Line as ObservedLine, Observed, Severity, Store, Unwound, Way, differences, observable,
     observe, roles_of,
 };
-pub use place::places;
 pub use probe::{Form as ProbeForm, probe};
-pub use protocol::{Astray, Sites, judge_sites};
-pub use raw::{Dump, dumped};
-pub use replay::{Chosen, Replay, Source};
+pub use report::place::places;
+pub use report::view::{Line, Path, Track, View, Word};
 pub use report::{Clause, Failure, Of, Promise, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
-pub use situation::Situation;
-pub use spent::{Spent, spent};
-pub use suite::{BY_THE_PROFILE, Deviation, Poker, Suite};
-pub use unwind::described;
-pub use view::{Line, Path, Track, View, Word};
+pub use run::case::{Distance, Handler};
+pub use run::filter::Filter;
+pub use run::raw::{Dump, dumped};
+pub use run::replay::{Chosen, Replay, Source};
+pub use run::situation::Situation;

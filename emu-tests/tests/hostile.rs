@@ -1,9 +1,9 @@
 //! Objects and contracts of others may say anything: the judge answers with a report or an error.
 
+use codegen::ask::spec::{Direct, Spec};
 use codegen::backend::Backend;
-use codegen::error::Result;
-use codegen::obj;
-use codegen::spec::{Direct, Spec};
+use codegen::out::obj;
+use codegen::words::error::Result;
 use tramptool_emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict, check, foreign_suites};
 
 use common::{profile, target};

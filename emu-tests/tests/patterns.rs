@@ -1,11 +1,11 @@
 //! The forms of other people's instructions: Capstone must read what our tables write.
 
 use arch::BACKENDS;
-use codegen::abi::Reg;
 use codegen::backend::Backend;
-use codegen::effects::{Flow, Moves, SpEffect};
-use codegen::faults::Operator;
-use codegen::pattern::{Fields, InsnPattern};
+use codegen::effect::effects::{Flow, Moves, SpEffect};
+use codegen::effect::faults::Operator;
+use codegen::listing::pattern::{Fields, InsnPattern};
+use codegen::words::abi::Reg;
 use tramptool_emu_tests::disassemble;
 
 /// The one instruction that Capstone sees, as text.

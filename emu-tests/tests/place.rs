@@ -7,11 +7,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use codegen::abi::Reg;
+use codegen::ask::place::{Piece, Place, Returned};
 use codegen::backend::Backend;
-use codegen::place::{Piece, Place, Returned};
-use codegen::proto::Prototype;
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::abi::Reg;
+use codegen::words::proto::Prototype;
 use link::{Image, Input, Options, link};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -304,7 +304,8 @@ fn check(
         let text = case.declare(&format!("f{i}"), false);
         let proto = Prototype::parse(&text).map_err(|e| TestCaseError::fail(format!("{text}: {e}")))?;
         let placement = backend.place(target, &proto).map_err(|e| TestCaseError::fail(format!("{text}: {e}")))?;
-        let members = |t: &codegen::proto::Type| t.members().iter().map(|(at, m)| (*at, m.size)).collect::<Vec<_>>();
+        let members =
+            |t: &codegen::words::proto::Type| t.members().iter().map(|(at, m)| (*at, m.size)).collect::<Vec<_>>();
         let function = image.symbol(&format!("f{i}")).unwrap().address;
         cpu.run(image.symbol(&format!("call{i}")).unwrap().address, function);
         prop_assert_eq!(placement.args.len(), proto.args.len());

@@ -1,12 +1,12 @@
 //! Sites that are patched wrongly must be noticed.
 
 use arch::{BACKENDS, backend};
-use codegen::error::Result;
-use codegen::obj;
-use codegen::patch::{Patch, Poke, SiteState};
+use codegen::arch::patch::{Patch, Poke, SiteState};
+use codegen::arch::site::{Site, Spot};
+use codegen::ask::spec::{Direct, Spec};
+use codegen::out::obj;
 use codegen::profile::{Profile, Source};
-use codegen::site::{Site, Spot};
-use codegen::spec::{Direct, Spec};
+use codegen::words::error::Result;
 use tramptool_emu_tests::{BY_THE_PROFILE, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 
 use common::expected::{contract, expected};
@@ -179,7 +179,7 @@ fn a_reach_that_is_shorter_or_longer_than_the_sites() {
     for backend in BACKENDS {
         let refuses: Poker = |site, b, spot, state| match state {
             SiteState::Enabled { target, .. } if target.abs_diff(spot.ip) > site.reach as u64 - 0x2000 => {
-                Err(codegen::error::Error::new("too far"))
+                Err(codegen::words::error::Error::new("too far"))
             }
             _ => BY_THE_PROFILE(site, b, spot, state),
         };

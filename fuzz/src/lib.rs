@@ -3,13 +3,13 @@
 //! `tests/robust.rs` of the root package does the same with damaged seeds, without a nightly compiler.
 
 use clap::Parser;
+use codegen::ask::spec::{Direct, Kind, Spec};
 use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
-use codegen::error::Result;
-use codegen::proto::Prototype;
-use codegen::spec::{Direct, Kind, Spec};
-use codegen::target::Target;
-use codegen::{diff, obj};
+use codegen::out::{diff, obj};
+use codegen::profile::target::Target;
+use codegen::words::error::Result;
+use codegen::words::proto::Prototype;
 use emu_tests::Foreign;
 use link::{Image, Input, Options};
 use tool::BACKENDS;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use codegen::error::{Error, Result};
-use codegen::patch::AlternativeEntry;
-use codegen::pattern::PatternTable;
+use codegen::arch::patch::AlternativeEntry;
+use codegen::listing::pattern::PatternTable;
+use codegen::words::error::{Error, Result};
 use object::endian::U64;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 use object::read::{SectionIndex, SymbolIndex};

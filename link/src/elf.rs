@@ -1,7 +1,7 @@
 //! Reading ELF files: what is refused at once, and the words for it.
 
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader as _, SectionTable};

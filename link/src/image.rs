@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use std::cmp::Reverse;
 
-use codegen::error::{Error, Result};
-use codegen::patch::{Relocation, Write};
-use codegen::site::Spot;
+use codegen::arch::patch::{Relocation, Write};
+use codegen::arch::site::Spot;
+use codegen::words::error::{Error, Result};
 use object::elf;
 
 /// Segments begin on a page of their own, so that an emulator can protect them separately.

@@ -1,6 +1,6 @@
 //! Images as ELF executables, and back.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable, Sym as _};
 use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, SinglePhaseWriter, Sym};

@@ -2,7 +2,7 @@
 //! reading ELF files: the traceable sites that they list, objects around bare code, faults in objects.
 //!
 //! It knows no instruction set: what a relocation, a site or a call slot looks like in bytes, it asks
-//! [`codegen::patch::Patch`].
+//! [`codegen::arch::patch::Patch`].
 
 mod alternatives;
 mod elf;

@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use codegen::contract::Contract;
-use codegen::effects::Effects;
-use codegen::error::Result;
-use codegen::faults::Operator;
+use codegen::effect::effects::Effects;
+use codegen::effect::faults::Operator;
+use codegen::listing::pattern::{Fields, Found, InsnPattern, PatternTable};
 use codegen::mutate::{At, Edit, Mutant, Ways, edits};
-use codegen::pattern::{Fields, Found, InsnPattern, PatternTable};
+use codegen::words::error::Result;
 use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 

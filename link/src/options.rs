@@ -1,6 +1,6 @@
 //! What a link is asked for.
 
-use codegen::site::Site;
+use codegen::arch::site::Site;
 
 /// How to link.
 #[derive(Clone, Debug)]

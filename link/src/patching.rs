@@ -1,8 +1,8 @@
 //! The function entries of an image: finding them in the compiler's list, and patching them as the kernel does.
 
-use codegen::error::{Error, Result};
-use codegen::patch::{Patch, SiteState};
-use codegen::site::Site;
+use codegen::arch::patch::{Patch, SiteState};
+use codegen::arch::site::Site;
+use codegen::words::error::{Error, Result};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 

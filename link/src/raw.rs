@@ -1,6 +1,6 @@
 //! Code without a file around it, made into an object: what was dumped from memory goes through the same linker.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use object::Endianness;
 use object::elf;
 use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, SinglePhaseWriter, Sym};

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use codegen::error::{Error, Result};
-use codegen::patch::Patch;
+use codegen::arch::patch::Patch;
+use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::SymbolIndex;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _};

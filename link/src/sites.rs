@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use codegen::error::{Error, Result};
-use codegen::patch::{Patch, SiteForm};
+use codegen::arch::patch::{Patch, SiteForm};
+use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::SymbolIndex;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _};

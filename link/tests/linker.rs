@@ -1,8 +1,8 @@
 //! Where sections are put, who defines a name, what does not reach, and what patching refuses: objects of a few bytes.
 //! That images are those of GNU ld, the root package's `tests/link.rs` says.
 
-use codegen::error::{Error, Result};
-use codegen::patch::Patch;
+use codegen::arch::patch::Patch;
+use codegen::words::error::{Error, Result};
 use object::write::{Object, Relocation, SectionId, Symbol, SymbolId, SymbolSection};
 use object::{
     Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope, elf,

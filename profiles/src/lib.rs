@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use codegen::error::{Error, Result};
-use codegen::facts::Facts;
+use codegen::arch::facts::Facts;
 use codegen::profile::{Convention, Profile, Scope, Source, read};
+use codegen::words::error::{Error, Result};
 
 /// The profile that holds where none is named.
 pub const DEFAULT: &str = "linux-7.3";

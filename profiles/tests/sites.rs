@@ -1,9 +1,9 @@
 //! Sites as the kernel writes them, in its order: the bytes of each state, beside what GNU as and ld make of the same
 //! instructions.
 
-use codegen::patch::{Parts, Poke, SiteState, Write};
+use codegen::arch::patch::{Parts, Poke, SiteState, Write};
+use codegen::arch::site::Spot;
 use codegen::profile::{Convention, Source};
-use codegen::site::Spot;
 
 fn convention(arch: &str) -> &'static Convention {
     tramptool_profiles::convention("linux-6.12", arch::backend(arch).unwrap().facts()).unwrap()

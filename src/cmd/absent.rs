@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use codegen::error::Error;
+use codegen::words::error::Error;
 
 /// Whatever is given.
 #[derive(Args)]
@@ -27,7 +27,7 @@ macro_rules! absent {
         $(
             /// A command of the judge.
             pub mod $command {
-                use codegen::error::Result;
+                use codegen::words::error::Result;
 
                 pub use crate::cmd::absent::Anything as $args;
 
@@ -49,7 +49,7 @@ absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain Explai
 pub mod on {
     use std::path::Path;
 
-    use codegen::error::Result;
+    use codegen::words::error::Result;
     use compose::Subject;
 
     /// Refuse.
@@ -69,7 +69,7 @@ pub mod on {
 
 /// The part of `diff` that runs code.
 pub mod compare {
-    use codegen::error::Result;
+    use codegen::words::error::Result;
 
     use super::super::how::How;
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use codegen::ask::spec::{Clock, Events, Form};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
 use codegen::profile::Profile;
-use codegen::spec::{Clock, Events, Form};
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 use tool::asked::Asked;
 use tool::kernel::{Configured, Tree, configured, of_tree};
 use tool::settings::{setting, target};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Difference, Observed};
 use rayon::prelude::*;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::{Difference, Observed, Severity, differences, roles_of};
 use schemars::JsonSchema;
 use serde::Serialize;

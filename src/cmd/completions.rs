@@ -3,7 +3,7 @@
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 
 use super::exit::DONE;
 use super::known::with_known_values;

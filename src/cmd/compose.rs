@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use compose::{OURS, Outcome, Plan, SUBJECTS, Subject, USERS};
 
 use super::exit::DONE;

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use codegen::error::{Error, Result};
 use codegen::profile::Profile;
+use codegen::words::error::{Error, Result};
 use emu_tests::{Clause, Draft, Filter, Foreign, Observed};
 use link::Input;
 

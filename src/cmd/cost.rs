@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use codegen::abi::Loc;
+use codegen::ask::frame::Content;
+use codegen::ask::spec::{Kind, Spec};
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::cost::{Bound, Cost, PathCost};
-use codegen::error::{Error, Result};
-use codegen::frame::Content;
-use codegen::spec::{Kind, Spec};
-use codegen::target::Target;
-use codegen::text::TextListing;
+use codegen::out::cost::{Bound, Cost, PathCost};
+use codegen::out::text::TextListing;
+use codegen::profile::target::Target;
+use codegen::words::abi::Loc;
+use codegen::words::error::{Error, Result};
 use emu_tests::Suite;
 use serde::Serialize;
 use tool::asked::DIRECT;

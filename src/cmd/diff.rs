@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use clap::Args;
-use codegen::cost::Cost;
-use codegen::diff::{Row, Side, lines, roles};
-use codegen::error::Result;
-use codegen::text::{LineKind, TextLine};
+use codegen::out::cost::Cost;
+use codegen::out::diff::{Row, Side, lines, roles};
+use codegen::out::text::{LineKind, TextLine};
+use codegen::words::error::Result;
 
 use super::compare;
 use super::exit::{DIFFERS, DONE};

@@ -1,6 +1,6 @@
 //! A comparison as a page for a browser.
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::{Difference, Observed};
 use templates::page::{Arrow, Diff, DiffGroup, DiffLine, DiffPair, DiffRow, Link, Verdict, page as whole, part};
 use tool::aligned::{Insn, Mark};

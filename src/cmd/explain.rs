@@ -1,7 +1,7 @@
 //! `explain`: a page on one property, or on one bug.
 
 use clap::Args;
-use codegen::error::Result;
+use codegen::words::error::Result;
 use tool::explain;
 
 use super::exit::DONE;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Dump, Foreign, Suite};
 use tool::report::{ContractFile, lines_of};
 use tool::settings::parse_u64;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use clap::Command;
 use clap::builder::{PossibleValuesParser, ValueParser};
-use codegen::error::Result;
+use codegen::ask::spec::{Clock, Events, Form};
 use codegen::profile::Convention;
-use codegen::spec::{Clock, Events, Form};
+use codegen::words::error::Result;
 use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD, SLED};
 
 /// The definition of the command line, with all values that are known for completion. It is for scripts alone: other values,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use link::{Input, Options};
 use tool::settings::parse_u64;
 

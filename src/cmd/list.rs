@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use clap::Args;
+use codegen::ask::option::OptionInfo;
+use codegen::ask::spec::{Around, Clock, Direct, Events, Form, Kind, Programs, Recorder};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
-use codegen::option::OptionInfo;
+use codegen::profile::target::Target;
 use codegen::profile::{Convention, OptionRule, Profile};
-use codegen::spec::{Around, Clock, Direct, Events, Form, Kind, Programs, Recorder};
-use codegen::target::Target;
+use codegen::words::error::{Error, Result};
 use serde::Serialize;
 use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD, SLED};
 use tool::settings::option;
@@ -176,7 +176,7 @@ fn architecture(target: &Target) -> Result<Architecture> {
 /// The global labels inside this kind of trampoline.
 fn labels(name: &str, kind: Kind, target: &Target) -> Result<Vec<String>> {
     let mut plan = codegen::plan::Plan::default();
-    let spec = codegen::spec::Spec::of(name, kind);
+    let spec = codegen::ask::spec::Spec::of(name, kind);
     match plan.make(&spec, target) {
         Ok(()) => {}
         // The profile has no such trampoline under these options.
@@ -184,7 +184,7 @@ fn labels(name: &str, kind: Kind, target: &Target) -> Result<Vec<String>> {
         Err(e) => return Err(e),
     }
     let label = plan.steps.iter().filter_map(|s| match s {
-        codegen::step::Step::KernelLabel(label) if target.convention.has_label(*label) => Some(*label),
+        codegen::words::step::Step::KernelLabel(label) if target.convention.has_label(*label) => Some(*label),
         _ => None,
     });
     let mut names: Vec<String> = label.map(|i| target.convention.label(i, name, kind).concat()).collect();

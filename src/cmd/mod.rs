@@ -60,7 +60,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
 use absent::{check, compare, contract, cost, explain, mutate, on, probe, report, review};

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
 use codegen::profile::Convention;
+use codegen::words::error::{Error, Result};
 use compose::cross::{CROSS, directory};
 use compose::{OURS, Subject};
 use emu_tests::{Composed, FUNCTIONS_UNDER_TRACE};

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(unix)]
 use std::sync::{Arc, OnceLock};
 
-use codegen::assembly::Assembly;
-use codegen::error::{Error, Result};
-use codegen::obj;
-use codegen::target::Target;
+use codegen::out::assembly::Assembly;
+use codegen::out::obj;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 use tempfile::{Builder, NamedTempFile};
 
 #[cfg(feature = "judge")]

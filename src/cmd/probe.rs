@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{ProbeForm, probe};
 use link::Input;
 

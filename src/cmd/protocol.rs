@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::{Sites, judge_sites};
 use serde::Serialize;
 use tool::printed::json;

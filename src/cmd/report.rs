@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use tool::mutate::report::Report as Mutants;
 use tool::report::page::{apart, sheets, together};
 use tool::report::{COLUMNS, Document, Format, Palette, Part, Style, refuse_skips, render};

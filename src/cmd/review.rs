@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::Foreign;
 use tool::review::{Review, Side, text};
 use tool::settings::parse_u64;

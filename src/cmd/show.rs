@@ -1,7 +1,7 @@
 //! `show`: one trampoline for reading.
 
 use clap::Args;
-use codegen::error::Result;
+use codegen::words::error::Result;
 use tool::request::trampoline;
 
 use super::args::{DirectArgs, TargetArgs};

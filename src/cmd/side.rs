@@ -1,12 +1,12 @@
 //! A trampoline to be generated, as a side of a comparison names it.
 
-use codegen::diff::Side;
-use codegen::error::{Error, Result};
-use codegen::obj;
+use codegen::ask::spec::Form;
+use codegen::out::diff::Side;
+use codegen::out::obj;
+use codegen::out::text::TextListing;
 use codegen::profile::Profile;
-use codegen::spec::Form;
-use codegen::target::Target;
-use codegen::text::TextListing;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 use tool::asked::Asked;
 use tool::request;
 use tool::settings::{self, parse_u64};

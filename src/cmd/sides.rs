@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
 use codegen::profile::{Convention, Profile};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Observed, observable, observe};
 use link::Input;
 use serde_json::Value;

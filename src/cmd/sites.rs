@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use codegen::error::Result;
+use codegen::words::error::Result;
 use link::Input;
 use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;

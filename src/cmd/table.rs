@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use codegen::abi::RegSet;
+use codegen::ask::live::Live;
+use codegen::ask::spec::{Around, Direct, Form, Kind};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
-use codegen::live::Live;
 use codegen::profile::Profile;
-use codegen::spec::{Around, Direct, Form, Kind};
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::abi::RegSet;
+use codegen::words::error::{Error, Result};
 use emu_tests::Suite;
 use serde::Deserialize;
 use tool::backend;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use codegen::error::Result;
-use codegen::target::Target;
-use codegen::template::{FixUp, Template};
+use codegen::out::template::{FixUp, Template};
+use codegen::profile::target::Target;
+use codegen::words::error::Result;
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 #[cfg(feature = "judge")]
 use emu_tests::Progress;
 #[cfg(feature = "judge")]

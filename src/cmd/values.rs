@@ -1,7 +1,7 @@
 //! Values of options that have names.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use codegen::error::Error;
+use codegen::words::error::Error;
 
 /// The parser of an option whose values have names: each with what help says of it, and what it stands for.
 pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::Clause;
 use serde::Deserialize;
 

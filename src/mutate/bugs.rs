@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use codegen::error::{Error, Result};
 use codegen::mutate::Mutant;
+use codegen::words::error::{Error, Result};
 use serde::Deserialize;
 
 /// A description of mutants.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use codegen::error::{Error, Result};
-use codegen::faults::Operator;
+use codegen::effect::faults::Operator;
+use codegen::words::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codegen::error::{Error, Result};
-use codegen::faults::Operator;
-use codegen::shell::shell;
+use codegen::effect::faults::Operator;
+use codegen::words::error::{Error, Result};
+use codegen::words::shell::shell;
 use emu_tests::{Clause, Filter, Observed, Of, Progress, Row, Suite, Verdict};
 use rayon::prelude::*;
 

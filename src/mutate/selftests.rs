@@ -1,6 +1,6 @@
 //! What the kernel's own tests cannot notice, as data.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use serde::Deserialize;
 use wildmatch::WildMatch;
 

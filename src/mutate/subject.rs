@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use codegen::ask::spec::Kind;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::error::{Error, Result};
 use codegen::mutate::Mutant;
-use codegen::obj;
+use codegen::out::obj;
 use codegen::profile::Convention;
-use codegen::shell::shell;
-use codegen::spec::Kind;
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
+use codegen::words::shell::shell;
 use emu_tests::{Chosen, Clause, Filter, Observed, Progress, Row, Source, Suite, Verdict, disassemble};
 use link::Input;
 use link::object_mutants::Function;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Report, Row, Suite, Survival, View};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;

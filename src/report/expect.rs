@@ -1,7 +1,7 @@
 //! Expectations: what is known to fail, with reasons, in a file. What is expected does not fail a run, and an
 //! expectation that is no longer needed does.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Clause, Failure, Report, Row, Verdict};
 use serde::Deserialize;
 use toml::Spanned;

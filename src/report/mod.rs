@@ -13,7 +13,7 @@ mod promises;
 mod rows;
 mod sarif;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Report, Verdict};
 
 pub use crate::printed::{cleaned, json, printable};

@@ -6,7 +6,7 @@ mod inside;
 mod mutants;
 mod words;
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use templates::page::{Link, page};
 
 use super::document::{Document, Part};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::Suite;
 use rayon::prelude::*;
 use schemars::JsonSchema;

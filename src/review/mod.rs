@@ -6,7 +6,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use emu_tests::{Clause, Difference, Failure, Filter, Foreign, Report, Row, Suite, Summary, Verdict};
 use link::Input;
 use rayon::prelude::*;

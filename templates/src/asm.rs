@@ -1,12 +1,12 @@
 //! The `.S` file.
 
 use askama::Template;
-use codegen::error::{Error, Result};
-use codegen::facts::Facts;
-use codegen::harden::TypeWord;
-use codegen::lsda;
-use codegen::target::Target;
-use codegen::text::{LineKind, TextLine, TextListing};
+use codegen::arch::facts::Facts;
+use codegen::arch::harden::TypeWord;
+use codegen::out::text::{LineKind, TextLine, TextListing};
+use codegen::profile::lsda;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 
 /// Where the text of a contract breaks.
 const WIDTH: usize = 100;

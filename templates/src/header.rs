@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
+use codegen::ask::spec::{Form, Kind};
 use codegen::contract::Contract;
-use codegen::error::{Error, Result};
-use codegen::proto::{Prototype, Type};
-use codegen::spec::{Form, Kind};
-use codegen::step::Value;
-use codegen::target::Target;
-use codegen::text::{LineKind, TextListing};
+use codegen::out::text::{LineKind, TextListing};
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::{Prototype, Type};
+use codegen::words::step::Value;
 
 #[derive(Template)]
 #[template(path = "header.h", escape = "none")]

@@ -1,7 +1,7 @@
 //! The source of a kernel module around a direct-call trampoline.
 
 use askama::Template;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 
 /// What the module is for.
 #[derive(Template)]

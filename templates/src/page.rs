@@ -1,7 +1,7 @@
 //! Pages for a browser: one file each, which needs nothing else. What is said on them arrives finished.
 
 use askama::Template;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 
 /// The page around its parts.
 #[derive(Template)]

@@ -1,12 +1,12 @@
 //! The annotated listing: addresses, bytes, the frame as a picture, the cost.
 
 use askama::Template;
+use codegen::arch::harden::Harden;
+use codegen::ask::frame::{Content, Stores};
 use codegen::contract::Contract;
-use codegen::error::{Error, Result};
-use codegen::frame::{Content, Stores};
-use codegen::harden::Harden;
-use codegen::target::Target;
-use codegen::text::{LineKind, TextListing};
+use codegen::out::text::{LineKind, TextListing};
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 
 const NOTE_COLUMN: usize = 66;
 

@@ -1,9 +1,9 @@
 //! The C header of a template: its bytes, and the fields that a program fills in.
 
 use askama::Template as _;
-use codegen::error::{Error, Result};
-use codegen::target::Target;
-use codegen::template::Template;
+use codegen::out::template::Template;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 
 #[derive(askama::Template)]
 #[template(path = "template.h", escape = "none")]
@@ -48,7 +48,7 @@ pub fn template(template: &Template, target: &Target) -> Result<String> {
             "--emit template: '{name}' is not a C identifier; valid: --name with letters, digits and _"
         )));
     }
-    let row = |f: &codegen::template::FixUp| Row {
+    let row = |f: &codegen::out::template::FixUp| Row {
         at: f.at,
         r_type: f.r_type,
         type_name: target.facts.relocation(f.r_type).unwrap_or_default(),

@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use codegen::error::Error;
-use codegen::spec::{Around, Form, Kind};
+use codegen::ask::spec::{Around, Form, Kind};
+use codegen::words::error::Error;
 
 use super::common::expected::{contract, expected, my_tramp};
 use super::common::{Bench, any, targets};

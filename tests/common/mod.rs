@@ -37,7 +37,7 @@ pub fn blessed_block(path: &str, begin: &str, text: &str) {
 }
 
 /// An architecture under every set of options that each profile offers.
-pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::target::Target> {
+pub fn targets(backend: &dyn codegen::backend::Backend) -> Vec<codegen::profile::target::Target> {
     let profiles = profiles::names().into_iter().map(|name| tool::profile(name).unwrap());
     let conventions: Vec<_> = profiles.filter_map(|p| p.convention(backend.facts().name).ok()).collect();
     let mut all = Vec::new();

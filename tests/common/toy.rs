@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use codegen::abi::{Abi, Reg};
-use codegen::action::Action;
-use codegen::effects::{Effects, Flow, SpEffect};
-use codegen::error::Result;
-use codegen::frame::{ARG_SLOTS, Content, FrameLayout, Stores, field};
+use codegen::ask::frame::{ARG_SLOTS, Content, FrameLayout, Stores, field};
+use codegen::ask::live::Live;
+use codegen::effect::action::Action;
+use codegen::effect::effects::{Effects, Flow, SpEffect};
 use codegen::listing::Lowering;
-use codegen::live::Live;
-use codegen::names::Names;
-use codegen::step::{Disp, Step, Sym};
+use codegen::listing::names::Names;
+use codegen::words::abi::{Abi, Reg};
+use codegen::words::error::Result;
+use codegen::words::step::{Disp, Step, Sym};
 
 /// An instruction.
 #[derive(Clone, Copy, Debug)]

@@ -175,7 +175,7 @@ fn constants_are_read_as_gnu_as_writes_them() {
                 assert_eq!(code, Some(0), "{err}");
             }
             let code = std::fs::read(case.dir.path().join("t.bin")).unwrap();
-            let read = codegen::pattern::Constant::read(backend.patterns(), &code, 0x1000);
+            let read = codegen::listing::pattern::Constant::read(backend.patterns(), &code, 0x1000);
             let last = read.last().map(|c| (c.value, c.size));
             assert_eq!(last, Some((value, code.len())), "{arch} {option}: {value:#x}: {code:x?}");
         }

@@ -7,16 +7,15 @@ use crate::names::{FILES, shared, words_of};
 use crate::sources::{root, rust_files, shown};
 
 /// Where clauses are checked.
-const CHECKS: [&str; 9] =
-    ["trace/", "compare.rs", "edge.rs", "lost.rs", "site.rs", "size.rs", "retire.rs", "signals.rs", "thrown.rs"];
+const CHECKS: [&str; 2] = ["trace/", "checks/"];
 
 /// Other files that name clauses. A new clause needs a line there only if the reason is one for it too.
 const CLAUSES: &Excuses = &[
-    ("emu-tests/src/check.rs", "what is not run at all where these are not judged"),
-    ("emu-tests/src/explain.rs", "all clauses come together in P16, far from the sites"),
-    ("emu-tests/src/suite.rs", "what the sites of an architecture cannot help"),
-    ("emu-tests/src/tally.rs", "all clauses come together in P16, far from the sites"),
-    ("emu-tests/src/verdict.rs", "which must be decided on each way out, and why a kind has nothing to check"),
+    ("emu-tests/src/judge/check.rs", "what is not run at all where these are not judged"),
+    ("emu-tests/src/judge/explain.rs", "all clauses come together in P16, far from the sites"),
+    ("emu-tests/src/judge/suite.rs", "what the sites of an architecture cannot help"),
+    ("emu-tests/src/judge/tally.rs", "all clauses come together in P16, far from the sites"),
+    ("emu-tests/src/judge/verdict.rs", "which must be decided on each way out, and why a kind has nothing to check"),
     ("src/cmd/contract.rs", "a way back that is lost tells too many arguments"),
 ];
 
@@ -33,7 +32,7 @@ fn all_words() -> Vec<(String, usize, String, bool)> {
 /// Adding a clause: one row and its check.
 #[test]
 fn a_clause_is_a_row_and_its_check() {
-    const ROWS: &str = "emu-tests/src/report.rs";
+    const ROWS: &str = "emu-tests/src/report/mod.rs";
     let is_clause = |text: &str| text.strip_prefix('P').is_some_and(|n| !n.is_empty() && n.parse::<u8>().is_ok());
     let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
@@ -46,7 +45,7 @@ fn a_clause_is_a_row_and_its_check() {
     let names: Vec<&str> = emu_tests::Clause::ALL.iter().map(|c| c.name()).filter(|name| is_clause(name)).collect();
     assert!(names.len() > 15, "{names:?}");
     let pages = std::fs::read_to_string(root().join("src/explain/clauses.toml")).unwrap();
-    let checks = |file: &String| CHECKS.iter().any(|check| file.contains(&format!("emu-tests/src/{check}")));
+    let checks = |file: &String| CHECKS.iter().any(|check| file.contains(&format!("emu-tests/src/judge/{check}")));
     let mut others = Vec::new();
     for name in &names {
         assert_eq!(rows.get(*name), Some(&1), "{name}: rows");

@@ -5,6 +5,7 @@
 //! child that adds methods to a type of its parent is no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -233,25 +234,60 @@ fn no_files_import_each_other() {
     judge("circles of imports", wrong.collect(), CIRCLES);
 }
 
-/// The list in the documentation of codegen has all of its modules, and none above one that it uses.
+/// Crates whose folders are layers.
+const LAYERED: [&str; 2] = ["codegen", "emu-tests"];
+
+/// The layers of a crate, as the numbered list in the documentation of its root has them.
+fn layers(root: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(root).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("//! ")?.split_once(". `"));
+    let numbered = lines.filter(|(number, _)| number.chars().all(|c| c.is_ascii_digit()));
+    numbered.map(|(_, rest)| rest.split('`').next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The imports that lead to a later layer, and the modules that are in none.
+fn against_the_layers(all: &Modules, layers: &[String]) -> Vec<String> {
+    let layer = |module: &[String]| layers.iter().position(|layer| module.first() == Some(layer));
+    let below: Vec<_> = imports(all).into_iter().filter(|(module, _)| !module.is_empty()).collect();
+    let astray = below.iter().filter(|(module, _)| layer(module).is_none());
+    let astray = astray.map(|(module, _)| format!("{} is in no layer", shown(&all[*module].file)));
+    let up = below.iter().flat_map(|(module, used)| {
+        let later = used.iter().filter(|used| !used.is_empty() && layer(module) < layer(used));
+        later.map(|used| format!("{} uses {} of a later layer", shown(&all[*module].file), shown(&all[used].file)))
+    });
+    astray.chain(up).collect()
+}
+
 #[test]
-fn codegen_says_in_which_order_to_read_it() {
-    let root = root().join("codegen/src/lib.rs");
-    let text = std::fs::read_to_string(&root).unwrap();
-    let lines = text.lines().filter(|line| line.starts_with("//! ") && line.contains(". "));
-    let numbered = lines.filter(|line| line["//! ".len()..].starts_with(|c: char| c.is_ascii_digit()));
-    let listed: Vec<Vec<&str>> = numbered.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();
-    let place = |module: &Vec<String>| {
-        let name = module.first()?.as_str();
-        Some(listed.iter().position(|line| line.contains(&name)).unwrap_or_else(|| panic!("{name} is not listed")))
-    };
-    let all = modules(&root);
-    assert!(all.len() > 30 && listed.len() > 8, "{listed:?}");
-    for (module, used) in imports(&all) {
-        for used in &used {
-            assert!(place(module) >= place(used), "{module:?} stands before {used:?}, which it uses");
-        }
+fn folders_use_those_before_them() {
+    for name in LAYERED {
+        let root = root().join(name).join("src/lib.rs");
+        let (all, layers) = (modules(&root), layers(&root));
+        assert!(layers.len() > 7, "{name}: {layers:?}");
+        let gone: Vec<_> = layers.iter().filter(|layer| !all.contains_key(std::slice::from_ref(*layer))).collect();
+        assert!(gone.is_empty(), "{name}: layers without a folder: {gone:?}");
+        let wrong = against_the_layers(&all, &layers);
+        assert!(wrong.is_empty(), "{name}:\n  {}", wrong.join("\n  "));
     }
+}
+
+#[test]
+fn an_import_of_a_later_layer_is_seen() {
+    let judged = |a: &str, b: &str, layers: [&str; 2]| {
+        let dir = tempfile::tempdir().unwrap();
+        let src = dir.path().join("src");
+        let files = [("lib.rs", "mod a;\nmod b;\n"), ("a/mod.rs", "pub mod x;"), ("a/x.rs", a), ("b/mod.rs", b)];
+        for (name, text) in files {
+            let path = src.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        against_the_layers(&modules(&src.join("lib.rs")), &layers.map(str::to_owned)).len()
+    };
+    assert_eq!(judged("use crate::b::B;", "pub struct B;", ["a", "b"]), 1);
+    assert_eq!(judged("use crate::b::B;", "pub struct B;", ["b", "a"]), 0);
+    assert_eq!(judged("pub struct A;", "use crate::a::x::A;", ["a", "b"]), 0);
+    assert_eq!(judged("pub struct A;", "", ["a", "other"]), 1, "a folder that is in no layer");
 }
 
 /// Crates of two or three files, and whether two of them import each other.

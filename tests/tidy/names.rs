@@ -33,7 +33,7 @@ pub const FILES: &Excuses = &[
     ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
     ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
     ("compose/src/cross.rs", "the list of machines: an architecture is a row of it"),
-    ("emu-tests/src/fixture.rs", "the list of fixtures: an architecture is a row of it"),
+    ("emu-tests/src/judge/fixture.rs", "the list of fixtures: an architecture is a row of it"),
     ("src/contracts.rs", "the list of contracts, which are of one architecture each"),
 ];
 

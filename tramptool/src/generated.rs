@@ -1,13 +1,13 @@
 //! Generated trampolines, and what is known of them.
 
-use codegen::assembly::Assembly;
+use codegen::ask::frame::Stores;
 use codegen::backend::Artifact;
 use codegen::contract::Contract as Promise;
-use codegen::error::{Error, Result};
-use codegen::frame::Stores;
-use codegen::obj;
-use codegen::proto::Prototype;
-use codegen::text::TextListing;
+use codegen::out::assembly::Assembly;
+use codegen::out::obj;
+use codegen::out::text::TextListing;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
 
 use crate::spec::Spec;
 use crate::target::Target;
@@ -154,7 +154,7 @@ impl Trampolines {
     pub fn cost(&self, name: &str) -> Result<Cost> {
         let cost = &self.listing(name)?.cost;
         let paths = cost.paths.iter().map(|p| {
-            let codegen::cost::PathCost { path, executed, loads, stores, clock } = *p;
+            let codegen::out::cost::PathCost { path, executed, loads, stores, clock } = *p;
             Path { name: path, executed, loads, stores, clock }
         });
         Ok(Cost {

@@ -1,6 +1,6 @@
 //! Trampolines in the emulator, against what they promise.
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::{Filter, Verdict as Found};
 
 use crate::generated::Trampolines;

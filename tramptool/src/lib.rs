@@ -32,7 +32,7 @@ mod judge;
 mod spec;
 mod target;
 
-pub use codegen::error::{Error, Result};
+pub use codegen::words::error::{Error, Result};
 pub use generated::{Contract, Cost, Path, Slot, Trampolines, generate};
 #[cfg(feature = "judge")]
 pub use judge::{Failure, Verdict};

@@ -1,8 +1,8 @@
 //! A trampoline that is wanted.
 
-use codegen::error::Result;
-use codegen::proto::Prototype;
-use codegen::spec::{Clock as Time, Events as Recorded, Form as Inner};
+use codegen::ask::spec::{Clock as Time, Events as Recorded, Form as Inner};
+use codegen::words::error::Result;
+use codegen::words::proto::Prototype;
 
 use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
 use crate::internal::request::{Request, trampoline};

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use codegen::error::Result;
+use codegen::profile::target::Target as Resolved;
 use codegen::profile::{Convention, Source};
-use codegen::target::Target as Resolved;
+use codegen::words::error::Result;
 
 use crate::internal::settings;
 

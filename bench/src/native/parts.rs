@@ -5,9 +5,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codegen::obj;
-use codegen::proto::Prototype;
-use codegen::spec::{Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Regs, Spec};
+use codegen::ask::spec::{
+    Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Regs, Spec,
+};
+use codegen::out::obj;
+use codegen::words::proto::Prototype;
 
 use crate::kernel::{KERNEL, convention};
 

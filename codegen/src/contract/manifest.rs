@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-use crate::abi::Abi;
+use crate::ask::frame::{Content, Stores};
 use crate::contract::Contract;
-use crate::frame::{Content, Stores};
+use crate::words::abi::Abi;
 
 impl Contract {
     /// What is called must leave the vector registers alone: some are live, and none is saved.

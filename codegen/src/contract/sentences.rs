@@ -1,11 +1,11 @@
 //! A contract in sentences, for the comment above a trampoline.
 
-use crate::abi::RegSet;
+use crate::ask::frame::{Content, Stores};
+use crate::ask::live::Live;
+use crate::ask::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
 use crate::contract::Contract;
-use crate::frame::{Content, Stores};
-use crate::live::Live;
-use crate::lsda::PERSONALITY;
-use crate::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
+use crate::profile::lsda::PERSONALITY;
+use crate::words::abi::RegSet;
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 

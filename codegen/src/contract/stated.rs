@@ -1,9 +1,9 @@
 //! What only contracts in files state: how a trampoline is reached that is called in the middle of a function, what its
 //! callee gets, and how it finds that. Generated trampolines have no use for it.
 
-use crate::abi::{Abi, Reg};
-use crate::error::{Error, Result};
-use crate::step::Value;
+use crate::words::abi::{Abi, Reg};
+use crate::words::error::{Error, Result};
+use crate::words::step::Value;
 
 /// What an argument, or a word at the site, is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,7 +239,7 @@ impl Default for Stated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{RegInfo, RegSet};
+    use crate::words::abi::{RegInfo, RegSet};
 
     const fn reg(name: &'static str) -> RegInfo {
         RegInfo { name, dwarf: 0, emu: 0 }

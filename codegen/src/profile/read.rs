@@ -14,15 +14,15 @@ use super::{
     Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Objtool, Offer,
     OptionRule, Profile, ProgramsConvention,
 };
-use crate::abi::{Abi, Loc, RegSet};
-use crate::error::{Error, Result};
-use crate::facts::{Facts, Number, NumberOf};
-use crate::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
-use crate::intern::intern;
-use crate::kind::{Kind, Regs, TailCall};
-use crate::program::Program;
-use crate::site::Site;
-use crate::step::{KernelLabel, Value};
+use crate::arch::facts::{Facts, Number, NumberOf};
+use crate::arch::site::Site;
+use crate::ask::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
+use crate::ask::kind::{Kind, Regs, TailCall};
+use crate::words::abi::{Abi, Loc, RegSet};
+use crate::words::error::{Error, Result};
+use crate::words::intern::intern;
+use crate::words::program::Program;
+use crate::words::step::{KernelLabel, Value};
 
 /// The text of a profile, and what messages call it.
 #[derive(Clone, Copy, Debug)]
@@ -354,7 +354,7 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    pub(super) fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<crate::abi::Reg> {
+    pub(super) fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<crate::words::abi::Reg> {
         let valid = abi.regs.iter().map(|r| r.name);
         abi.find(name).ok_or_else(|| self.at(at, Error::unknown("register", name, valid)))
     }

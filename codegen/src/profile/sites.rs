@@ -2,10 +2,10 @@
 
 use super::read::{Path, Reader, join, keys};
 use super::schema::{AlternativesIn, CopiesIn, EntryFieldIn, SiteIn, SpecialIn, WriteIn};
-use crate::error::Result;
-use crate::facts::Facts;
-use crate::patch::{AlternativeEntry, Branch, EntryField, Half};
-use crate::site::{Copies, OpLiteral, Protocol, Site, SiteWrite, What};
+use crate::arch::facts::Facts;
+use crate::arch::patch::{AlternativeEntry, Branch, EntryField, Half};
+use crate::arch::site::{Copies, OpLiteral, Protocol, Site, SiteWrite, What};
+use crate::words::error::Result;
 
 impl Reader<'_> {
     pub(super) fn site(&self, site: &SiteIn, entry: Option<&'static str>, facts: &Facts, at: Path) -> Result<Site> {

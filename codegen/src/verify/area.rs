@@ -2,7 +2,7 @@
 
 use super::value::{Area, State, Value};
 use super::{Checker, Property};
-use crate::action::StateArea;
+use crate::effect::action::StateArea;
 
 impl Checker<'_> {
     /// All vector registers are stored from SP on.

@@ -2,13 +2,13 @@
 
 use super::value::{Root, State, Value, Why};
 use super::{Called, Checker, Property};
-use crate::abi::{Reg, RegSet};
-use crate::action::Action;
-use crate::frame::{Content, Field, Stores};
-use crate::kind::{Gives, Kind};
-use crate::live::Live;
-use crate::program::Attach;
-use crate::step::{Sym, Value as Argument};
+use crate::ask::frame::{Content, Field, Stores};
+use crate::ask::kind::{Gives, Kind};
+use crate::ask::live::Live;
+use crate::effect::action::Action;
+use crate::words::abi::{Reg, RegSet};
+use crate::words::program::Attach;
+use crate::words::step::{Sym, Value as Argument};
 
 impl Checker<'_> {
     /// A call, from what is demanded to what it leaves behind.

@@ -20,19 +20,19 @@ mod value;
 
 use std::fmt;
 
-use crate::abi::{Abi, Loc};
+use crate::arch::facts::NumberOf;
+use crate::arch::machine::Machine;
+use crate::arch::site::Site;
+use crate::ask::kind::{Calls, Entered, Gives, Kind};
 use crate::contract::Contract;
-use crate::effects::Effects;
-use crate::error::Result;
-use crate::facts::NumberOf;
-use crate::isa::Instruction;
-use crate::kind::{Calls, Entered, Gives, Kind};
+use crate::effect::effects::Effects;
+use crate::listing::isa::Instruction;
 use crate::listing::{Line, Listing, SymRef};
-use crate::machine::Machine;
-use crate::program::{Attach, called};
-use crate::site::Site;
-use crate::step::{Local, Sym};
-use crate::target::Target;
+use crate::profile::target::Target;
+use crate::words::abi::{Abi, Loc};
+use crate::words::error::Result;
+use crate::words::program::{Attach, called};
+use crate::words::step::{Local, Sym};
 use value::{Root, State, Value};
 
 macro_rules! properties {

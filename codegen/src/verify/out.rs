@@ -2,13 +2,13 @@
 
 use super::value::{Root, State, Value, Why};
 use super::{Called, Checker, Code, Property};
-use crate::abi::{Loc, RegSet};
-use crate::action::Action;
-use crate::effects::Flow;
-use crate::frame::Content;
-use crate::harden::ReturnStyle;
-use crate::kind::Gives;
-use crate::step::ExitPath;
+use crate::arch::harden::ReturnStyle;
+use crate::ask::frame::Content;
+use crate::ask::kind::Gives;
+use crate::effect::action::Action;
+use crate::effect::effects::Flow;
+use crate::words::abi::{Loc, RegSet};
+use crate::words::step::ExitPath;
 
 /// Where a way out leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

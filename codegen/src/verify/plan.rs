@@ -1,11 +1,11 @@
 //! The same for plans: the order of steps on each way, before there are instructions.
 
 use super::{Called, Fault, Property, demanded};
+use crate::ask::kind::Gives;
 use crate::contract::Contract;
-use crate::kind::Gives;
 use crate::plan::Plan;
-use crate::recorder::{Event, Events, Recorder};
-use crate::step::{Callee, ExitPath, Local, Mark, Step};
+use crate::words::recorder::{Event, Events, Recorder};
+use crate::words::step::{Callee, ExitPath, Local, Mark, Step};
 
 /// How far a way is.
 #[derive(Clone, Default)]

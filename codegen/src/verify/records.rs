@@ -2,8 +2,8 @@
 
 use super::value::{Half, Places, Root, Slot, State, Value, Why};
 use super::{Checker, Property};
-use crate::action::{Action, Cell, Stored};
-use crate::recorder::{Clock, Event, Events, Recorder};
+use crate::effect::action::{Action, Cell, Stored};
+use crate::words::recorder::{Clock, Event, Events, Recorder};
 
 impl Checker<'_> {
     /// What an instruction does to the thread's words and to slots. Returns what it loads.

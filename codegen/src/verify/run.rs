@@ -2,11 +2,11 @@
 
 use super::value::{Half, Root, State, Value, Why};
 use super::{Checker, Code, Property};
-use crate::abi::Reg;
-use crate::action::{Action, Part, Stored};
-use crate::effects::{Effects, Flow, Moves, SpEffect};
-use crate::recorder::Recorder;
-use crate::step::{Local, Mark, Sym};
+use crate::effect::action::{Action, Part, Stored};
+use crate::effect::effects::{Effects, Flow, Moves, SpEffect};
+use crate::words::abi::Reg;
+use crate::words::recorder::Recorder;
+use crate::words::step::{Local, Mark, Sym};
 
 /// What a branch asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -526,10 +526,10 @@ impl Checker<'_> {
                 self.early.is_some_and(|op| op.direct_call == at).then_some(Question::Early)
             }
             Root::Left(..) if self.contract.direct && state.direct.is_none() => {
-                value.is(self.left(crate::frame::Content::Direct, state)?).then_some(Question::Direct)
+                value.is(self.left(crate::ask::frame::Content::Direct, state)?).then_some(Question::Direct)
             }
             Root::LowBit(at, call) if self.contract.direct_jumps && state.jump.is_none() => {
-                let cell = self.left(crate::frame::Content::Direct, state)?;
+                let cell = self.left(crate::ask::frame::Content::Direct, state)?;
                 Value::of(Root::Left(at, call)).is(cell).then_some(Question::Jump)
             }
             Root::Full(n) if value.add == 0 => {

@@ -3,8 +3,8 @@
 use super::run::Question;
 use super::value::{Root, Shadow, State, Value};
 use super::{Checker, Property};
-use crate::action::Action;
-use crate::recorder::Recorder;
+use crate::effect::action::Action;
+use crate::words::recorder::Recorder;
 
 impl Checker<'_> {
     /// The word that says where the next entry goes, as it is at the start.

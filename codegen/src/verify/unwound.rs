@@ -2,9 +2,9 @@
 
 use super::value::{Root, State, Value, Why};
 use super::{Checker, Code, Property};
-use crate::action::Action;
-use crate::lsda::RESUME;
-use crate::step::{Local, Mark};
+use crate::effect::action::Action;
+use crate::profile::lsda::RESUME;
+use crate::words::step::{Local, Mark};
 
 impl Checker<'_> {
     /// An exception comes out of the call before line `at`: the way to the landing pad, with what unwinders keep.

@@ -1,8 +1,8 @@
 //! What registers and words hold while a listing is followed: never a number that a run would have, but where it is from.
 
-use crate::abi::{Abi, Reg};
-use crate::recorder::{Event, Recorder};
-use crate::step::Sym;
+use crate::words::abi::{Abi, Reg};
+use crate::words::recorder::{Event, Recorder};
+use crate::words::step::Sym;
 
 /// Why nobody can tell what a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

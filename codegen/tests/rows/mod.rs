@@ -4,17 +4,17 @@
 //! An architecture gives the rows and what is spelled differently; the rest is here, once.
 
 use capstone::{Capstone, Endian, ExtraMode, NO_EXTRA_MODE};
-use codegen::abi::{Abi, Reg, RegSet};
-use codegen::action::{Action, Cell, Stored};
-use codegen::code::{CodeBuf, Ref};
-use codegen::effects::{Effects, Flow, Moves, Slots, SpEffect};
-use codegen::frame::FrameLayout;
-use codegen::isa::{Instruction, Isa};
+use codegen::ask::frame::FrameLayout;
+use codegen::effect::action::{Action, Cell, Stored};
+use codegen::effect::effects::{Effects, Flow, Moves, Slots, SpEffect};
+use codegen::effect::register_use::Touched;
 use codegen::listing::SymRef;
-use codegen::names::Names;
-use codegen::step::{Disp, ExitPath, Local, Name, Sym};
-use codegen::target::Target;
-use codegen::touched::Touched;
+use codegen::listing::code::{CodeBuf, Ref};
+use codegen::listing::isa::{Instruction, Isa};
+use codegen::listing::names::Names;
+use codegen::profile::target::Target;
+use codegen::words::abi::{Abi, Reg, RegSet};
+use codegen::words::step::{Disp, ExitPath, Local, Name, Sym};
 
 /// Times that each row is tried.
 const TIMES: usize = 400;
@@ -182,7 +182,7 @@ fn ours<I: Isa>(isa: &I, insn: impl Instruction, target: &Target, rng: &mut Rng)
         let away = i64::from(rng.number(0x1000, 0x10_0000, 8));
         let to = place.wrapping_add_signed(rng.pick(&[away, -away])) & !7;
         let value = to.wrapping_add_signed(fixup.addend);
-        let relocation = codegen::patch::Relocation { r_type: fixup.r_type, place, value, high: place };
+        let relocation = codegen::arch::patch::Relocation { r_type: fixup.r_type, place, value, high: place };
         isa.relocate(&relocation, &mut buffer.bytes[fixup.at..]).unwrap();
         targets.push(to);
     }

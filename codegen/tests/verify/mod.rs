@@ -1,17 +1,17 @@
 //! The symbolic checker on real listings with one instruction changed, and the planner's order with one step changed.
 
-use codegen::abi::Reg;
+use codegen::ask::spec::{Around, Body, Form, Kind, Regs, Spec};
 use codegen::backend;
 use codegen::contract::Contract;
-use codegen::effects::{Flow, Moves, Slots, SpEffect};
-use codegen::isa::Instruction;
+use codegen::effect::effects::{Flow, Moves, Slots, SpEffect};
 use codegen::listing::Line;
+use codegen::listing::isa::Instruction;
 use codegen::mutate::Mutable;
 use codegen::plan::Plan;
-use codegen::spec::{Around, Body, Form, Kind, Regs, Spec};
-use codegen::step::{ExitPath, Step};
-use codegen::target::Target;
+use codegen::profile::target::Target;
 use codegen::verify::{Fault, Property, plan};
+use codegen::words::abi::Reg;
+use codegen::words::step::{ExitPath, Step};
 
 /// A trampoline with its lines changed: what is found. Without a change nothing is.
 fn changed<I: Mutable>(spec: &Spec, change: impl Fn(&mut Vec<Line<I::Insn>>)) -> Vec<Fault> {
@@ -151,7 +151,7 @@ pub fn order_of_plans<I: Mutable>() {
     drop(Step::Restore, Property::Registers);
     drop(Step::Alloc, Property::Memory);
     drop(Step::Free(ExitPath::Function), Property::Stack);
-    drop(Step::Arg(1, codegen::step::Value::ParentIp), Property::Arguments);
+    drop(Step::Arg(1, codegen::words::step::Value::ParentIp), Property::Arguments);
     drop(Step::Leave(ExitPath::Function), Property::Control);
     let late = faults(&target, &entry, |steps| {
         let save = steps.iter().position(|s| *s == Step::Save).unwrap();

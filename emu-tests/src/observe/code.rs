@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
+use codegen::arch::machine::{Branch, IndirectBranch};
 use codegen::backend::Backend;
-use codegen::error::Result;
-use codegen::machine::{Branch, IndirectBranch};
+use codegen::words::error::Result;
 use link::{Access, Image, STUBS, SymbolKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cpu::Registers;
-use crate::disasm::{Decoded, decode_function};
-use crate::marks::{extent, tail};
-use crate::unwind::Table;
+use crate::engine::cpu::Registers;
+use crate::engine::disasm::{Decoded, decode_function};
+use crate::engine::unwind::Table;
+use crate::judge::cells::{extent, tail};
 
 /// A branch that was taken, and the address behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

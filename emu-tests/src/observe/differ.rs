@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen::abi::Abi;
+use codegen::words::abi::Abi;
 
 use super::difference::{Difference, Severity};
 use super::fields::{Fields, elsewhere, moved, only_longer, relied, together, words_of};

@@ -1,6 +1,6 @@
 //! Differences that are one change: the same thing of several registers or words.
 
-use codegen::abi::Abi;
+use codegen::words::abi::Abi;
 
 use super::difference::Difference;
 

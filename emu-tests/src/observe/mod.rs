@@ -18,10 +18,10 @@ mod ways;
 
 use std::sync::Arc;
 
-use codegen::abi::Reg;
+use codegen::arch::machine::IndirectBranch;
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
-use codegen::machine::IndirectBranch;
+use codegen::words::abi::Reg;
+use codegen::words::error::{Error, Result};
 use link::{Access, Image, Input, SymbolKind, backend_of, examine, relocatable};
 
 use self::code::Code;
@@ -32,7 +32,7 @@ pub use self::roles::roles_of;
 use self::run::{But, End, Seen, Subject};
 use self::says::Sayer;
 use self::tokens::Names;
-use crate::cpu::Registers;
+use crate::engine::cpu::Registers;
 
 /// Runs after which no more are tried.
 const MOST: usize = 1500;

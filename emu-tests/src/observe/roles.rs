@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use codegen::abi::{Abi, Loc};
-use codegen::site::Site;
+use codegen::arch::site::Site;
+use codegen::words::abi::{Abi, Loc};
 
 use super::observed::{Observed, Way};
 
@@ -85,7 +85,7 @@ impl Roles<'_> {
             return "the frame's address".to_owned();
         }
         let Some(reg) = self.abi.find(name) else { return text.to_owned() };
-        let position = |set: &[codegen::abi::Reg]| set.iter().position(|r| *r == reg);
+        let position = |set: &[codegen::words::abi::Reg]| set.iter().position(|r| *r == reg);
         let role = match (position(self.abi.args), rest.contains(" of call")) {
             (_, true) => {
                 position(self.abi.rets).map_or_else(|| "scratch register".to_owned(), |n| format!("result {n}"))

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use codegen::abi::Reg;
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
+use codegen::words::abi::Reg;
+use codegen::words::error::{Error, Result};
 use link::{Image, PAGE, STUBS};
 use rustc_hash::FxHashMap;
 use unicorn_engine::{HookType, MemType, Prot};
 
 use super::code::{Code, Taken};
 use super::tokens::{Names, Origin, Tokens};
-use crate::cpu::{Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, word, words};
+use crate::engine::cpu::{Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, word, words};
 
 /// Instructions after which it is called a loop.
 const BUDGET: usize = 20_000;
@@ -436,7 +436,7 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
     let Some(table) = &code.table else { return };
     let found = table.row(pc).map(|row| {
         let cfa = row.cfa(&gpr);
-        let value = |rule: crate::unwind::Rule| rule.value(cfa, &gpr, |at| word(uc, at));
+        let value = |rule: crate::engine::unwind::Rule| rule.value(cfa, &gpr, |at| word(uc, at));
         let saved = registers.abi.callee_saved.iter().chain(registers.abi.link);
         let described = saved.filter(|reg| *reg != registers.abi.sp && (row.tells.contains(*reg) || !row.in_link));
         Found {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use codegen::abi::{Abi, Reg, RegSet};
+use codegen::words::abi::{Abi, Reg, RegSet};
 
 use super::code::Taken;
 use super::observed::{Call, Leave, Line, Unwound, Way};
 use super::run::{End, Seen, SeenCall, SeenUnwind, Subject};
 use super::tokens::OLDER;
-use crate::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
-use crate::disasm::Decoded;
+use crate::engine::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
+use crate::engine::disasm::Decoded;
 
 /// Bytes above where SP was that count as a frame's: what a call pushed, and what the caller has there.
 const CALLERS: u64 = 0x20;

@@ -5,7 +5,7 @@ use std::fmt;
 use link::Image;
 use rustc_hash::FxHashMap;
 
-use crate::cpu::{STACK_SIZE, STACK_TOP};
+use crate::engine::cpu::{STACK_SIZE, STACK_TOP};
 
 /// The first such value, and from one to the next. They are far from images and stack, and pages can be put there. Where code
 /// goes to memory that holds one, RISC-V decodes it before any hook: the low half is c.lw s0, 0(s0).

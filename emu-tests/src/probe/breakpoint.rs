@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use codegen::error::{Error, Result};
-use codegen::machine::{Goes, Machine};
-use codegen::patch::Write;
+use codegen::arch::machine::{Goes, Machine};
+use codegen::arch::patch::Write;
+use codegen::words::error::{Error, Result};
 use unicorn_engine::uc_error;
 
-use crate::cpu::{Cpu, EXIT, write_code};
-use crate::disasm::{Decoded, decode};
+use crate::engine::cpu::{Cpu, EXIT, write_code};
+use crate::engine::disasm::{Decoded, decode};
 
 /// The engine, with the address of the breakpoint that was met last.
 pub(super) type Uc = Cpu<'static, u64>;

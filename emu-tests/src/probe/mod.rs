@@ -9,13 +9,13 @@ mod value;
 use std::cell::RefCell;
 
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use link::{Image, Input, Options, SymbolKind, link};
 use runtime::definition::{Base, Definition, Definitions, Machine, ProbeKind, Symbol};
 use runtime::{Call, Data, Entry, Fprobe, Handlers, Kretprobe, Runtime, Site, Task, Trampolines};
 
-use crate::cpu::{EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
-use crate::disasm::decode;
+use crate::engine::cpu::{EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
+use crate::engine::disasm::decode;
 use breakpoint::{Breakpoints, Uc};
 use value::{Values, shown};
 

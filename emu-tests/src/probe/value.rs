@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use runtime::definition::{Argument, Base, Kind};
 
-use crate::cpu::{Cpu, Registers, Snapshot};
+use crate::engine::cpu::{Cpu, Registers, Snapshot};
 
 /// The longest string that is read.
 const STRING: usize = 255;

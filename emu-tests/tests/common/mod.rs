@@ -7,7 +7,7 @@ pub mod expected;
 use arch::BACKENDS;
 use codegen::backend::Backend;
 use codegen::profile::Profile;
-use codegen::target::Target;
+use codegen::profile::target::Target;
 
 /// A profile under which sites jump everywhere.
 pub fn profile() -> &'static Profile {

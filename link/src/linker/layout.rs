@@ -1,6 +1,6 @@
 //! Where each section of the objects is put.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::SectionIndex;
 use object::read::elf::SectionHeader as _;

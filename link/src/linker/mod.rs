@@ -7,9 +7,9 @@ mod objects;
 mod relocs;
 mod symbols;
 
-use codegen::error::{Error, Result};
-use codegen::facts::EFlags;
-use codegen::patch::Patch;
+use codegen::arch::facts::EFlags;
+use codegen::arch::patch::Patch;
+use codegen::words::error::{Error, Result};
 use object::read::elf::FileHeader as _;
 
 use self::layout::lay_out;

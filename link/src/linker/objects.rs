@@ -1,6 +1,6 @@
 //! Relocatable objects as they are read.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::elf::{FileHeader as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable};
 use object::read::{SectionIndex, SymbolIndex};

@@ -1,7 +1,7 @@
 //! Relocations: what they refer to, and what they make of the image.
 
-use codegen::error::{Error, Result};
-use codegen::patch::{Patch, Relocation};
+use codegen::arch::patch::{Patch, Relocation};
+use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::SectionIndex;
 use object::read::elf::{Rela as _, SectionHeader as _};

@@ -1,6 +1,6 @@
 //! Who defines which name.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use object::elf;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use emu_tests::{Clause, Report, Row, Verdict};
 use templates::page::{
     ArchRow, Check, ClauseRow, FailedClause, Matrix, MatrixCell, MatrixRow, Single, Trampoline, part as rendered,

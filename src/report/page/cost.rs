@@ -1,6 +1,6 @@
 //! What `cost --format json` writes as a part of a page.
 
-use codegen::error::{Error, Result};
+use codegen::words::error::{Error, Result};
 use serde::Deserialize;
 use templates::page::{CostArch, CostGroup, CostRow, Costs, part as rendered};
 

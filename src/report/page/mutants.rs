@@ -1,6 +1,6 @@
 //! A report of `mutate` as a part of a page.
 
-use codegen::error::Result;
+use codegen::words::error::Result;
 use templates::page::{Mutants, Score, Survivor, Verdict, part as rendered};
 
 use super::words::{line, pasted};

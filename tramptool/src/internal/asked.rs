@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use codegen::abi::RegSet;
-use codegen::error::{Error, Result};
-use codegen::facts::Facts;
-use codegen::spec::{Clock, Events, Form};
-use codegen::target::Target;
+use codegen::arch::facts::Facts;
+use codegen::ask::spec::{Clock, Events, Form};
+use codegen::profile::target::Target;
+use codegen::words::abi::RegSet;
+use codegen::words::error::{Error, Result};
 
 /// What a trampoline for one function is asked to do: a value for each option of the commands.
 #[derive(Clone, Default, Debug)]

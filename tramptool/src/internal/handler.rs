@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use codegen::ask::kind::Kind;
+use codegen::profile::target::Target;
 #[cfg(not(feature = "judge"))]
-use codegen::error::Error;
-use codegen::error::Result;
-use codegen::kind::Kind;
-use codegen::target::Target;
+use codegen::words::error::Error;
+use codegen::words::error::Result;
 
 pub use super::proof::Proof;
 

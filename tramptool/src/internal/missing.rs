@@ -1,8 +1,8 @@
 //! What a trampoline for one function cannot do without: all that is missing is named at once.
 
-use codegen::error::{Error, Result};
-use codegen::spec::{Clock, Events, Form};
-use codegen::target::Target;
+use codegen::ask::spec::{Clock, Events, Form};
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 
 use super::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
 

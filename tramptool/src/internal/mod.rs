@@ -16,9 +16,9 @@ mod vectors;
 
 pub use arch::{BACKENDS, backend};
 use codegen::backend::Backend;
-use codegen::error::Result;
+use codegen::profile::target::Target;
 use codegen::profile::{Convention, Profile};
-use codegen::target::Target;
+use codegen::words::error::Result;
 use link::Input;
 
 /// The profile called `name`, or the one in the file of that name.

@@ -1,11 +1,11 @@
 //! What `around` is asked for, and what else would do where it cannot be had.
 
-use codegen::error::{Error, Result};
-use codegen::place::{Place, Placement, Returned};
-use codegen::proto::Prototype;
-use codegen::spec::{Around, Form, Kind};
-use codegen::step::Value;
-use codegen::target::Target;
+use codegen::ask::place::{Place, Placement, Returned};
+use codegen::ask::spec::{Around, Form, Kind};
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
+use codegen::words::step::Value;
 
 use super::asked::{Asked, PROGRAMS};
 use super::proof::Proof;

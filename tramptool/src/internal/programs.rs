@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use codegen::abi::RegSet;
-use codegen::error::{Error, Result};
-use codegen::proto::Prototype;
-use codegen::spec::{Attach, FLAGS, Program, Programs};
-use codegen::target::Target;
+use codegen::ask::spec::{Attach, FLAGS, Program, Programs};
+use codegen::profile::target::Target;
+use codegen::words::abi::RegSet;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
 
 use super::asked::Asked;
 use super::handler::Proof;

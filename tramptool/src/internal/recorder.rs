@@ -1,12 +1,12 @@
 //! What `record` is asked for.
 
-use codegen::abi::Reg;
-use codegen::error::{Error, Result};
-use codegen::lsda;
-use codegen::place::{Place, Returned};
-use codegen::proto::Prototype;
-use codegen::spec::{Clock, Events, Form, Recorder};
-use codegen::target::Target;
+use codegen::ask::place::{Place, Returned};
+use codegen::ask::spec::{Clock, Events, Form, Recorder};
+use codegen::profile::lsda;
+use codegen::profile::target::Target;
+use codegen::words::abi::Reg;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
 
 use super::asked::{Asked, RECORD};
 

@@ -1,11 +1,11 @@
 //! From arguments to specs. All commands that generate read trampolines here.
 
-use codegen::error::{Error, Result};
-use codegen::frame::FrameLayout;
+use codegen::ask::frame::FrameLayout;
+use codegen::ask::spec::{Body, Direct, Form, Kind, Program, Spec};
 use codegen::profile::Convention;
-use codegen::proto::Prototype;
-use codegen::spec::{Body, Direct, Form, Kind, Program, Spec};
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
 use wildmatch::WildMatch;
 
 use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, RECORD, SLED, wanted};

@@ -1,10 +1,10 @@
 //! Options and numbers: from `name=value` to a target.
 
+use codegen::ask::option::{Choices, OptionInfo};
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
-use codegen::option::{Choices, OptionInfo};
+use codegen::profile::target::Target;
 use codegen::profile::{Convention, OptionRule, Profile};
-use codegen::target::Target;
+use codegen::words::error::{Error, Result};
 
 /// `name=value` in two.
 ///

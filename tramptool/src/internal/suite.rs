@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 
 use super::asked::SLED;
 use super::settings::{self, PROFILE};
-use codegen::abi::{Reg, RegSet};
-use codegen::assembly::Assembly;
-use codegen::backend::{Artifact, Backend};
-use codegen::contract::Contract;
-use codegen::error::{Error, Result};
-use codegen::facts::NumberOf;
-use codegen::kind::{Calls, Gives};
-use codegen::profile::Convention;
-use codegen::proto::Prototype;
-use codegen::spec::{
+use codegen::arch::facts::NumberOf;
+use codegen::ask::kind::{Calls, Gives};
+use codegen::ask::spec::{
     Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Spec, TailCall,
 };
-use codegen::step::KernelLabel;
-use codegen::target::Target;
-use codegen::{obj, text::LineKind};
+use codegen::backend::{Artifact, Backend};
+use codegen::contract::Contract;
+use codegen::out::assembly::Assembly;
+use codegen::out::{obj, text::LineKind};
+use codegen::profile::Convention;
+use codegen::profile::target::Target;
+use codegen::words::abi::{Reg, RegSet};
+use codegen::words::error::{Error, Result};
+use codegen::words::proto::Prototype;
+use codegen::words::step::KernelLabel;
 use emu_tests::{
     AFTER_RECORDER, BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, PAIRED_HANDLERS,
     RECORDER_ARGS, Source, Suite, direct_names, paired_names, recorder_names,

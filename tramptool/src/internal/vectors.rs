@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use codegen::arch::machine::{Goes, Machine};
+use codegen::ask::kind::Kind;
 use codegen::backend::Backend;
-use codegen::error::{Error, Result};
-use codegen::kind::Kind;
-use codegen::machine::{Goes, Machine};
-use codegen::target::Target;
+use codegen::profile::target::Target;
+use codegen::words::error::{Error, Result};
 use emu_tests::disassemble;
 use link::Input;
 use object::elf::{STT_GNU_IFUNC, STT_SECTION, STV_DEFAULT};

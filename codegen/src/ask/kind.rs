@@ -1,0 +1,539 @@
+//! The kinds of trampoline, and what each does: one row a kind.
+
+use crate::ask::live::{Live, MOST_WORDS, Word};
+use crate::words::abi::{Abi, Reg, RegSet};
+use crate::words::error::{Error, Result};
+use crate::words::program::{Attach, Program, called};
+use crate::words::recorder::{Events, Recorder};
+use crate::words::step::ExitPath;
+
+/// The kinds of trampoline. What each does stands in its row: [`Kind::traits`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// `ftrace_stub`: the callback that does nothing.
+    Stub,
+    /// `ftrace_stub_graph`: the same under a second name, because kCFI gives it another type.
+    StubGraph,
+    /// `ftrace_stub_direct_tramp`: the smallest correct direct-call trampoline.
+    StubDirect,
+    /// `ftrace_caller` or `ftrace_regs_caller`: calls `func(ip, parent_ip, op, fregs)`.
+    Entry(Regs),
+    /// `return_to_handler`: entered by a return that a callback redirected.
+    Return,
+    /// `arch_rethook_trampoline`: the same for kretprobes, whose handlers are given every register.
+    Rethook,
+    /// A direct-call trampoline: calls one named function with the traced function's arguments.
+    Direct(Direct),
+    /// Called in the middle of a function, where everything is live, and returns there: it calls one C function.
+    Sled,
+    /// A paired trampoline: the site jumps to it, it calls the traced function's body, and returns to the parent, so that
+    /// every return belongs to a call.
+    Around(Around),
+    /// A trampoline for one function, which calls a list of programs with a context array, as BPF does.
+    Programs(Programs),
+    /// A trampoline for one function, which calls nobody: it writes what happens into a buffer of the thread.
+    Record(Recorder),
+}
+
+/// How much of the machine an entry trampoline shows to its callback.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Regs {
+    /// The argument registers and what redirection needs.
+    Args,
+    /// A full `struct pt_regs`.
+    All,
+}
+
+/// What a direct-call trampoline passes on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Direct {
+    /// Argument registers of the traced function that are kept and passed on: the first so many, or those up to the last
+    /// that is live.
+    pub args: u8,
+    /// Pass the function's ip before them.
+    pub ip: bool,
+    /// What is live at the function's entry, where its prototype is known; the callee has the same one.
+    pub live: Option<Live>,
+    /// The site jumps here, and so do we to the function: it is for that one alone.
+    pub jumped: bool,
+}
+
+/// What a trampoline that calls programs keeps, shows them, and does with the function. The flags are those of the
+/// kernel's `BPF_TRAMP_F_*` (kernel include/linux/bpf.h).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Programs {
+    /// What is live at the function's entry.
+    pub live: Live,
+    /// The words of its arguments, in their order. What is in vector registers is kept, but no word of the context.
+    pub words: [Option<Word>; MOST_WORDS],
+    /// The registers of its result.
+    pub result: Live,
+    /// `CALL_ORIG`: the function is called from here. Without it (`RESTORE_REGS`) it goes on behind its site.
+    pub call_orig: bool,
+    /// `SKIP_FRAME`: the site calls, and what it pushed is dropped. Without it a site jumps to a trampoline that calls the
+    /// function.
+    pub skip_frame: bool,
+    /// `IP_ARG`: the function's ip is in the context.
+    pub ip_arg: bool,
+    /// How many of the programs are sessions.
+    pub sessions: u8,
+    /// No other program is called before the first of them.
+    pub sessions_first: bool,
+    /// `TAIL_CALL_CTX`: the function is a BPF program, whose tail calls are counted.
+    pub tail_call: Option<TailCall>,
+}
+
+/// How a BPF program that is called knows how many tail calls were made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TailCall {
+    /// The register that says it, or where it stands.
+    pub reg: Reg,
+    /// The program gives it back with its own calls counted.
+    pub returned: bool,
+}
+
+impl Programs {
+    /// No flag: only programs before the function.
+    pub const RESTORE_REGS: Programs = Programs {
+        live: Live::NOTHING,
+        words: [None; MOST_WORDS],
+        result: Live::NOTHING,
+        call_orig: false,
+        skip_frame: false,
+        ip_arg: false,
+        sessions: 0,
+        sessions_first: false,
+        tail_call: None,
+    };
+    /// The function is called from the trampoline.
+    pub const CALL_ORIG: Programs = Programs { call_orig: true, ..Programs::RESTORE_REGS };
+
+    /// The flags that are set, under the kernel's names.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig, self.tail_call.is_some()];
+        FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
+    }
+
+    /// The same, for these programs.
+    pub fn attached(self, programs: &[Program]) -> Programs {
+        let sessions = programs.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
+        let sessions_first = sessions > 0 && programs.iter().all(|p| p.attach != Attach::Fentry);
+        Programs { sessions, sessions_first, ..self }
+    }
+
+    /// What the word before a context holds at first.
+    pub fn meta_at_first(&self) -> i64 {
+        self.meta(self.sessions_first.then_some(0), false)
+    }
+
+    /// What the word before the first of a context says: how many words there are; of a session, which of them counted
+    /// down from the first is its own; and whether the function is over (kernel include/linux/bpf.h,
+    /// `BPF_TRAMP_COOKIE_INDEX_SHIFT`, `BPF_TRAMP_IS_RETURN_SHIFT`).
+    pub fn meta(&self, session: Option<u8>, over: bool) -> i64 {
+        let words = self.words.iter().flatten().count() as i64;
+        let index = session.map_or(0, |n| 1 + i64::from(self.ip_arg) + i64::from(self.sessions) - i64::from(n));
+        words | index << 8 | i64::from(over) << 63
+    }
+
+    /// The same when the program is called that is number `call` of those at `at`. For who is no session, it is as the
+    /// last one before was told.
+    pub fn meta_of(&self, programs: &[Program], at: &[Attach], call: usize) -> i64 {
+        let is_session = |n: &usize| programs.get(*n).is_some_and(|p| p.attach == Attach::Fsession);
+        let before = called(programs, at).take(call + 1).filter(is_session).count() as u8;
+        self.meta(before.checked_sub(1), at == Attach::AFTER && self.sessions > 0)
+    }
+}
+
+/// The names of the flags of [`Programs`].
+pub const FLAGS: [&str; 5] = ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX"];
+
+/// How a paired trampoline goes about it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Around {
+    /// What is kept beside the function while it runs, and what the handlers get.
+    pub form: Form,
+    /// Argument registers of the traced function that are kept and passed on.
+    pub args: u8,
+    /// The handlers were proven to leave vector registers alone.
+    pub general_handlers: bool,
+}
+
+/// The forms of paired trampolines.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Form {
+    /// A frame stays on the stack, with a return address of the traced function in a record of its own. The handlers get
+    /// the function's arguments, then its results. What is on the stack for the function is out of its reach.
+    Frame,
+    /// The same with `struct ftrace_regs`: the handlers get what `ftrace_caller` gives, then `fregs` with the results.
+    Fregs,
+    /// Nothing stays on the stack: the entry handler gets what `ftrace_caller` gives and keeps `parent_ip`, the function runs
+    /// with its stack arguments in place, the exit handler gets `fregs` with the results and returns `parent_ip`.
+    Shadow,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Form; 3] = [Form::Frame, Form::Fregs, Form::Shadow];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Frame => "frame",
+            Form::Fregs => "fregs",
+            Form::Shadow => "shadow",
+        }
+    }
+
+    /// The form with this name.
+    ///
+    /// # Errors
+    /// There is none; the message lists those that there are.
+    pub fn named(name: &str) -> Result<Form> {
+        let found = Form::ALL.into_iter().find(|form| form.name() == name);
+        found.ok_or_else(|| Error::unknown("form", name, Form::ALL.map(Form::name)))
+    }
+}
+
+/// How control comes to a trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entered {
+    /// As a callback, by what is called in its place.
+    AsCallback,
+    /// A patched site calls it.
+    BySiteCall,
+    /// A patched site jumps to it.
+    BySiteJump,
+    /// A traced function returns to it.
+    ByReturn,
+    /// It is called in the middle of a function.
+    InTheMiddle,
+}
+
+/// What a trampoline calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Calls {
+    /// Nothing.
+    Nothing,
+    /// The profile's callback, through a slot that is patched or through `op`.
+    Callback,
+    /// The profile's exit handler.
+    ExitHandler,
+    /// One C function by its name.
+    Named,
+    /// An entry handler by its name, the traced function, and an exit handler.
+    Handlers,
+    /// Programs, and the traced function if it is called from here.
+    Programs,
+}
+
+/// What is given to the C functions that it calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gives {
+    /// What the traced function was called with, or nothing.
+    Arguments,
+    /// What the profile's handlers get, with the frame among it. They may store to that.
+    Frame,
+    /// A context array and a cookie.
+    Context,
+}
+
+/// The registers that have their value again when the traced function goes on, besides those that C keeps. SP and the
+/// registers that carry the way back are among none of these: what is in them afterwards is the site's convention.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeps {
+    /// Those that may carry arguments, by the psABI and beyond.
+    AnyArguments,
+    /// Those that carry the arguments that it is for: [`Kind::passed`].
+    ItsArguments,
+    /// Those that carry results.
+    Results,
+    /// All that the site does not destroy.
+    AllButLost,
+    /// All but those that the site leaves for scratch.
+    AllButScratch,
+    /// All.
+    All,
+}
+
+/// The traced function, as a trampoline has to do with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// Not called: it goes on by itself, or has returned.
+    NotCalled,
+    /// Called from a frame that stays on the stack.
+    BelowFrame,
+    /// Called with its stack as its caller left it: the way back to the parent is kept by the handlers, or on a shadow stack.
+    InPlace,
+}
+
+/// What a kind of trampoline does.
+#[derive(Debug)]
+pub struct KindTraits {
+    /// The name in contract files.
+    pub word: &'static str,
+    /// How control comes to it.
+    pub entered: Entered,
+    /// What it calls.
+    pub calls: Calls,
+    /// What it gives to that.
+    pub gives: Gives,
+    /// The way out, if nobody decides on another.
+    pub leaves: ExitPath,
+    /// The traced function, if it calls that too.
+    pub body: Body,
+    /// What is kept.
+    pub keeps: Keeps,
+    /// It is made for one function, or for those with the same arguments.
+    pub for_one_function: bool,
+    /// A callback, or `op`, may choose it as the direct trampoline.
+    pub chosen: bool,
+}
+
+static STUB: KindTraits = KindTraits {
+    word: "stub",
+    entered: Entered::AsCallback,
+    calls: Calls::Nothing,
+    gives: Gives::Arguments,
+    leaves: ExitPath::Caller,
+    body: Body::NotCalled,
+    keeps: Keeps::All,
+    for_one_function: false,
+    chosen: false,
+};
+
+static STUB_GRAPH: KindTraits = KindTraits { word: "stub-graph", ..STUB };
+
+static STUB_DIRECT: KindTraits = KindTraits {
+    word: "stub-direct",
+    entered: Entered::BySiteCall,
+    leaves: ExitPath::Function,
+    keeps: Keeps::AllButScratch,
+    chosen: true,
+    ..STUB
+};
+
+static ENTRY: KindTraits = KindTraits {
+    word: "entry",
+    entered: Entered::BySiteCall,
+    calls: Calls::Callback,
+    gives: Gives::Frame,
+    leaves: ExitPath::Function,
+    body: Body::NotCalled,
+    keeps: Keeps::AnyArguments,
+    for_one_function: false,
+    chosen: false,
+};
+
+static REGS: KindTraits = KindTraits { word: "regs", keeps: Keeps::AllButLost, ..ENTRY };
+
+static RETURN: KindTraits = KindTraits {
+    word: "return",
+    entered: Entered::ByReturn,
+    calls: Calls::ExitHandler,
+    gives: Gives::Frame,
+    leaves: ExitPath::Parent,
+    body: Body::NotCalled,
+    keeps: Keeps::Results,
+    for_one_function: false,
+    chosen: false,
+};
+
+static RETHOOK: KindTraits = KindTraits { word: "rethook", keeps: Keeps::All, ..RETURN };
+
+static DIRECT: KindTraits = KindTraits {
+    word: "direct",
+    entered: Entered::BySiteCall,
+    calls: Calls::Named,
+    gives: Gives::Arguments,
+    leaves: ExitPath::Function,
+    body: Body::NotCalled,
+    keeps: Keeps::ItsArguments,
+    for_one_function: true,
+    chosen: true,
+};
+
+static DIRECT_JUMP: KindTraits = KindTraits { entered: Entered::BySiteJump, chosen: false, ..DIRECT };
+
+static SLED: KindTraits = KindTraits {
+    word: "sled",
+    entered: Entered::InTheMiddle,
+    keeps: Keeps::All,
+    for_one_function: false,
+    chosen: false,
+    ..DIRECT
+};
+
+static AROUND_FRAME: KindTraits = KindTraits {
+    word: "around",
+    entered: Entered::BySiteJump,
+    calls: Calls::Handlers,
+    gives: Gives::Arguments,
+    leaves: ExitPath::Parent,
+    body: Body::BelowFrame,
+    keeps: Keeps::ItsArguments,
+    for_one_function: true,
+    chosen: false,
+};
+
+static AROUND_FREGS: KindTraits = KindTraits { gives: Gives::Frame, keeps: Keeps::AnyArguments, ..AROUND_FRAME };
+
+static AROUND_SHADOW: KindTraits = KindTraits { body: Body::InPlace, ..AROUND_FREGS };
+
+static PROGRAMS: KindTraits = KindTraits {
+    word: "programs",
+    entered: Entered::BySiteCall,
+    calls: Calls::Programs,
+    gives: Gives::Context,
+    leaves: ExitPath::Function,
+    body: Body::NotCalled,
+    keeps: Keeps::ItsArguments,
+    for_one_function: true,
+    chosen: false,
+};
+
+static PROGRAMS_CALL_ORIG: KindTraits =
+    KindTraits { entered: Entered::BySiteJump, leaves: ExitPath::Parent, body: Body::BelowFrame, ..PROGRAMS };
+
+static PROGRAMS_SKIP_FRAME: KindTraits = KindTraits { entered: Entered::BySiteCall, ..PROGRAMS_CALL_ORIG };
+
+static RECORD: KindTraits = KindTraits {
+    word: "record",
+    entered: Entered::BySiteJump,
+    calls: Calls::Nothing,
+    gives: Gives::Arguments,
+    leaves: ExitPath::Function,
+    body: Body::NotCalled,
+    keeps: Keeps::AnyArguments,
+    for_one_function: true,
+    chosen: false,
+};
+
+static RECORD_BOTH: KindTraits = KindTraits { leaves: ExitPath::Parent, body: Body::BelowFrame, ..RECORD };
+
+static RECORD_SHADOW: KindTraits = KindTraits { body: Body::InPlace, ..RECORD_BOTH };
+
+impl Kind {
+    /// The row of this kind.
+    pub fn traits(self) -> &'static KindTraits {
+        match self {
+            Kind::Stub => &STUB,
+            Kind::StubGraph => &STUB_GRAPH,
+            Kind::StubDirect => &STUB_DIRECT,
+            Kind::Entry(Regs::Args) => &ENTRY,
+            Kind::Entry(Regs::All) => &REGS,
+            Kind::Return => &RETURN,
+            Kind::Rethook => &RETHOOK,
+            Kind::Direct(Direct { jumped: false, .. }) => &DIRECT,
+            Kind::Direct(_) => &DIRECT_JUMP,
+            Kind::Sled => &SLED,
+            Kind::Around(Around { form: Form::Frame, .. }) => &AROUND_FRAME,
+            Kind::Around(Around { form: Form::Fregs, .. }) => &AROUND_FREGS,
+            Kind::Around(Around { form: Form::Shadow, .. }) => &AROUND_SHADOW,
+            Kind::Programs(Programs { call_orig: false, .. }) => &PROGRAMS,
+            Kind::Programs(Programs { skip_frame: false, .. }) => &PROGRAMS_CALL_ORIG,
+            Kind::Programs(_) => &PROGRAMS_SKIP_FRAME,
+            Kind::Record(Recorder { events: Events::Both, shadow: true, .. }) => &RECORD_SHADOW,
+            Kind::Record(Recorder { events: Events::Both, .. }) => &RECORD_BOTH,
+            Kind::Record(_) => &RECORD,
+        }
+    }
+
+    /// Can a patched site go to it?
+    pub fn attaches(self) -> bool {
+        matches!(self.traits().entered, Entered::BySiteCall | Entered::BySiteJump)
+    }
+
+    /// Does the site jump to it, instead of calling it?
+    pub fn jumped_to(self) -> bool {
+        self.traits().entered == Entered::BySiteJump
+    }
+
+    /// Does a traced function return to it, without having been called from it?
+    pub fn returned_to(self) -> bool {
+        self.traits().entered == Entered::ByReturn
+    }
+
+    /// Is it called as a callback is?
+    pub fn is_callback(self) -> bool {
+        self.traits().entered == Entered::AsCallback
+    }
+
+    /// Is it called in the middle of a function, by no site that is patched?
+    pub fn is_sled(self) -> bool {
+        self.traits().entered == Entered::InTheMiddle
+    }
+
+    /// Does it call the profile's callback?
+    pub fn calls_back(self) -> bool {
+        self.traits().calls == Calls::Callback
+    }
+
+    /// Does it call the traced function, which so returns to it?
+    pub fn calls_body(self) -> bool {
+        self.traits().body != Body::NotCalled
+    }
+
+    /// Does it say by itself where the traced function's body is, to call it or to jump there?
+    pub fn names_body(self) -> bool {
+        self.calls_body() || self.jumped_to()
+    }
+
+    /// Is the way back to the parent kept elsewhere than on the stack while the function runs?
+    pub fn is_shadow(self) -> bool {
+        self.traits().body == Body::InPlace
+    }
+
+    /// Is it made for one function, or for those with the same arguments?
+    pub fn for_one_function(self) -> bool {
+        self.traits().for_one_function
+    }
+
+    /// What it does as a direct-call trampoline.
+    pub fn direct(self) -> Option<Direct> {
+        if let Kind::Direct(direct) = self { Some(direct) } else { None }
+    }
+
+    /// What it does as a paired trampoline.
+    pub fn around(self) -> Option<Around> {
+        if let Kind::Around(around) = self { Some(around) } else { None }
+    }
+
+    /// What it does as a trampoline that calls programs.
+    pub fn programs(self) -> Option<Programs> {
+        if let Kind::Programs(programs) = self { Some(programs) } else { None }
+    }
+
+    /// What it records.
+    pub fn recorder(self) -> Option<Recorder> {
+        if let Kind::Record(recorder) = self { Some(recorder) } else { None }
+    }
+
+    /// What a C function that it calls by name is passed of the traced function's arguments.
+    pub fn passes(self) -> Option<Direct> {
+        match self {
+            Kind::Direct(direct) => Some(direct),
+            Kind::Sled => Some(Direct::default()),
+            Kind::Around(Around { form: Form::Frame, args, .. }) => Some(Direct { args, ..Direct::default() }),
+            _ => None,
+        }
+    }
+
+    /// The arguments that it is for; where no prototype says more, with `others` that are live at every entry.
+    pub fn passed(self, abi: &Abi, others: RegSet) -> Live {
+        let first = |direct: Direct| Live::first(direct.args.into(), abi, others);
+        self.live().or_else(|| self.passes().map(first)).unwrap_or_default()
+    }
+
+    /// What is live at the traced function's entry, if that is known.
+    pub fn live(self) -> Option<Live> {
+        self.programs().map(|programs| programs.live).or_else(|| self.direct()?.live)
+    }
+
+    /// Words of stack arguments that lie once more at SP, for what it calls.
+    pub fn copied_words(self) -> i32 {
+        match self.programs() {
+            Some(programs) if !programs.call_orig => 0,
+            _ => self.live().map_or(0, |live| live.stack.into()),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What is asked for: kinds of trampoline, what is live at their entry, their frames, options.
+
+pub mod frame;
+pub mod kind;
+pub mod live;
+pub mod option;
+pub mod place;
+pub mod spec;

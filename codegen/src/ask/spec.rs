@@ -1,0 +1,74 @@
+//! What is asked for: a trampoline.
+
+pub use crate::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, TailCall};
+pub use crate::words::program::{Attach, Program, called};
+pub use crate::words::recorder::{Clock, Event, Events, Recorder};
+
+/// The traced function that a trampoline is for, and who learns of its return.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Body<'a> {
+    /// The traced function.
+    pub function: &'a str,
+    /// Bytes from its start to behind its site.
+    pub resume: i32,
+    /// The C function that is called when it has returned.
+    pub exit: &'a str,
+}
+
+/// One trampoline to generate.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec<'a> {
+    /// The symbol to define.
+    pub name: &'a str,
+    /// What it does.
+    pub kind: Kind,
+    /// The C function that a direct-call trampoline calls, or the entry handler of a paired one.
+    pub callee: &'a str,
+    /// What a paired trampoline is for.
+    pub body: Body<'a>,
+    /// The programs of a trampoline that calls some, in the order of the command line.
+    pub programs: &'a [Program],
+    /// Another name for it, which a kernel's modules may link to; empty for none.
+    pub export: &'a str,
+}
+
+impl<'a> Spec<'a> {
+    /// A trampoline that needs no more to be known.
+    pub fn of(name: &'a str, kind: Kind) -> Spec<'a> {
+        Spec { name, kind, callee: "", body: Body::default(), programs: &[], export: "" }
+    }
+
+    /// Is it the same trampoline, whatever the names?
+    pub(crate) fn alike(&self, other: &Spec) -> bool {
+        let Spec { name: _, export: _, kind, callee, body: Body { function, resume, exit }, programs } = self;
+        // Lengths first: memcmp is slow for the dangling pointers of empty strings.
+        let same = |a: &str, b: &str| a.len() == b.len() && (a.is_empty() || a == b);
+        *kind == other.kind
+            && *programs == other.programs
+            && *resume == other.body.resume
+            && same(callee, other.callee)
+            && same(function, other.body.function)
+            && same(exit, other.body.exit)
+    }
+
+    /// Is a program called at this point?
+    pub fn has(&self, attach: Attach) -> bool {
+        self.programs.iter().any(|p| p.attach == attach)
+    }
+
+    /// The symbols that must be those of the program or shared object that this is linked into, whatever their visibility:
+    /// the function that is called or entered behind its site, which a linkage table does not lead to, and handlers of which
+    /// something was proven.
+    pub fn own_symbols(&self) -> impl Iterator<Item = &'a str> {
+        let live = self.kind.live().is_some_and(|live| live.general_callee);
+        let proven = live || self.kind.around().is_some_and(|around| around.general_handlers);
+        let handlers = [self.callee, self.body.exit].into_iter().chain(self.programs.iter().map(|p| &*p.symbol));
+        let function = self.kind.names_body().then_some(self.body.function);
+        function.into_iter().chain(handlers.filter(move |_| proven)).filter(|name| !name.is_empty())
+    }
+
+    /// A direct-call trampoline.
+    pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
+        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default(), programs: &[], export: "" }
+    }
+}

@@ -1,0 +1,268 @@
+//! What a trampoline promises: derived from the spec and the conventions, never from the plan or the listing.
+//!
+//! The emulator judges by it, the text above each function states it (`sentences`), the manifest carries it
+//! (`manifest`).
+
+mod manifest;
+mod sentences;
+pub mod stated;
+
+use serde::Serialize;
+
+use self::stated::{Atom, Stated};
+use crate::arch::facts::Facts;
+use crate::arch::facts::NumberOf::{
+    RecordCount, RecordCursor, RecordFull, RecordLimit, RecordShadow, RecordShadowLimit,
+};
+use crate::arch::harden::ReturnStyle;
+use crate::arch::site::Site;
+use crate::ask::frame::{Content, FrameLayout, Stores};
+use crate::ask::kind::{Calls, Entered, Keeps, Kind, KindTraits};
+use crate::ask::spec::{Program, Spec};
+use crate::profile::Convention;
+use crate::profile::target::Target;
+use crate::words::abi::{Loc, Reg, RegSet};
+use crate::words::error::{Error, Result};
+use crate::words::step::Value;
+
+/// Bits of an address that may say that there is no room: a buffer has so many bytes, 2 to that power.
+const FULL_BITS: std::ops::RangeInclusive<i32> = 12..=40;
+
+/// The function that a trampoline calls or enters by its name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Traced {
+    /// The function.
+    pub function: String,
+    /// Bytes from its start to behind its site.
+    pub resume: i32,
+    /// The handler that is called when it has returned; empty if none.
+    pub exit: String,
+}
+
+/// The promise of one trampoline.
+#[derive(Clone, Debug)]
+pub struct Contract {
+    /// The architecture.
+    pub facts: &'static Facts,
+    /// What the profile says of it.
+    pub convention: &'static Convention,
+    /// The symbol.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// The symbol that it calls; empty if none.
+    pub callee: String,
+    /// The traced function, if it names that too.
+    pub traced: Option<Traced>,
+    /// The programs that it calls, in the order in which they were given.
+    pub programs: Vec<Program>,
+    /// The frame, by field.
+    pub frame: FrameLayout,
+    /// General registers that have their value again when the traced function goes on.
+    pub kept: RegSet,
+    /// General registers that may have any value then.
+    pub clobbered: RegSet,
+    /// Vector registers that have their value again whatever a handler does, by their numbers as bits; besides those that
+    /// the prototype says.
+    pub vectors_kept: u32,
+    /// Vector registers that may have any value, by their numbers as bits.
+    pub vectors_lost: u32,
+    /// Control words that may have any value, by their numbers as bits.
+    pub control_lost: u8,
+    /// The flags have their value again.
+    pub flags_kept: bool,
+    /// A callback may choose a direct trampoline.
+    pub direct: bool,
+    /// Bit 0 of the address says that the site would jump there.
+    pub direct_jumps: bool,
+    /// Registers that have any value in a direct trampoline, though they are kept otherwise.
+    pub direct_lost: RegSet,
+    /// The `ftrace_ops` may name a direct trampoline.
+    pub early_direct: bool,
+    /// Bytes to which SP is aligned at the call.
+    pub stack_align: u32,
+    /// That alignment holds whatever the site's stack was.
+    pub realigned: bool,
+    /// Indirect branches must reach landing pads.
+    pub landing_pad: bool,
+    /// The entry is one.
+    pub entry_pad: bool,
+    /// Who calls it through a pointer compares the word so many bytes before the entry with its type; `None` if nobody does.
+    pub type_before: Option<u32>,
+    /// How it returns, where it returns by the stack; `None` if nothing is promised.
+    pub returns: Option<ReturnStyle>,
+    /// Returns on the way out that have no call on the return-address stack.
+    pub unpaired: u32,
+    /// Returns that the return-address stack predicts wrong: where the traced function's return was redirected, or the call
+    /// of the site is one that nothing returns to.
+    pub mispredicted: u32,
+    /// Returns that the return-address stack predicts wrong on the way to a direct trampoline: one, where that way is a return.
+    pub direct_mispredicted: u32,
+    /// In the callback the frame pointer is the frame's address with bit 0 set.
+    pub marks_regs: bool,
+    /// Of one that records: bytes from the thread pointer to the cursor, the limit and the counter.
+    pub thread_words: [i32; 3],
+    /// Of one that records and keeps the way back on a shadow stack: the same to the word that says where its next entry goes,
+    /// and to that where none goes.
+    pub shadow_words: [i32; 2],
+    /// Of one that records and calls a routine that makes room: the bit of a record's address that says that there is none.
+    pub full_bit: i32,
+    /// What only a file states.
+    pub stated: Stated,
+}
+
+/// The general registers that a trampoline of this kind promises by the rules of C and ftrace: (those that have their
+/// value again when the traced function goes on, those that may have any). SP and the registers that carry the way
+/// back are in neither: what is in them afterwards is the site's convention.
+pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
+    let abi = &facts.abi;
+    let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
+    let c_rules = site.c_keeps(abi);
+    let KindTraits { keeps, entered, .. } = *kind.traits();
+    let kept = match keeps {
+        Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden).union(site.live),
+        Keeps::ItsArguments => c_rules.union(kind.passed(abi, site.live).regs),
+        Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
+        Keeps::AllButLost => all.minus(site.lost),
+        Keeps::AllButScratch => all.minus(site.scratch),
+        Keeps::All => all,
+    };
+    let way: Vec<Reg> = match (entered, keeps) {
+        (Entered::AsCallback, _) => Vec::new(),
+        // Only the way back is its own: everything else may be live, and a kprobe's handler may look at it.
+        (_, Keeps::All) => abi.link.into_iter().collect(),
+        _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
+    };
+    let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
+    if kind.calls_body() && !kind.is_shadow() {
+        // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
+        open = open.union(RegSet::of(&[abi.fp]));
+    }
+    let kept = kept.minus(open);
+    (kept, all.minus(kept).minus(open))
+}
+
+/// The registers of the traced function that a frame holds, and in which what handlers stored takes effect.
+fn given_back(frame: &FrameLayout) -> RegSet {
+    let given = frame.fields.iter().filter(|f| f.stores == Stores::TakeEffect);
+    let regs = given.filter_map(|f| if let Content::Reg(reg) = f.content { Some(reg) } else { None });
+    RegSet::of(&regs.collect::<Vec<_>>())
+}
+
+impl Contract {
+    /// The contract of `spec`.
+    ///
+    /// # Errors
+    /// More arguments than the architecture has registers.
+    pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
+        let frame = target.frame(spec.kind)?.into_owned();
+        let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site);
+        let KindTraits { calls, keeps, .. } = *spec.kind.traits();
+        // What its frame holds and gives back may be live too, whatever C says of it.
+        let given = given_back(&frame).minus(kept);
+        let given = if keeps == Keeps::AnyArguments { given.minus(given.minus(clobbered)) } else { RegSet::EMPTY };
+        let (kept, clobbered) = (kept.union(given), clobbered.minus(given));
+        let callee = match calls {
+            Calls::Callback => target.convention.callback.symbol.to_owned(),
+            Calls::ExitHandler => target.convention.return_handler(spec.kind).to_owned(),
+            Calls::Named | Calls::Handlers => spec.callee.to_owned(),
+            Calls::Nothing if spec.kind.recorder().is_some_and(|recorder| recorder.refill) => spec.callee.to_owned(),
+            Calls::Nothing | Calls::Programs => String::new(),
+        };
+        let thread_words = match spec.kind.recorder() {
+            Some(_) => [target.number(RecordCursor)?, target.number(RecordLimit)?, target.number(RecordCount)?],
+            None => [0; 3],
+        };
+        let shadow_words = match spec.kind.recorder() {
+            Some(recorder) if recorder.shadow => [target.number(RecordShadow)?, target.number(RecordShadowLimit)?],
+            _ => [0; 2],
+        };
+        let refills = spec.kind.recorder().is_some_and(|recorder| recorder.refill);
+        let full_bit = if refills { target.number(RecordFull)? } else { 0 };
+        if refills && !FULL_BITS.contains(&full_bit) {
+            let (from, to) = (FULL_BITS.start(), FULL_BITS.end());
+            return Err(Error::new(format!(
+                "RECORD_FULL={full_bit}: valid: {from} to {to}, the number of a bit of an address"
+            )));
+        }
+        let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
+        let rethook = spec.kind == Kind::Rethook;
+        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
+        let contract = Contract {
+            facts: target.facts,
+            convention: target.convention,
+            name: spec.name.to_owned(),
+            kind: spec.kind,
+            callee,
+            traced: spec.kind.names_body().then(|| Traced {
+                function: spec.body.function.to_owned(),
+                resume: spec.body.resume,
+                exit: if calls == Calls::Handlers { spec.body.exit.to_owned() } else { String::new() },
+            }),
+            programs: spec.programs.to_vec(),
+            frame,
+            kept,
+            clobbered,
+            direct_lost: target.direct_jump.map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
+            vectors_kept: if spec.kind.is_sled() { (target.layouts.vectors)(target.choices) } else { 0 },
+            vectors_lost: 0,
+            control_lost: 0,
+            flags_kept: target.pushes_flags && (rethook || target.restores_flags && every_register),
+            direct,
+            direct_jumps: direct && target.convention.site.direct_jumps,
+            early_direct: target.op_from_site && spec.kind.calls_back() && !every_register,
+            stack_align: target.stack_align,
+            realigned: target.realign.is_some(),
+            landing_pad: target.harden.landing.is_some(),
+            entry_pad: target.landing(spec.kind).is_some(),
+            type_before: target.typed(spec.kind).map(|word| word.distance()),
+            returns: Some(target.harden.returns),
+            unpaired: if returned_to && !rethook { target.convention.exit.unpaired } else { 0 },
+            mispredicted: match returned_to {
+                // With every register in use, only a return is left to go by.
+                true if rethook => 2,
+                true => target.convention.exit.mispredicted,
+                false => u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
+            },
+            // Without a register for the target, it lies where a return finds it.
+            direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
+            marks_regs: target.marks_regs && (every_register || rethook),
+            thread_words,
+            shadow_words,
+            full_bit,
+            stated: Stated::default(),
+        };
+        contract.places().map(|()| contract)
+    }
+
+    /// Refuse words of the thread that lie on one another, or where no word does.
+    ///
+    /// # Errors
+    /// They do.
+    pub fn places(&self) -> Result<()> {
+        let Some(recorder) = self.kind.recorder() else { return Ok(()) };
+        let shadow = self.shadow_words.into_iter().filter(|_| recorder.shadow);
+        let at: Vec<i32> = self.thread_words.into_iter().chain(shadow).collect();
+        let valid = "valid: cursor, limit, counter and those of the shadow stack each at a multiple of 8 of its own";
+        if let Some(odd) = at.iter().find(|at| **at % 8 != 0) {
+            return Err(Error::new(format!("a word {odd} bytes from the thread pointer; {valid}")));
+        }
+        if let Some((_, twice)) = at.iter().enumerate().find(|(n, word)| at[..*n].contains(word)) {
+            let what = format!("two words of the thread {twice} bytes from the thread pointer");
+            return Err(Error::new(format!("{what}; {valid}")));
+        }
+        Ok(())
+    }
+
+    /// Which argument of its callback is this.
+    pub fn position(&self, value: Value) -> Option<usize> {
+        match &self.stated.arguments {
+            Some(arguments) => arguments.iter().position(|a| a.value.alone() == Some(Atom::Told(value))),
+            None => self.convention.callback.position(value),
+        }
+    }
+
+    fn reg_names(&self, set: RegSet) -> Vec<&'static str> {
+        set.iter().filter_map(|r| self.facts.abi.regs.get(r.0 as usize)).map(|r| r.name).collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! What instructions do, for unwind tables, costs, mutants and the symbolic checker. Each architecture says it of its own.
+
+use crate::effect::action::Action;
+use crate::words::abi::Reg;
+use crate::words::step::Local;
+
+/// What an instruction does to SP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpEffect {
+    /// Nothing.
+    None,
+    /// SP moves by this many bytes.
+    Move(i32),
+    /// A register becomes SP plus this.
+    CopyTo(Reg, i32),
+    /// SP becomes a register plus this.
+    CopyFrom(Reg, i32),
+    /// SP is rounded down, or becomes something else: no longer known relative to entry.
+    Realign,
+}
+
+/// Where control goes after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// To the next line.
+    Next,
+    /// To the next line or to a label.
+    Branch(Local),
+    /// To a function that returns to the next line.
+    Call,
+    /// To a label.
+    Jump(Local),
+    /// Out of the trampoline.
+    Leave,
+    /// Nowhere: it stops speculation.
+    Trap,
+}
+
+/// One register in a stack slot, or two in adjacent slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// The register in the lower slot.
+    pub first: Reg,
+    /// The register in the next slot.
+    pub second: Option<Reg>,
+    /// Bytes from SP to the lower slot.
+    pub at: i32,
+}
+
+impl Slots {
+    /// Each register with the bytes from SP to its slot.
+    pub fn iter(self) -> impl Iterator<Item = (Reg, i32)> {
+        std::iter::once((self.first, self.at)).chain(self.second.map(|r| (r, self.at + 8)))
+    }
+}
+
+/// The registers that an instruction moves, unchanged, to where they can be found again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moves {
+    /// None.
+    None,
+    /// To the stack: SP as it is after the instruction.
+    Store(Slots),
+    /// From the stack: SP as it is before the instruction.
+    Load(Slots),
+    /// To another register.
+    Copy {
+        /// The register that is written.
+        dst: Reg,
+        /// The register that is read.
+        src: Reg,
+    },
+}
+
+/// What an instruction does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effects {
+    /// Effect on SP.
+    pub sp: SpEffect,
+    /// Registers stored to the stack, loaded from it, or copied.
+    pub moves: Moves,
+    /// 8-byte memory slots read, including a return's pop.
+    pub loads: u16,
+    /// 8-byte memory slots written, including a call's push.
+    pub stores: u16,
+    /// Where control goes.
+    pub flow: Flow,
+    /// How many the CPU executes: what is one line for an assembler may be more.
+    pub executed: u8,
+    /// What it does to values besides.
+    pub action: Action,
+    /// The flags may have any value afterwards.
+    pub changes_flags: bool,
+}
+
+impl Effects {
+    /// An instruction that touches registers only and goes on.
+    pub const PLAIN: Effects = Effects {
+        sp: SpEffect::None,
+        moves: Moves::None,
+        loads: 0,
+        stores: 0,
+        flow: Flow::Next,
+        executed: 1,
+        action: Action::None,
+        changes_flags: false,
+    };
+
+    /// The same with another flow.
+    pub const fn flow(flow: Flow) -> Effects {
+        Effects { flow, ..Effects::PLAIN }
+    }
+
+    /// The same with another effect on SP.
+    pub const fn sp(sp: SpEffect) -> Effects {
+        Effects { sp, ..Effects::PLAIN }
+    }
+
+    /// A copy of one register to another.
+    pub const fn copy(dst: Reg, src: Reg) -> Effects {
+        Effects { moves: Moves::Copy { dst, src }, ..Effects::PLAIN }
+    }
+
+    /// A store of one register to the stack.
+    pub const fn store(reg: Reg, at: i32) -> Effects {
+        Effects { moves: Moves::Store(Slots { first: reg, second: None, at }), stores: 1, ..Effects::PLAIN }
+    }
+
+    /// A load of one register from the stack.
+    pub const fn load(reg: Reg, at: i32) -> Effects {
+        Effects { moves: Moves::Load(Slots { first: reg, second: None, at }), loads: 1, ..Effects::PLAIN }
+    }
+
+    /// A store of two registers to adjacent slots.
+    pub const fn store2(a: Reg, b: Reg, at: i32) -> Effects {
+        Effects { moves: Moves::Store(Slots { first: a, second: Some(b), at }), stores: 2, ..Effects::PLAIN }
+    }
+
+    /// A load of two registers from adjacent slots.
+    pub const fn load2(a: Reg, b: Reg, at: i32) -> Effects {
+        Effects { moves: Moves::Load(Slots { first: a, second: Some(b), at }), loads: 2, ..Effects::PLAIN }
+    }
+}
+
+impl Effects {
+    /// No other effect than this action.
+    pub const fn action(action: Action) -> Effects {
+        Effects { action, ..Effects::PLAIN }
+    }
+
+    /// This action too.
+    pub const fn and(self, action: Action) -> Effects {
+        Effects { action, ..self }
+    }
+
+    /// And the flags may have any value.
+    pub const fn changing_flags(self) -> Effects {
+        Effects { changes_flags: true, ..self }
+    }
+}
+
+/// How unwinding starts at a trampoline's first instruction, where it differs from a C function's.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CfiEntry {
+    /// The column of the return address.
+    pub column: u16,
+    /// CFA minus SP at entry.
+    pub cfa_offset: i32,
+    /// Columns whose value is in another register at entry: (column, register).
+    pub moved: &'static [(u16, Reg)],
+    /// The return address cannot be told.
+    pub undefined: bool,
+    /// The return address is where the function goes on, and not behind a call that it made: unwinders look up the address
+    /// itself, and not the one before it.
+    pub signal: bool,
+}

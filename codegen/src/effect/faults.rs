@@ -1,0 +1,226 @@
+//! The vocabulary of mutants: operators, what they are applied with, and the faulty forms of an instruction.
+//!
+//! An operator is an edit that has made a real trampoline wrong before.
+
+use std::fmt;
+
+use crate::words::abi::{Abi, Reg};
+
+macro_rules! operators {
+    ($($variant:ident $name:literal $about:literal;)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Operator { $(#[doc = $about] $variant),* }
+
+        impl Operator {
+            /// All of them, in the order of reports.
+            pub const ALL: &[Operator] = &[$(Operator::$variant),*];
+
+            /// The name in reports and on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Operator::$variant => $name),* }
+            }
+
+            /// What it does to a trampoline.
+            pub fn about(self) -> &'static str {
+                match self { $(Operator::$variant => $about),* }
+            }
+        }
+    };
+}
+
+operators! {
+    DropSave "DROP_SAVE" "a register is not saved";
+    DropRestore "DROP_RESTORE" "a register is not restored";
+    RestoreOnePathOnly "RESTORE_ONE_PATH_ONLY" "a register is restored on the other way out only";
+    SkipSave "SKIP_SAVE" "a register is neither saved nor restored";
+    SwapSave "SWAP_SAVE" "two registers are saved to each other's slots";
+    SwapRestore "SWAP_RESTORE" "two registers are restored from each other's slots";
+    NarrowSave "NARROW_SAVE" "half of a register is saved";
+    StoreAfterCall "STORE_AFTER_CALL" "a register is saved after the callback";
+    ScratchIs "SCRATCH_IS" "a live register is used as scratch";
+    SlotOffset "SLOT_OFFSET" "one access to a slot is 8 bytes off";
+    FrameSize "FRAME_SIZE" "the frame has the wrong size";
+    DropAlloc "DROP_ALLOC" "the frame is not allocated";
+    TeardownMissing "TEARDOWN_MISSING" "the frame is not released";
+    TeardownMismatch "TEARDOWN_MISMATCH" "what is released is not what was allocated";
+    DropAlign "DROP_ALIGN" "the stack is not aligned";
+    FrameRecordOmit "FRAME_RECORD_OMIT" "a frame record is not stored or not linked";
+    DropArg "DROP_ARG" "an argument of the callback is not set up";
+    ArgPtrOffset "ARG_PTR_OFFSET" "the pointer to the frame is 8 bytes off";
+    RegsSpOff "REGS_SP_OFF" "the stack pointer in the frame is 8 bytes off";
+    WrongConst "WRONG_CONST" "a constant is off by one";
+    IpOffset "IP_OFFSET" "ip is not the address of the site";
+    AddrForValue "ADDR_FOR_VALUE" "op is the address of the variable that holds it";
+    StalePcrel "STALE_PCREL" "a PC-relative operand refers to another symbol";
+    DropLrFix "DROP_LR_FIX" "the link register is not what the next function returns to";
+    WrongLink "WRONG_LINK" "the way out goes through the other link register";
+    JalrRa "JALR_RA" "the way out links";
+    CallAsJmp "CALL_AS_JMP" "a call does not link";
+    BrForRet "BR_FOR_RET" "a return is an indirect jump";
+    InvertCond "INVERT_COND" "a condition is inverted";
+    DropCond "DROP_COND" "a branch is never taken";
+    DropCall "DROP_CALL" "the callback is not called";
+    DropJump "DROP_JUMP" "a jump is not taken";
+    DropLeave "DROP_LEAVE" "a way out runs on into what follows";
+    DropPushf "DROP_PUSHF" "the flags are not pushed";
+    AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
+    DropPad "DROP_PAD" "a landing pad is missing";
+    PadKind "PAD_KIND" "a landing pad is of the wrong kind";
+    CfiOffby "CFI_OFFBY" "the unwind table is 8 bytes off from here until SP moves";
+    CfiColumn "CFI_COLUMN" "the unwind table has the return address in a column that unwinders lack";
+    CfiSignal "CFI_SIGNAL" "the unwind table does not say that the traced function has called nothing yet";
+    CfiStart "CFI_START" "the unwind table begins where functions return to, and not one instruction earlier";
+    TypeMissing "TYPE_MISSING" "there is no type before a function that is called through pointers";
+    TypeOther "TYPE_OTHER" "the type before a function is that of another";
+    TypePlace "TYPE_PLACE" "the type before a function is not where callers look for it";
+    CfiSlot "CFI_SLOT" "the unwind table has a saved register 8 bytes off, where an exception passes";
+    NoPersonality "NO_PERSONALITY" "the unwind table names nobody who knows of the landing pad for exceptions";
+    SiteShort "SITE_SHORT" "the table of call sites ends one byte before the call does";
+    PadOff "PAD_OFF" "the table of call sites has the landing pad elsewhere, or none";
+    PadAgain "PAD_AGAIN" "the table of call sites has a landing pad for what hands the exception back";
+    RecordOrder "RECORD_ORDER" "two frame records have each other's place";
+    Torn "TORN" "a word that signals may change too is changed in more than one step";
+    DropInt3 "DROP_INT3" "what stops speculation is missing";
+    Drop "DROP" "any other instruction is missing";
+    Duplicate "DUPLICATE" "an instruction with an effect on SP, or a call, is there twice";
+    Swap "SWAP" "two neighbours with effects on SP are in the wrong order";
+}
+
+/// What an operator is applied with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// Nothing.
+    None,
+    /// A register.
+    Reg(Reg),
+    /// Two registers.
+    Regs(Reg, Reg),
+    /// A difference.
+    By(i32),
+}
+
+impl Operand {
+    /// In a report.
+    pub fn text(self, abi: &Abi) -> String {
+        match self {
+            Operand::None => String::new(),
+            Operand::Reg(reg) => abi.name(reg).to_owned(),
+            Operand::Regs(a, b) => format!("{},{}", abi.name(a), abi.name(b)),
+            Operand::By(by) => format!("{by:+}"),
+        }
+    }
+}
+
+/// What is wrong in the unwind table of a mutant, or in the type before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misstated {
+    /// CFA is off by so many bytes from here on, until SP moves again.
+    Cfa(i32),
+    /// The return address is in this column. Of the whole table, as all that follow: before the first instruction.
+    Column(u16),
+    /// Unwinders look up the address before the return address, as if the traced function had called.
+    Called,
+    /// It begins at the trampoline, and not with what stands in front.
+    Late,
+    /// The type before the function. Of all of it, too.
+    Type(Mistyped),
+    /// A saved register is so many bytes from where it is.
+    Slot(i32),
+    /// It names nobody who knows of the landing pad.
+    NoPersonality,
+    /// In the table of call sites, the call ends one byte early.
+    Short,
+    /// The landing pad is so many bytes from where it is.
+    Pad(i32),
+    /// The call has no landing pad.
+    NoPad,
+    /// The call that hands an exception back has one.
+    PadAgain,
+}
+
+/// What is wrong with the type before a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mistyped {
+    /// There is none.
+    Missing,
+    /// It has another value.
+    Other,
+    /// Something stands between it and the function.
+    Place,
+}
+
+impl fmt::Display for Misstated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misstated::Cfa(by) => write!(f, "unwind table: CFA {by:+}"),
+            Misstated::Column(column) => write!(f, "unwind table: return column {column}"),
+            Misstated::Called => f.write_str("unwind table: no signal frame"),
+            Misstated::Late => f.write_str("unwind table: begins here"),
+            Misstated::Type(Mistyped::Missing) => f.write_str("type: none"),
+            Misstated::Type(Mistyped::Other) => f.write_str("type: of another function"),
+            Misstated::Type(Mistyped::Place) => f.write_str("type: further away"),
+            Misstated::Slot(by) => write!(f, "unwind table: a saved register {by:+}"),
+            Misstated::NoPersonality => f.write_str("unwind table: no personality"),
+            Misstated::Short => f.write_str("call sites: the call ends one byte early"),
+            Misstated::Pad(by) => write!(f, "call sites: landing pad {by:+}"),
+            Misstated::NoPad => f.write_str("call sites: no landing pad"),
+            Misstated::PadAgain => f.write_str("call sites: a landing pad where the exception is handed back"),
+        }
+    }
+}
+
+/// An instruction of a mutant.
+#[derive(Clone, Copy, Debug)]
+pub enum Either<I, F> {
+    /// One that trampolines have.
+    Sound(I),
+    /// One that only mutants have.
+    Faulty(F),
+}
+
+impl<I, F> From<I> for Either<I, F> {
+    fn from(insn: I) -> Either<I, F> {
+        Either::Sound(insn)
+    }
+}
+
+/// A faulty form of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault<I> {
+    /// The operator.
+    pub operator: Operator,
+    /// What it is applied with.
+    pub operand: Operand,
+    /// What stands in the instruction's place; `None` if nothing does.
+    pub insn: Option<I>,
+}
+
+/// Where an architecture puts the faulty forms of an instruction.
+pub struct Faults<'o, I>(pub(crate) &'o mut dyn FnMut(Fault<I>));
+
+impl<I> Faults<'_, I> {
+    /// The instruction is missing, and that has a name of its own.
+    pub fn drop(&mut self, operator: Operator) {
+        (self.0)(Fault { operator, operand: Operand::None, insn: None });
+    }
+
+    /// `insn` stands in its place.
+    pub fn put(&mut self, operator: Operator, operand: Operand, insn: impl Into<I>) {
+        (self.0)(Fault { operator, operand, insn: Some(insn.into()) });
+    }
+
+    /// What `form` makes of a difference stands in its place, upwards and downwards.
+    pub fn off_by<J: Into<I>>(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> J) {
+        for by in [by, -by] {
+            self.put(operator, Operand::By(by), form(by));
+        }
+    }
+}
+
+impl<I, F> Faults<'_, Either<I, F>> {
+    /// `insn`, which no trampoline has, stands in its place.
+    pub fn put_faulty(&mut self, operator: Operator, operand: Operand, insn: F) {
+        (self.0)(Fault { operator, operand, insn: Some(Either::Faulty(insn)) });
+    }
+}

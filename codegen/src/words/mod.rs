@@ -1,0 +1,14 @@
+//! The words of everything else: registers, steps, programs, records, prototypes, errors, and small collections.
+
+pub mod abi;
+pub mod error;
+pub mod field;
+pub mod intern;
+pub(crate) mod pieces;
+pub mod program;
+pub mod proto;
+pub mod recorder;
+pub mod reloc;
+pub mod repeated;
+pub mod shell;
+pub mod step;

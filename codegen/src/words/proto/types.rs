@@ -1,0 +1,137 @@
+//! What a prototype is made of, as far as conventions tell.
+
+use std::ops::Range;
+
+use super::lex::{Token, tokens};
+use crate::words::error::Error;
+
+/// The most arguments that a function may have, as for the kernel's own tailored trampolines.
+pub const MOST_ARGS: usize = 12;
+/// The most bytes of one argument.
+pub const MOST_BYTES: u32 = 16;
+
+/// What a scalar is, as far as conventions tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// An integer, or bytes that are taken for some.
+    Integer,
+    /// A pointer: compilers for RISC-V do not take it for an integer beside a floating-point number.
+    Pointer,
+    /// A floating-point number.
+    Float,
+}
+
+/// A number or a pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scalar {
+    /// Bytes, which are its alignment too.
+    pub size: u32,
+    /// What it is.
+    pub class: Class,
+}
+
+impl Scalar {
+    /// Is it a floating-point number?
+    pub fn is_float(self) -> bool {
+        self.class == Class::Float
+    }
+}
+
+/// A struct by value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Struct {
+    /// Bytes.
+    pub size: u32,
+    /// Bytes to which it is aligned.
+    pub align: u32,
+    /// Its members, those of structs and arrays in it each for itself, with their offsets. None if only the size was
+    /// given, or if there are too many to matter.
+    pub members: Vec<(u32, Scalar)>,
+}
+
+/// A type that can be passed or returned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Type {
+    /// A number or a pointer.
+    Scalar(Scalar),
+    /// A struct by value.
+    Struct(Struct),
+}
+
+impl Type {
+    /// Bytes.
+    pub fn size(&self) -> u32 {
+        match self {
+            Type::Scalar(s) => s.size,
+            Type::Struct(s) => s.size,
+        }
+    }
+
+    /// Bytes to which it is aligned.
+    pub fn align(&self) -> u32 {
+        match self {
+            Type::Scalar(s) => s.size,
+            Type::Struct(s) => s.align,
+        }
+    }
+
+    /// Its members, or the scalar itself.
+    pub fn members(&self) -> Vec<(u32, Scalar)> {
+        match self {
+            Type::Scalar(s) => vec![(0, *s)],
+            Type::Struct(s) => s.members.clone(),
+        }
+    }
+}
+
+/// A pointer.
+pub(super) const POINTER: Type = Type::Scalar(Scalar { size: 8, class: Class::Pointer });
+
+/// A prototype.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prototype {
+    /// The function's name.
+    pub name: String,
+    /// What it returns; `None` for `void`.
+    pub result: Option<Type>,
+    /// What it takes.
+    pub args: Vec<Type>,
+    pub(super) text: String,
+    /// Where in the text each argument begins, and behind those the result.
+    pub(super) places: Vec<usize>,
+    /// Where in the text the parameters are, with their parentheses.
+    pub(super) params: Range<usize>,
+}
+
+impl Prototype {
+    /// An error about argument number `arg`, or about the result.
+    pub fn refuse(&self, arg: Option<usize>, message: &str) -> Error {
+        let at = self.places.get(arg.unwrap_or(self.args.len())).copied().unwrap_or(0);
+        Error::marked(message, &self.text, at)
+    }
+
+    /// As it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The parameters as they were given, with their parentheses.
+    pub fn params(&self) -> &str {
+        self.text.get(self.params.clone()).unwrap_or_default()
+    }
+
+    /// What stands behind `keyword`, which is `struct`, `union` or `enum`, in the parameters, each once.
+    pub fn tags(&self, keyword: &str) -> Vec<&str> {
+        let tokens = tokens(self.params()).unwrap_or_default();
+        let mut tags: Vec<&str> = Vec::new();
+        for pair in tokens.windows(2) {
+            if let [(Token::Word(word), _), (Token::Word(tag), _)] = *pair
+                && word == keyword
+                && !tags.contains(&tag)
+            {
+                tags.push(tag);
+            }
+        }
+        tags
+    }
+}

@@ -1,0 +1,588 @@
+//! Contracts in files: what may stand in them. `docs/contracts.md` describes the format.
+
+use std::collections::BTreeMap;
+
+use codegen::ask::spec::{Attach, Form};
+use codegen::words::error::{Error, Result};
+use codegen::words::step::ExitPath;
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::contract::places::Places;
+
+/// What trampolines that others wrote promise. See docs/contracts.md.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(title = "tramptool contract")]
+pub(crate) struct FileIn {
+    /// The architecture by its name in `tramptool list`.
+    #[schemars(with = "String")]
+    pub(crate) arch: Spanned<String>,
+    /// The profile under which they are judged, by its name in `tramptool list`, or as a file; `linux-7.3` where none is
+    /// named.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) profile: Option<Spanned<String>>,
+    /// What this is the contract of, in a sentence.
+    #[serde(rename = "about")]
+    _about: String,
+    /// Where the trampolines find what they need in `struct ftrace_ops`.
+    pub(crate) ftrace_ops: Option<OpsIn>,
+    /// Layouts of what callbacks are given a pointer to, by name.
+    #[serde(default)]
+    pub(crate) frame: BTreeMap<String, FrameIn>,
+    /// The trampolines, in the order of the report.
+    pub(crate) trampoline: Vec<TrampolineIn>,
+}
+
+/// Offsets of members of `struct ftrace_ops`, in bytes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpsIn {
+    /// `ops->func`.
+    pub(crate) func: u64,
+    /// `ops->direct_call`.
+    pub(crate) direct_call: u64,
+}
+
+/// A structure on the stack.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FrameIn {
+    /// The C name.
+    pub(crate) r#struct: String,
+    /// `sizeof`, in bytes.
+    #[schemars(with = "i32")]
+    pub(crate) size: Spanned<i32>,
+    /// The fields that a callback may rely on.
+    pub(crate) field: Vec<FieldIn>,
+}
+
+/// Eight bytes of the structure.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FieldIn {
+    /// The C name.
+    pub(crate) member: String,
+    /// `offsetof`, in bytes: a multiple of 8.
+    #[schemars(with = "i32")]
+    pub(crate) offset: Spanned<i32>,
+    /// A register, `pc` (the ip that ftrace reports), `parent-ip`, `site-sp` (SP before the site was executed), `exit-sp`
+    /// (SP when the function has returned), `flags`, `direct` (where to go on, 0 for the function), a number as `0x...`, or
+    /// `nothing` (a word that must not be relied on).
+    #[schemars(with = "String")]
+    pub(crate) holds: Spanned<String>,
+    /// What becomes of a store by the callback.
+    #[serde(default)]
+    pub(crate) stores: Stores,
+    /// `around`: the result register that it holds for the exit handler, whose stores to it take effect.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) result: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stores {
+    /// The register, the next hop or the return address is what was stored.
+    TakeEffect,
+    /// It is lost.
+    #[default]
+    AreIgnored,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TrampolineIn {
+    /// The file that has it, where several files define the same symbol: each such file is judged by itself.
+    #[serde(default)]
+    pub(crate) object: Option<String>,
+    /// Where it begins.
+    pub(crate) symbol: String,
+    /// How it is entered and left.
+    pub(crate) kind: KindIn,
+    /// `direct`: how many argument registers the traced function has. `around` with the form `frame`: how many are kept and
+    /// passed on. `record`: of an entry.
+    #[serde(default)]
+    #[schemars(with = "Option<u8>")]
+    pub(crate) args: Option<Spanned<u8>>,
+    /// `direct`: the called function is given the address of the traced one, before the arguments.
+    #[serde(default)]
+    pub(crate) ip: bool,
+    /// `direct`: the site jumps to it, and it jumps to `function`. Without it the site calls, and it returns there.
+    #[serde(default)]
+    pub(crate) jump: bool,
+    /// `direct`, `programs`: what is live when the traced function is entered, where its prototype is known. What is called
+    /// finds all of it.
+    #[serde(default)]
+    #[schemars(with = "Option<LiveIn>")]
+    pub(crate) live: Option<Spanned<LiveIn>>,
+    /// `direct`, `programs`: what is called is known to leave vector registers alone, so that they need not be saved.
+    #[serde(default)]
+    pub(crate) general_handlers: bool,
+    /// `record`: `count`, `entry` or `both`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) events: Option<Spanned<String>>,
+    /// `record`: `none`, `tsc`, `stamp8` or `word`; without it, `none`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) clock: Option<Spanned<String>>,
+    /// `record`: the number of the function in its records; without it, 0.
+    #[schemars(with = "Option<u32>")]
+    pub(crate) id: Option<Spanned<u32>>,
+    /// `record`: the record of a return has the first result register.
+    #[serde(default)]
+    pub(crate) with_result: bool,
+    /// `record`: one slot is taken at the entry for both records of a call.
+    #[serde(default)]
+    pub(crate) pair: bool,
+    /// `record`: an exception that leaves the function is recorded.
+    #[serde(default)]
+    pub(crate) unwind: bool,
+    /// `around`: what is kept beside the function while it runs, and what the handlers get. `record`: `frame`, or `shadow` where the
+    /// return address is on a shadow stack of the thread and nothing on the function's.
+    #[serde(default)]
+    #[schemars(with = "Option<FormIn>")]
+    pub(crate) form: Option<Spanned<FormIn>>,
+    /// `programs`: the words of the function's arguments as the context has them, each a register or `stack+0`, `stack+8` ...
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) words: Option<Spanned<Vec<Spanned<String>>>>,
+    /// `programs`: where the function's result is.
+    #[serde(default)]
+    #[schemars(with = "Option<LiveIn>")]
+    pub(crate) result: Option<Spanned<LiveIn>>,
+    /// `programs`: whom it calls, in the order of each kind.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<ProgramIn>>")]
+    pub(crate) programs: Option<Spanned<Vec<ProgramIn>>>,
+    /// `programs`: `CALL_ORIG` (the function is called from here), `SKIP_FRAME` (the site calls, and what it pushed is
+    /// dropped), `IP_ARG` (the function's ip is in the context), `RESTORE_REGS` (the function is not called).
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) flags: Option<Spanned<Vec<Spanned<String>>>>,
+    /// The traced function, where it is called or jumped to from here: the symbol by which the object refers to it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) function: Option<Spanned<String>>,
+    /// Bytes from that function's start to behind its site, where it is called or jumped to. `sled`: from behind the call that reached the
+    /// trampoline to where it goes on; 0 where nothing is said.
+    #[serde(default)]
+    #[schemars(with = "Option<i32>")]
+    pub(crate) resume: Option<Spanned<i32>>,
+    /// `around`: the C function that is called when the function has returned.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) exit: Option<Spanned<String>>,
+    /// A call instruction that the kernel patches when tracing is switched on: the symbol of its address. Several, where the
+    /// callback is called as often.
+    #[serde(default)]
+    pub(crate) slot: Option<SlotIn>,
+    /// The C function that it calls. `record`: the routine that it calls where the buffer has no room; without it, what finds none
+    /// is dropped.
+    #[serde(default)]
+    pub(crate) calls: String,
+    /// The variable in which it finds that function's address: it is put there before anything runs. Two, where it calls by
+    /// the first that is not NULL.
+    #[serde(default)]
+    #[schemars(with = "Option<ThroughIn>")]
+    pub(crate) calls_through: Option<Spanned<ThroughIn>>,
+    /// All of these may be NULL. Then it calls nothing.
+    #[serde(default)]
+    pub(crate) may_be_null: bool,
+    /// What the function is given that it calls, in the order of its parameters, where the kind and the profile do not say it,
+    /// or not rightly.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<ArgumentIn>>")]
+    pub(crate) arguments: Option<Spanned<Vec<Spanned<ArgumentIn>>>>,
+    /// What is known of the place from which it is reached.
+    #[serde(default)]
+    #[schemars(with = "Option<SiteIn>")]
+    pub(crate) site: Option<Spanned<SiteIn>>,
+    /// `sled`: where it goes on.
+    #[serde(default)]
+    #[schemars(with = "Option<GoesToIn>")]
+    pub(crate) goes_to: Option<Spanned<GoesToIn>>,
+    /// `sled`: registers that hold something else when it goes on, each a sum as an argument; `result` is what the function
+    /// returned that it calls.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) gives: BTreeMap<String, Spanned<String>>,
+    /// `sled`: when it calls nothing, if there is such a way through it.
+    #[serde(default)]
+    #[schemars(with = "Option<UncalledIn>")]
+    pub(crate) uncalled: Option<Spanned<UncalledIn>>,
+    /// What it finds in memory, by symbol, with `+` and an offset or without: words of 8 bytes.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub(crate) memory: BTreeMap<String, Spanned<u64>>,
+    /// What the functions that it calls may do to vector registers.
+    #[serde(default)]
+    #[schemars(with = "Option<HandlersIn>")]
+    pub(crate) handlers: Option<Spanned<HandlersIn>>,
+    /// What the callback is given a pointer to: a name under `frame`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) frame: Option<Spanned<String>>,
+    /// Which registers survive.
+    #[serde(default)]
+    pub(crate) promises: Promise,
+    /// Registers that survive besides, vector registers whatever a handler does: each by its name, or those that matter to
+    /// `static-chain`, `varargs`, `sret` or
+    /// `fastcc`, where the architecture has them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) keeps: Vec<Spanned<String>>,
+    /// Registers and control words that do not, all the same.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) loses: Vec<Spanned<String>>,
+    /// The flags survive.
+    #[serde(default)]
+    pub(crate) keeps_flags: bool,
+    /// A direct trampoline that is named by the site is entered before any callback (arm64 CALL_OPS).
+    #[serde(default)]
+    pub(crate) early_direct: bool,
+    /// `entry`, `regs`: bit 0 of a direct trampoline's address says that the site would jump there.
+    #[serde(default)]
+    pub(crate) direct_jumps: bool,
+    /// `entry`, `regs`: registers that have any value in a direct trampoline, though they survive otherwise.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) direct_loses: Vec<Spanned<String>>,
+    /// What SP is a multiple of where C code is called, in bytes.
+    #[schemars(with = "u32")]
+    pub(crate) stack_align: Spanned<u32>,
+    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
+    #[serde(default)]
+    pub(crate) landing_pad: bool,
+    /// The entry is none all the same: only direct branches of sites come here.
+    #[serde(default)]
+    pub(crate) no_entry_pad: bool,
+    /// Who calls it through a pointer compares the word so many bytes before the entry with the type of the pointer (kCFI): it is
+    /// the value of `__kcfi_typeid_` with the symbol behind it.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub(crate) type_before: Option<Spanned<u32>>,
+    /// Returns on the way out that have no call on the return-address stack.
+    #[serde(default)]
+    pub(crate) unpaired: u32,
+    /// Returns on the way to a direct trampoline that do not go behind their call: one, where that way is a return.
+    #[serde(default)]
+    pub(crate) direct_mispredicted: u32,
+    /// The return addresses that a walk of frame records from the callback finds before those of the traced function's
+    /// caller: `pc`, `parent-ip`.
+    #[serde(default)]
+    pub(crate) records: Vec<RecordIn>,
+    /// In the callback the frame pointer is the frame's address with bit 0 set.
+    #[serde(default)]
+    pub(crate) marks_regs: bool,
+    /// What is known not to hold.
+    #[serde(default)]
+    pub(crate) deviation: Vec<DeviationIn>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a label, or a list of labels")]
+pub(crate) enum SlotIn {
+    One(String),
+    Each(Vec<String>),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a variable, or a list of { variable, calls }")]
+pub(crate) enum ThroughIn {
+    /// The variable has the address of what `calls` names.
+    One(String),
+    /// Each has that of its own function.
+    Each(Vec<VariableIn>),
+}
+
+/// A variable that holds the address of a function.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VariableIn {
+    /// The variable's symbol.
+    pub(crate) variable: String,
+    /// The function's.
+    pub(crate) calls: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a value, or { value, bits }")]
+pub(crate) enum ArgumentIn {
+    /// All 64 bits of it count: a sum of registers, words as `[sp+8]`, numbers, `pc` (the address behind the call that the
+    /// site made), `ip`, `parent-ip`, `op`; or `frame`, the address of the structure.
+    Whole(String),
+    /// So many bits of it count, from the lowest.
+    Part {
+        /// As above.
+        value: String,
+        /// How many.
+        bits: u32,
+    },
+}
+
+/// The protocol of a site: what is so when the trampoline's first instruction is reached.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SiteIn {
+    /// What SP may be modulo 16.
+    #[serde(default)]
+    #[schemars(with = "Vec<u64>")]
+    pub(crate) sp: Vec<Spanned<u64>>,
+    /// `sled`: flags that are clear.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) clear_flags: Vec<Spanned<String>>,
+    /// `sled`: bytes that the site has pushed, and that are gone when the trampoline goes on.
+    #[serde(default)]
+    #[schemars(with = "u64")]
+    pub(crate) pushed: Option<Spanned<u64>>,
+    /// `sled`: what registers and words of the stack, as `[sp+8]`, hold: a number, `sp+N`, an address in the stack of
+    /// the function, or what another register holds.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) holds: BTreeMap<String, Spanned<String>>,
+    /// `sled`: what the register holds by which a thread finds its memory: `sp+N`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) thread: Option<Spanned<String>>,
+    /// Bytes below SP that belong to whoever runs, as in user space on x86_64: signals leave them alone.
+    #[serde(default)]
+    #[schemars(with = "Option<u64>")]
+    pub(crate) red_zone: Option<Spanned<u64>>,
+}
+
+/// What is otherwise where a sled calls nothing.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UncalledIn {
+    /// What registers and words of the stack hold, besides.
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) holds: BTreeMap<String, Spanned<String>>,
+    /// What registers hold in the end.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) gives: BTreeMap<String, Spanned<String>>,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum GoesToIn {
+    /// Behind the call that reached it, plus `resume`.
+    Site,
+    /// Where the function says that it calls, with the stack as it was before the site pushed.
+    Result,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HandlersIn {
+    /// They leave all of them alone.
+    General,
+    /// They change what C may. Those that carry arguments survive all the same; where the function has returned, those that
+    /// carry its results.
+    Any,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KindIn {
+    /// `ftrace_caller`: calls back with the argument registers.
+    Entry,
+    /// `ftrace_regs_caller`: calls back with every register.
+    Regs,
+    /// A direct-call trampoline.
+    Direct,
+    /// `return_to_handler`: entered when the traced function returns.
+    Return,
+    /// `arch_rethook_trampoline`: the same for kretprobes, with every register.
+    Rethook,
+    /// Jumped to by the site: calls an entry handler, the traced function, and an exit handler.
+    Around,
+    /// Calls a list of programs with a context array, as BPF does, and perhaps the traced function.
+    Programs,
+    /// Jumped to by the site: writes records to a buffer of the thread, and calls or goes on to the traced function.
+    Record,
+    /// Called by a sled in the middle of a function, at its tail call or its return: everything is live.
+    Sled,
+    /// `ftrace_stub`.
+    Stub,
+    /// `ftrace_stub_graph`.
+    StubGraph,
+    /// `ftrace_stub_direct_tramp`.
+    StubDirect,
+}
+
+/// What a call passes in, or what comes back.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LiveIn {
+    /// General registers.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) registers: Vec<Spanned<String>>,
+    /// Vector registers: the first so many of those that carry arguments, or results.
+    #[serde(default)]
+    pub(crate) vectors: u8,
+    /// Words of 8 bytes on the stack.
+    #[serde(default)]
+    pub(crate) stack: u8,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FormIn {
+    /// A frame stays on the stack. The handlers get the function's arguments, then its results.
+    Frame,
+    /// The same; the handlers get what `entry` gives, then a pointer to the frame with the results.
+    Fregs,
+    /// Nothing stays on the stack; the handlers get the same, and keep the return address.
+    Shadow,
+}
+
+impl FormIn {
+    pub(crate) fn form(self) -> Form {
+        match self {
+            FormIn::Frame => Form::Frame,
+            FormIn::Fregs => Form::Fregs,
+            FormIn::Shadow => Form::Shadow,
+        }
+    }
+}
+
+/// A C function `u64 program(u64 *context, u64 *cookie)`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramIn {
+    /// When it is called.
+    pub(crate) attach: AttachIn,
+    /// The symbol.
+    pub(crate) calls: String,
+    /// What is at `cookie`.
+    #[serde(default)]
+    pub(crate) cookie: i32,
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AttachIn {
+    /// Before the function.
+    Fentry,
+    /// Before it, and instead of it if the program does not return 0.
+    FmodRet,
+    /// After it.
+    Fexit,
+    /// Before it and after it.
+    Fsession,
+}
+
+impl AttachIn {
+    pub(crate) fn attach(self) -> Attach {
+        match self {
+            AttachIn::Fentry => Attach::Fentry,
+            AttachIn::FmodRet => Attach::FmodRet,
+            AttachIn::Fexit => Attach::Fexit,
+            AttachIn::Fsession => Attach::Fsession,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RecordIn {
+    /// The address where the traced function goes on.
+    Pc,
+    /// The return address of the traced function.
+    ParentIp,
+}
+
+#[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Promise {
+    /// Arguments and callee-saved registers, as at a call.
+    #[default]
+    Abi,
+    /// Every general register but those that the site itself destroys.
+    Transparent,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeviationIn {
+    /// P1 to P25, as in `tramptool check --list-clauses`.
+    #[schemars(with = "String")]
+    pub(crate) clause: Spanned<String>,
+    /// A place as `tramptool check --list-places` names it, or a list of them, each with or without `@` and the instruction
+    /// as symbol+offset; `*` and `?` are wildcards.
+    pub(crate) place: Places,
+    /// Only on this way out of the trampoline; on every way, where none is named.
+    #[serde(default)]
+    pub(crate) way: Option<WayIn>,
+    /// Only where the value is so much more than the expected one; with any value, where nothing is said.
+    #[serde(default)]
+    pub(crate) by: Option<i64>,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// A way out of a trampoline.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WayIn {
+    /// Back into the traced function.
+    Function,
+    /// To a direct trampoline that a callback chose.
+    Direct,
+    /// To one as if the site jumped there.
+    DirectJump,
+    /// To the direct trampoline of the `ftrace_ops`.
+    EarlyDirect,
+    /// To the parent.
+    Parent,
+    /// Past the traced function.
+    Skipped,
+}
+
+impl WayIn {
+    pub(crate) fn path(self) -> ExitPath {
+        match self {
+            WayIn::Function => ExitPath::Function,
+            WayIn::Direct => ExitPath::Direct,
+            WayIn::DirectJump => ExitPath::DirectJump,
+            WayIn::EarlyDirect => ExitPath::EarlyDirect,
+            WayIn::Parent => ExitPath::Parent,
+            WayIn::Skipped => ExitPath::Skipped,
+        }
+    }
+}
+
+/// The JSON schema of contracts.
+pub fn contract_schema() -> Schema {
+    schema_for!(FileIn)
+}
+
+/// A contract file: its name, for messages, and its text.
+pub(crate) struct Reader<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl Reader<'_> {
+    /// A mistake at an offset of the text.
+    pub(crate) fn at(&self, offset: usize, message: impl Into<Error>) -> Error {
+        let line = self.text.get(..offset).unwrap_or(self.text).matches('\n').count() + 1;
+        message.into().at(format_args!("{}:{line}", self.name))
+    }
+
+    /// What the file says.
+    ///
+    /// # Errors
+    /// It is no TOML, or not of this form.
+    pub(crate) fn file(&self) -> Result<FileIn> {
+        toml::from_str(self.text).map_err(|e| {
+            let message = e.message().replace('\n', " ");
+            self.at(e.span().map_or(0, |s| s.start), message)
+        })
+    }
+}

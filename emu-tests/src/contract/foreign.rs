@@ -1,0 +1,257 @@
+//! Trampolines that others wrote: objects and a contract from files, put before the judge.
+
+use std::collections::BTreeMap;
+
+use codegen::backend::Backend;
+use codegen::contract::Contract;
+use codegen::profile::{Convention, Profile};
+use codegen::words::error::{Error, Result};
+use link::{ALTERNATIVES, Input, examine, relocatable, with_alternatives};
+use serde::Deserialize;
+
+use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
+use crate::judge::cells::extent;
+use crate::judge::suite::{BY_THE_PROFILE, Deviation, Suite};
+use crate::run::raw::{Dump, wrap};
+use crate::run::replay::{Chosen, Source};
+
+/// Objects with trampolines, and their contract.
+pub struct Foreign<'a> {
+    /// What messages call the contract.
+    pub contract_name: &'a str,
+    /// The contract's text.
+    pub contract: &'a str,
+    /// Names and contents of the objects.
+    pub objects: Vec<(String, Vec<u8>)>,
+    /// The architecture that was asked for, if one was.
+    pub arch: Option<&'a str>,
+    /// The profile whose sites lead to them.
+    pub profile: &'static Profile,
+    /// They are not objects but dumps of this memory.
+    pub dump: Option<Dump>,
+    /// Put every alternative of the objects in its place first.
+    pub alternatives: bool,
+}
+
+impl<'a> Foreign<'a> {
+    /// Objects as they are, of the architecture that the contract is for.
+    pub fn new(
+        contract_name: &'a str,
+        contract: &'a str,
+        objects: Vec<(String, Vec<u8>)>,
+        profile: &'static Profile,
+    ) -> Foreign<'a> {
+        Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false }
+    }
+}
+
+/// The profile that a contract names, if it does. What is wrong with it, [`suites`] says.
+pub fn contract_profile(contract: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        profile: Option<String>,
+    }
+    toml::from_str::<Head>(contract).ok()?.profile
+}
+
+/// Read a contract and put the objects before the judge: those that the contract names each by itself, the others
+/// together.
+///
+/// # Errors
+/// A contract that does not parse or names what does not exist, with file, line and what would be valid. Objects of
+/// which it says nothing.
+pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Vec<Suite>> {
+    let reader = Reader { name: foreign.contract_name, text: foreign.contract };
+    let file = reader.file()?;
+    let known = |b: &&&'static dyn Backend| b.facts().name == file.arch.get_ref();
+    let backend = *backends.iter().find(known).ok_or_else(|| {
+        let names = backends.iter().map(|b| b.facts().name);
+        reader.at(file.arch.span().start, Error::unknown("architecture", file.arch.get_ref(), names))
+    })?;
+    let arch = backend.facts().name;
+    if foreign.arch.is_some_and(|asked| asked != arch) {
+        let message = format!("is for {arch}; give --arch {arch}, or another contract");
+        return Err(reader.at(file.arch.span().start, message));
+    }
+    let convention = foreign.profile.convention(arch)?;
+    if let Some(wanted) = file.profile.as_ref().filter(|wanted| wanted.get_ref() != convention.argument) {
+        let (wanted, at) = (wanted.get_ref(), wanted.span().start);
+        let message = format!("is for profile {wanted}; give --profile {wanted}, or another contract");
+        return Err(reader.at(at, message));
+    }
+    // Read all of it first: a mistake is a mistake whatever the objects are.
+    let mut judged = Vec::new();
+    for (n, trampoline) in file.trampoline.iter().enumerate() {
+        let same = |other: &TrampolineIn| (&other.object, &other.symbol) == (&trampoline.object, &trampoline.symbol);
+        if file.trampoline[..n].iter().any(same) {
+            let message = format!("{} has a contract already", trampoline.symbol);
+            return Err(reader.at(trampoline.stack_align.span().start, message));
+        }
+        judged.push((
+            trampoline,
+            reader.contract(trampoline, &file.frame, (backend.facts(), backend.machine()), convention)?,
+        ));
+        reader.clauses(trampoline)?;
+    }
+    let mut suites = Vec::new();
+    for (object, objects) in apart(&file, objects(foreign, (backend, convention), &reader, &file)?) {
+        let mine = judged.iter().filter(|(t, _)| t.object.as_deref() == object);
+        let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.cloned().unzip();
+        if trampolines.is_empty() {
+            let named: Vec<&str> = file.trampoline.iter().filter_map(|t| t.object.as_deref()).collect();
+            let path = objects.first().map_or("no object", |(path, _)| path);
+            return Err(Error::new(format!("{} has nothing for {path}; valid: {}", reader.name, named.join(", "))));
+        }
+        let options = [Some(foreign.contract_name), object];
+        suites.push(Suite {
+            backend,
+            convention,
+            chosen: chosen(foreign, convention, backend, &objects),
+            alternatives: alternatives(backend, &objects, &contracts)?,
+            objects,
+            deviations: deviations(convention, &reader, &trampolines, &contracts)?,
+            contracts,
+            slots: trampolines.iter().flat_map(|t| t.slots().iter().cloned()).collect(),
+            stubs: true,
+            options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
+            op_offsets: file.ftrace_ops.as_ref().map(|op| (op.func, op.direct_call)),
+            notes: BTreeMap::new(),
+            poke: BY_THE_PROFILE,
+        });
+    }
+    Ok(suites)
+}
+
+/// Names and contents of objects.
+type Objects = Vec<(String, Vec<u8>)>;
+
+/// The objects, so that they can be linked; dumps as the objects that they are.
+fn objects(
+    foreign: &Foreign,
+    (backend, convention): (&dyn Backend, &Convention),
+    reader: &Reader,
+    file: &FileIn,
+) -> Result<Objects> {
+    let Some(dump) = &foreign.dump else {
+        let object = |(name, bytes): &(String, Vec<u8>)| {
+            Ok((name.clone(), relocatable(backend, &Input { name, bytes })?.into_owned()))
+        };
+        let objects = foreign.objects.iter().map(object).collect::<Result<Objects>>()?;
+        return if foreign.alternatives { replaced(objects, backend, convention) } else { Ok(objects) };
+    };
+    let symbols: Vec<&str> = file.trampoline.iter().map(|t| t.symbol.as_str()).collect();
+    let entries = match (&symbols[..], &dump.entries[..]) {
+        ([symbol], [(name, entry)]) if name.is_empty() => vec![(*symbol, *entry)],
+        _ => named(&symbols, &dump.entries).map_err(|e| reader.at(0, e))?,
+    };
+    let labels = file.trampoline.iter().flat_map(|t| t.slots().iter().chain([&t.calls])).map(String::as_str);
+    let labels: Vec<&str> = labels.collect();
+    let wrap = |(path, code): &(String, Vec<u8>)| {
+        let object = wrap(backend, dump, code, &entries, &labels).map_err(|e| e.at(path))?;
+        Ok((path.clone(), object))
+    };
+    foreign.objects.iter().map(wrap).collect()
+}
+
+/// The objects with every alternative in its place.
+fn replaced(objects: Objects, backend: &dyn Backend, convention: &Convention) -> Result<Objects> {
+    let Some(entry) = &convention.alternatives else {
+        let (profile, arch) = (convention.profile, backend.facts().name);
+        return Err(Error::new(format!(
+            "profile {profile} does not say how {ALTERNATIVES} of {arch} is laid out; give it `alternatives`, or leave out \
+             --alternatives"
+        )));
+    };
+    let mut found = false;
+    let replace = |(name, bytes): (String, Vec<u8>)| {
+        let new = with_alternatives(&Input { name: &name, bytes: &bytes }, entry, backend.patterns())?;
+        found |= new.is_some();
+        Ok((name, new.unwrap_or(bytes)))
+    };
+    let objects = objects.into_iter().map(replace).collect::<Result<Objects>>()?;
+    if !found {
+        return Err(Error::new(format!("no object has {ALTERNATIVES}; leave out --alternatives")));
+    }
+    Ok(objects)
+}
+
+/// Where each trampoline of a contract begins in a dump.
+fn named<'c>(symbols: &[&'c str], entries: &[(String, u64)]) -> Result<Vec<(&'c str, u64)>> {
+    if let Some((name, _)) = entries.iter().find(|(name, _)| !symbols.contains(&name.as_str())) {
+        return Err(Error::unknown("trampoline in --entry SYMBOL=ADDR", name, symbols.iter().copied()));
+    }
+    let entry = |symbol: &&'c str| {
+        let found: Vec<_> = entries.iter().filter(|(name, _)| name == symbol).collect();
+        match found[..] {
+            [(_, at)] => Ok((*symbol, *at)),
+            _ => Err(Error::new(format!("{} entries for {symbol}; valid: one --entry {symbol}=ADDR", found.len()))),
+        }
+    };
+    symbols.iter().map(entry).collect()
+}
+
+/// The objects that are judged by themselves, by the name that the contract has for them, and the others together.
+fn apart(file: &FileIn, objects: Objects) -> Vec<(Option<&str>, Objects)> {
+    let (mut apart, mut together) = (Vec::new(), Vec::new());
+    for (path, bytes) in objects {
+        let name = path.rsplit('/').next().unwrap_or(&path);
+        match file.trampoline.iter().filter_map(|t| t.object.as_deref()).find(|object| *object == name) {
+            Some(object) => apart.push((Some(object), vec![(path, bytes)])),
+            None => together.push((path, bytes)),
+        }
+    }
+    if !together.is_empty() || apart.is_empty() {
+        apart.push((None, together));
+    }
+    apart
+}
+
+/// What is known not to hold of these trampolines.
+fn deviations(
+    convention: &Convention,
+    reader: &Reader,
+    trampolines: &[&TrampolineIn],
+    contracts: &[Contract],
+) -> Result<Vec<Deviation>> {
+    let mut all: Vec<_> = Deviation::of_sites(convention, contracts.iter()).collect();
+    for (trampoline, t) in trampolines.iter().enumerate() {
+        for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
+            let expected = |place: &String| {
+                let (place, reason) = (place.clone(), d.reason.clone());
+                Deviation { trampoline, clause, place, way: d.way.map(WayIn::path), by: d.by, reason }
+            };
+            all.extend(d.place.each().iter().map(expected));
+        }
+    }
+    Ok(all)
+}
+
+/// What makes the command line choose these objects again.
+fn chosen(foreign: &Foreign, convention: &Convention, backend: &dyn Backend, objects: &Objects) -> Chosen {
+    let paths = objects.iter().map(|(path, _)| path.clone()).collect();
+    let contract = foreign.contract_name.to_owned();
+    let source = match foreign.dump.clone() {
+        None => Source::Objects { paths, contract, alternatives: foreign.alternatives },
+        Some(dump) => Source::Dump { paths, dump, arch: backend.facts().name, contract },
+    };
+    Chosen { profile: convention.argument, source }
+}
+
+/// Places of the trampolines that have alternatives.
+fn alternatives(backend: &dyn Backend, objects: &[(String, Vec<u8>)], contracts: &[Contract]) -> Result<Vec<String>> {
+    let mut places = Vec::new();
+    for (name, bytes) in objects {
+        let image = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
+        let Some(list) = image.sections.iter().find(|s| s.name == ALTERNATIVES) else { continue };
+        for symbol in contracts.iter().filter_map(|c| image.symbol(&c.name).filter(|s| s.input.is_some())) {
+            let inside = |at: u64, start: u64, size: u64| at.wrapping_sub(start) < size;
+            let size = extent(&image, symbol);
+            let mine = image.references.iter().filter(|r| inside(r.place, list.address, list.size));
+            let mut offsets: Vec<u64> = mine.map(|r| r.value.wrapping_sub(symbol.address)).collect();
+            offsets.retain(|offset| *offset < size);
+            offsets.dedup();
+            places.extend(offsets.iter().map(|offset| format!("{}+{offset:#x}", symbol.name)));
+        }
+    }
+    Ok(places)
+}

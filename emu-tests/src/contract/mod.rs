@@ -1,0 +1,9 @@
+//! Contracts in files, and the trampolines of others that they are of.
+
+pub mod draft;
+pub mod file;
+pub mod foreign;
+pub mod places;
+pub mod read;
+pub mod stated;
+pub mod text;

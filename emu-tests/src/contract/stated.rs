@@ -1,0 +1,281 @@
+//! What a contract in a file states of the site, of what the callee gets, and of how it is found.
+
+use std::collections::BTreeMap;
+
+use codegen::arch::facts::Facts;
+use codegen::arch::machine::Machine;
+use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
+use codegen::contract::stated::{Argument, Atom, Held, Next, Stated, Sum, Uncalled, Variable, Word};
+use codegen::profile::Convention;
+use codegen::words::abi::{Abi, Reg};
+use codegen::words::error::{Error, Result};
+use codegen::words::step::Value;
+use toml::Spanned;
+
+use crate::contract::file::{
+    ArgumentIn, GoesToIn, HandlersIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn, VariableIn,
+};
+use crate::judge::cases::ABOVE;
+
+impl Reader<'_> {
+    /// What it states besides.
+    ///
+    /// # Errors
+    /// It names what does not exist, or says of one kind what only another can have.
+    pub(crate) fn stated(
+        &self,
+        t: &TrampolineIn,
+        kind: Kind,
+        (facts, machine): (&Facts, &Machine),
+        convention: &Convention,
+    ) -> Result<Stated> {
+        let (through, arguments) = (self.through(t, kind)?, self.arguments(t, kind, &facts.abi)?);
+        let next = self.next(t, kind)?;
+        let base = Stated {
+            arguments,
+            may_be_null: t.may_be_null,
+            general_handlers: t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::General),
+            calls: t.slots().len().max(1) as u64,
+            next,
+            gives: self.gives(&t.gives, &facts.abi)?,
+            uncalled: t.uncalled.as_ref().map(|u| self.uncalled(u.get_ref(), &facts.abi)).transpose()?,
+            memory: self.memory(t)?,
+            ..Stated::default()
+        };
+        let first = t.gives.values().next().map(Spanned::span).or(t.uncalled.as_ref().map(Spanned::span));
+        if let (false, Some(at)) = (kind.is_sled(), first) {
+            return Err(self.at(at.start, "gives and uncalled are for kind sled only"));
+        }
+        // A sled stands anywhere.
+        let anywhere = kind.is_sled().then_some(0);
+        let Some(site) = &t.site else { return Ok(Stated { through, clear_flags: anywhere, ..base }) };
+        let here = site.span().start;
+        let SiteIn { sp, clear_flags, pushed, holds, thread, red_zone } = site.get_ref();
+        if matches!(kind.traits().entered, Entered::AsCallback | Entered::ByReturn) {
+            return Err(self.at(here, format!("site is for kinds that a site goes to, not for {}", kind.traits().word)));
+        }
+        if !kind.is_sled() && (!clear_flags.is_empty() || pushed.is_some() || !holds.is_empty() || thread.is_some()) {
+            let message =
+                "clear-flags, pushed, holds and thread are for kind sled only: the profile says them of its sites";
+            return Err(self.at(here, message));
+        }
+        let pushes = if kind.is_sled() || kind.jumped_to() { 0 } else { convention.site.pushed };
+        let can: Vec<u64> = machine.entry_sp.iter().map(|sp| sp.wrapping_sub(pushes as u64) % 16).collect();
+        if let Some(wanted) = sp.iter().find(|sp| !can.contains(sp.get_ref())) {
+            let can: Vec<String> = can.iter().map(u64::to_string).collect();
+            let message = format!("sp = {}; valid: {}", wanted.get_ref(), can.join(", "));
+            return Err(self.at(wanted.span().start, message));
+        }
+        let mut clear = 0;
+        for flag in clear_flags {
+            let found = machine.clear_flags.iter().find(|(name, _)| name == flag.get_ref()).ok_or_else(|| {
+                let names = machine.clear_flags.iter().map(|(name, _)| *name);
+                self.at(flag.span().start, Error::unknown("flag", flag.get_ref(), names))
+            })?;
+            clear |= found.1;
+        }
+        Ok(Stated {
+            through,
+            sp: sp.iter().map(|sp| *sp.get_ref()).collect(),
+            clear_flags: anywhere.map(|_| clear),
+            pushed: self.pushed(pushed.as_ref(), next)?,
+            holds: self.holds(holds, &facts.abi)?,
+            thread: self.thread(thread.as_ref(), machine, &facts.abi)?,
+            red_zone: self.red_zone(red_zone.as_ref())?,
+            ..base
+        })
+    }
+
+    /// The variables by which it finds what it calls.
+    fn through(&self, t: &TrampolineIn, kind: Kind) -> Result<Vec<Variable>> {
+        let Some(through) = &t.calls_through else {
+            return match t.may_be_null {
+                true => Err(self.at(t.stack_align.span().start, "may-be-null is for what calls-through names")),
+                false => Ok(Vec::new()),
+            };
+        };
+        let here = through.span().start;
+        let one = matches!(kind.traits().calls, Calls::Callback | Calls::Named | Calls::ExitHandler);
+        if !one {
+            return Err(self.at(here, format!("calls-through is not for kind {}", kind.traits().word)));
+        }
+        match through.get_ref() {
+            ThroughIn::One(name) => Ok(vec![Variable { name: name.clone(), callee: t.calls.clone() }]),
+            ThroughIn::Each(all) if kind.traits().calls != Calls::Named || !t.calls.is_empty() || all.len() != 2 => {
+                let message = "two variables, each with what it calls, are for kinds direct and sled, without calls";
+                Err(self.at(here, message))
+            }
+            ThroughIn::Each(all) => {
+                let variable = |v: &VariableIn| Variable { name: v.variable.clone(), callee: v.calls.clone() };
+                Ok(all.iter().map(variable).collect())
+            }
+        }
+    }
+
+    /// What the callee is given.
+    fn arguments(&self, t: &TrampolineIn, kind: Kind, abi: &Abi) -> Result<Option<Vec<Argument>>> {
+        let Some(arguments) = &t.arguments else { return Ok(None) };
+        let (here, all) = (arguments.span().start, arguments.get_ref());
+        let row = kind.traits();
+        if row.body != Body::NotCalled || !matches!(row.calls, Calls::Callback | Calls::Named | Calls::ExitHandler) {
+            return Err(self.at(here, format!("arguments is for kinds that call one function, not for {}", row.word)));
+        }
+        let most = abi.args.len();
+        if all.len() > most {
+            return Err(self.at(here, format!("{} arguments; valid: 0 to {most}", all.len())));
+        }
+        let returned = kind.returned_to();
+        let mut found = Vec::new();
+        for given in all {
+            let (text, bits) = match given.get_ref() {
+                ArgumentIn::Whole(text) => (text, 64),
+                ArgumentIn::Part { value, bits } => (value, *bits),
+            };
+            let wrong = |message: String| self.at(given.span().start, message);
+            if !(1..=64).contains(&bits) {
+                return Err(wrong(format!("bits = {bits}; valid: 1 to 64")));
+            }
+            let value = Sum::parse(text, abi).map_err(|e| self.at(given.span().start, e))?;
+            let frames = value.terms.iter().filter(|(_, atom)| *atom == Atom::Told(Value::Fregs)).count();
+            if frames > 0 && (value.alone().is_none() || t.frame.is_none()) {
+                return Err(wrong("frame stands alone, and is for trampolines with a frame".to_owned()));
+            }
+            if value.terms.iter().any(|(_, atom)| *atom == Atom::Result) {
+                return Err(wrong("result is what the function returns: valid in gives".to_owned()));
+            }
+            let of_site = [Atom::Pc, Atom::Told(Value::Ip), Atom::Told(Value::Op)];
+            if returned && value.terms.iter().any(|(_, atom)| of_site.contains(atom)) {
+                return Err(wrong(format!("'{text}' is of a site, from which kind {} is not reached", row.word)));
+            }
+            found.push(Argument { value, bits });
+        }
+        let has_frame = found.iter().any(|a| a.value.alone() == Some(Atom::Told(Value::Fregs)));
+        match &t.frame {
+            Some(name) if !has_frame => {
+                let message = format!("none of the arguments is frame, the address of {}", name.get_ref());
+                Err(self.at(here, message))
+            }
+            _ => Ok(Some(found)),
+        }
+    }
+
+    /// Where it goes on.
+    fn next(&self, t: &TrampolineIn, kind: Kind) -> Result<Next> {
+        match (&t.goes_to, &t.resume) {
+            (Some(goes_to), _) if !kind.is_sled() => {
+                Err(self.at(goes_to.span().start, "goes-to is for kind sled only"))
+            }
+            (Some(goes_to), resume) if *goes_to.get_ref() == GoesToIn::Result => match resume {
+                Some(resume) => Err(self.at(resume.span().start, "resume is for what goes on at its site")),
+                None => Ok(Next::Result),
+            },
+            (_, Some(resume)) if kind.is_sled() => Ok(Next::Behind((*resume.get_ref()).into())),
+            _ => Ok(Next::Behind(0)),
+        }
+    }
+
+    /// Bytes that the site has pushed.
+    fn pushed(&self, pushed: Option<&Spanned<u64>>, next: Next) -> Result<u64> {
+        let Some(pushed) = pushed else { return Ok(0) };
+        let (n, at) = (*pushed.get_ref(), pushed.span().start);
+        match next {
+            Next::Behind(_) => {
+                Err(self.at(at, "pushed is for what goes to its result: behind a call SP is as before it"))
+            }
+            Next::Result if n % 8 != 0 || n > ABOVE - 16 => {
+                Err(self.at(at, format!("pushed = {n}; valid: a multiple of 8 to {}", ABOVE - 16)))
+            }
+            Next::Result => Ok(n),
+        }
+    }
+
+    /// What registers hold in the end.
+    fn gives(&self, gives: &BTreeMap<String, Spanned<String>>, abi: &Abi) -> Result<Vec<(Reg, Sum)>> {
+        let give = |(name, value): (&String, &Spanned<String>)| {
+            let wrong = |e: Error| self.at(value.span().start, e);
+            let known = || Error::unknown("register", name, abi.regs.iter().map(|r| r.name));
+            let reg = abi.find(name).ok_or_else(|| wrong(known()))?;
+            let sum = Sum::parse(value.get_ref(), abi).map_err(wrong)?;
+            let told = sum.terms.iter().any(|(_, atom)| matches!(atom, Atom::Told(_)));
+            if told { Err(wrong(Error::new("a sled has no ip, op or frame"))) } else { Ok((reg, sum)) }
+        };
+        gives.iter().map(give).collect()
+    }
+
+    /// When it calls nothing.
+    fn uncalled(&self, uncalled: &UncalledIn, abi: &Abi) -> Result<Uncalled> {
+        Ok(Uncalled { holds: self.holds(&uncalled.holds, abi)?, gives: self.gives(&uncalled.gives, abi)? })
+    }
+
+    /// What it finds in memory.
+    fn memory(&self, t: &TrampolineIn) -> Result<Vec<Word>> {
+        let word = |(place, value): (&String, &Spanned<u64>)| {
+            let (symbol, offset) = place.split_once('+').unwrap_or((place, "0"));
+            let digits = offset.strip_prefix("0x").map_or((offset, 10), |digits| (digits, 16));
+            let offset = u64::from_str_radix(digits.0, digits.1).ok().filter(|_| !symbol.is_empty());
+            let wrong = || self.at(value.span().start, format!("'{place}'; valid: a symbol, or symbol+offset"));
+            Ok(Word { symbol: symbol.to_owned(), offset: offset.ok_or_else(wrong)?, value: *value.get_ref() })
+        };
+        t.memory.iter().map(word).collect()
+    }
+
+    /// Where a thread finds its memory.
+    fn thread(&self, thread: Option<&Spanned<String>>, machine: &Machine, abi: &Abi) -> Result<Option<Sum>> {
+        let Some(thread) = thread else { return Ok(None) };
+        if machine.threads.is_empty() {
+            return Err(self.at(thread.span().start, "a thread finds its memory by a general register: see holds"));
+        }
+        self.held("[sp]", thread, abi).map(|(_, sum)| Some(sum))
+    }
+
+    /// Bytes below SP that signals leave alone.
+    fn red_zone(&self, red_zone: Option<&Spanned<u64>>) -> Result<u64> {
+        const MOST: u64 = 512;
+        match red_zone {
+            Some(n) if *n.get_ref() > MOST => {
+                Err(self.at(n.span().start, format!("red-zone = {}; valid: 0 to {MOST}", n.get_ref())))
+            }
+            n => Ok(n.map_or(0, |n| *n.get_ref())),
+        }
+    }
+
+    /// What registers and words of the stack hold at the site.
+    fn holds(&self, holds: &BTreeMap<String, Spanned<String>>, abi: &Abi) -> Result<Vec<(Held, Sum)>> {
+        holds.iter().map(|(held, value)| self.held(held, value, abi)).collect()
+    }
+
+    /// What something holds at the site.
+    fn held(&self, held: &str, value: &Spanned<String>, abi: &Abi) -> Result<(Held, Sum)> {
+        let wrong = |message: String| self.at(value.span().start, message);
+        let place = match Sum::parse(held, abi).ok().and_then(|sum| sum.alone()) {
+            Some(Atom::Reg(reg)) if reg != abi.sp && Some(reg) != abi.link => Held::Reg(reg),
+            Some(Atom::Word(reg, at)) if reg == abi.sp && at % 8 == 0 && (0..ABOVE as i64).contains(&at) => {
+                Held::Word(at as u64)
+            }
+            _ => {
+                let most = ABOVE - 8;
+                return Err(wrong(format!("'{held}'; valid: a register, or a word of the stack, [sp] to [sp+{most}]")));
+            }
+        };
+        let sum = Sum::parse(value.get_ref(), abi).map_err(|e| self.at(value.span().start, e))?;
+        let valid = match sum.terms[..] {
+            [] => true,
+            [(1, Atom::Reg(reg))] if reg == abi.sp => (0..ABOVE as i64).contains(&sum.number),
+            [(1, Atom::Reg(_))] => sum.number == 0,
+            _ => false,
+        };
+        let most = ABOVE - 1;
+        match valid {
+            true => Ok((place, sum)),
+            false => Err(wrong(format!("'{}'; valid: a number, sp to sp+{most}, or a register", value.get_ref()))),
+        }
+    }
+
+    /// The vector registers that any handler must leave to it, by their numbers as bits.
+    pub(crate) fn carriers(&self, t: &TrampolineIn, kind: Kind, abi: &Abi) -> u32 {
+        let any = t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::Any);
+        let returned = kind.traits().keeps == Keeps::Results || kind.returned_to();
+        let carriers = if returned { abi.vector_rets } else { abi.vector_args };
+        if any { carriers.iter().fold(0, |bits, i| bits | 1 << i) } else { 0 }
+    }
+}

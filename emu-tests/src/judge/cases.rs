@@ -1,0 +1,215 @@
+//! Which cases there are: functions, situations, handlers and stacks.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use codegen::ask::frame::{Content, Stores};
+use codegen::ask::live::Live;
+use codegen::ask::spec::{Form, Programs};
+use codegen::contract::Contract;
+use codegen::contract::stated::{Atom, Held, Next};
+use codegen::words::abi::{Abi, Reg, RegSet};
+use codegen::words::recorder::{Clock, Event, Recorder};
+
+use crate::engine::cpu::{EXIT, STACK_TOP, Snapshot};
+use crate::engine::rng::Rng;
+use crate::judge::fixture::{Function, LIVEPATCH};
+use crate::judge::rig::Rig;
+use crate::run::case::{Case, Handler, Initial};
+use crate::run::filter::Filter;
+use crate::run::situation::Situation;
+use crate::run::thread::POINTER;
+
+/// Bytes above SP that hold stack arguments and canaries.
+pub(crate) const ABOVE: u64 = 256;
+
+/// Are the trampolines there that this situation needs?
+fn can(rig: &Rig, situation: Situation) -> bool {
+    (!situation.sends() || rig.direct_target().is_some())
+        && (!situation.parent() || rig.exit(situation).is_some())
+        && situation.stub().is_none_or(|stub| rig.suite.contracts.iter().any(|c| c.kind == stub))
+}
+
+/// What the exit handler makes of the results: of each register that the contract lets it change.
+fn new_results(rig: &Rig, case: &Case, rng: &mut Rng) -> Vec<(Reg, u64)> {
+    let situation = case.situation;
+    let around = Some(case.attach).filter(|i| rig.suite.contracts[*i].kind.calls_body());
+    let contract = around.or_else(|| rig.exit(situation)).filter(|_| situation.results() || situation.skips());
+    let contract = contract.map(|i| &rig.suite.contracts[i]);
+    let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.stores == Stores::TakeEffect);
+    let mut register = |f: &codegen::ask::frame::Field| match f.content {
+        Content::Reg(r) if around.is_none() => Some((r, case.canary(rng))),
+        Content::Result(r) => Some((r, case.canary(rng))),
+        _ => None,
+    };
+    written.filter_map(&mut register).collect()
+}
+
+/// The cases with this trampoline at the site.
+pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>> {
+    let mut contract = rig.suite.contracts[attach].clone();
+    if rig.copied() {
+        // A per-ops copy serves one handler, so the kernel omits its direct path.
+        (contract.direct, contract.direct_jumps) = (false, false);
+    }
+    // What handlers overwrite and how the stack is aligned has nothing to do with distance. A stack that is misaligned for
+    // the psABI is for code that says it can live with it.
+    let (handlers, stacks) = match rig.away {
+        None => (&Handler::ALL[..], rig.registers.machine.entry_sp),
+        Some(_) => {
+            (&[Handler::General][..], &rig.registers.machine.entry_sp[..rig.registers.machine.entry_sp.len().min(1)])
+        }
+    };
+    let handlers = handlers.iter().filter(|h| filter.handler.is_none_or(|wanted| **h == wanted));
+    let stacks = stacks.iter().filter(|sp| filter.entry_sp.is_none_or(|wanted| **sp == wanted));
+    let stacks = stacks.filter(|sp| stands(rig, &contract, **sp));
+    let situations: Vec<Situation> = Situation::all(&contract)
+        .into_iter()
+        .filter(|s| filter.situation.is_none_or(|wanted| *s == wanted))
+        .filter(|s| can(rig, *s) && filter.concerns(&rig.suite.contracts, &contract, *s))
+        .collect();
+    let named = |f: &Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
+    let fit = |(_, f): &(usize, &Function)| named(f) && fits(&contract, f, rig.registers.abi);
+    // A sled is in the middle of any function; two of them have the flags in both states.
+    let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
+    let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
+    for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
+        for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
+            for &handler in handlers.clone() {
+                for (&entry_sp, slot) in
+                    stacks.clone().flat_map(|sp| slots(&contract, nth, situation).map(move |at| (sp, at)))
+                {
+                    let new = nth == 0
+                        && alike(&contract, slot)
+                        && handler == Handler::General
+                        && !situation.args()
+                        && rig.away.is_none();
+                    let seed = Rng::new(rig.seed, (function as u64) << 8 | entry_sp).next();
+                    let closely = filter.closely.unwrap_or(new);
+                    let (sret, rest) = (f.sret, Case::default());
+                    // Where a trampoline reads and stores does not depend on what is in the function: the first of each shape
+                    // tells. What comes out is compared for all.
+                    let on_stack = f.args > rig.registers.abi.args.len();
+                    let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
+                    let rest = Case { watched, sret, slot, ..rest };
+                    let case = Case { attach, function, situation, closely, handler, entry_sp, seed, ..rest };
+                    cases.push(Arc::new(filled(rig, &contract, case)));
+                }
+            }
+        }
+    }
+    // Those for which trampolines are patched alike run one after the other: each change of code is translated anew.
+    cases.sort_by_key(|case| {
+        let situation = case.situation;
+        (situation.stub().is_some() || situation.early()).then_some(situation)
+    });
+    cases
+}
+
+/// The words of a block in which the first record begins, in one case each: which records have the time depends on it.
+fn slots(contract: &Contract, nth: usize, situation: Situation) -> Range<u64> {
+    let some = contract.kind.recorder().is_some_and(|recorder| recorder.clock == Clock::Stamp8);
+    if some && nth == 0 && situation == Situation::PLAIN { 0..Recorder::BLOCK as u64 / 8 } else { 0..1 }
+}
+
+/// Does either the first record begin a block, or the second?
+fn alike(contract: &Contract, slot: u64) -> bool {
+    let entry = contract.kind.recorder().map_or(0, |recorder| recorder.bytes(Event::Entry) as u64);
+    (8 * slot).is_multiple_of(Recorder::BLOCK as u64) || (8 * slot + entry).is_multiple_of(Recorder::BLOCK as u64)
+}
+
+/// May SP be this at a function's entry, besides a multiple of 16? At a sled, it is what SP is there.
+fn stands(rig: &Rig, contract: &Contract, entry_sp: u64) -> bool {
+    let pushes = contract.kind.attaches() && !contract.kind.jumped_to();
+    let pushed = if pushes { rig.suite.convention.site.pushed } else { 0 };
+    let stated = &contract.stated.sp;
+    stated.is_empty() || stated.contains(&(entry_sp.wrapping_sub(pushed as u64) % 16))
+}
+
+/// A case with its values.
+fn filled(rig: &Rig, contract: &Contract, case: Case) -> Case {
+    let mut rng = Rng::new(case.seed, 3);
+    Case {
+        new_registers: std::array::from_fn(|_| case.canary(&mut rng)),
+        new_results: new_results(rig, &case, &mut rng),
+        initial: initial(rig, contract, &case),
+        ..case
+    }
+}
+
+/// Is this a function that such a trampoline can be for?
+fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
+    let in_registers = f.args + usize::from(f.sret && abi.args.contains(&abi.sret));
+    // As many argument registers as it keeps.
+    let direct = contract.kind.direct().is_none_or(|d| usize::from(d.args) == in_registers.min(abi.args.len()));
+    // Arguments on the stack are out of reach where a frame stays below them.
+    let around = contract.kind.around().is_none_or(|around| match around.form {
+        Form::Frame => in_registers <= around.args.into(),
+        Form::Fregs => in_registers <= abi.args.len(),
+        Form::Shadow => true,
+    });
+    let shown = |programs: Programs| !f.sret && programs.words.iter().flatten().count() == f.args;
+    // So are they where records of both are written.
+    let both = contract.kind.recorder().is_some() && contract.kind.calls_body() && !contract.kind.is_shadow();
+    let around = around && (!both || in_registers <= abi.args.len());
+    let programs = contract.kind.programs().is_none_or(shown);
+    let live = contract.kind.live().is_none_or(|live| takes(f, live, in_registers, abi));
+    direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
+}
+
+fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
+    let abi = rig.registers.abi;
+    let mut rng = Rng::new(case.seed, 1);
+    // Whatever the seed is, there are both.
+    let mut all = Snapshot { flags: if case.function.is_multiple_of(2) { 0 } else { u64::MAX }, ..rig.clean.clone() };
+    for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
+        all.gpr[reg.0 as usize] = case.canary(&mut rng);
+    }
+    if case.sparse() {
+        // What stands in for a function returns what is there; nothing may hang on that being 0.
+        for reg in abi.caller_saved.minus(RegSet::of(abi.args)).minus(RegSet::of(abi.rets)).minus(abi.hidden).iter() {
+            all.gpr[reg.0 as usize] = 0;
+        }
+    }
+    all.flags &= !contract.stated.clear_flags.unwrap_or(rig.registers.machine.clear_flags());
+    let sp = STACK_TOP - 2 * ABOVE - 16 + case.entry_sp;
+    all.gpr[abi.sp.0 as usize] = sp;
+    let mut above: Vec<u8> = (0..ABOVE / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
+    if let Next::Behind(bytes) = contract.stated.next {
+        let back = EXIT.wrapping_sub(bytes as u64);
+        match abi.link {
+            Some(link) => all.gpr[link.0 as usize] = back,
+            None => above[..8].copy_from_slice(&back.to_le_bytes()),
+        }
+    }
+    if case.sret {
+        all.gpr[abi.sret.0 as usize] = rig.scratch;
+    }
+    let before = all.clone();
+    let uncalled = contract.stated.uncalled.iter().filter(|_| case.situation == Situation::Null);
+    for (held, sum) in contract.stated.holds.iter().chain(uncalled.flat_map(|u| &u.holds)) {
+        let value = sum.value(|atom| match atom {
+            Atom::Reg(reg) => before[reg],
+            _ => sp,
+        });
+        match *held {
+            Held::Reg(reg) => all[reg] = value,
+            Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
+        }
+    }
+    let mut thread = contract.stated.thread.as_ref().map(|sum| sum.value(|_| sp));
+    if contract.kind.recorder().is_some() {
+        match contract.convention.thread.and_then(|name| abi.find(name)) {
+            Some(reg) => all[reg] = POINTER,
+            None => thread = Some(POINTER),
+        }
+    }
+    Initial { registers: all, sp, above, thread }
+}
+
+/// Is this what is live at the entry of `f`? Vector registers are not looked at: `f` leaves them alone.
+fn takes(f: &Function, live: Live, in_registers: usize, abi: &Abi) -> bool {
+    usize::from(live.stack) == in_registers.saturating_sub(abi.args.len())
+        && abi.hidden_for_direct().iter().all(|hidden| live.regs.contains(hidden) == f.sret)
+}

@@ -1,0 +1,10 @@
+//! Clauses that need runs of their own, or none.
+
+pub mod compare;
+pub mod exceptions;
+pub mod reach;
+pub mod retire;
+pub mod shadow_mismatch;
+pub mod signals;
+pub mod site;
+pub mod size;

@@ -1,0 +1,107 @@
+//! The image that is run: the objects that are judged, with our functions and callbacks.
+
+use codegen::arch::harden::TypeWord;
+use codegen::arch::patch::Write;
+use codegen::profile::lsda::{PERSONALITY, RESUME};
+use codegen::words::error::Result;
+use link::{Image, Input, Options, PAGE, link};
+use rustc_hash::FxHashMap;
+
+use crate::judge::cells::{Callees, callees};
+use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP};
+use crate::judge::suite::Suite;
+
+/// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
+/// for begins at `body`.
+pub(crate) fn link_at(
+    suite: &Suite,
+    fixture: &Fixture,
+    base: u64,
+    body: u64,
+    code_align: Option<u64>,
+) -> Result<Image> {
+    let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
+    let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
+    let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
+    let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
+    let ours = ours.map(|(name, bytes)| Input { name, bytes });
+    // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
+    // code and data must not have the same offset in their pages.
+    let inputs: Vec<Input> =
+        if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
+    let stub = suite.stubs.then_some(suite.backend.machine().ret);
+    let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
+    let bodies = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume))));
+    let typed = suite.contracts.iter().filter(|c| c.type_before.is_some());
+    let types = typed.map(|c| ([TypeWord::SYMBOL, &c.name].concat(), type_of(&c.name).into()));
+    let define = bodies.chain(types).collect();
+    let convention = suite.convention;
+    // What the profile calls them; here they have the names of the fixtures.
+    let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];
+    alias.extend(Some(convention.rethook_handler).filter(|name| !name.is_empty()).map(|name| (name, EXIT_HANDLER)));
+    alias.extend(convention.callback.op.map(|op| (op, OP)));
+    alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
+    alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
+    alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
+    // What unwinders ask, and what they are handed exceptions back by: the judge stands in for both.
+    alias.extend([(PERSONALITY, CALLBACK), (RESUME, NOTHING)]);
+    let site = Some(&convention.site);
+    let first = suite.first();
+    let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());
+    let wanted = through.filter(|callee| !callee.is_empty()).collect();
+    // Code may begin anywhere in a page.
+    let (base, skip) = (base & !(PAGE - 1), base % PAGE);
+    link(
+        suite.backend,
+        &inputs,
+        &Options {
+            base,
+            skip,
+            code_align,
+            define,
+            first,
+            stub,
+            site,
+            alias,
+            wanted,
+            references: convention.copies.is_some(),
+            ..Options::default()
+        },
+    )
+}
+
+/// The type of a function, where its callers look for one: what a compiler would make of the prototype. No two functions have
+/// the same, and none has 0.
+pub(crate) fn type_of(function: &str) -> u32 {
+    // FNV-1a.
+    function.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) | 1
+}
+
+/// The image as a file would say it, ready to be run: the C functions that others wrote return at once.
+pub(crate) fn loadable(suite: &Suite, linked: &Image) -> Result<(Image, Callees)> {
+    let mut image = Image::from_elf(&linked.to_elf()?)?;
+    let first = suite.first();
+    let judged = |at: u64| linked.symbols.iter().any(|s| s.address == at && s.input.is_some_and(|i| i < first));
+    // The functions that are traced are ours. Those that others wrote only give their trampolines something to call.
+    image.sites.retain(|site| !judged(site.start));
+    let mut called = Vec::new();
+    for contract in &suite.contracts {
+        called.push(callees(&image, contract)?);
+        for (at, _) in called.iter().flatten().filter(|(at, _)| *at != 0 && judged(*at)) {
+            // Its body would want a kernel around it. What it may do, the hook on its first instruction does.
+            image.write(&Write { at: *at, bytes: suite.backend.machine().ret.to_vec() })?;
+        }
+    }
+    Ok((image, called))
+}
+
+/// Where functions begin, by name; and in their order, with those that they are redirected to.
+pub(crate) type Starts = (FxHashMap<String, u64>, Vec<(u64, Option<u64>)>);
+
+/// Those of an image.
+pub(crate) fn starts(functions: &[Function], image: &Image) -> Starts {
+    let start = |name: &String| image.symbol(name).map(|s| s.address);
+    let entry = |f: &Function| (start(&f.name).unwrap_or(0), f.livepatch.as_ref().map(|name| start(name).unwrap_or(0)));
+    let named = functions.iter().filter_map(|f| Some((f.name.clone(), start(&f.name)?)));
+    (named.collect(), functions.iter().map(entry).collect())
+}

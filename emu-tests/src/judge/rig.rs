@@ -1,0 +1,593 @@
+//! A linked image on an engine: loaded, patched and run.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use codegen::arch::patch::{SiteState, Write};
+use codegen::arch::site::{Site, Spot};
+use codegen::ask::spec::{Direct, Kind};
+use codegen::words::error::{Error, Result};
+use link::{Image, Options};
+use rustc_hash::FxHashMap;
+use unicorn_engine::{Context, uc_error};
+
+use crate::engine::cpu::{
+    EXIT, Memory, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, Snapshot, load_on, map_sparse, put_word, word, write_code,
+};
+use crate::engine::disasm::{Decoded, decode_function};
+use crate::engine::rng::Rng;
+use crate::engine::unwind::Table;
+use crate::judge::cells::mark_cells;
+use crate::judge::checks::retire::jumps;
+use crate::judge::copy::put_copies;
+use crate::judge::emulated;
+use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
+use crate::judge::hooks::Hooks;
+use crate::judge::image::{link_at, loadable, starts};
+use crate::judge::suite::Suite;
+use crate::judge::tally::Tally;
+use crate::judge::trace::{Finding, Goal, Mark, Places, Trace, Uc};
+use crate::judge::variables::Variables;
+use crate::report::place::Place;
+use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
+use crate::run::replay::Replay;
+use crate::run::situation::Situation;
+use crate::run::thread::{self, Words};
+
+/// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
+/// carried along shows.
+const BASE: u64 = 0x7f_ffff_f000;
+/// Bytes below SP that hold garbage.
+const BELOW: u64 = 4096;
+
+/// A linked image on an engine.
+pub(crate) struct Rig<'s> {
+    pub(crate) suite: &'s Suite,
+    roles: Roles,
+    pub(crate) fixture: &'static Fixture,
+    pub(crate) functions: &'s [Function],
+    pub(crate) seed: u64,
+    /// The trampolines, and all that they refer to.
+    pub(crate) image: Image,
+    /// Where the traced functions begin, by name.
+    starts: FxHashMap<String, u64>,
+    /// The same, in the order of the functions; and where those begin that they are redirected to.
+    entries: Vec<(u64, Option<u64>)>,
+    /// What came out of functions that were run unpatched.
+    pub(crate) unpatched: Vec<Unpatched>,
+    /// The traced functions, if they are elsewhere.
+    pub(crate) away: Option<Away<'s>>,
+    pub(crate) registers: Registers,
+    pub(crate) uc: Uc<'static>,
+    hooks: Hooks,
+    /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
+    pub(crate) fresh: Context,
+    /// The last run may have left more behind than the next one sets.
+    pub(crate) dirty: bool,
+    /// The last run ended where it was to return to.
+    pub(crate) came_back: bool,
+    /// The callback in the call slots and in `op`, and the direct trampoline in `op`.
+    pub(crate) prepared: Option<(u64, u64)>,
+    /// Registers of the fresh CPU.
+    pub(crate) clean: Snapshot,
+    /// What is on the stack when a function is called: garbage below SP, and what the last case had above it.
+    stack: Vec<u8>,
+    /// That of the engine.
+    memory: Rc<Memory>,
+    /// Where results in memory go, the last run left nothing.
+    result_clear: bool,
+    /// Of an outcome that is judged: the next one has its room.
+    pub(crate) room: Vec<u8>,
+    pub(crate) places: Places,
+    pub(crate) scratch: u64,
+    pub(crate) callback: u64,
+    pub(crate) slots: Vec<u64>,
+    variables: Variables,
+    /// The variable that entry trampolines call through.
+    pub(crate) callee: Option<u64>,
+    pub(crate) op_cell: Option<(u64, u64)>,
+    /// The `ftrace_ops` that functions carry while tracing is off, if they carry one.
+    nop_op: Option<u64>,
+    /// The function that is called for that one.
+    nothing: u64,
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Code outside of each trampoline that it jumps to.
+    pub(crate) tails: Vec<Vec<Decoded>>,
+    /// The entry trampoline, for sites that are laid out towards it.
+    pub(crate) toward: Option<u64>,
+    /// The one function whose site reaches the trampolines; `None` if all do.
+    pub(crate) alone: Option<usize>,
+}
+
+/// What the trampolines of a suite are to each other, which every run asks.
+struct Roles {
+    /// The entry trampoline of the profile.
+    entry: Option<usize>,
+    /// The one that callbacks and `op` choose. Every site is traced, inner functions too, so that must be the one that keeps
+    /// all arguments.
+    direct: Option<usize>,
+    /// One of them may lose vector registers or control words.
+    lets_go: bool,
+}
+
+impl Roles {
+    fn of(suite: &Suite) -> Roles {
+        let Suite { contracts, convention, .. } = suite;
+        let most = suite.backend.facts().abi.args.len();
+        let all = |d: Direct| usize::from(d.args) == most && !d.ip && !d.jumped;
+        let direct = contracts.iter().position(|c| c.kind.direct().is_some_and(all));
+        Roles {
+            entry: convention.site.entry.and_then(|entry| contracts.iter().position(|c| c.name == entry)),
+            direct: direct.or_else(|| contracts.iter().position(|c| c.kind == Kind::StubDirect)),
+            lets_go: contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0),
+        }
+    }
+}
+
+/// The same image once more, with the functions that are traced.
+pub(crate) struct Away<'s> {
+    pub(crate) functions: Image,
+    /// From there to the trampolines.
+    pub(crate) bytes: i64,
+    /// The entry trampolines are copies, as the kernel makes them for an `ftrace_ops`.
+    pub(crate) copied: bool,
+    /// What code there is aligned to, if not as the objects say.
+    pub(crate) code_align: Option<u64>,
+    /// What came out beside the trampolines.
+    pub(crate) beside: &'s Tally,
+}
+
+impl<'s> Rig<'s> {
+    /// The functions and the trampolines in one image; without `hooks`, nothing is checked while it runs.
+    pub(crate) fn new(setup: Setup<'s>, hooks: bool) -> Result<Rig<'s>> {
+        // Code for the lowest or the highest 2 GiB has addresses of 32 bits: it does not reach far up.
+        let low = Options::default().base;
+        let Setup { suite, fixture, .. } = setup;
+        let linked = link_at(suite, fixture, BASE, BASE, None).or_else(|_| link_at(suite, fixture, low, low, None))?;
+        Rig::around(setup, &linked, None, hooks)
+    }
+
+    /// A rig with the functions where those of `beside` are, and everything else so many bytes away; `None` if the
+    /// objects cannot be linked there.
+    pub(crate) fn moved(setup: Setup<'s>, away: Away<'s>) -> Result<Option<Rig<'s>>> {
+        let base = away.functions.segments.first().map_or(BASE, |s| s.address);
+        let there = base.checked_add_signed(away.bytes).filter(|at| *at > 0);
+        let Some(base) = there else { return Ok(None) };
+        let mut linked = match link_at(setup.suite, setup.fixture, base, base, away.code_align) {
+            Ok(linked) => linked,
+            Err(e) if matches!(e.kind(), Error::OutOfReach { .. } | Error::TooLarge { .. }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if away.copied && !put_copies(setup.suite, &mut linked)? {
+            return Ok(None);
+        }
+        Rig::around(setup, &linked, Some(away), true).map(Some)
+    }
+
+    fn around(setup: Setup<'s>, linked: &Image, away: Option<Away<'s>>, hooks: bool) -> Result<Rig<'s>> {
+        let Setup { suite, fixture, functions, seed } = setup;
+        let (image, called) = loadable(suite, linked)?;
+        let address = |symbol: &str| {
+            let found = image.symbol(symbol).map(|s| s.address);
+            found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))
+        };
+        let registers = Registers::of(suite.backend.machine(), &suite.backend.facts().abi)?;
+        let traced = away.as_ref().map(|a| &a.functions);
+        let marks = mark_cells(setup, linked, &image, traced, &called)?;
+        // Where functions return to a trampoline, unwinders look up the address before it.
+        let before = marks.ranges.iter().map(|(start, _)| start.wrapping_sub(1));
+        let table =
+            Table::read(&image, registers, suite.convention.orc, before.chain(marks.instructions.iter().copied()))?;
+        let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
+        let op = address(OPS)?;
+        let mut rng = Rng::new(seed, 2);
+        let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let images = || traced.into_iter().chain([&image]);
+        let memory = Memory::of(images());
+        let trace = Trace {
+            registers: Some(registers),
+            convention: Some(suite.convention),
+            callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
+            cells: marks.cells,
+            memory: Some(Rc::clone(&memory)),
+            clock: Some(address(CLOCK)?),
+            garbage: garbage.clone(),
+            table: Some(Rc::new(table)),
+            ..Trace::of(&suite.contracts)?
+        };
+        let mut uc = load_on(suite.backend, images(), Rc::clone(&memory), Some(Box::new(trace)))?;
+        map_sparse(&mut uc, registers.machine.ret)?;
+        thread::map_for(&mut uc, &suite.contracts)?;
+        let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
+        emulated::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;
+        for i in 0..registers.machine.vectors.len() {
+            registers.set_vector(&mut uc, i, &rng.vector());
+        }
+        registers.set_control(&mut uc)?;
+        let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
+        let (starts, entries) = starts(functions, traced.unwrap_or(&image));
+        Ok(Rig {
+            starts,
+            entries,
+            unpatched: Vec::new(),
+            suite,
+            roles: Roles::of(suite),
+            fixture,
+            functions,
+            seed,
+            toward: suite.convention.site.entry.and_then(|name| image.symbol(name)).map(|s| s.address),
+            alone: None,
+            callback: address(CALLBACK)?,
+            scratch: address("scratch")?,
+            variables: Variables::of(suite, &image)?,
+            callee: suite.convention.calls_through.map(|_| address(CALLEE)).transpose()?,
+            nop_op: suite.convention.site.nop_op().map(|_| address(NOP_OPS)).transpose()?,
+            nothing: address(NOTHING)?,
+            op_cell: suite.op_offsets.map(|(func, direct)| (op.wrapping_add(func), op.wrapping_add(direct))),
+            image,
+            away,
+            registers,
+            clean: registers.snapshot(&uc),
+            fresh,
+            stack: garbage,
+            memory,
+            result_clear: false,
+            room: Vec::new(),
+            dirty: true,
+            came_back: false,
+            prepared: None,
+            uc,
+            hooks,
+            places: Places { op, ..Places::default() },
+            slots,
+            ranges: marks.ranges,
+            tails: marks.tails,
+        })
+    }
+
+    /// Look at accesses to the stack from now on.
+    pub(crate) fn watch(&mut self) -> Result<()> {
+        self.hooks.watch(&mut self.uc)
+    }
+
+    /// No longer look at them, in so many runs.
+    pub(crate) fn unwatch(&mut self, runs: usize) -> Result<()> {
+        self.hooks.unwatch(&mut self.uc, runs)
+    }
+
+    pub(crate) fn trace(&mut self) -> &mut Trace {
+        self.uc.get_data_mut().get_or_insert_default()
+    }
+
+    pub(crate) fn address(&self, symbol: &str) -> u64 {
+        self.image.symbol(symbol).map_or(0, |s| s.address)
+    }
+
+    /// The image with the functions that are traced.
+    pub(crate) fn traced(&self) -> &Image {
+        self.away.as_ref().map_or(&self.image, |a| &a.functions)
+    }
+
+    /// Are the entry trampolines copies?
+    pub(crate) fn copied(&self) -> bool {
+        self.away.as_ref().is_some_and(|a| a.copied)
+    }
+
+    /// Where the trampolines are.
+    pub(crate) fn distance(&self) -> Distance {
+        self.away.as_ref().map_or(Distance::Near, |a| Distance::Far { bytes: a.bytes, copied: a.copied })
+    }
+
+    /// The command that runs this case again, and judges this trampoline.
+    pub(crate) fn replay(&self, case: &Case, trampoline: usize) -> Replay {
+        let name = |i: usize| self.suite.contracts[i].name.clone();
+        Replay {
+            chosen: self.suite.chosen.clone(),
+            trampoline: name(trampoline),
+            attached: name(case.attach),
+            fixture: self.fixture.variant.to_owned(),
+            function: self.functions[case.function].name.clone(),
+            situation: case.situation,
+            handler: case.handler,
+            entry_sp: case.entry_sp,
+            distance: self.distance(),
+            closely: case.closely,
+            seed: self.seed,
+        }
+    }
+
+    /// The address of a traced function.
+    pub(crate) fn function(&self, name: &str) -> u64 {
+        self.starts.get(name).copied().unwrap_or(0)
+    }
+
+    /// The address of the traced function of a case.
+    pub(crate) fn entry(&self, case: &Case) -> u64 {
+        self.entries.get(case.function).map_or(0, |(start, _)| *start)
+    }
+
+    /// Where it goes on behind its site.
+    pub(crate) fn body(&self, name: &str) -> u64 {
+        let start = self.function(name);
+        let site = self.traced().sites.iter().find(|s| s.start == start).map_or(start, |s| s.ip);
+        site.wrapping_add_signed(self.suite.convention.site.ip_offset.into())
+    }
+
+    /// The unwind table of the trampolines.
+    pub(crate) fn table(&self) -> Option<Rc<Table>> {
+        self.uc.get_data().as_ref()?.table.clone()
+    }
+
+    /// A site, for whoever writes to it.
+    pub(crate) fn spot(&self, site: &link::SiteEntry) -> Spot {
+        site.spot(self.toward, self.nop_op)
+    }
+
+    /// Before a trampoline is attached: where there is no entry trampoline that passes a CPU on to it, sites are laid out as if
+    /// it were that.
+    pub(crate) fn lay_out(&mut self, attach: usize) -> Result<()> {
+        if self.suite.convention.site.protocol.initial.is_empty() {
+            return Ok(());
+        }
+        self.toward = self.laid_out(attach);
+        self.unpatched.clear();
+        self.patch_all(SiteState::Disabled, None)
+    }
+
+    /// What sites are laid out towards, for this trampoline.
+    pub(crate) fn laid_out(&self, attach: usize) -> Option<u64> {
+        let through = self.roles.entry.filter(|entry| *entry == attach || self.suite.contracts[*entry].early_direct);
+        self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
+    }
+
+    /// The entry trampoline, if sites may go to this one through it.
+    fn through(&self, attach: usize) -> Option<usize> {
+        let Site { protocol, .. } = &self.suite.convention.site;
+        let entry = self.roles.entry.filter(|entry| *entry != attach && self.suite.contracts[*entry].early_direct);
+        entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
+    }
+
+    /// The state of a site that goes to a trampoline.
+    pub(crate) fn on(&self, attach: usize) -> SiteState {
+        let jump = self.suite.contracts[attach].kind.jumped_to();
+        SiteState::Enabled { target: self.ranges[attach].0, op: Some(self.places.op), jump }
+    }
+
+    /// Make a trampoline that names the traced function one for this function: it is linked again, with another address of the body.
+    pub(crate) fn aim(&mut self, attach: usize, function: usize) -> Result<()> {
+        if self.suite.contracts[attach].traced.is_none() {
+            return Ok(());
+        }
+        let body = self.body(&self.functions[function].name);
+        let from = self.traced().segments.first().map_or(0, |s| s.address);
+        let base = from.wrapping_add_signed(self.away.as_ref().map_or(0, |a| a.bytes));
+        let linked = link_at(self.suite, self.fixture, base, body, self.away.as_ref().and_then(|a| a.code_align))?;
+        let (at, size) = self.ranges[attach];
+        let write = Write { at, bytes: linked.bytes(at, size as usize).unwrap_or_default().to_vec() };
+        self.image.write(&write)?;
+        write_code(&mut self.uc, &[write])
+    }
+
+    /// The trampoline that a hooked return goes to.
+    pub(crate) fn exit(&self, situation: Situation) -> Option<usize> {
+        let wanted = situation.exit()?;
+        self.suite.contracts.iter().position(|c| c.kind == wanted)
+    }
+
+    /// The trampoline that callbacks and `op` choose.
+    pub(crate) fn direct_target(&self) -> Option<u64> {
+        self.roles.direct.map(|i| self.ranges[i].0)
+    }
+
+    /// Run a case from `start`, where everything is as it is when the function is called.
+    pub(crate) fn run(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
+        self.load_case(case, initial, enabled);
+        let ended = self.uc.emu_start(start, EXIT, 0, 0);
+        self.collect(case, ended)
+    }
+
+    /// Memory and registers as they are when the function is called.
+    pub(crate) fn load_case(&mut self, case: &Arc<Case>, initial: &Snapshot, enabled: bool) {
+        let Initial { sp, above, .. } = &case.initial;
+        let (places, through) = (self.places.clone(), self.through(case.attach));
+        let trace = self.trace();
+        trace.places = places;
+        trace.through = through;
+        trace.begin(case, enabled);
+        if self.dirty {
+            let _ = self.uc.context_restore(&self.fresh);
+        }
+        let flags = self.registers.load_over(&mut self.uc, initial, self.clean.flags);
+        let as_case = std::ptr::eq(initial, &case.initial.registers) && case.initial.thread.is_none();
+        self.trace().loaded = as_case.then_some(flags);
+        let contract = &self.suite.contracts[case.attach];
+        if let Some(at) = case.initial.thread {
+            // The engine has the register: its number is compared with the engine's own in a test.
+            let _ = thread::point(&mut self.uc, self.registers, contract.convention.thread, at);
+        }
+        if let Some(words) = Words::of(contract) {
+            let clock = self.trace().clock;
+            words.prepare(case, clock, &mut self.uc);
+        }
+        self.stack.truncate(BELOW as usize);
+        self.stack.extend_from_slice(above);
+        self.memory.write(sp - BELOW, &self.stack);
+        if !std::mem::take(&mut self.result_clear) {
+            self.memory.write(self.scratch, &[0; RESULT]);
+        }
+    }
+
+    /// What the run left, and whether it reached the exit.
+    pub(crate) fn collect(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
+        let Initial { sp, above, .. } = &case.initial;
+        let pc = self.uc.pc_read().unwrap_or(0);
+        self.came_back = pc == EXIT;
+        let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
+        match ended {
+            Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
+            Ok(()) => trace.stopped(pc, Place::Stopped),
+            Err(uc_error::FETCH_UNMAPPED) => trace.astray(pc),
+            Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => trace.stopped(pc, Place::UnmappedAccess),
+            Err(e) => trace.stopped(pc, Place::Engine { error: format!("{e:?}") }),
+        }
+        // Besides general registers and flags, which each run sets, only handlers of any kind, a fault or what a contract lets
+        // go changes any. Where trampolines are not judged, nobody has seen whether they keep vector registers.
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
+        room.resize(above.len(), 0);
+        let mut outcome = Outcome { registers: Snapshot::default(), above: room, result: [0; RESULT] };
+        let moved = if trace.enabled {
+            // Flags are judged where a trampoline is through, and no more.
+            self.registers.only_general(&self.uc, &mut outcome.registers);
+            !trace.state.untouched
+        } else {
+            outcome.registers = self.registers.snapshot(&self.uc);
+            let vectors = std::mem::take(&mut outcome.registers.vectors);
+            vectors != self.clean.vectors || outcome.registers.control != self.clean.control
+        };
+        self.dirty = moved || case.initial.thread.is_some() || self.roles.lets_go || !trace.checks.findings.is_empty();
+        *self.uc.get_data_mut() = Some(trace);
+        self.memory.read(*sp, &mut outcome.above);
+        let read = self.memory.read(self.scratch, &mut outcome.result);
+        self.result_clear = read && outcome.result == [0; RESULT];
+        outcome
+    }
+
+    /// Load the image again, as it was linked, with all sites disabled.
+    pub(crate) fn reload(&mut self) -> Result<()> {
+        let whole = |s: &link::Segment| {
+            let mut bytes = s.bytes.clone();
+            bytes.resize(s.mem_size as usize, 0);
+            Write { at: s.address, bytes }
+        };
+        let away = self.away.iter().flat_map(|a| &a.functions.segments);
+        let writes: Vec<Write> = self.image.segments.iter().chain(away).map(whole).collect();
+        write_code(&mut self.uc, &writes)?;
+        self.prepared = None;
+        self.patch_all(SiteState::Disabled, None)
+    }
+
+    /// Where the run of a case begins.
+    pub(crate) fn start(&self, case: &Case) -> u64 {
+        match self.suite.contracts[case.attach].kind.is_sled() {
+            true => self.ranges[case.attach].0,
+            false => self.entry(case),
+        }
+    }
+
+    /// The deviation that the contract expects here.
+    pub(crate) fn known(&self, finding: &Finding) -> Option<usize> {
+        let at = self.symbolic(finding.pc);
+        self.suite.deviations.iter().position(|d| d.covers(finding, &at))
+    }
+
+    /// Set what is patched or stored before this case runs.
+    pub(crate) fn prepare(&mut self, case: &Case) -> Result<()> {
+        let goal = |at: Option<u64>, sparse| match at {
+            Some(at) => Goal { at, named: if case.sparse() { sparse } else { at } },
+            None => Goal::default(),
+        };
+        self.places.direct = goal(self.direct_target(), SPARSE_DIRECT);
+        self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
+        let livepatch = self.entries.get(case.function).and_then(|(_, livepatch)| *livepatch);
+        self.places.livepatch = goal(livepatch, SPARSE_LIVEPATCH);
+        let func = match case.situation.stub() {
+            Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
+            None => self.callback,
+        };
+        let jumps = jumps(self.suite, &self.image, case)?;
+        write_code(&mut self.uc, &jumps)?;
+        self.variables.set(self.suite, &mut self.uc, case, func)?;
+        let early = match (case.situation.early(), self.through(case.attach)) {
+            (true, _) => self.places.direct.named,
+            (false, Some(_)) => self.ranges[case.attach].0,
+            (false, None) => 0,
+        };
+        if self.prepared == Some((func, early)) {
+            return Ok(());
+        }
+        if self.suite.contracts.iter().any(|c| c.early_direct) {
+            let Some((func_at, early_at)) = self.op_cell else {
+                return Err(Error::new(
+                    "a trampoline reads `op` itself, and nobody says where in it; valid: with offsets",
+                ));
+            };
+            put_word(&mut self.uc, func_at, func);
+            put_word(&mut self.uc, early_at, early);
+            if let Some(nop_op) = self.nop_op {
+                // It names no direct trampoline.
+                put_word(&mut self.uc, func_at.wrapping_sub(self.places.op).wrapping_add(nop_op), self.nothing);
+            }
+        }
+        if let Some(callee) = self.callee {
+            put_word(&mut self.uc, callee, func);
+        }
+        for &slot in &self.slots {
+            let mut call = self.suite.backend.patch_call(slot, func)?;
+            if case.situation.stub() == Some(Kind::Stub) && !self.copied() {
+                // As it was linked, before the kernel wrote to it. To a copy the kernel writes at once.
+                call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
+            }
+            write_code(&mut self.uc, &[call])?;
+        }
+        self.prepared = Some((func, early));
+        Ok(())
+    }
+
+    /// Patch the site of one function, or all.
+    pub(crate) fn patch_all(&mut self, state: SiteState, only: Option<usize>) -> Result<()> {
+        let Site { protocol, .. } = &self.suite.convention.site;
+        // Switched off, a site need reach what it is laid out towards only.
+        let reaches = state != SiteState::Disabled || !protocol.initial.is_empty();
+        let only = only.or(self.alone.filter(|_| reaches));
+        if let (SiteState::Enabled { target, .. }, false) = (state, protocol.initial.is_empty()) {
+            let attach = self.ranges.iter().position(|(at, _)| *at == target);
+            self.toward = attach.map_or(Some(target), |attach| self.laid_out(attach));
+        }
+        let start = only.map(|i| self.function(&self.functions[i].name));
+        let mut writes = Vec::new();
+        let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
+        let trace = self.uc.get_data_mut().get_or_insert_default();
+        // Functions that others are redirected to stay untraced.
+        let wanted = |s: &&link::SiteEntry| match start {
+            Some(start) => s.start == start,
+            None => !s.function.ends_with(LIVEPATCH) || state == SiteState::Disabled,
+        };
+        for site in sites.iter().filter(wanted) {
+            writes.extend(self.suite.writes(site.spot(self.toward, self.nop_op), state)?);
+            if let Some(cell) = trace.cells.get_mut(site.ip) {
+                cell.marks.set(Mark::SITE, state != SiteState::Disabled);
+            }
+        }
+        write_code(&mut self.uc, &writes)
+    }
+
+    pub(crate) fn decode(&self, i: usize) -> Result<Vec<Decoded>> {
+        let (start, size) = self.ranges[i];
+        let mut lines = decode_function(self.registers.machine, &self.image, (start, size))?;
+        for line in &mut lines {
+            // A call or jump to a function reads better by its name.
+            let (Some(address), Some((rest, _))) = (line.target, line.text.rsplit_once("0x")) else { continue };
+            if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {
+                line.text = format!("{}{}", rest.trim_end_matches('#'), target.name).into();
+            }
+        }
+        Ok(lines)
+    }
+
+    /// A word of memory, as it is.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        word(&self.uc, at)
+    }
+
+    pub(crate) fn symbolic(&self, pc: u64) -> String {
+        let inside = |s: &&link::Symbol| pc.wrapping_sub(s.address) < s.size;
+        if pc == EXIT {
+            return "the caller".into();
+        }
+        match self.image.symbols.iter().chain(&self.traced().symbols).find(inside) {
+            Some(s) => format!("{}+{:#x}", s.name, pc.wrapping_sub(s.address)),
+            None => format!("{pc:#x}"),
+        }
+    }
+}

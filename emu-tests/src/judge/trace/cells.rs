@@ -1,0 +1,202 @@
+//! What is known of each address of an image.
+
+use codegen::arch::machine::Branch;
+
+/// Where an address belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Region {
+    /// C, or nothing that is known.
+    #[default]
+    Elsewhere,
+    /// A traced function.
+    Function,
+    /// A trampoline, by its number in the suite.
+    Trampoline(u8),
+    /// Code behind a jump of one or more trampolines: it belongs to the one that is at work.
+    Shared,
+}
+
+impl Region {
+    /// The number of the trampoline, if it is one.
+    pub fn trampoline(self) -> Option<usize> {
+        match self {
+            Region::Trampoline(index) => Some(index.into()),
+            Region::Elsewhere | Region::Function | Region::Shared => None,
+        }
+    }
+}
+
+/// What an address is, besides.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Mark(u8);
+
+impl Mark {
+    pub const NONE: Mark = Mark(0);
+    /// The first byte of a site that is enabled.
+    pub const SITE: Mark = Mark(1);
+    pub const CALLBACK: Mark = Mark(2);
+    pub const EXIT_HANDLER: Mark = Mark(4);
+    pub const DIRECT_FUNC: Mark = Mark(8);
+    /// A trampoline begins.
+    pub const ENTRY: Mark = Mark(16);
+    pub const PROGRAM: Mark = Mark(32);
+    /// Where C begins that trampolines call.
+    pub const CALLED: Mark = Mark(Mark::CALLBACK.0 | Mark::EXIT_HANDLER.0 | Mark::DIRECT_FUNC.0);
+
+    /// Is one of `marks` here?
+    pub const fn has(self, marks: Mark) -> bool {
+        self.0 & marks.0 != 0
+    }
+
+    /// Those that are `marks` too.
+    pub const fn only(self, marks: Mark) -> Mark {
+        Mark(self.0 & marks.0)
+    }
+
+    /// Put `marks` here, or take them away.
+    pub fn set(&mut self, marks: Mark, on: bool) {
+        self.0 = if on { self.0 | marks.0 } else { self.0 & !marks.0 };
+    }
+}
+
+/// An address of the image.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Cell {
+    pub region: Region,
+    pub marks: Mark,
+    /// An instruction was executed here.
+    pub visited: bool,
+    /// An instruction of a trampoline that accesses memory by SP, where the hardware asks for its alignment.
+    pub by_sp: bool,
+    /// A branch of a trampoline, with its size in bytes.
+    pub branch: Option<(Branch, u8)>,
+}
+
+impl Cell {
+    /// It is no branch, no place of note, and does not access memory by SP where that is looked at.
+    #[inline]
+    pub fn plain(&self) -> bool {
+        self.branch.is_none() & (self.marks == Mark::NONE) & !self.by_sp
+    }
+}
+
+/// What is known of the addresses of one image, or of two.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Cells {
+    /// The first address of each image, and where its cells begin.
+    spans: [(u64, usize); 2],
+    cells: Vec<Cell>,
+}
+
+impl Cells {
+    /// Room for the addresses of one more image: from `base` on, so many of them.
+    pub fn add(&mut self, base: u64, size: usize) {
+        let from = self.cells.len();
+        if from == 0 {
+            self.spans[0] = (base, 0);
+        }
+        self.spans[1] = (base, from);
+        self.cells.resize(from + size, Cell::default());
+    }
+
+    fn index(&self, at: u64) -> usize {
+        let [(first, _), (second, from)] = self.spans;
+        let index = at.wrapping_sub(first) as usize;
+        // Without a second image, what is not in the first is nowhere.
+        if from == 0 || index < from { index } else { (at.wrapping_sub(second) as usize).saturating_add(from) }
+    }
+
+    pub fn get(&self, at: u64) -> Option<&Cell> {
+        self.cells.get(self.index(at))
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, at: u64) -> Option<&mut Cell> {
+        let index = self.index(at);
+        self.cells.get_mut(index)
+    }
+
+    /// The region of an address.
+    pub fn region(&self, at: u64) -> Region {
+        self.get(at).map_or(Region::Elsewhere, |cell| cell.region)
+    }
+
+    /// The cells of `size` addresses in one image.
+    pub fn range_mut(&mut self, at: u64, size: u64) -> Option<&mut [Cell]> {
+        let index = self.index(at);
+        self.cells.get_mut(index..index.saturating_add(size as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two images, of which the second lies below the first.
+    fn two() -> Cells {
+        let mut cells = Cells::default();
+        cells.add(0x8000, 0x10);
+        cells.add(0x4000, 0x20);
+        cells
+    }
+
+    #[test]
+    fn what_is_in_no_image_has_no_cell() {
+        let mut cells = two();
+        for (at, inside) in [
+            (0x8000, true),
+            (0x800f, true),
+            (0x8010, false),
+            (0x7fff, false),
+            (0x4000, true),
+            (0x401f, true),
+            (0x4020, false),
+            (0x3fff, false),
+            (0, false),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(cells.get(at).is_some(), inside, "{at:#x}");
+            assert_eq!(cells.get_mut(at).is_some(), inside, "{at:#x}");
+        }
+        assert!(Cells::default().get(0).is_none());
+    }
+
+    #[test]
+    fn images_do_not_share_cells() {
+        let mut cells = two();
+        for (base, region) in [(0x8000, Region::Function), (0x4000, Region::Trampoline(7))] {
+            cells.range_mut(base + 4, 2).unwrap().iter_mut().for_each(|c| c.region = region);
+        }
+        let regions = |base: u64| (3..7).map(|i| cells.region(base + i)).collect::<Vec<_>>();
+        let inside = |r| vec![Region::Elsewhere, r, r, Region::Elsewhere];
+        assert_eq!(regions(0x8000), inside(Region::Function));
+        assert_eq!(regions(0x4000), inside(Region::Trampoline(7)));
+        assert_eq!(cells.region(0x4004).trampoline(), Some(7));
+        assert_eq!(cells.region(0x8004).trampoline(), None);
+    }
+
+    #[test]
+    fn a_range_that_leaves_the_image_is_refused() {
+        let mut cells = two();
+        assert!(cells.range_mut(0x4000, 0x20).is_some());
+        assert!(cells.range_mut(0x4000, 0x21).is_none());
+        assert!(cells.range_mut(0x4000, u64::MAX).is_none());
+        assert!(cells.range_mut(0x3fff, 1).is_none());
+    }
+
+    #[test]
+    fn marks_come_and_go_one_by_one() {
+        let mut marks = Mark::default();
+        marks.set(Mark::ENTRY, true);
+        marks.set(Mark::SITE, true);
+        marks.set(Mark::CALLBACK, true);
+        assert!(marks.has(Mark::SITE) && marks.has(Mark::ENTRY) && !marks.has(Mark::PROGRAM));
+        assert_eq!(marks.only(Mark::CALLED), Mark::CALLBACK);
+        marks.set(Mark::SITE, false);
+        assert!(!marks.has(Mark::SITE) && marks.has(Mark::ENTRY));
+        for mark in [Mark::ENTRY, Mark::CALLBACK] {
+            marks.set(mark, false);
+        }
+        assert_eq!(marks, Mark::NONE);
+    }
+}

@@ -1,0 +1,137 @@
+//! The state of the CPU at one moment, against that at another.
+
+use codegen::ask::live::Live;
+use codegen::words::abi::RegSet;
+
+use super::finding::{At, Culprit};
+use super::state::Activation;
+use super::{Here, Trace};
+use crate::engine::cpu::Snapshot;
+use crate::report::Clause;
+use crate::report::place::Place;
+use crate::run::case::Handler;
+
+/// What must be the same of flags, control words and vector registers.
+pub(super) struct Kept<'k> {
+    pub flags: bool,
+    /// The clause about vector registers.
+    pub clause: Clause,
+    /// The vector registers that carry arguments, or results.
+    pub carriers: &'k [u8],
+    /// Those that do here, where the prototype is known.
+    pub live: Option<Live>,
+}
+
+impl Trace {
+    /// Registers now, against those at the site with the callback's changes.
+    pub(super) fn compare_registers(&mut self, here: &Here) {
+        self.beside_site(|t, a| t.compare_site(here, a));
+    }
+
+    fn compare_site(&mut self, here: &Here, a: &Activation) {
+        let (now, t) = (here.snapshot(), self.trampoline());
+        let abi = here.registers.abi;
+        let args = RegSet::of(abi.args).union(abi.hidden);
+        let c_keeps = abi.callee_saved.union(abi.platform);
+        let all = c_keeps.union(abi.caller_saved);
+        let clauses = [(args, Clause::P1), (c_keeps, Clause::P5), (all, Clause::P4)];
+        self.compare_general(here, (&a.expect, &now), (all, a.kept), &clauses);
+        let live = self.contracts.get(t).and_then(|c| c.kind.live());
+        let carriers = here.registers.abi.vector_args;
+        let kept = Kept { flags: a.flags_kept, clause: Clause::P2, carriers, live };
+        self.compare_state(here, &a.expect, &now, &kept);
+    }
+
+    /// The general registers `told`, of which those in `kept` are judged, each by the first of the clauses that has it.
+    pub(super) fn compare_general(
+        &mut self,
+        here: &Here,
+        (expect, now): (&Snapshot, &Snapshot),
+        (told, kept): (RegSet, RegSet),
+        clauses: &[(RegSet, Clause)],
+    ) {
+        let (same, at) = (expect.same(now), self.at(Clause::P1, here.pc));
+        self.checks.fates(at.trampoline, told, kept, same);
+        let kept = told.intersection(kept);
+        let mut left = kept;
+        for &(of, clause) in clauses {
+            // Nearly all: those that hold what they must are counted together.
+            self.checks.hold(at.of(clause), left.intersection(of).intersection(same).count().into());
+            left = left.minus(of);
+        }
+        for reg in kept.minus(same).iter() {
+            if let Some((_, clause)) = clauses.iter().find(|(of, _)| of.contains(reg)) {
+                let name = here.registers.abi.name(reg);
+                self.checks.check_register(at.of(*clause), (reg, name), expect[reg], now[reg]);
+            }
+        }
+    }
+
+    /// All but the general registers.
+    pub(super) fn compare_state(&mut self, here: &Here, expect: &Snapshot, now: &Snapshot, kept: &Kept) {
+        let machine = here.registers.machine;
+        let p6 = self.at(Clause::P6, here.pc);
+        match machine.flags {
+            Some((reg, mask)) if kept.flags => {
+                let mask = mask | machine.clear_flags();
+                self.check(p6, Place::Reg { name: reg.name }, expect.flags & mask, now.flags & mask);
+            }
+            // What C never finds set, it never finds set.
+            Some(_) if machine.clear_flags() != 0 && expect.flags & machine.clear_flags() == 0 => {
+                self.check(p6, Place::ClearFlags, 0, now.flags & machine.clear_flags());
+            }
+            _ => {}
+        }
+        let named = self.contract().map_or((0, 0, 0), |c| (c.vectors_kept, c.vectors_lost, c.control_lost));
+        let (vectors_kept, vectors_lost, control_lost) = named;
+        self.state.untouched &= expect.control == now.control;
+        let words = machine.control.iter().zip(expect.control.into_iter().zip(now.control));
+        for (_, (word, (want, have))) in words.enumerate().filter(|(i, _)| control_lost >> i & 1 == 0) {
+            self.check(p6, Place::Reg { name: word.reg.name }, want, have);
+        }
+        // A known prototype tells which vector registers are live. Only those must survive `Handler::Any`.
+        let most = kept.carriers.len();
+        let (saved, live) = kept.live.map_or((0, most), |l| (l.saved_vectors().into(), l.vectors.into()));
+        let (saved, open) = kept.carriers.split_at(most.min(saved));
+        let general = self.case.handler == Handler::General;
+        let judged = if general { u32::MAX } else { saved.iter().fold(0, |all, i| all | 1 << i) };
+        let due = vectors_kept | judged & !vectors_lost;
+        let due = u64::from(due) & ((1 << machine.vectors.len()) - 1);
+        if expect.vectors == now.vectors {
+            // Nearly always: one comparison for all of them.
+            self.checks.hold(p6.of(kept.clause), due.count_ones().into());
+            return;
+        }
+        self.state.untouched = false;
+        for i in (0..machine.vectors.len()).filter(|i| due >> i & 1 == 1) {
+            self.check_vector(here, p6.of(kept.clause), i, expect, now);
+        }
+        let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
+        if !general && lost.any(|i| (vectors_kept | vectors_lost) >> i & 1 == 0 && expect.vectors[i] != now.vectors[i])
+        {
+            self.checks.lost_vectors(self.trampoline());
+        }
+    }
+
+    fn check_vector(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
+        let name = here.registers.machine.vectors[i].name;
+        self.checks.check_by(at, Place::Reg { name }, Culprit::Vector(i), expect.vectors[i], now.vectors[i]);
+    }
+
+    /// A callee of the traced function's own prototype finds all that the function finds.
+    pub(super) fn check_passed(&mut self, here: &Here, live: Live, expect: &Snapshot, site_sp: u64) {
+        let (abi, now) = (here.registers.abi, here.snapshot());
+        let p10 = self.at(Clause::P10, here.pc);
+        for reg in live.regs.minus(RegSet::of(abi.args)).iter() {
+            self.checks.check_register(p10, (reg, abi.name(reg)), expect[reg], now[reg]);
+        }
+        for &i in here.registers.abi.vector_args.iter().take(live.vectors.into()) {
+            self.check_vector(here, p10, i.into(), expect, &now);
+        }
+        let return_address = if abi.link.is_none() { 8 } else { 0 };
+        let stack = |sp: u64| here.words(sp.wrapping_add(return_address), 8 * usize::from(live.stack));
+        for (want, have) in stack(site_sp).into_iter().zip(stack(here.sp())) {
+            self.check(p10, Place::StackArgument, want, have);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What the functions do that a trampoline calls: they decide what they may, and overwrite the rest.
+
+use std::sync::Arc;
+
+use codegen::ask::frame::{Content, Stores};
+use codegen::ask::kind::Calls;
+use codegen::ask::live::Word;
+use codegen::ask::spec::{Attach, Kind, Programs};
+use codegen::contract::Contract;
+use codegen::contract::stated::Next;
+use codegen::words::abi::{Abi, RegSet};
+use codegen::words::step::Value;
+
+use super::given::{Known, ProgramCall, frame, shown};
+use super::state::{Activation, Exiting, Hooked, Moment};
+use super::{Here, Mark, Trace};
+use crate::engine::cpu::{EXIT, SPARSE_JUMP};
+use crate::engine::rng::Rng;
+use crate::report::Clause;
+use crate::report::place::Place;
+use crate::run::case::Handler;
+use crate::run::situation::Situation;
+use crate::run::thread::Words;
+
+/// Bytes below SP that a callback overwrites.
+const SCRIBBLE: u64 = 512;
+
+/// Where a store by a callback takes effect, in the frame at `fregs`.
+fn cell(contract: &Contract, fregs: u64, content: Content) -> Option<u64> {
+    let found = contract.frame.fields.iter().find(|f| f.content == content && f.stores == Stores::TakeEffect);
+    found.map(|f| fregs.wrapping_add(f.offset as u64))
+}
+
+impl Trace {
+    /// What callees must do without which nothing would go on, where nothing is checked.
+    pub(super) fn help(&mut self, here: &mut Here, marks: Mark) {
+        if let Some(contract) = self.contract().filter(|c| c.kind.recorder().is_some()) {
+            if marks.has(Mark::DIRECT_FUNC) {
+                self.refill(here, &contract);
+            }
+        } else if marks.has(Mark::CALLBACK) {
+            let parent_ip = self.convention.and_then(|c| c.callback.position(Value::ParentIp));
+            self.state.parents.push(parent_ip.map_or(0, |n| here.arg(n)));
+        } else if marks.has(Mark::EXIT_HANDLER)
+            && let Some(parent) = self.state.parents.pop()
+        {
+            here.set(here.registers.abi.rets[0], parent);
+        }
+    }
+
+    /// T1.
+    pub(super) fn callback(&mut self, here: &mut Here) {
+        self.check_call(here);
+        let Some(contract) = self.contract() else { return };
+        self.check_records(here, &contract);
+        let Some(a) = self.state.activations.last_mut() else { return };
+        a.calls += 1;
+        // Where several are called, the first decides.
+        let first = a.calls == 1;
+        self.check_callback(here, &contract);
+        self.state.callbacks += 1;
+        if first {
+            self.decide(here, &contract);
+        }
+        self.poison(here, 1 + u64::from(self.state.callbacks));
+    }
+
+    /// What the callback decides. Rewriting and redirecting are for the outermost function only, so that a plain run
+    /// with other arguments, or of the other function, tells what must come out.
+    fn decide(&mut self, here: &mut Here, contract: &Contract) {
+        let (case, registers) = (Arc::clone(&self.case), here.registers);
+        let outermost = self.state.callbacks == 1;
+        // Without its address, nothing can be stored to the frame.
+        let fregs = contract.position(Value::Fregs).map(|n| here.arg(n));
+        let written = |content: Content| cell(contract, fregs?, content);
+        let Some(a) = self.state.activations.last_mut() else { return };
+        let mut stored = Vec::new();
+        if case.situation.args() && outermost {
+            for (reg, value) in case.rewritten(contract, registers.abi) {
+                if let Some(at) = written(Content::Reg(reg)) {
+                    stored.push((at, value));
+                    a.expect[reg] = value;
+                }
+            }
+            if let (Some(at), Some((_, mask))) = (written(Content::Flags), registers.machine.flags) {
+                a.expect.flags ^= mask;
+                stored.push((at, a.expect.flags));
+            }
+        }
+        if let (true, true, Some(at)) = (case.situation.ip(), outermost, written(Content::Pc)) {
+            stored.push((at, self.places.livepatch.named));
+            a.resume = self.places.livepatch.named;
+            a.redirected = true;
+        }
+        if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
+            stored.push((at, self.places.direct.named));
+            a.direct = self.places.direct.named;
+        }
+        if let (true, Some(at)) = (case.situation.direct_jump(), written(Content::Direct)) {
+            stored.push((at, SPARSE_JUMP | 1));
+            a.direct = SPARSE_JUMP | 1;
+        }
+        if case.situation.parent() {
+            let slot = written(Content::ParentIp).or(registers.abi.link.is_none().then_some(a.sp));
+            if let Some(at) = slot {
+                stored.push((at, self.places.exit));
+                a.returns_to = self.places.exit;
+                self.state.hooked.push(Hooked { parent: a.parent, sp: a.sp });
+            }
+        }
+        self.store(here, stored, &Place::StoreFregs);
+    }
+
+    /// What a callee decides must be possible.
+    fn store(&mut self, here: &mut Here, stored: Vec<(u64, u64)>, place: &Place) {
+        for (at, value) in stored {
+            if !here.put_word(at, value) {
+                self.fail(self.at(Clause::P11, 0), place.clone(), value, at);
+            }
+        }
+    }
+
+    /// The routine that may make room for records. It keeps every register: only the flags and the stack below SP change.
+    fn refill(&mut self, here: &mut Here, contract: &Contract) {
+        self.state.refills += 1;
+        if self.enabled {
+            self.check_refill(here);
+        }
+        if let Some(words) = Words::of(contract) {
+            words.refill(&self.case, here.uc);
+        }
+        let flags = here.registers.general(here.uc).flags;
+        here.registers.set_flags(here.uc, !flags);
+        self.scribble(here, 0, 0);
+    }
+
+    /// The function that a direct trampoline calls.
+    pub(super) fn direct_func(&mut self, here: &mut Here) {
+        if let Some(contract) = self.contract().filter(|c| c.kind.recorder().is_some()) {
+            self.refill(here, &contract);
+            return;
+        }
+        self.check_call(here);
+        let Some(contract) =
+            self.contract().filter(|c| matches!(c.kind.traits().calls, Calls::Named | Calls::Handlers))
+        else {
+            return;
+        };
+        self.check_records(here, &contract);
+        if let Some(a) = self.state.activations.last_mut() {
+            a.calls += 1;
+        }
+        self.check_direct_func(here, &contract);
+        self.poison(here, 50 + u64::from(self.state.callbacks));
+        if contract.stated.next == Next::Result {
+            here.set(here.registers.abi.rets[0], EXIT);
+        }
+        let result = here.get(here.registers.abi.rets[0]);
+        if let Some(a) = self.state.activations.last_mut() {
+            a.result = result;
+        }
+    }
+
+    /// A program, before the function or after it.
+    pub(super) fn program(&mut self, here: &mut Here, programs: &Programs) {
+        self.check_call(here);
+        let Some(contract) = self.contract() else { return };
+        self.check_records(here, &contract);
+        let abi = here.registers.abi;
+        let (calls, words, resume, results, sessions): (_, _, _, Vec<u64>, _) =
+            match (&mut self.state.moment, self.state.activations.last_mut()) {
+                (Moment::Exit(_, e), _) => {
+                    e.calls += 1;
+                    let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r));
+                    (e.calls, e.words.clone(), e.resume, results.map(|r| e.expect[*r]).collect(), e.sessions.clone())
+                }
+                (_, Some(a)) => {
+                    a.calls += 1;
+                    let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r)).map(|_| 0);
+                    (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, results.collect(), Vec::new())
+                }
+                (_, None) => return,
+            };
+        let call =
+            ProgramCall { contract: &contract, calls, words: &words, resume, results: &results, sessions: &sessions };
+        let Some(Known { n, session }) = self.check_program(here, programs, &call) else { return };
+        let (context, cookie) = (here.arg(0), here.arg(1));
+        let exiting = self.state.exiting().is_some();
+        self.poison(here, 20 * u64::from(exiting) + calls);
+        // Its own to use while it runs.
+        let mut stored = vec![(cookie, u64::MAX)];
+        if let (Some(at), Some(a)) = (session.filter(|_| !exiting), self.state.activations.last_mut()) {
+            let word = self.case.canary(&mut Rng::new(self.case.seed, 0x300 + n as u64));
+            a.sessions.resize(contract.programs.len(), 0);
+            a.sessions[n] = word;
+            stored.push((at, word));
+        }
+        let outermost = self.state.pending.is_empty() && self.state.activations.len() <= 1;
+        if outermost && calls == 1 {
+            stored.extend(self.rewrite(here, programs, &contract, context));
+        }
+        if contract.programs.get(n).is_some_and(|p| p.attach == Attach::FmodRet) {
+            self.decide_result(here, &contract, n, outermost, words);
+        } else if let (true, true, Some(e)) =
+            (self.case.situation.results() && outermost, calls == 1, self.state.exiting_mut())
+        {
+            for (n, &(reg, value)) in (words.len() as u64..).zip(&self.case.new_results) {
+                stored.push((context.wrapping_add(8 * n), value));
+                e.expect[reg] = value;
+            }
+        }
+        self.store(here, stored, &Place::StoreContext);
+    }
+
+    /// What the first program makes of the function's arguments.
+    fn rewrite(&mut self, here: &Here, programs: &Programs, contract: &Contract, context: u64) -> Vec<(u64, u64)> {
+        let mut stored = Vec::new();
+        let entering = self.state.exiting().is_none();
+        if let (true, true, Some(a)) = (self.case.situation.args(), entering, self.state.activations.last_mut()) {
+            for (reg, value) in self.case.rewritten(contract, here.registers.abi) {
+                let n = programs.words.iter().position(|w| *w == Some(Word::Reg(reg)));
+                stored.extend(n.map(|n| (context.wrapping_add(8 * n as u64), value)));
+                a.expect[reg] = value;
+            }
+        }
+        stored
+    }
+
+    /// What program `n` returns, which may decide the result: if it does, the function is over.
+    fn decide_result(&mut self, here: &mut Here, contract: &Contract, n: usize, outermost: bool, words: Vec<u64>) {
+        let (case, abi) = (Arc::clone(&self.case), here.registers.abi);
+        let last = contract.programs.iter().rposition(|p| p.attach == Attach::FmodRet) == Some(n);
+        let skips = outermost && (case.situation == Situation::Skip || (case.situation == Situation::SkipLast && last));
+        let value = case.new_results.first().map_or(0, |(_, value)| *value);
+        here.set(abi.rets[0], if skips { value } else { 0 });
+        if skips && let Some(mut a) = self.state.activations.pop() {
+            a.expect[abi.rets[0]] = value;
+            let sp = a.sp.wrapping_add(abi.return_bytes());
+            let Activation { expect, parent, resume, sessions, .. } = a;
+            let index = self.trampoline();
+            self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions });
+        }
+    }
+
+    /// T5.
+    pub(super) fn exit_handler(&mut self, here: &mut Here) {
+        self.check_call(here);
+        let Some(contract) = self.contract() else { return };
+        self.check_records(here, &contract);
+        let Some(e) = self.state.exiting_mut() else { return };
+        e.calls += 1;
+        let parent = e.parent;
+        self.check_exit_handler(here, &contract);
+        let registers = here.registers;
+        let fregs = frame(here, &contract);
+        let around = contract.kind.jumped_to();
+        let stores = |content: Content| cell(&contract, fregs, content);
+        let way = stores(Content::ParentIp).filter(|_| !around);
+        let mut stored: Vec<(u64, u64)> = way.map(|at| (at, parent)).into_iter().collect();
+        let case = Arc::clone(&self.case);
+        let outer = self.state.hooked.len() + self.state.pending.len();
+        if case.situation.results()
+            && outer == 0
+            && let Some(e) = self.state.exiting_mut()
+        {
+            for &(reg, value) in &case.new_results {
+                let place = stores(Content::Result(reg)).or_else(|| stores(Content::Reg(reg)));
+                stored.extend(place.map(|at| (at, value)));
+                e.expect[reg] = value;
+            }
+            if let (Some(at), Some((_, mask))) = (stores(Content::Flags), registers.machine.flags) {
+                e.expect.flags ^= mask;
+                stored.push((at, e.expect.flags));
+            }
+        }
+        self.store(here, stored, &Place::StoreFregs);
+        self.poison(here, 90 + outer as u64);
+        // Where the way back is not a word of the frame, the handler returns it.
+        if contract.kind.is_shadow() || (!around && stores(Content::ParentIp).is_none()) {
+            here.set(registers.abi.rets[0], parent);
+        }
+    }
+
+    /// What a function of any body may leave behind: anything where no result is, and results in vector registers, which
+    /// those of the fixtures do not touch.
+    pub(super) fn finish_body(&mut self, here: &mut Here) {
+        let (case, mut rng) = (Arc::clone(&self.case), Rng::new(self.case.seed, 0x200));
+        let registers = here.registers;
+        let abi = registers.abi;
+        for reg in self.c_loses(abi).minus(RegSet::of(abi.exit_rets)).iter().filter(|&r| Some(r) != abi.link) {
+            here.set(reg, case.canary(&mut rng));
+        }
+        let programs = self.kind(self.trampoline()).and_then(Kind::programs);
+        let vectors = programs.map_or(0, |programs| programs.result.vectors);
+        for &i in registers.abi.vector_rets.iter().take(vectors.into()) {
+            self.state.untouched = false;
+            registers.set_vector(here.uc, i.into(), &rng.vector());
+        }
+    }
+
+    /// An interrupt handler uses the stack below SP: nothing that is there is there afterwards.
+    pub(super) fn interrupt(&mut self, here: &mut Here) {
+        // Another part of the garbage at each instruction.
+        let red_zone = self.contract().map_or(0, |c| c.stated.red_zone);
+        let from = self.scribble(here, 8 * (here.pc / 2 % 64) as usize, red_zone);
+        self.state.stack.forget(from, from.wrapping_add(SCRIBBLE));
+    }
+
+    /// Overwrite the stack below SP with the garbage from there on, but for the bytes of a red zone. Returns the lowest
+    /// address.
+    fn scribble(&self, here: &mut Here, from: usize, red_zone: u64) -> u64 {
+        let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
+        let at = here.sp().wrapping_sub(red_zone + SCRIBBLE);
+        here.write(at, below);
+        at
+    }
+
+    /// The registers that a C function may overwrite.
+    fn c_loses(&self, abi: &Abi) -> RegSet {
+        self.convention.map_or(abi.caller_saved, |convention| convention.site.c_loses(abi))
+    }
+
+    /// Overwrite all that a C function may, and the stack below it.
+    fn poison(&mut self, here: &mut Here, purpose: u64) {
+        let registers = here.registers;
+        let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
+        let lost = self.c_loses(registers.abi);
+        let lost = lost.iter().filter(|&r| Some(r) != registers.abi.link).map(|reg| {
+            let value = self.case.canary(&mut rng);
+            let zero = self.case.sparse() && !registers.abi.rets.contains(&reg);
+            (reg, if zero { 0 } else { value })
+        });
+        registers.set_all(here.uc, lost);
+        // None is what it must be when the trampoline is through.
+        let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
+        let due = exiting.map(|e| e.expect.flags).or(entering.map(|a| a.expect.flags)).unwrap_or(0);
+        registers.set_flags(here.uc, !due);
+        let general = self.contract().is_some_and(|c| c.stated.general_handlers);
+        if self.case.handler == Handler::Any && !general {
+            let now = here.snapshot().vectors;
+            for (i, now) in now.iter().enumerate().take(registers.machine.vectors.len()) {
+                let mut value = rng.vector();
+                if registers.abi.vector_callee_saved.contains(&(i as u8)) {
+                    // C keeps their low halves.
+                    value[..8].copy_from_slice(&now[..8]);
+                }
+                registers.set_vector(here.uc, i, &value);
+            }
+        }
+        // Another part of the garbage each time: what was there before is not there again.
+        self.scribble(here, 8 * (purpose as usize % 64 + 1), 0);
+    }
+}

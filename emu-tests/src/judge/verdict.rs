@@ -1,0 +1,331 @@
+//! The verdicts that follow from what was counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codegen::ask::kind::{Body, Calls, Entered};
+use codegen::ask::spec::Attach;
+use codegen::contract::Contract;
+use codegen::words::abi::RegSet;
+use codegen::words::step::ExitPath;
+
+use crate::engine::unwind::Said;
+use crate::judge::suite::{Deviation, Suite};
+use crate::judge::tally::Tally;
+use crate::judge::trace::Fate;
+use crate::report::place::Place;
+use crate::report::{Clause, Promise, RegisterFate, Report, Row, Survival, Verdict};
+use crate::run::case::Distance;
+use crate::run::filter::Filter;
+
+pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u64) -> Report {
+    let mut results = Vec::new();
+    // Suites need not have the same trampolines.
+    let mut registers: Vec<Survival> = Vec::new();
+    for (suite, tally) in suites.iter().zip(parts) {
+        for (i, contract) in suite.contracts.iter().enumerate() {
+            let shown = filter.trampolines.is_empty() || filter.trampolines.contains(&contract.name);
+            if !shown {
+                continue;
+            }
+            let records = suite.contracts[i].kind.recorder().is_some();
+            let concerned = |clause: &Clause| records || !matches!(clause, Clause::P23 | Clause::P24 | Clause::P25);
+            for clause in Clause::ALL.into_iter().filter(concerned) {
+                results.push(row(suite, tally, i, clause, filter));
+            }
+            survive(&mut registers, suite, tally, i);
+        }
+    }
+    let mut report = Report {
+        scenarios: parts.iter().map(|p| p.scenarios).sum(),
+        stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
+        warnings: {
+            let all = suites.iter().zip(parts).flat_map(|(suite, tally)| warnings(suite, tally));
+            all.collect::<BTreeSet<_>>().into_iter().collect()
+        },
+        alternatives: alternatives(suites, false),
+        alternatives_in_place: alternatives(suites, true),
+        results,
+        registers,
+        ..Report::empty(seed)
+    };
+    report.recount();
+    report
+}
+
+/// The places of alternatives that were in place, or of those that were not.
+fn alternatives(suites: &[Suite], in_place: bool) -> Vec<String> {
+    suites.iter().filter(|s| s.chosen.alternatives() == in_place).flat_map(|s| s.alternatives.iter().cloned()).collect()
+}
+
+/// Add what became of a trampoline's registers under the options of a suite.
+fn survive(registers: &mut Vec<Survival>, suite: &Suite, tally: &Tally, i: usize) {
+    let (facts, trampoline) = (suite.backend.facts(), &suite.contracts[i].name);
+    let known = registers.iter().position(|s| s.arch == facts.name && s.trampoline == *trampoline);
+    let at = known.unwrap_or_else(|| {
+        let (arch, trampoline) = (facts.name.to_owned(), trampoline.clone());
+        registers.push(Survival { arch, trampoline, registers: BTreeMap::new(), promises: Vec::new() });
+        registers.len() - 1
+    });
+    let survival = &mut registers[at];
+    let abi = &facts.abi;
+    for reg in abi.callee_saved.union(abi.caller_saved).union(abi.platform).iter() {
+        let Fate { kept, changed, lost } = tally.fates[i][usize::from(reg.0)];
+        let fate: &mut RegisterFate = survival.registers.entry(abi.name(reg).to_owned()).or_default();
+        fate.kept += kept;
+        fate.changed += changed;
+        fate.lost += lost;
+        fate.promised |= tally.promised[i].iter().any(|way| way.contains(reg));
+    }
+    for (way, promised) in ExitPath::ALL.into_iter().zip(tally.promised[i]).filter(|(_, set)| *set != RegSet::EMPTY) {
+        let registers = promised.iter().map(|reg| abi.name(reg)).collect::<Vec<_>>().join(" ");
+        survival.promise(Promise { way: leads(way).to_owned(), registers, options: vec![suite.options.clone()] });
+    }
+}
+
+/// Deviations that name a place by its sentence, which the next release does not understand.
+fn warnings(suite: &Suite, tally: &Tally) -> Vec<String> {
+    let renamed = suite.deviations.iter().zip(&tally.renamed).filter(|(_, ids)| !ids.is_empty());
+    let told = renamed.map(|(deviation, ids)| {
+        let ids = ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(", ");
+        let (of, clause, place) = (&suite.options, deviation.clause, &deviation.place);
+        format!("{of}: {clause}: place = \"{place}\" is a sentence, which the next release will not know; write {ids}")
+    });
+    told.collect()
+}
+
+/// One clause of one trampoline, and all that its verdict depends on.
+struct Question<'q> {
+    suite: &'q Suite,
+    tally: &'q Tally,
+    filter: &'q Filter,
+    /// The number of the trampoline.
+    trampoline: usize,
+    clause: Clause,
+    checks: u64,
+}
+
+fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: &Filter) -> Row {
+    let checks = match clause {
+        // They look at each instruction.
+        Clause::Wide | Clause::Coverage => tally.instructions[trampoline] as u64,
+        _ => tally.checks[trampoline][clause as usize],
+    };
+    let question = Question { suite, tally, filter, trampoline, clause, checks };
+    let (verdict, reason) = match clause {
+        Clause::Wide => question.wide(),
+        Clause::Coverage => question.coverage(),
+        _ => question.checked(),
+    };
+    let failures = tally.failures[trampoline].iter().filter(|f| f.clause == clause);
+    let missed = tally.missed[trampoline].iter().flatten().filter(|_| clause == Clause::Coverage);
+    let tails = &tally.elsewhere[trampoline];
+    Row {
+        arch: suite.backend.facts().name.to_owned(),
+        trampoline: suite.contracts[trampoline].name.clone(),
+        options: suite.options.clone(),
+        clause,
+        verdict,
+        reason,
+        checks,
+        failures: failures.take(filter.kept_failures()).cloned().collect(),
+        places: tally.places[trampoline].iter().filter(|(c, _)| *c == clause).map(|(_, at)| at.clone()).collect(),
+        missed_elsewhere: missed.clone().filter_map(|at| tails.get(at).cloned()).collect(),
+        missed: missed.filter(|at| !tails.contains_key(at)).copied().collect(),
+        elsewhere: tails.values().filter(|_| clause == Clause::Coverage).cloned().collect(),
+    }
+}
+
+impl Question<'_> {
+    /// Of what runs check: the first line that fits decides.
+    fn checked(&self) -> (Verdict, String) {
+        let Question { suite, tally, filter, trampoline, clause, checks } = *self;
+        let contract = &suite.contracts[trampoline];
+        let of_this = |d: &Deviation| (d.trampoline, d.clause) == (trampoline, clause);
+        let expected = suite.deviations.iter().zip(&tally.deviated).filter(|(d, _)| of_this(d));
+        let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|(_, n)| **n > 0);
+        let found: Vec<&Deviation> = found.into_iter().map(|(d, _)| d).collect();
+        // What was not run may be where it deviates.
+        let ended = (filter.first_failure && tally.fails()) || tally.cut_off;
+        let whole = !filter.leaves_out() && filter.fixture.is_none() && filter.judges(clause) && !ended;
+        let lost = lost.first().filter(|_| whole).map(|(d, _)| d);
+        let failed = tally.failed[trampoline][clause as usize];
+        let vectors_lost = tally.vectors_lost[trampoline] > 0;
+        match (lost, &found[..], clause) {
+            _ if failed > 0 => (Verdict::Fail, format!("{failed} failures")),
+            (Some(d), ..) => (Verdict::Fail, not_there(d)),
+            (_, [_, ..], _) => (Verdict::Deviates, reasons(&found)),
+            (.., Clause::P2) if vectors_lost && checks > 0 => (Verdict::Deviates, VECTORS_LOST.to_owned()),
+            (.., Clause::P3) if vectors_lost && contract.kind.returned_to() => {
+                (Verdict::Deviates, VECTOR_RESULTS_LOST.to_owned())
+            }
+            _ if checks == 0 => {
+                (Verdict::Skip, not_applicable(contract, clause, tally.unwinding[trampoline]).to_owned())
+            }
+            _ if whole => match undecided(contract, clause, tally.decided[trampoline][clause as usize]) {
+                Some(way) => (Verdict::Skip, format!("not decided on the way {way}")),
+                None => (Verdict::Pass, String::new()),
+            },
+            _ => (Verdict::Pass, String::new()),
+        }
+    }
+
+    fn wide(&self) -> (Verdict, String) {
+        let lacks = self.suite.backend.machine().wide.0;
+        match (&self.tally.wide[self.trampoline], self.checks) {
+            (_, 0) => (Verdict::Skip, "its instructions were not looked at".to_owned()),
+            (Some(at), _) => (Verdict::Skip, format!("engine lacks {lacks}, and {at} may change them")),
+            (None, n) => (Verdict::Pass, format!("engine lacks {lacks}, but none of {n} instructions changes them")),
+        }
+    }
+
+    fn coverage(&self) -> (Verdict, String) {
+        let (total, filter) = (self.tally.instructions[self.trampoline], self.filter);
+        match &self.tally.missed[self.trampoline] {
+            _ if self.tally.cut_off => (Verdict::Skip, "runs were left out: too many did not come back".to_owned()),
+            _ if !filter.judges(self.clause) => (Verdict::Skip, "ended with the first failure".to_owned()),
+            None if matches!(filter.distance, Some(Distance::Far { .. })) => {
+                (Verdict::Skip, "counted where the trampolines are in the same image".to_owned())
+            }
+            None if filter.chosen() => (Verdict::Skip, "none of the cases that were run comes here".to_owned()),
+            None => (Verdict::Fail, format!("never executed{}", self.unreached())),
+            Some(missed) if filter.leaves_out() && !missed.is_empty() => {
+                (Verdict::Skip, "not all cases were run".to_owned())
+            }
+            Some(missed) => self.missed(missed, total),
+        }
+    }
+
+    /// What it takes to reach the rest of a trampoline, if it takes another contract.
+    fn unreached(&self) -> String {
+        let Question { suite, tally, trampoline, .. } = *self;
+        let contract = &suite.contracts[trampoline];
+        let entered = contract.kind.traits().entered;
+        let has = |fits: fn(&Contract) -> bool| suite.contracts.iter().any(fits);
+        if matches!(entered, Entered::ByReturn | Entered::AsCallback) && !has(|c| c.kind.calls_back()) {
+            return "; only an entry trampoline leads here, and there is no contract of one".to_owned();
+        }
+        let open = undecided(contract, Clause::P9, tally.decided[trampoline][Clause::P9 as usize]);
+        match open {
+            Some(way) if !has(|c| c.kind.direct().is_some() || c.kind.traits().chosen) => {
+                format!("; nothing went the way {way}: that takes the contract of a direct trampoline")
+            }
+            Some(way) => format!("; nothing went the way {way}"),
+            None => String::new(),
+        }
+    }
+
+    /// Of all cases: instructions at these offsets were never executed.
+    fn missed(&self, missed: &[u64], total: usize) -> (Verdict, String) {
+        let Question { suite, trampoline, clause, .. } = *self;
+        let name = &suite.contracts[trampoline].name;
+        let tails = &self.tally.elsewhere[trampoline];
+        let at = |offset: u64| tails.get(&offset).cloned().unwrap_or_else(|| format!("{name}+{offset:#x}"));
+        let covers = |d: &Deviation, offset: u64| d.names_place(&Place::NeverExecuted, &at(offset)).is_some();
+        let expected = suite.deviations.iter().filter(|d| (d.trampoline, d.clause) == (trampoline, clause));
+        let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|d| missed.iter().any(|o| covers(d, *o)));
+        let unknown = missed.iter().filter(|o| !found.iter().any(|d| covers(d, **o)));
+        let unknown: Vec<String> =
+            unknown.map(|o| tails.get(o).cloned().unwrap_or_else(|| format!("{o:#x}"))).collect();
+        match (lost.first(), &found[..]) {
+            _ if !unknown.is_empty() => {
+                let (n, why) = (total - missed.len(), self.unreached());
+                (Verdict::Fail, format!("{n} of {total} instructions; not executed: {}{why}", unknown.join(" ")))
+            }
+            (Some(d), _) if !self.filter.leaves_out() && self.filter.fixture.is_none() => (Verdict::Fail, not_there(d)),
+            (_, [_, ..]) => (Verdict::Deviates, reasons(&found)),
+            _ => (Verdict::Pass, format!("{total} of {total} instructions")),
+        }
+    }
+}
+
+/// The ways out of a trampoline that its contract has.
+fn ways(contract: &Contract) -> Vec<ExitPath> {
+    let kind = contract.kind;
+    let skips = contract.programs.iter().any(|p| p.attach == Attach::FmodRet) && kind.calls_body();
+    let all = [
+        (true, kind.traits().leaves),
+        (kind.calls_body(), ExitPath::Function),
+        (kind.calls_back() && contract.direct, ExitPath::Direct),
+        (kind.calls_back() && contract.direct_jumps, ExitPath::DirectJump),
+        (kind.calls_back() && contract.early_direct, ExitPath::EarlyDirect),
+        (skips, ExitPath::Skipped),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, way)| way).collect()
+}
+
+/// The first way out on which a clause must be decided and was not, `decided` being those on which it was, as bits.
+fn undecided(contract: &Contract, clause: Clause, decided: u8) -> Option<&'static str> {
+    use ExitPath::{Direct, DirectJump, EarlyDirect, Function, Parent, Skipped};
+    let below = contract.kind.traits().body == Body::BelowFrame;
+    let concerned: &[ExitPath] = match clause {
+        Clause::P1 | Clause::P2 | Clause::P4 => &[Function, Direct, DirectJump, EarlyDirect],
+        Clause::P3 => &[Parent, Skipped],
+        // Where the function is called below a frame, its SP is nobody's else.
+        Clause::P7 if below => &[Parent, Skipped],
+        Clause::P5 | Clause::P6 | Clause::P7 | Clause::P9 | Clause::P14 => {
+            &[Function, Direct, DirectJump, EarlyDirect, Parent, Skipped]
+        }
+        _ => &[],
+    };
+    let open = |way: &ExitPath| concerned.contains(way) && decided & 1 << *way as u8 == 0;
+    ways(contract).into_iter().find(open).map(leads)
+}
+
+/// Where a way out leads.
+fn leads(way: ExitPath) -> &'static str {
+    match way {
+        ExitPath::Function => "back into the traced function",
+        ExitPath::Direct => "to a direct trampoline",
+        ExitPath::DirectJump => "to a direct trampoline that the site jumps to",
+        ExitPath::EarlyDirect => "to the direct trampoline of the ftrace_ops",
+        ExitPath::Parent => "to the parent",
+        ExitPath::Skipped => "past the traced function",
+        ExitPath::Caller => "to the caller",
+    }
+}
+
+/// What is expected to deviate, in words.
+fn told(deviation: &Deviation) -> String {
+    let way = deviation.way.map_or(String::new(), |way| format!(" on the way {}", leads(way)));
+    let by = deviation.by.map_or(String::new(), |by| format!(" by {by:+}"));
+    format!("{}{way}{by}", deviation.place)
+}
+
+const VECTORS_LOST: &str =
+    "holds for handlers that use general registers only, as the contract says; others lose vector registers";
+const VECTOR_RESULTS_LOST: &str =
+    "integer results hold; vector results hold for handlers that use general registers only";
+
+fn not_there(deviation: &Deviation) -> String {
+    format!("{} was expected to deviate and does not: {}", told(deviation), deviation.reason)
+}
+
+/// Why these are expected; places with the same reason are told together.
+fn reasons(deviations: &[&Deviation]) -> String {
+    let mut reasons: Vec<(String, &str)> = Vec::new();
+    for d in deviations {
+        match reasons.last_mut().filter(|(_, reason)| *reason == d.reason) {
+            Some((places, _)) => *places = format!("{places}, {}", told(d)),
+            None => reasons.push((told(d), &d.reason)),
+        }
+    }
+    let told = reasons.iter().map(|(places, reason)| format!("{places}: {reason}"));
+    told.collect::<Vec<_>>().join("; ")
+}
+
+fn not_applicable(contract: &Contract, clause: Clause, unwinding: Said) -> &'static str {
+    let row = contract.kind.traits();
+    match (row.entered, row.leaves, row.calls, clause) {
+        (Entered::AsCallback, ..) => "runs as the callback of the entry trampolines, and is judged with them",
+        (Entered::ByReturn, .., Clause::P17 | Clause::P18) => "no site goes to it",
+        (Entered::ByReturn, .., Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
+        (_, ExitPath::Function, _, Clause::P3) => "runs before the function: no results yet",
+        (.., Calls::Nothing, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
+        (.., Clause::P12) if unwinding == Said::Rows => "nothing of this kind in the cases run",
+        (.., Clause::P12) if unwinding == Said::Untold => {
+            "what its unwind table says cannot be compared, and its contract has no frame records"
+        }
+        (.., Calls::Named, Clause::P11) => "its callee decides nothing",
+        _ => clause.unchecked(),
+    }
+}

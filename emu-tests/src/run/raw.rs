@@ -1,0 +1,190 @@
+//! A dump of memory as an object: its calls to the outside become calls of symbols that are named by their address.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codegen::arch::patch::Relocation;
+use codegen::backend::Backend;
+use codegen::listing::pattern::{Constant, Fields, PatternTable};
+use codegen::words::error::{Error, Result};
+use link::PAGE;
+use link::raw::{Call, Raw, object};
+
+use crate::engine::disasm::{Decoded, branched_to, followed};
+
+/// What a dump covers, and where the trampolines in it begin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dump {
+    /// Address of the first byte.
+    pub base: u64,
+    /// Addresses of trampolines, each with the symbol that the contract has for it; none is needed where there is one.
+    pub entries: Vec<(String, u64)>,
+    /// The address where their code ends, if it is not where the dump does.
+    pub end: Option<u64>,
+}
+
+/// Make an object of a dump with one function, which has this name and address.
+///
+/// # Errors
+/// The address is not in the dump, or not that of an instruction.
+pub fn dumped(backend: &dyn Backend, code: &[u8], base: u64, (symbol, entry): (&str, u64)) -> Result<Vec<u8>> {
+    let dump = Dump { base, entries: Vec::new(), end: None };
+    wrap(backend, &dump, code, &[(symbol, entry)], &[])
+}
+
+/// Make an object of `code`, in which each trampoline has the name that comes with its address in `entries`; of `labels`,
+/// those that are addresses in the dump name these.
+///
+/// # Errors
+/// An entry is not in the dump, or not an instruction.
+pub(crate) fn wrap(
+    backend: &dyn Backend,
+    dump: &Dump,
+    code: &[u8],
+    entries: &[(&str, u64)],
+    labels: &[&str],
+) -> Result<Vec<u8>> {
+    let base = dump.base;
+    let end = base.saturating_add(code.len() as u64);
+    let inside = |at: u64| (base..end).contains(&at);
+    let last = dump.end.unwrap_or(end);
+    if !inside(last.wrapping_sub(1)) {
+        return Err(Error::new(format!("--end {last:#x} is not in the dump; valid: {:#x} to {end:#x}", base + 1)));
+    }
+    if let Some((_, entry)) = entries.iter().find(|(_, entry)| !(base..last).contains(entry)) {
+        let valid = format!("{base:#x} to {:#x}", last.saturating_sub(1));
+        return Err(Error::new(format!("--entry {entry:#x} is not in the dump; valid: {valid}")));
+    }
+    let theirs = code.get(..(last - base) as usize).unwrap_or_default();
+    let lines = followed(backend, (theirs, base), entries.iter().map(|(_, entry)| *entry).collect(), &|_, _| true)?;
+    if let Some((_, entry)) = entries.iter().find(|(_, entry)| !lines.contains_key(entry)) {
+        return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
+    }
+    // Parts of a page count for addresses that are made of pages.
+    let lead = base % PAGE;
+    let mut code = [vec![0; lead as usize], code.to_vec()].concat();
+    let place = |at: u64| at.wrapping_sub(base).wrapping_add(lead);
+    // Their ends are not told: what is reached is theirs.
+    let size = |entry: u64| extent(&lines, entry, |at| entries.iter().any(|(_, other)| *other == at));
+    let mut symbols: Vec<_> =
+        entries.iter().map(|&(symbol, entry)| (symbol.to_owned(), place(entry), size(entry))).collect();
+    let mut calls = Vec::new();
+    let mut done = base;
+    for line in lines.values() {
+        let from = place(line.at) as usize;
+        let insn = code.get(from..).unwrap_or_default();
+        if let Some(target) = line.target.filter(|target| !inside(*target)) {
+            let Some((r_type, at, addend)) = call(backend, line.at, insn, target) else {
+                return Err(out_of_dump(line, target, (base, end)));
+            };
+            calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
+        }
+        if line.at < done {
+            continue;
+        }
+        // The longest sequence that makes an address, and can be made to load another one.
+        for constant in Constant::read(backend.patterns(), insn, line.at).iter().rev() {
+            let Constant { value, size, .. } = *constant;
+            if !inside(value) && !address(value) && branched_to(&lines, line.at, constant).is_none() {
+                continue;
+            }
+            let Some((new, relocations)) = load(backend.patterns(), constant, insn) else { continue };
+            let target = format!("{value:#x}");
+            let high = format!("load of {target} at {:#x}", line.at);
+            for (at, r_type, addend) in relocations {
+                let target = if backend.refers_to_high(r_type) { &high } else { &target }.clone();
+                calls.push(Call { offset: (from + at) as u64, r_type, addend, target });
+            }
+            symbols.push((high, from as u64, 0));
+            if inside(value) {
+                symbols.push((target, place(value), 0));
+            }
+            if let Some(old) = code.get_mut(from..from + size) {
+                old.copy_from_slice(&new);
+            }
+            done = line.at + size as u64;
+            break;
+        }
+    }
+    for label in labels {
+        let at = label.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        if let Some(at) = at.filter(|at| inside(*at)) {
+            symbols.push(((*label).to_owned(), place(at), 0));
+        }
+    }
+    symbols.sort();
+    symbols.dedup();
+    let machine = backend.facts().machine;
+    object(&Raw { machine, code: &code, align: PAGE, symbols, calls, ..Raw::default() })
+}
+
+/// What is so near that an instruction reaches it without a long distance is part of the same code, and nothing can stand in for it.
+fn out_of_dump(line: &Decoded, target: u64, (base, end): (u64, u64)) -> Error {
+    let valid = (base.min(target), end.max(target.saturating_add(1)));
+    let insn = line.text.split_whitespace().next().unwrap_or_default();
+    Error::new(format!(
+        "{insn} at {:#x} goes to {target:#x}, out of the dump, from {base:#x} to {end:#x}, and nothing can stand in so near; valid: \
+         a dump from {:#x} to {:#x} at least",
+        line.at, valid.0, valid.1
+    ))
+}
+
+/// How many bytes a trampoline has: those of the instructions that it reaches without a call, up to where another one begins.
+fn extent(lines: &BTreeMap<u64, Decoded>, entry: u64, is_entry: impl Fn(u64) -> bool) -> u64 {
+    let (mut seen, mut open, mut end) = (BTreeSet::new(), vec![entry], entry);
+    while let Some(at) = open.pop() {
+        let Some(line) = lines.get(&at).filter(|_| at == entry || !is_entry(at)) else { continue };
+        if !seen.insert(at) {
+            continue;
+        }
+        let next = at + u64::from(line.size);
+        end = end.max(next);
+        let calls = line.branch.is_some_and(|branch| branch.pushes);
+        open.extend(line.target.filter(|_| !calls));
+        open.extend((!line.last).then_some(next));
+    }
+    let next = lines.keys().copied().find(|at| *at > entry && is_entry(*at));
+    end.min(next.unwrap_or(end)) - entry
+}
+
+/// Does a constant look like an address, whatever is done with it? Small numbers, also negative ones, do not; nor does
+/// what no page table can hold.
+fn address(value: u64) -> bool {
+    let top = value >> 56;
+    (1 << 32..0_u64.wrapping_sub(1 << 20)).contains(&value) && (top == 0 || top == u64::MAX >> 56)
+}
+
+/// A relocation: where it is, its type, what it adds.
+type Field = (usize, u32, i64);
+
+/// Instructions that load the address of a symbol, in the place of a constant, with their relocations. `None` if there
+/// is no room.
+fn load(patterns: &PatternTable, constant: &Constant, code: &[u8]) -> Option<(Vec<u8>, Vec<Field>)> {
+    let (mut bytes, mut relocations) = (Vec::new(), Vec::new());
+    for (n, (form, (r_type, at, addend))) in patterns.load.iter().enumerate() {
+        let mut insn = form.encode(&Fields { a: constant.register, ..Fields::NONE });
+        if form.has(b"bB") {
+            insn = form.encode(&Fields { a: constant.register, b: constant.register, ..Fields::NONE });
+        }
+        // What uses the address has the last part of it.
+        if let Some(last) = constant.last.filter(|_| n + 1 == patterns.load.len()) {
+            bytes.extend(patterns.fill(last.checked_sub(bytes.len())?)?);
+            insn = code.get(last..constant.size).map(<[u8]>::to_vec);
+        }
+        relocations.push((bytes.len() + at, *r_type, *addend));
+        bytes.extend(insn?);
+    }
+    bytes.extend(patterns.fill(constant.size.checked_sub(bytes.len())?)?);
+    Some((bytes, relocations))
+}
+
+/// Is the instruction at `at` a call of `target`, or a jump there? It is if relocating it changes nothing. Returns the
+/// relocation: its type, where the field is, and what it adds to the target.
+pub(crate) fn call(backend: &dyn Backend, at: u64, insn: &[u8], target: u64) -> Option<(u32, usize, i64)> {
+    backend.machine().calls.iter().copied().find(|&(r_type, offset, addend)| {
+        let Some(before) = insn.get(offset..) else { return false };
+        let (place, value) = (at.wrapping_add(offset as u64), target.wrapping_add_signed(addend));
+        let mut after = before.to_vec();
+        let made = backend.relocate(&Relocation { r_type, place, value, high: 0 }, &mut after);
+        made.is_ok() && after == before
+    })
+}

@@ -1,0 +1,148 @@
+//! The command that runs one case again.
+
+use std::fmt;
+
+use codegen::words::shell::shell;
+
+use crate::run::case::{Distance, Handler};
+use crate::run::raw::Dump;
+use crate::run::situation::Situation;
+
+/// The arguments that choose a suite.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chosen {
+    /// The profile.
+    pub profile: &'static str,
+    /// Where the trampolines come from.
+    pub source: Source,
+}
+
+/// Where trampolines come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Generated trampolines.
+    Generated {
+        /// The architecture.
+        arch: &'static str,
+        /// `name=value` of each option that is given, and of each number that the profile has otherwise.
+        settings: Vec<String>,
+    },
+    /// Trampolines in objects.
+    Objects {
+        /// The objects.
+        paths: Vec<String>,
+        /// What they promise: the name of a contract, or a file.
+        contract: String,
+        /// With every alternative in its place.
+        alternatives: bool,
+    },
+    /// A trampoline in a dump of memory.
+    Dump {
+        /// The dump.
+        paths: Vec<String>,
+        /// What it covers.
+        dump: Dump,
+        /// The architecture.
+        arch: &'static str,
+        /// What it promises.
+        contract: String,
+    },
+}
+
+impl Chosen {
+    /// One by one, as a program gets them.
+    pub fn words(&self) -> Vec<String> {
+        let given = |name: &str, value: &str| [name.to_owned(), value.to_owned()];
+        let files = |option: &str, paths: &[String]| -> Vec<String> {
+            std::iter::once(option).chain(paths.iter().map(String::as_str)).map(str::to_owned).collect()
+        };
+        let source: Vec<String> = match &self.source {
+            Source::Generated { arch, settings } => {
+                let settings = settings.iter().flat_map(|s| given("--set", s));
+                given("--arch", arch).into_iter().chain(settings).collect()
+            }
+            Source::Objects { paths, contract, alternatives } => {
+                let replaced = alternatives.then(|| "--alternatives".to_owned());
+                files("--object", paths).into_iter().chain(given("--contract", contract)).chain(replaced).collect()
+            }
+            Source::Dump { paths, dump, arch, contract } => {
+                let base = given("--base", &format!("{:#x}", dump.base));
+                let entry = |(name, at): &(String, u64)| match name.as_str() {
+                    "" => given("--entry", &format!("{at:#x}")),
+                    name => given("--entry", &format!("{name}={at:#x}")),
+                };
+                let place = [base].into_iter().chain(dump.entries.iter().map(entry));
+                let end = dump.end.map(|end| given("--end", &format!("{end:#x}")));
+                let what = [given("--arch", arch), given("--contract", contract)];
+                files("--raw", paths).into_iter().chain(place.chain(end).chain(what).flatten()).collect()
+            }
+        };
+        given("--profile", self.profile).into_iter().chain(source).collect()
+    }
+
+    /// Are the alternatives of the objects in their places?
+    pub fn alternatives(&self) -> bool {
+        matches!(self.source, Source::Objects { alternatives: true, .. })
+    }
+
+    /// The contract of what others wrote.
+    pub fn contract(&self) -> Option<&str> {
+        match &self.source {
+            Source::Generated { .. } => None,
+            Source::Objects { contract, .. } | Source::Dump { contract, .. } => Some(contract),
+        }
+    }
+}
+
+/// One case. It is written as the command that runs this one and no other, ready for a shell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replay {
+    /// What chooses the suite.
+    pub chosen: Chosen,
+    /// The trampoline that is judged.
+    pub trampoline: String,
+    /// The one at the site.
+    pub attached: String,
+    /// How the functions were compiled.
+    pub fixture: String,
+    /// The traced function.
+    pub function: String,
+    /// What happens in it.
+    pub situation: Situation,
+    /// What handlers overwrite.
+    pub handler: Handler,
+    /// What SP is at the function's entry, besides a multiple of 16.
+    pub entry_sp: u64,
+    /// Where the trampolines are.
+    pub distance: Distance,
+    /// Is it looked at before every instruction?
+    pub closely: bool,
+    /// The seed of all random values.
+    pub seed: u64,
+}
+
+impl Replay {
+    /// The arguments of `tramptool`, one by one.
+    pub fn words(&self) -> Vec<String> {
+        let case = [
+            ("--attached", self.attached.clone()),
+            ("--fixture", self.fixture.clone()),
+            ("--function", self.function.clone()),
+            ("--situation", self.situation.to_string()),
+            ("--handler", self.handler.to_string()),
+            ("--entry-sp", self.entry_sp.to_string()),
+            ("--distance", self.distance.to_string()),
+            ("--closely", if self.closely { "yes" } else { "no" }.to_owned()),
+            ("--seed", self.seed.to_string()),
+        ];
+        let case = case.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let first = ["check".to_owned(), self.trampoline.clone()];
+        first.into_iter().chain(self.chosen.words()).chain(case).collect()
+    }
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tramptool {}", shell(&self.words()))
+    }
+}

@@ -1,0 +1,420 @@
+//! What a run does besides calling: what callbacks and programs decide, and how the return is hooked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use codegen::ask::frame::{Content, Stores};
+use codegen::ask::kind::{Calls, Gives, Kind};
+use codegen::contract::Contract;
+use codegen::words::abi::RegSet;
+use codegen::words::error::Error;
+use codegen::words::program::{Attach, called};
+use codegen::words::step::KernelLabel;
+
+/// One of them; its name is what `check --situation` takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Situation {
+    /// What is called may rewrite arguments, send the function elsewhere or to a direct trampoline, and hook its return.
+    Calls {
+        /// It rewrites the arguments.
+        args: bool,
+        /// It lets the function go on elsewhere.
+        ip: bool,
+        /// It chooses a direct trampoline.
+        direct: Chosen,
+        /// It puts the trampoline of function graphs in place of the parent.
+        parent: bool,
+    },
+    /// The return is hooked for function graphs, and the exit handler changes the results.
+    ParentResults,
+    /// The return is hooked as for a kretprobe.
+    Rethook {
+        /// The exit handler changes the results.
+        results: bool,
+    },
+    /// The direct trampoline in `op` is gone to before anything is called.
+    EarlyDirect,
+    /// The first variable by which the callee is found is NULL: the second one has it.
+    Second,
+    /// Nothing is called: all variables by which the callee is found are NULL, or the site holds what the contract says.
+    Null,
+    /// No callback is attached: the slot calls `ftrace_stub`.
+    Stub,
+    /// The same with `ftrace_stub_graph`.
+    StubGraph,
+    /// The exit handler or the last program changes the results.
+    Results,
+    /// The first fmod_ret program skips the function.
+    Skip,
+    /// The last fmod_ret program skips the function.
+    SkipLast,
+    /// Behind the traced function stands a jump past the programs that come after it.
+    Retired,
+    /// There is no room for a record.
+    Full,
+    /// There is room for one record, which begins right below the limit.
+    LastSlot,
+    /// There is no room for a record until the routine is called that makes some.
+    Refilled,
+    /// There is room for one record; for the next, the routine makes some.
+    LastRefilled,
+    /// The thread's shadow stack has no room.
+    ShadowFull,
+    /// The function calls others that do not return, and whose entries stay on the shadow stack.
+    LeftBehind,
+    /// Every other program is detached: a jump past its call stands before it.
+    Detached {
+        /// The second is the first of them.
+        others: bool,
+    },
+}
+
+/// What a callback says of a direct trampoline.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Chosen {
+    /// There is none.
+    No,
+    /// One that the site calls.
+    Called,
+    /// One that the site jumps to.
+    Jumped,
+}
+
+/// A decision by its name, and whether it is taken.
+type Decision = (&'static str, fn(Situation) -> bool);
+
+/// The decisions that make up a name, in the order in which they stand there.
+const DECISIONS: [Decision; 23] = [
+    ("args", Situation::args),
+    ("ip", Situation::ip),
+    ("direct", Situation::direct),
+    ("direct-jump", Situation::direct_jump),
+    ("early-direct", Situation::early),
+    ("parent", |s| s.parent() && !s.rethook()),
+    ("rethook", Situation::rethook),
+    ("results", Situation::results),
+    ("skip", |s| s == Situation::Skip),
+    ("skip-last", |s| s == Situation::SkipLast),
+    ("retired", Situation::retired),
+    ("detached", |s| s == Situation::Detached { others: false }),
+    ("detached-others", |s| s == Situation::Detached { others: true }),
+    ("stub", |s| s == Situation::Stub),
+    ("stub-graph", |s| s == Situation::StubGraph),
+    ("second", |s| s == Situation::Second),
+    ("null", |s| s == Situation::Null),
+    ("full", |s| s == Situation::Full),
+    ("last-slot", |s| s == Situation::LastSlot),
+    ("refilled", |s| s == Situation::Refilled),
+    ("last-refilled", |s| s == Situation::LastRefilled),
+    ("shadow-full", Situation::untraced),
+    ("left-behind", |s| s == Situation::LeftBehind),
+];
+
+impl fmt::Display for Situation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on: Vec<&str> = DECISIONS.iter().filter(|(_, on)| on(*self)).map(|(name, _)| *name).collect();
+        f.pad(&if on.is_empty() { "plain".to_owned() } else { on.join("+") })
+    }
+}
+
+impl FromStr for Situation {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Situation, Error> {
+        let named = |s: &Situation| s.to_string() == name;
+        Situation::every().find(named).ok_or_else(|| {
+            let known: Vec<String> = Situation::every().map(|s| s.to_string()).collect();
+            Error::unknown("situation", name, known.iter().map(String::as_str))
+        })
+    }
+}
+
+impl Situation {
+    /// What is called does nothing besides overwriting.
+    pub const PLAIN: Situation = Situation::Calls { args: false, ip: false, direct: Chosen::No, parent: false };
+
+    /// The arguments are rewritten, and nothing else.
+    const ARGS: Situation = Situation::Calls { args: true, ip: false, direct: Chosen::No, parent: false };
+
+    /// All there are, what an entry trampoline can be in first, in the order in which they are run.
+    pub fn every() -> impl Iterator<Item = Situation> {
+        let calls = (0..16).map(|bits| Situation::Calls {
+            args: bits & 1 != 0,
+            ip: bits & 2 != 0,
+            direct: if bits & 4 == 0 { Chosen::No } else { Chosen::Called },
+            parent: bits & 8 != 0,
+        });
+        // What a callback makes of pc is not for a trampoline that the site jumps to.
+        let jumps = (0..4).map(|bits| Situation::Calls {
+            args: bits & 1 != 0,
+            ip: false,
+            direct: Chosen::Jumped,
+            parent: bits & 2 != 0,
+        });
+        calls.chain(jumps).chain([
+            Situation::ParentResults,
+            Situation::Rethook { results: false },
+            Situation::Rethook { results: true },
+            Situation::Stub,
+            Situation::StubGraph,
+            Situation::EarlyDirect,
+            Situation::Skip,
+            Situation::SkipLast,
+            Situation::Retired,
+            Situation::Detached { others: false },
+            Situation::Detached { others: true },
+            Situation::Results,
+            Situation::Second,
+            Situation::Null,
+            Situation::Full,
+            Situation::LastSlot,
+            Situation::Refilled,
+            Situation::LastRefilled,
+            Situation::ShadowFull,
+            Situation::LeftBehind,
+        ])
+    }
+
+    /// How many decisions are taken in it.
+    pub fn decisions(self) -> usize {
+        DECISIONS.iter().filter(|(_, on)| on(self)).count()
+    }
+
+    pub(crate) fn args(self) -> bool {
+        matches!(self, Situation::Calls { args: true, .. })
+    }
+
+    pub(crate) fn ip(self) -> bool {
+        matches!(self, Situation::Calls { ip: true, .. })
+    }
+
+    pub(crate) fn direct(self) -> bool {
+        matches!(self, Situation::Calls { direct: Chosen::Called, .. })
+    }
+
+    /// It is one that the site jumps to.
+    pub(crate) fn direct_jump(self) -> bool {
+        matches!(self, Situation::Calls { direct: Chosen::Jumped, .. })
+    }
+
+    pub(crate) fn early(self) -> bool {
+        self == Situation::EarlyDirect
+    }
+
+    /// The return is hooked, in whatever way.
+    pub(crate) fn parent(self) -> bool {
+        matches!(self, Situation::Calls { parent: true, .. } | Situation::ParentResults) || self.rethook()
+    }
+
+    /// The return is hooked as for a kretprobe.
+    pub(crate) fn rethook(self) -> bool {
+        matches!(self, Situation::Rethook { .. })
+    }
+
+    /// The kind of trampoline that a hooked return goes to.
+    pub(crate) fn exit(self) -> Option<Kind> {
+        self.parent().then_some(if self.rethook() { Kind::Rethook } else { Kind::Return })
+    }
+
+    /// A direct trampoline that sites call is chosen, by a callback or by `op`.
+    pub(crate) fn sends(self) -> bool {
+        self.direct() || self.early()
+    }
+
+    pub(crate) fn results(self) -> bool {
+        matches!(self, Situation::ParentResults | Situation::Rethook { results: true } | Situation::Results)
+    }
+
+    /// The traced function does not run.
+    pub(crate) fn skips(self) -> bool {
+        matches!(self, Situation::Skip | Situation::SkipLast)
+    }
+
+    pub(crate) fn retired(self) -> bool {
+        self == Situation::Retired
+    }
+
+    /// A jump stands before the call of a program with this number.
+    pub(crate) fn detached(self, call: u8) -> bool {
+        matches!(self, Situation::Detached { others } if others != call.is_multiple_of(2))
+    }
+
+    /// Words of 8 bytes in which records may begin, if they are few.
+    pub(crate) fn room(self) -> Option<u64> {
+        match self {
+            Situation::Full | Situation::Refilled => Some(0),
+            Situation::LastSlot | Situation::LastRefilled => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The routine that may make room for records makes some.
+    pub(crate) fn refills(self) -> bool {
+        matches!(self, Situation::Refilled | Situation::LastRefilled)
+    }
+
+    /// A recorder leaves the function alone.
+    pub(crate) fn untraced(self) -> bool {
+        self == Situation::ShadowFull
+    }
+
+    /// The stub that the slot calls in place of a callback.
+    pub(crate) fn stub(self) -> Option<Kind> {
+        match self {
+            Situation::Stub => Some(Kind::Stub),
+            Situation::StubGraph => Some(Kind::StubGraph),
+            _ => None,
+        }
+    }
+
+    /// Which of the variables by which the callee is found is the first that is not NULL.
+    pub(crate) fn variable(self) -> usize {
+        match self {
+            Situation::Second => 1,
+            Situation::Null => usize::MAX,
+            _ => 0,
+        }
+    }
+
+    /// The situations that this trampoline can be in.
+    pub(crate) fn all(contract: &Contract) -> Vec<Situation> {
+        let mut all = Situation::of_kind(contract);
+        let null = contract.stated.may_be_null || contract.stated.uncalled.is_some();
+        let second = (contract.stated.through.len() > 1).then_some(Situation::Second);
+        all.extend(second.into_iter().chain(null.then_some(Situation::Null)));
+        all
+    }
+
+    fn of_kind(contract: &Contract) -> Vec<Situation> {
+        let row = contract.kind.traits();
+        match (row.calls, row.gives, contract.kind.programs()) {
+            (Calls::Callback, ..) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
+            (Calls::Handlers, Gives::Frame, _) => vec![Situation::PLAIN, Situation::ARGS, Situation::Results],
+            (.., Some(programs)) => {
+                let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
+                let calls = |at| called(&contract.programs, at).count();
+                let (before, after) = (calls(Attach::BEFORE), calls(Attach::AFTER));
+                let result = after > 0 && programs.result.regs != RegSet::EMPTY;
+                let labels = &contract.convention;
+                let detaches = labels.has_label(KernelLabel::Skip(0));
+                let can = [
+                    (true, Situation::PLAIN),
+                    (before > 0, Situation::ARGS),
+                    (attached(Attach::FmodRet) > 0, Situation::Skip),
+                    (attached(Attach::FmodRet) > 1, Situation::SkipLast),
+                    (programs.call_orig && labels.has_label(KernelLabel::AfterCall), Situation::Retired),
+                    (detaches, Situation::Detached { others: false }),
+                    (detaches && before + after > 1, Situation::Detached { others: true }),
+                    (result, Situation::Results),
+                ];
+                can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()
+            }
+            _ if contract.kind.recorder().is_some_and(|recorder| !recorder.recorded().is_empty()) => {
+                let refill = contract.kind.recorder().is_some_and(|recorder| recorder.refill);
+                let all = [Situation::PLAIN, Situation::Full, Situation::LastSlot];
+                let more = [Situation::Refilled, Situation::LastRefilled].into_iter().filter(|_| refill);
+                let shadow = contract.kind.recorder().is_some_and(|recorder| recorder.shadow);
+                let stacked = [Situation::ShadowFull, Situation::LeftBehind].into_iter().filter(|_| shadow);
+                all.into_iter().chain(more).chain(stacked).collect()
+            }
+            _ => vec![Situation::PLAIN],
+        }
+    }
+
+    /// Can an entry trampoline with this contract be in it?
+    fn fits_entry(self, contract: &Contract) -> bool {
+        let stores =
+            |content| contract.frame.fields.iter().any(|f| (f.content, f.stores) == (content, Stores::TakeEffect));
+        // Without a link register, the return address lies where callbacks find it without the frame's help.
+        let hooks = stores(Content::ParentIp) || contract.facts.abi.link.is_none();
+        match self {
+            Situation::Calls { ip, direct, parent, .. } => {
+                let way = match direct {
+                    Chosen::No => true,
+                    Chosen::Called => contract.direct,
+                    Chosen::Jumped => contract.direct_jumps,
+                };
+                (!ip || stores(Content::Pc)) && way && (!parent || hooks)
+            }
+            Situation::ParentResults | Situation::Rethook { .. } => hooks,
+            Situation::Stub | Situation::StubGraph => true,
+            Situation::EarlyDirect => contract.early_direct,
+            Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
+            Situation::Detached { .. } => false,
+            Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
+            Situation::Refilled | Situation::LastRefilled => false,
+            Situation::ShadowFull | Situation::LeftBehind => false,
+        }
+    }
+}
+
+impl Default for Situation {
+    fn default() -> Situation {
+        Situation::PLAIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names are in reports, and people type them: these are all there have been.
+    const NAMES: [&str; 40] = [
+        "plain",
+        "args",
+        "ip",
+        "args+ip",
+        "direct",
+        "args+direct",
+        "ip+direct",
+        "args+ip+direct",
+        "parent",
+        "args+parent",
+        "ip+parent",
+        "args+ip+parent",
+        "direct+parent",
+        "args+direct+parent",
+        "ip+direct+parent",
+        "args+ip+direct+parent",
+        "direct-jump",
+        "args+direct-jump",
+        "direct-jump+parent",
+        "args+direct-jump+parent",
+        "parent+results",
+        "rethook",
+        "rethook+results",
+        "stub",
+        "stub-graph",
+        "early-direct",
+        "skip",
+        "skip-last",
+        "retired",
+        "detached",
+        "detached-others",
+        "results",
+        "second",
+        "null",
+        "full",
+        "last-slot",
+        "refilled",
+        "last-refilled",
+        "shadow-full",
+        "left-behind",
+    ];
+
+    #[test]
+    fn names_are_what_they_were_and_are_read_back() {
+        let names: Vec<String> = Situation::every().map(|s| s.to_string()).collect();
+        assert_eq!(names, NAMES);
+        for situation in Situation::every() {
+            assert_eq!(situation.to_string().parse::<Situation>().unwrap(), situation);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_has_no_name() {
+        for name in ["", "stub+args", "ip+args", "early-direct+parent", "args+results", "plain+args"] {
+            assert!(name.parse::<Situation>().is_err(), "{name}");
+        }
+    }
+}
