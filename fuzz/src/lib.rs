@@ -18,7 +18,7 @@ use tool::request::{Request, trampoline};
 use args::{DirectArgs, TargetArgs};
 
 #[allow(dead_code, reason = "the commands use more of it")]
-#[path = "../../src/cmd/args.rs"]
+#[path = "../../src/cmd/shared/args.rs"]
 mod args;
 
 /// Where images are linked to: the default, and where not much room is left above.

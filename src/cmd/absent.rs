@@ -71,7 +71,7 @@ pub mod on {
 pub mod compare {
     use codegen::words::error::Result;
 
-    use super::super::how::How;
+    use crate::cmd::diff::how::How;
 
     /// Refuse.
     ///

@@ -8,11 +8,11 @@ use codegen::words::error::{Error, Result};
 use emu_tests::{Clause, Draft, Filter, Foreign, Observed};
 use link::Input;
 
-use super::args::ProfileArg;
-use super::exit::DONE;
-use super::output;
-use super::sides::{Given, one};
-use super::ui::Ui;
+use super::diff::sides::{Given, one};
+use super::shared::args::ProfileArg;
+use super::shared::exit::DONE;
+use super::shared::output;
+use super::shared::ui::Ui;
 
 /// Arguments of `contract`.
 #[derive(Args)]

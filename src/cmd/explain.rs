@@ -4,8 +4,8 @@ use clap::Args;
 use codegen::words::error::Result;
 use tool::explain;
 
-use super::exit::DONE;
-use super::ui::Ui;
+use super::shared::exit::DONE;
+use super::shared::ui::Ui;
 
 /// Arguments of `explain`.
 #[derive(Args)]

@@ -7,10 +7,10 @@ use codegen::words::error::{Error, Result};
 use link::{Input, Options};
 use tool::settings::parse_u64;
 
-use super::args::ProfileArg;
-use super::exit::DONE;
-use super::output::{self, Contents, File};
-use super::ui::Ui;
+use super::shared::args::ProfileArg;
+use super::shared::exit::DONE;
+use super::shared::output::{self, Contents, File};
+use super::shared::ui::Ui;
 
 /// Arguments of `link`.
 #[derive(Args)]

@@ -13,9 +13,9 @@ use serde::Serialize;
 use tool::asked::{AROUND, DIRECT, PROGRAMS, RECORD, SLED};
 use tool::settings::option;
 
-use super::args::ProfileArg;
-use super::exit::DONE;
-use super::ui::{Format, Style, Ui};
+use super::shared::args::ProfileArg;
+use super::shared::exit::DONE;
+use super::shared::ui::{Format, Style, Ui};
 
 /// Arguments of `list`.
 #[derive(Args)]

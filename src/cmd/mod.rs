@@ -2,57 +2,31 @@
 
 #[cfg(not(feature = "judge"))]
 mod absent;
-mod args;
 #[cfg(feature = "judge")]
 mod check;
-#[cfg(feature = "judge")]
-mod compare;
-#[cfg(feature = "judge")]
-mod comparison;
 mod completions;
 mod compose;
-mod compressed;
 #[cfg(feature = "judge")]
 mod contract;
 #[cfg(feature = "judge")]
 mod cost;
 mod diff;
 #[cfg(feature = "judge")]
-mod diff_page;
-mod exit;
-#[cfg(feature = "judge")]
 mod explain;
-#[cfg(feature = "judge")]
-mod foreign;
 mod generate;
-mod how;
-mod known;
 mod link;
 mod list;
 #[cfg(feature = "judge")]
 mod mutate;
 #[cfg(feature = "judge")]
-mod on;
-mod output;
-#[cfg(feature = "judge")]
 mod probe;
-#[cfg(feature = "judge")]
-mod protocol;
-mod refused;
 #[cfg(feature = "judge")]
 mod report;
 #[cfg(feature = "judge")]
 mod review;
+mod shared;
 mod show;
-mod side;
-#[cfg(feature = "judge")]
-mod sides;
 mod sites;
-#[cfg(feature = "judge")]
-mod table;
-mod template;
-mod ui;
-mod values;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -63,9 +37,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use codegen::words::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
-use absent::{check, compare, contract, cost, explain, mutate, on, probe, report, review};
-use exit::{DONE, complain};
-use ui::Ui;
+use absent::{check, contract, cost, explain, mutate, probe, report, review};
+use shared::exit::{DONE, complain};
+use shared::refused;
+use shared::ui::Ui;
 
 /// Generate, link and prove the trampolines of function tracing for x86_64, arm64 and riscv64.
 #[derive(Parser)]

@@ -19,10 +19,11 @@ use tool::mutate::subject::{Candidate, MutationSubject};
 use tool::partition::Partition;
 use tool::settings::{self, parse_u64};
 
-use super::args::ProfileArg;
-use super::foreign::ForeignArgs;
-use super::ui::{Style, Ui, Written};
-use super::values::one_of;
+use super::shared::args::ProfileArg;
+use super::shared::foreign::ForeignArgs;
+use super::shared::output;
+use super::shared::ui::{self, Style, Ui, Written};
+use super::shared::values::one_of;
 
 /// Arguments of `mutate`.
 #[derive(Args)]
@@ -98,7 +99,7 @@ fn after_help() -> String {
 /// # Errors
 /// A name that is unknown, or a report that cannot be written; a mutant that survives is not an error.
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
-    args.output.as_deref().map_or(Ok(()), super::output::probe)?;
+    args.output.as_deref().map_or(Ok(()), output::probe)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
     let contract = args.foreign.contract()?;
     let report =
@@ -125,7 +126,7 @@ pub fn deliver(report: &Report, format: Written, output: Option<&Path>, ui: &Ui)
             render(report, if output.is_some() { &plain } else { ui })
         }
     };
-    super::output::report(text, output, ui)?;
+    output::report(text, output, ui)?;
     Ok(u8::from(report.survivors().next().is_some()))
 }
 
@@ -137,7 +138,7 @@ fn generated(args: &MutateArgs) -> Result<Vec<MutationSubject>> {
 
 /// What others wrote.
 fn foreign(args: &MutateArgs, suites: Vec<Suite>) -> Result<Vec<MutationSubject>> {
-    let subject = |suite| super::ui::with_progress(|progress| MutationSubject::objects(suite, args.seed, progress));
+    let subject = |suite| ui::with_progress(|progress| MutationSubject::objects(suite, args.seed, progress));
     suites.into_iter().map(subject).collect()
 }
 
@@ -188,7 +189,7 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
             )));
         }
     }
-    let results = super::ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
+    let results = ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
     Ok(report.with(results))
 }
 

@@ -7,8 +7,8 @@ use codegen::words::error::{Error, Result};
 use emu_tests::{ProbeForm, probe};
 use link::Input;
 
-use super::exit::DONE;
-use super::ui::Ui;
+use super::shared::exit::DONE;
+use super::shared::ui::Ui;
 
 /// Arguments of `probe`.
 #[derive(Args)]

@@ -8,10 +8,10 @@ use tool::mutate::report::Report as Mutants;
 use tool::report::page::{apart, sheets, together};
 use tool::report::{COLUMNS, Document, Format, Palette, Part, Style, refuse_skips, render};
 
-use super::exit::DONE;
-use super::output;
-use super::ui::{Ui, Written};
-use super::values::one_of;
+use super::shared::exit::{DONE, complain, note};
+use super::shared::output;
+use super::shared::ui::{self, Ui, Written};
+use super::shared::values::one_of;
 
 /// Exit code: a clause fails.
 const FAILS: u8 = 1;
@@ -48,7 +48,7 @@ impl ReportArgs {
         let writable = self.output.as_deref().map_or(Ok(()), output::probe);
         match writable.and_then(|()| work()) {
             Err(e) if self.kselftest => {
-                super::exit::complain(&e.to_string());
+                complain(&e.to_string());
                 Ok(KSFT_FAIL)
             }
             code => code,
@@ -69,7 +69,7 @@ impl ReportArgs {
             refuse_skips(&mut document.report);
         }
         for warning in &document.report.warnings {
-            super::exit::note(&format!("warning: {warning}"));
+            note(&format!("warning: {warning}"));
         }
         let palette = Palette { colour: self.output.is_none() && ui.colour() };
         let width = if self.output.is_none() { ui.columns() } else { COLUMNS };
@@ -87,13 +87,13 @@ impl ReportArgs {
     ///
     /// # Errors
     /// One of those, or an option that is for them.
-    pub fn plain(&self, what: &str) -> Result<super::ui::Format> {
+    pub fn plain(&self, what: &str) -> Result<ui::Format> {
         if self.verbose || self.strict || self.kselftest {
             return Err(Error::new(format!("this report is of {what}; valid: no --verbose, --strict or --kselftest")));
         }
         match self.format {
-            Format::Human => Ok(super::ui::Format::Human),
-            Format::Json => Ok(super::ui::Format::Json),
+            Format::Human => Ok(ui::Format::Human),
+            Format::Json => Ok(ui::Format::Json),
             Format::Junit | Format::Ktap | Format::Sarif | Format::Html => {
                 Err(Error::new(format!("this report is of {what}; valid: --format human or json")))
             }
@@ -232,7 +232,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
             let schema = match args.of {
                 Described::Report => schemars::schema_for!(Document),
                 Described::Mutants => schemars::schema_for!(Mutants),
-                Described::Diff => schemars::schema_for!(super::comparison::Comparison),
+                Described::Diff => schemars::schema_for!(super::diff::comparison::Comparison),
                 Described::Review => schemars::schema_for!(tool::review::Review),
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => codegen::profile::schema(),

@@ -8,14 +8,14 @@ use emu_tests::Foreign;
 use tool::review::{Review, Side, text};
 use tool::settings::parse_u64;
 
-use super::args::ProfileArg;
-use super::exit::{DIFFERS, DONE};
-use super::foreign::contract_text;
-use super::how::Form;
-use super::output;
-use super::sides::{Given, objects};
-use super::ui::Ui;
-use super::values::one_of;
+use super::diff::how::Form;
+use super::diff::sides::{Given, objects};
+use super::shared::args::ProfileArg;
+use super::shared::exit::{DIFFERS, DONE};
+use super::shared::foreign::contract_text;
+use super::shared::output;
+use super::shared::ui::Ui;
+use super::shared::values::one_of;
 
 /// Arguments of `review`.
 #[derive(Args)]

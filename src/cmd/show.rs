@@ -4,9 +4,9 @@ use clap::Args;
 use codegen::words::error::Result;
 use tool::request::trampoline;
 
-use super::args::{DirectArgs, TargetArgs};
-use super::exit::{DONE, note};
-use super::ui::{Style, Ui};
+use super::shared::args::{DirectArgs, TargetArgs};
+use super::shared::exit::{DONE, note};
+use super::shared::ui::{Style, Ui};
 
 /// Arguments of `show`.
 #[derive(Args)]

@@ -11,9 +11,9 @@ use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;
 use tool::printed::printable;
 
-use super::compressed;
-use super::exit::DONE;
-use super::ui::{Format, Style, Ui};
+use super::shared::compressed;
+use super::shared::exit::DONE;
+use super::shared::ui::{Format, Style, Ui};
 
 /// Arguments of `sites`.
 #[derive(Args)]

@@ -16,8 +16,8 @@ use tool::aligned::{Insn, Stores, code};
 use tool::kernel::{Tree, of_tree};
 use tool::settings::parse_u64;
 
-use super::compressed::contents;
 use super::side::{Subject, is_generated, subject};
+use crate::cmd::shared::compressed::contents;
 
 /// Bytes of an object on stdin.
 const MOST: u64 = 1 << 28;

@@ -1,5 +1,8 @@
 //! `compose`: the runtime's users in all combinations, against the model.
 
+#[cfg(feature = "judge")]
+mod on;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,9 +11,10 @@ use clap::Args;
 use codegen::words::error::{Error, Result};
 use compose::{OURS, Outcome, Plan, SUBJECTS, Subject, USERS};
 
-use super::exit::DONE;
-use super::on;
-use super::ui::Ui;
+#[cfg(not(feature = "judge"))]
+use crate::cmd::absent::on;
+use crate::cmd::shared::exit::DONE;
+use crate::cmd::shared::ui::Ui;
 
 /// Exit code: an event differs from the model's.
 const FAILED: u8 = 1;

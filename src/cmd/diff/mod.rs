@@ -1,5 +1,16 @@
 //! `diff`: what two trampolines do differently.
 
+#[cfg(feature = "judge")]
+mod compare;
+#[cfg(feature = "judge")]
+pub mod comparison;
+pub mod how;
+#[cfg(feature = "judge")]
+mod page;
+mod side;
+#[cfg(feature = "judge")]
+pub mod sides;
+
 use std::fmt::Write;
 
 use clap::Args;
@@ -8,12 +19,13 @@ use codegen::out::diff::{Row, Side, lines, roles};
 use codegen::out::text::{LineKind, TextLine};
 use codegen::words::error::Result;
 
-use super::compare;
-use super::exit::{DIFFERS, DONE};
-use super::how::{Form, How};
-use super::side::{Subject, is_generated, is_profile, subject};
-use super::ui::{Style, Ui};
-use super::values::one_of;
+#[cfg(not(feature = "judge"))]
+use crate::cmd::absent::compare;
+use crate::cmd::shared::exit::{DIFFERS, DONE};
+use crate::cmd::shared::ui::{Style, Ui};
+use crate::cmd::shared::values::one_of;
+use how::{Form, How};
+use side::{Subject, is_generated, is_profile, subject};
 
 /// Arguments of `diff`.
 #[derive(Args)]

@@ -8,10 +8,10 @@ use serde::Serialize;
 use tool::printed::json;
 use tool::settings;
 
-use super::args::ProfileArg;
-use super::exit::DONE;
-use super::report::ReportArgs;
-use super::ui::{Format, Ui};
+use crate::cmd::report::ReportArgs;
+use crate::cmd::shared::args::ProfileArg;
+use crate::cmd::shared::exit::DONE;
+use crate::cmd::shared::ui::{Format, Ui};
 
 /// Exit code: a sequence leads elsewhere.
 const FAILED: u8 = 1;

@@ -9,14 +9,15 @@ use rayon::prelude::*;
 use serde_json::Value;
 use tool::review::Verdicts;
 
-use super::args::ProfileArg;
 use super::comparison::{Comparison, Pair, case, instructions_of};
-use super::exit::{DIFFERS, DONE};
-use super::foreign::contract_text;
 use super::how::{Form, How};
-use super::review::{foreign, sided};
+use super::page::page;
 use super::sides::{Code, Given, Side, one, side};
-use super::ui::{Style, Ui, wrap};
+use crate::cmd::review::{foreign, sided};
+use crate::cmd::shared::args::ProfileArg;
+use crate::cmd::shared::exit::{DIFFERS, DONE};
+use crate::cmd::shared::foreign::contract_text;
+use crate::cmd::shared::ui::{Style, Ui, wrap};
 
 /// Compare.
 ///
@@ -48,7 +49,7 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
     let comparison = Comparison { differs, by_contract, ..comparison };
     let out = match how.format {
         Form::Json => tool::report::json(&comparison)?,
-        Form::Html => super::diff_page::page(&comparison)?,
+        Form::Html => page(&comparison)?,
         form => text(&comparison, form, how.brief, ui),
     };
     ui.out(out)?;

@@ -1,5 +1,7 @@
 //! `gen`: trampolines as text, object, flat bytes and manifest.
 
+mod template;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -25,10 +27,10 @@ use templates::Kmod;
 use tool::kernel::Configured;
 use tool::request::{Request, all, export, trampoline};
 
-use super::args::{DirectArgs, TargetArgs};
-use super::exit::{DONE, note};
-use super::output::{self, Contents, File};
-use super::ui::Ui;
+use crate::cmd::shared::args::{DirectArgs, TargetArgs};
+use crate::cmd::shared::exit::{DONE, note};
+use crate::cmd::shared::output::{self, Contents, File};
+use crate::cmd::shared::ui::Ui;
 
 /// Arguments of `gen`.
 #[derive(Args)]
@@ -172,7 +174,7 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
                 vec![bytes(format!("{stem}.h"), generated.header(sig.as_ref(), stem)?)]
             }
             Emit::Contract => vec![bytes(format!("{stem}.toml"), generated.contract()?)],
-            Emit::Template => all(super::template::files(&generated.template()?, &target, stem)?.into()),
+            Emit::Template => all(template::files(&generated.template()?, &target, stem)?.into()),
             Emit::Kmod => all(generated.module(args, kernel.as_ref())?),
         };
         files.extend(made);
@@ -278,7 +280,7 @@ fn keep_others(files: &[File]) -> Result<()> {
 /// Refuse `--fault`: what the names of mutants mean is the judge's.
 #[cfg(not(feature = "judge"))]
 fn faulty(_: &str, _: &dyn Backend, _: &[Spec], _: &Target) -> Result<Assembly> {
-    Err(super::absent::refusal("gen --fault"))
+    Err(crate::cmd::absent::refusal("gen --fault"))
 }
 
 /// The trampolines with a fault in one: `TRAMPOLINE:MUTANT`.
@@ -332,7 +334,7 @@ impl Generated<'_> {
     /// The format is that of the judge, who reads it.
     #[cfg(not(feature = "judge"))]
     fn contract(&self) -> Result<Vec<u8>> {
-        Err(super::absent::refusal("gen --emit contract"))
+        Err(crate::cmd::absent::refusal("gen --emit contract"))
     }
 
     fn template(&self) -> Result<Template<'_>> {

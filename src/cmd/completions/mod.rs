@@ -1,13 +1,15 @@
 //! `completions` and `man`: what follows from the definition of the command line.
 
+mod known;
+
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use codegen::words::error::{Error, Result};
 
-use super::exit::DONE;
-use super::known::with_known_values;
-use super::ui::Ui;
+use crate::cmd::shared::exit::DONE;
+use crate::cmd::shared::ui::Ui;
+use known::with_known_values;
 
 /// Arguments of `completions`.
 #[derive(Args)]

@@ -1,5 +1,7 @@
 //! `cost`: what trampolines spend, beside the least that their contracts allow and what the kernel's own spend.
 
+mod table;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,11 +23,11 @@ use tool::request::{all, trampoline};
 use tool::settings::{backends, setting, settings_of, target};
 use tool::spending::{Way, distinct, kernels, ours, ways};
 
-use super::args::{DirectArgs, ProfileArg};
-use super::exit::DONE;
-use super::foreign::ForeignArgs;
-use super::table;
-use super::ui::{Style, Ui, Written};
+use crate::cmd::shared::args::{DirectArgs, ProfileArg};
+use crate::cmd::shared::exit::DONE;
+use crate::cmd::shared::foreign::ForeignArgs;
+use crate::cmd::shared::output;
+use crate::cmd::shared::ui::{Style, Ui, Written};
 
 /// Arguments of `cost`.
 #[derive(Args)]
@@ -111,7 +113,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
             Written::Html => of_costs(value(&all)?)?,
             Written::Human => format!("{HEADING:>127}\n{}", all.iter().map(other_rows).collect::<String>()),
         };
-        return super::output::report(text, args.output.as_deref(), ui).map(|()| DONE);
+        return output::report(text, args.output.as_deref(), ui).map(|()| DONE);
     }
     let names: Vec<String> =
         match (args.trampolines.is_empty(), args.direct.call.is_some() || args.direct.sig.is_some()) {
@@ -141,7 +143,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
         Written::Html => of_costs(value(&entries)?)?,
         Written::Human => entries.iter().map(|e| human(e, ui)).collect::<Vec<_>>().join("\n"),
     };
-    super::output::report(text, args.output.as_deref(), ui).map(|()| DONE)
+    output::report(text, args.output.as_deref(), ui).map(|()| DONE)
 }
 
 fn value(all: &impl Serialize) -> Result<serde_json::Value> {

@@ -1,5 +1,7 @@
 //! `check`: run trampolines in an emulator against their contracts.
 
+mod protocol;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,11 +15,12 @@ use tool::partition::Partition;
 use tool::report::{Document, Expectations, Scope, SuiteName};
 use tool::settings::{self, parse_u64};
 
-use super::args::ProfileArg;
-use super::exit::DONE;
-use super::foreign::ForeignArgs;
-use super::report::ReportArgs;
-use super::ui::Ui;
+use crate::cmd::report::ReportArgs;
+use crate::cmd::shared::args::ProfileArg;
+use crate::cmd::shared::exit::DONE;
+use crate::cmd::shared::foreign::ForeignArgs;
+use crate::cmd::shared::output;
+use crate::cmd::shared::ui::{self, Ui};
 
 /// Arguments of `check`.
 #[derive(Args)]
@@ -127,7 +130,7 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
         return ui.out(lines.collect::<String>()).map(|()| DONE);
     }
     if args.sites {
-        return super::protocol::run(&args.arch, &args.profile, &args.report, ui);
+        return protocol::run(&args.arch, &args.profile, &args.report, ui);
     }
     args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.
@@ -142,7 +145,7 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
 }
 
 fn expectations(path: &Path) -> Result<Expectations> {
-    Expectations::parse(&path.display().to_string(), &super::output::read(path)?)
+    Expectations::parse(&path.display().to_string(), &output::read(path)?)
 }
 
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
@@ -174,7 +177,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     if suites.is_empty() {
         return Ok(Document { report: Report::empty(args.seed), scope });
     }
-    let mut report = super::ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
+    let mut report = ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
     if report.scenarios == 0 && filter.chosen() && args.partition.is_none() {
         return Err(Error::new(
             "nothing is left to run; valid: fewer of --function, --situation, --fixture and the like",

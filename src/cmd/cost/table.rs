@@ -117,7 +117,7 @@ makes the returns of all callers above go wrong.
 /// # Errors
 /// A trampoline that cannot be generated, an object that cannot be run.
 pub fn table() -> Result<String> {
-    let table: Table = toml::from_str(TABLE).map_err(|e| Error::new(format!("src/cmd/table.toml: {e}")))?;
+    let table: Table = toml::from_str(TABLE).map_err(|e| Error::new(format!("src/cmd/cost/table.toml: {e}")))?;
     let mut out = HEAD.to_owned();
     for group in &table.group {
         let profile = tool::profile(&group.profile)?;

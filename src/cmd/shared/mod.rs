@@ -1,0 +1,11 @@
+//! What commands share: arguments, files, messages, exit codes.
+
+pub mod args;
+pub mod compressed;
+pub mod exit;
+#[cfg(feature = "judge")]
+pub mod foreign;
+pub mod output;
+pub mod refused;
+pub mod ui;
+pub mod values;
