@@ -104,7 +104,7 @@ impl Page {
                 assert!(read("x").contains(&format!("\n  {verb} ")), "{}: ./x {verb}", self.name);
             }
             ["cargo", "xtask", verb, ..] => {
-                let verbs = read("xtask/src/main.rs");
+                let verbs = read("lab/xtask/src/main.rs");
                 assert!(verbs.contains(&format!("name: \"{verb}\"")), "{}: cargo xtask {verb}", self.name);
             }
             ["tramptool" | "grep" | "gcc", ..] => {

@@ -1,4 +1,4 @@
-//! `compose`: the command as its users have it. What the oracle finds is judged in `compose/tests`.
+//! `compose`: the command as its users have it. What the oracle finds is judged in `lab/compose/tests`.
 
 mod common;
 

@@ -226,7 +226,7 @@ fn every_dependency_is_under_an_accepted_licence() {
 #[test]
 fn versions_are_pinned() {
     let (manifest, fuzz, retour) =
-        (toml("Cargo.toml"), toml("fuzz/Cargo.toml"), toml("bench/native/retour/Cargo.toml"));
+        (toml("Cargo.toml"), toml("fuzz/Cargo.toml"), toml("lab/bench/native/retour/Cargo.toml"));
     for dependencies in [&manifest["workspace"]["dependencies"], &fuzz["dependencies"], &retour["dependencies"]] {
         let mut external = 0;
         for (name, value) in dependencies.as_table().unwrap().iter().filter(|(_, v)| v.get("path").is_none()) {

@@ -153,7 +153,7 @@ fn what_cannot_be_reviewed_is_refused() {
     bench.refuses(&review(arch, "old.S", "linux-6.12"), &["linux-6.12"]);
 }
 
-/// `xtask/kernel/kernels.toml`.
+/// `lab/xtask/kernel/kernels.toml`.
 #[derive(Deserialize)]
 struct Kernels {
     machine: Vec<Machine>,
@@ -174,7 +174,7 @@ struct Kernel {
 /// Kernels with these faults did not pass their own tests: docs/real-kernels.md.
 #[test]
 fn faults_that_a_kernel_noticed_are_not_called_unnoticed() -> Result<()> {
-    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/xtask/kernel/kernels.toml");
+    let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/xtask/kernel/kernels.toml");
     let kernels: Kernels = toml::from_str(&std::fs::read_to_string(kernels).unwrap()).unwrap();
     assert_eq!(kernels.machine.len(), arches().len());
     for (arch, kernel) in kernels.machine.iter().flat_map(|m| m.kernel.iter().map(|kernel| (&m.name, kernel))) {

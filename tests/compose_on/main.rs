@@ -60,10 +60,10 @@ fn touches_no_vector_register(on: &On) {
 fn faulty(on: &On, from: &str, to: &str, args: &[&str]) -> String {
     let b = Bench::new();
     let copied = b.path("root");
-    for dir in ["runtime/src", "compose/guest"] {
+    for dir in ["runtime/src", "lab/compose/guest"] {
         copy(&root().join(dir), &copied.join(dir));
     }
-    let file = copied.join("compose/guest/layer.c");
+    let file = copied.join("lab/compose/guest/layer.c");
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches(from).count(), 1, "{} has it so often: {from}", file.display());
     fs::write(&file, text.replace(from, to)).unwrap();

@@ -1,4 +1,4 @@
-//! Faults on the machines, one at a time: in the core, as `compose/tests/mutants.rs` has them, and in the layer between
+//! Faults on the machines, one at a time: in the core, as `lab/compose/tests/mutants.rs` has them, and in the layer between
 //! trampolines and core. On each machine the cases must notice each. What they cannot notice there is in a table, with the
 //! reason.
 
@@ -16,7 +16,7 @@ use crate::on::{On, copy, directory, root};
 /// What it is, the file, what stands there, and what a mutant has instead.
 type Mutant = (&'static str, &'static str, &'static str, &'static str);
 
-include!("../../compose/tests/mutants/list.rs");
+include!("../../lab/compose/tests/mutants/list.rs");
 include!("mutants/layer.rs");
 include!("mutants/paired.rs");
 include!("mutants/unnoticed.rs");
@@ -47,7 +47,7 @@ struct Ground<'o> {
 impl<'o> Ground<'o> {
     fn new(on: &'o On, bench: &Bench) -> Self {
         let copied = bench.path("root");
-        for dir in ["runtime/src", "compose/guest"] {
+        for dir in ["runtime/src", "lab/compose/guest"] {
             copy(&root().join(dir), &copied.join(dir));
         }
         let dir = directory("core-objects-faulty");
@@ -74,7 +74,7 @@ impl<'o> Ground<'o> {
     /// The same with a fault. Err: it is no program.
     fn judge(&self, &(name, file, from, to): &Mutant, most: usize) -> Result<Option<usize>, String> {
         let (object, file) = match file {
-            "layer.c" => ("layer", Path::new("compose/guest").join(file)),
+            "layer.c" => ("layer", Path::new("lab/compose/guest").join(file)),
             _ => ("core", Path::new("runtime/src").join(file)),
         };
         let path = self.root.join(&file);

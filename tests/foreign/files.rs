@@ -96,7 +96,8 @@ fn objects_that_do_not_fit_are_refused() {
 
 #[test]
 fn every_contract_has_an_object_to_judge() {
-    let lists = [include_str!("../../xtask/kernel-objects.toml"), include_str!("../../xtask/package-objects.toml")];
+    let lists =
+        [include_str!("../../lab/xtask/kernel-objects.toml"), include_str!("../../lab/xtask/package-objects.toml")];
     let list = lists.concat();
     for (name, text) in CONTRACTS {
         assert!(list.contains(&format!("contract = \"{name}\"")), "{name}");

@@ -12,7 +12,7 @@ use crate::excuses::{Excuses, judge};
 use crate::sources::{root, rust_files, shown};
 
 /// Crates that may name one: their own, the list of them, and chores with kernels that are built for one.
-const OF_ONE: [&str; 5] = ["arch-x86_64", "arch-arm64", "arch-riscv", "arch", "xtask"];
+const OF_ONE: [&str; 5] = ["arch-x86_64", "arch-arm64", "arch-riscv", "arch", "lab/xtask"];
 
 /// The sources that serve all architectures alike: of every crate but those.
 pub fn shared() -> Vec<PathBuf> {
@@ -29,10 +29,10 @@ const ARCHITECTURES: [&str; 5] = ["x86", "amd64", "arm64", "aarch64", "riscv"];
 
 /// Files in which one is named.
 pub const FILES: &Excuses = &[
-    ("bench/src/generate.rs", "the object crate has names of its own for machines"),
-    ("bench/src/native/mod.rs", "native figures are of programs for one architecture"),
-    ("bench/src/native/parts.rs", "native figures are of programs for one architecture"),
-    ("compose/src/cross.rs", "the list of machines: an architecture is a row of it"),
+    ("lab/bench/src/generate.rs", "the object crate has names of its own for machines"),
+    ("lab/bench/src/native/mod.rs", "native figures are of programs for one architecture"),
+    ("lab/bench/src/native/parts.rs", "native figures are of programs for one architecture"),
+    ("lab/compose/src/cross.rs", "the list of machines: an architecture is a row of it"),
     ("emu-tests/src/judge/fixture.rs", "the list of fixtures: an architecture is a row of it"),
     ("src/contracts.rs", "the list of contracts, which are of one architecture each"),
 ];

@@ -52,7 +52,7 @@ impl<'b> Bench<'b> {
     ///
     /// Returns whether it was built now.
     pub fn build(&self) -> Result<bool, Failure> {
-        let place = root().join("xtask/kernel");
+        let place = root().join("lab/xtask/kernel");
         let files = self.kernel.config.iter().map(|name| read(&place.join(format!("{name}.config"))));
         let config = files.collect::<Result<String, _>>()?;
         let built = self.stock.join("config");
@@ -82,7 +82,7 @@ impl<'b> Bench<'b> {
     /// Is every option of this configuration as it says?
     fn obeyed(&self, config: &str) -> Result<(), Failure> {
         let path = self.tree.dir.join(".config");
-        let remedy = "set what it depends on too, in xtask/kernel, or leave it out";
+        let remedy = "set what it depends on too, in lab/xtask/kernel, or leave it out";
         match dropped(config, &read(&path)?) {
             Some(line) => Err(Failure::at(&path, format!("not {line}"), remedy)),
             None => Ok(()),

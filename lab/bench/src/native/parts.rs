@@ -74,10 +74,10 @@ impl Tools {
 
 const CLANGS: &[&str] = &["clang", "clang-19", "clang-16", "clang-14"];
 
-/// A crate of `bench/native`, in a library for C.
+/// A crate of `lab/bench/native`, in a library for C.
 fn library(dir: &Path, name: &str, file: &str) -> Result<PathBuf, String> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (manifest, target) = (home.join(format!("native/{name}/Cargo.toml")), home.join("../target").join(name));
+    let (manifest, target) = (home.join(format!("native/{name}/Cargo.toml")), home.join("../../target").join(name));
     let [manifest, out] = [&manifest, &target].map(|path| path.to_string_lossy());
     command(
         dir,

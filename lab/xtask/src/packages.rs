@@ -71,7 +71,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     if let [first, ..] = args {
         return Err(Failure::new("cargo xtask package-objects", format!("unknown argument '{first}'"), "give none"));
     }
-    let path = root().join("xtask/package-objects.toml");
+    let path = root().join("lab/xtask/package-objects.toml");
     let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
     let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
     let cache = cache()?;

@@ -76,11 +76,11 @@ pub fn build(kernel: &Kernel, headers: &Path, more: &[String], hook: &Hook) -> R
     Ok(Built { file: (format!("{name}.ko"), bytes(format!("{name}.ko"))?), wrong })
 }
 
-/// A module of `xtask/kernel`, which needs nothing generated.
+/// A module of `lab/xtask/kernel`, which needs nothing generated.
 pub fn plain(kernel: &Kernel, headers: &Path, more: &[String], name: &str) -> Result<(String, Vec<u8>), Failure> {
     let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
     let file = |ending: &str| format!("{name}.{ending}");
-    copy(&root().join("xtask/kernel").join(file("c")), &dir.path().join(file("c")))?;
+    copy(&root().join("lab/xtask/kernel").join(file("c")), &dir.path().join(file("c")))?;
     write(&dir.path().join("Kbuild"), format!("obj-m := {}\n", file("o")).as_bytes())?;
     make(kernel, headers, more, dir.path())?;
     let path = dir.path().join(file("ko"));

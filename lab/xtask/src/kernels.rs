@@ -88,7 +88,7 @@ pub struct Kernel {
     pub version: String,
     /// `CC` for make, where it is not GCC.
     pub compiler: Option<String>,
-    /// The files of `xtask/kernel` with its configuration, without `.config`.
+    /// The files of `lab/xtask/kernel` with its configuration, without `.config`.
     pub config: Vec<String>,
     /// Where `seq_read` goes on behind its site, where sites jump to direct trampolines.
     pub jump: Option<String>,
@@ -111,7 +111,7 @@ impl Kernel {
 
 /// The kernels of `kernel/kernels.toml` for a profile; without one, for that which the file names.
 pub fn kernels(profile: Option<&str>) -> Result<Vec<Kernel>, Failure> {
-    let path = root().join("xtask/kernel/kernels.toml");
+    let path = root().join("lab/xtask/kernel/kernels.toml");
     let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
     let wanted = profile.unwrap_or(&manifest.profile);
     let facts: Vec<_> = arch::BACKENDS.iter().map(|backend| backend.facts()).collect();
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_kernel_has_a_configuration_and_faults() {
-        let place = root().join("xtask/kernel");
+        let place = root().join("lab/xtask/kernel");
         let mut machines = Vec::new();
         for profile in ["linux-6.12", "linux-7.3"] {
             let all = kernels(Some(profile)).unwrap();

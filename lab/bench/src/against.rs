@@ -47,7 +47,7 @@ struct Pair {
 
 /// Build both, measure and print. An error too, if what is here is slower.
 pub fn run(revision: &str, json: bool) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this package is in no workspace")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("this package is in no workspace")?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
     let place = target.join("against");
     // One after the other in one place, so that the engine is compiled once; each is unpacked right before it is built,
@@ -130,32 +130,38 @@ fn unpack(root: &Path, revision: &str, to: &Path) -> Result<(), String> {
 /// Build a source tree into the target directory, and keep its programs.
 fn build(source: &Path, target: &Path, keep: &Path) -> Result<Side, String> {
     std::fs::create_dir_all(keep).map_err(|e| format!("{}: {e}", keep.display()))?;
-    let program = |manifest: &str, more: &[&str], name: &str| {
-        eprintln!("bench: building {}", source.join(manifest).display());
-        let built = built(&source.join(manifest), target, more)?;
+    let program = |package: &str, more: &[&str], name: &str| {
+        eprintln!("bench: building {package} in {}", source.display());
+        let built = built(source, package, target, more)?;
         let kept = keep.join(name);
         std::fs::copy(&built, &kept).map_err(|e| format!("{}: {e}", built.display()))?;
         Ok::<PathBuf, String>(kept)
     };
     Ok(Side {
-        bench: program("bench/Cargo.toml", &["--release", "--no-default-features"], "bench")?,
-        tool: program("Cargo.toml", &[], "tramptool")?,
+        bench: program("tramptool-bench", &["--release", "--no-default-features"], "bench")?,
+        tool: program("tramptool-cli", &[], "tramptool")?,
     })
 }
 
 /// The program that cargo says it has built.
-fn built(manifest: &Path, target: &Path, more: &[&str]) -> Result<PathBuf, String> {
+fn built(source: &Path, package: &str, target: &Path, more: &[&str]) -> Result<PathBuf, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--locked", "--quiet", "--message-format=json-render-diagnostics", "--manifest-path"]);
-    cargo.arg(manifest).arg("--target-dir").arg(target).args(more).stderr(Stdio::inherit());
+    cargo.args(["build", "--locked", "--quiet", "--message-format=json-render-diagnostics", "--package", package]);
+    cargo
+        .arg("--manifest-path")
+        .arg(source.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target)
+        .args(more)
+        .stderr(Stdio::inherit());
     let out = cargo.output().map_err(|e| format!("cargo: {e}"))?;
     if !out.status.success() {
-        return Err(format!("{} does not build", manifest.display()));
+        return Err(format!("{package} of {} does not build", source.display()));
     }
     let messages = String::from_utf8_lossy(&out.stdout);
     let programs = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let program = programs.filter_map(|m| m["executable"].as_str().map(PathBuf::from)).next_back();
-    program.ok_or_else(|| format!("{} has no program", manifest.display()))
+    program.ok_or_else(|| format!("{package} has no program"))
 }
 
 fn compare(work: &Work, theirs: &Side, ours: &Side) -> Result<Pair, String> {

@@ -113,7 +113,7 @@ fn assembled(backend: &dyn Backend) -> Result<Vec<Suite>, String> {
     std::fs::write(&source, text).map_err(|e| e.to_string())?;
     let gas = Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&object).status();
     let bytes = std::fs::read(&object).map_err(|e| format!("{}: {gas:?}: {e}", target.facts.assembler))?;
-    let contract = for_arch(include_str!("../../emu-tests/tests/direct.toml"), target.facts.name);
+    let contract = for_arch(include_str!("../../../emu-tests/tests/direct.toml"), target.facts.name);
     foreign("direct.toml", &contract, vec![("t.o".to_owned(), bytes)])
 }
 

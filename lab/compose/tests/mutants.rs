@@ -11,7 +11,7 @@ include!("mutants/list.rs");
 include!("mutants/order.rs");
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -62,7 +62,7 @@ fn fails(built: bool, program: &Path) -> Option<bool> {
 /// Does the oracle notice?
 fn by_the_oracle(dir: &Path, mutant: Option<&Mutant>) -> Option<bool> {
     let source = faulty(dir, mutant);
-    let (compose, driver) = (root().join("compose/src/lib.rs"), root().join("compose/tests/mutants/driver.rs"));
+    let (compose, driver) = (root().join("lab/compose/src/lib.rs"), root().join("lab/compose/tests/mutants/driver.rs"));
     let (runtime, judge) = (("runtime", "tramptool_runtime"), ("tramptool_compose", "tramptool_compose"));
     let built = compile(dir, "rlib", "tramptool_runtime", &source.join("lib.rs"), &[])
         && compile(dir, "rlib", "tramptool_compose", &compose, &[runtime])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Shows in a booted kernel what docs/findings.md has of its function graph and of its fprobe, each by the shortest sequence of
-// compose/tests/findings.rs. A line of the log says of each whether it happened. What is not exported is given by address.
+// lab/compose/tests/findings.rs. A line of the log says of each whether it happened. What is not exported is given by address.
 
 #include <linux/fprobe.h>
 #include <linux/ftrace.h>

@@ -146,7 +146,7 @@ fn judge(bench: &Bench, quick: bool) -> Result<(String, bool), Failure> {
     let mut rows = vec![
         format!("Linux {version}, {}, {}.", today(), bench.kernel.on.machine.version()?),
         format!(
-            "Compiled by {}. Configuration: tinyconfig, {} of `xtask/kernel`.\n",
+            "Compiled by {}. Configuration: tinyconfig, {} of `lab/xtask/kernel`.\n",
             bench.compiler()?,
             config.join(", ")
         ),

@@ -20,7 +20,7 @@ pub struct Variant {
     /// Handlers that count: at entry and at exit.
     pub runs: (u8, u8),
     pub records: Records,
-    /// Its functions are in `bench/native/shapes.S`, or in another compiler's object.
+    /// Its functions are in `lab/bench/native/shapes.S`, or in another compiler's object.
     pub own_functions: bool,
     pub needs: Needs,
     /// Measured on many functions too, each with a trampoline of its own if the site jumps.
@@ -54,7 +54,9 @@ impl Needs {
             Needs::Kernel => "`cargo xtask kernel-objects` unpacks the kernel's source",
             Needs::Xray => "apt-get install clang libclang-rt-dev",
             Needs::Uftrace => "apt-get install uftrace",
-            Needs::Retour => "cargo cannot build it: see cargo build --manifest-path bench/native/retour/Cargo.toml",
+            Needs::Retour => {
+                "cargo cannot build it: see cargo build --manifest-path lab/bench/native/retour/Cargo.toml"
+            }
         }
     }
 }

@@ -198,7 +198,7 @@ fn without_time(line: &str) -> &str {
 
 /// Write an initramfs with our program and these files, by their paths.
 pub fn initramfs(cross: &str, files: &[(String, Vec<u8>)], to: &Path) -> Result<(), Failure> {
-    let program = program(cross, &root().join("xtask/kernel/init.c"))?;
+    let program = program(cross, &root().join("lab/xtask/kernel/init.c"))?;
     let init = [("init".to_owned(), program)];
     fs::write(to, archive(init.iter().chain(files))).map_err(|e| Failure::at(to, e, "make room, or make it writable"))
 }

@@ -1,7 +1,7 @@
 //! What a traced call costs on this machine, in one process: generated trampolines beside the kernel's own
 //! `ftrace_64.S` and beside the least that could be done.
 //!
-//! Objects come from the generator, the rest from `bench/native`, built by gcc; each layout is a program of its own, in
+//! Objects come from the generator, the rest from `lab/bench/native`, built by gcc; each layout is a program of its own, in
 //! which all variants take turns.
 
 mod parts;

@@ -91,8 +91,8 @@ pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     write(to, &bytes)
 }
 
-/// The root of the repository, which is the directory above this package.
+/// The root of the repository, two directories above this package.
 pub fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package).to_path_buf()
+    package.ancestors().nth(2).unwrap_or(package).to_path_buf()
 }

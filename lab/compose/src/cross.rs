@@ -213,7 +213,7 @@ impl Cross {
     /// A compiler is missing, or fails.
     pub fn objects(&self, root: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>, Failed> {
         self.object("core", root, dir)?;
-        let (alone, made) = (root.join("compose/guest/alone.rs"), self.made("alone", dir));
+        let (alone, made) = (root.join("lab/compose/guest/alone.rs"), self.made("alone", dir));
         self.rust_object(&self.compiled_library(dir)?, "core_alone", &alone, &made)?;
         self.object("layer", root, dir)?;
         self.sites.iter().try_for_each(|sites| self.functions(sites, root, dir))?;
@@ -225,7 +225,7 @@ impl Cross {
     /// # Errors
     /// A compiler is missing, or fails.
     pub fn object(&self, name: &str, root: &Path, dir: &Path) -> Result<(String, Vec<u8>), Failed> {
-        let (guest, made) = (root.join("compose/guest"), self.made(name, dir));
+        let (guest, made) = (root.join("lab/compose/guest"), self.made(name, dir));
         if name == "core" {
             let library = self.compiled_library(dir)?;
             let runtime = root.join("runtime/src/lib.rs");
@@ -239,7 +239,7 @@ impl Cross {
     }
 
     fn functions(&self, sites: &Sites, root: &Path, dir: &Path) -> Result<(), Failed> {
-        self.compile(&root.join("compose/guest/functions.c"), sites.flags, &self.made(sites.functions, dir))
+        self.compile(&root.join("lab/compose/guest/functions.c"), sites.flags, &self.made(sites.functions, dir))
     }
 
     fn compile(&self, source: &Path, flags: &[&str], made: &Path) -> Result<(), Failed> {

@@ -44,7 +44,7 @@ struct Build {
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let path = root().join("xtask/kernel-objects.toml");
+    let path = root().join("lab/xtask/kernel-objects.toml");
     let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
     let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
     let mut known: Vec<&str> = manifest.build.iter().map(|build| build.linux.as_str()).collect();
