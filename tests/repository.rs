@@ -14,12 +14,17 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The files below `dir` whose names end so, but those that git and cargo make.
 fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let made = |name: &str| name == "target" || name.starts_with('.');
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
-        let path = entry.unwrap().path();
+        let entry = entry.unwrap();
+        let path = entry.path();
         if path.is_dir() {
-            all.extend(files(&path, ending));
+            if !made(&entry.file_name().to_string_lossy()) {
+                all.extend(files(&path, ending));
+            }
         } else if path.to_string_lossy().ends_with(ending) {
             all.push(path);
         }
@@ -142,6 +147,71 @@ fn unsafe_code_is_named_in_the_design() {
         let inside = file.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
         if text.contains("unsafe {") {
             assert!(design.contains(&inside), "{inside} has unsafe code that DESIGN.md does not name");
+        }
+    }
+}
+
+/// What stands between backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2).filter(|quoted| !quoted.contains(char::is_whitespace))
+}
+
+/// The names that `a/{b,c}` stands for.
+fn alternatives(name: &str) -> Vec<String> {
+    let Some((before, (inside, after))) = name.split_once('{').and_then(|(b, rest)| Some((b, rest.split_once('}')?)))
+    else {
+        return vec![name.to_owned()];
+    };
+    inside.split(',').map(|one| format!("{before}{one}{after}")).collect()
+}
+
+/// Is there something of this name? A short one may leave out the folders above it.
+fn is_there(all: &[PathBuf], name: &str) -> bool {
+    let fits = |wanted: &str, name: &str| match wanted.split_once('*') {
+        Some((before, after)) => name.starts_with(before) && name.ends_with(after),
+        None => name == wanted,
+    };
+    let wanted: Vec<&str> = name.trim_end_matches('/').split('/').collect();
+    all.iter().any(|path| {
+        let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+        parts.windows(wanted.len()).any(|parts| wanted.iter().zip(parts).all(|(wanted, part)| fits(wanted, part)))
+    })
+}
+
+/// Files and folders of ours that the pages name, and that are not there.
+#[test]
+fn the_pages_name_files_that_exist() {
+    let all: Vec<PathBuf> =
+        files(&root(), "").into_iter().map(|f| f.strip_prefix(root()).unwrap().to_path_buf()).collect();
+    let above: BTreeSet<_> = all.iter().filter_map(|f| Some(f.iter().next()?.to_string_lossy().into_owned())).collect();
+    // Linux has folders of these names too.
+    let ours = |name: &str| above.contains(name) && !["arch", "tests"].contains(&name);
+    let is_path = |name: &str| {
+        name.ends_with(".rs") || name.split_once('/').is_some_and(|(first, rest)| ours(first) && !rest.is_empty())
+    };
+    let pages = ["DESIGN.md", "CONTRIBUTING.md", "README.md"].map(|page| root().join(page)).into_iter();
+    let mut named = 0;
+    for page in pages.chain(files(&root().join("docs"), ".md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in quoted(&text).filter(|name| is_path(name)).flat_map(alternatives) {
+            assert!(is_there(&all, &name), "{}: there is no {name}", page.display());
+            named += 1;
+        }
+    }
+    assert!(named > 100, "{named}");
+}
+
+/// The map for those who are new here has whole paths, to open.
+#[test]
+fn the_map_leads_to_files() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    for row in rows {
+        let (_, place) = row.trim_matches(['|', ' ']).split_once(" | ").unwrap_or_else(|| panic!("{row}"));
+        assert_ne!(quoted(place).count(), 0, "{row}");
+        for path in quoted(place) {
+            assert!(root().join(path).is_file(), "CONTRIBUTING.md: there is no {path}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 mod check;
 mod cost;
-mod inside;
 mod mutants;
+mod views;
 mod words;
 
 use codegen::words::error::{Error, Result};

@@ -4,10 +4,10 @@ mod case;
 #[path = "../common/mod.rs"]
 mod common;
 mod dumps;
+mod emulated;
 mod files;
 mod judged;
 mod kernels;
-mod lent;
 mod literals;
 mod places;
 mod returns;

@@ -9,7 +9,7 @@ use templates::page::{
 };
 
 use super::super::rows::{unique, worst};
-use super::inside;
+use super::views;
 use super::words::{line, pasted};
 
 /// Architecture and trampoline.
@@ -262,7 +262,7 @@ impl<'r> Of<'r> {
         let chosen = views.clone().find(fails).or_else(|| views.clone().next());
         let view = |(k, view): (usize, &emu_tests::View)| {
             let rows = self.rows(name).filter(|r| r.options == view.options);
-            inside::view(view, &rows.collect::<Vec<_>>(), longest, &format!("{id}-v{k}"))
+            views::view(view, &rows.collect::<Vec<_>>(), longest, &format!("{id}-v{k}"))
         };
         Trampoline {
             name: name.1.to_owned(),
