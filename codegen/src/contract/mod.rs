@@ -9,7 +9,7 @@ pub mod stated;
 
 use serde::Serialize;
 
-use self::stated::{Atom, Stated};
+use self::stated::Stated;
 use crate::arch::facts::Facts;
 use crate::arch::facts::NumberOf::{
     RecordCount, RecordCursor, RecordFull, RecordLimit, RecordShadow, RecordShadowLimit,
@@ -24,6 +24,7 @@ use crate::profile::target::Target;
 use crate::words::abi::{Loc, Reg, RegSet};
 use crate::words::error::{Error, Result};
 use crate::words::step::Value;
+use crate::words::term::Root;
 
 /// Bits of an address that may say that there is no room: a buffer has so many bytes, 2 to that power.
 const FULL_BITS: std::ops::RangeInclusive<i32> = 12..=40;
@@ -257,7 +258,7 @@ impl Contract {
     /// Which argument of its callback is this.
     pub fn position(&self, value: Value) -> Option<usize> {
         match &self.stated.arguments {
-            Some(arguments) => arguments.iter().position(|a| a.value.alone() == Some(Atom::Told(value))),
+            Some(arguments) => arguments.iter().position(|a| a.value.alone().and_then(Root::told) == Some(value)),
             None => self.convention.callback.position(value),
         }
     }

@@ -3,54 +3,30 @@
 
 use crate::words::abi::{Abi, Reg};
 use crate::words::error::{Error, Result};
-use crate::words::step::Value;
+use crate::words::term::{EntryState, Part, Root, number};
 
-/// What an argument, or a word at the site, is made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Atom {
-    /// A register, as it was at the site.
-    Reg(Reg),
-    /// The 8 bytes at this register of the site plus so many.
-    Word(Reg, i64),
-    /// The address behind the call that the site made.
-    Pc,
-    /// What the profile's callbacks may get: ip, parent_ip, op, or the address of the frame.
-    Told(Value),
-    /// What the function returned that the trampoline calls.
-    Result,
-}
-
-const TOLD: [(&str, Atom); 6] = [
-    ("parent-ip", Atom::Told(Value::ParentIp)),
-    ("frame", Atom::Told(Value::Fregs)),
-    ("ip", Atom::Told(Value::Ip)),
-    ("op", Atom::Told(Value::Op)),
-    ("pc", Atom::Pc),
-    ("result", Atom::Result),
-];
-
-/// A number, and atoms, each so many times.
+/// A number, and what is added to it, each so many times.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Sum {
     /// The number.
     pub number: i64,
     /// How often each is in it.
-    pub terms: Vec<(i64, Atom)>,
+    pub terms: Vec<(i64, Root)>,
 }
 
 impl Sum {
     /// What it is of, if it is one thing alone.
-    pub fn alone(&self) -> Option<Atom> {
+    pub fn alone(&self) -> Option<&Root> {
         match (&self.terms[..], self.number) {
-            (&[(1, atom)], 0) => Some(atom),
+            ([(1, root)], 0) => Some(root),
             _ => None,
         }
     }
 
-    /// Its value, by that of each atom.
-    pub fn value(&self, of: impl Fn(Atom) -> u64) -> u64 {
-        let term = |&(times, atom): &(i64, Atom)| (times as u64).wrapping_mul(of(atom));
-        self.terms.iter().map(term).fold(self.number as u64, u64::wrapping_add)
+    /// Its value; `None` where the state does not have a part of it.
+    pub fn eval(&self, state: &impl EntryState) -> Option<u64> {
+        let term = |(times, root): &(i64, Root)| Some((*times as u64).wrapping_mul(root.eval(state)?));
+        self.terms.iter().map(term).try_fold(self.number as u64, |sum, term| Some(sum.wrapping_add(term?)))
     }
 
     /// Such as `rdi`, `[sp+8]`, `pc - 5`, `3*[sp] - 3*x16 - 24`.
@@ -78,7 +54,8 @@ impl Sum {
                 }
                 (None, Some(_)) => return Err(wrong()),
                 (n, times) => {
-                    let (found, after) = atom(times.unwrap_or(after), abi).ok_or_else(wrong)?;
+                    let found = Root::read(times.unwrap_or(after), abi);
+                    let (found, after) = found.filter(|(root, _)| is_stated(root)).ok_or_else(wrong)?;
                     sum.terms.push((n.unwrap_or(1).wrapping_mul(sign), found));
                     after
                 }
@@ -89,38 +66,17 @@ impl Sum {
     }
 }
 
+/// Can a contract state that? It knows the registers of the site, what they point to, and what callbacks are told.
+fn is_stated(root: &Root) -> bool {
+    match root {
+        Root::Reg(_) | Root::Pc | Root::Result => true,
+        Root::Content(at) => matches!(at.root, Root::Reg(_)) && at.part == Part::All,
+        root => root.told().is_some(),
+    }
+}
+
 fn told() -> String {
-    TOLD.map(|(word, _)| word).join(", ")
-}
-
-/// A number at the beginning of a text, and what is behind it.
-fn number(text: &str) -> Option<(i64, &str)> {
-    let digits = text.strip_prefix("0x");
-    let (radix, digits) = digits.map_or((10, text), |digits| (16, digits));
-    let end = digits.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(digits.len());
-    let (number, behind) = digits.split_at(end);
-    Some((i64::from_str_radix(number, radix).ok()?, behind))
-}
-
-/// What a text begins with, and what is behind it.
-fn atom<'t>(text: &'t str, abi: &Abi) -> Option<(Atom, &'t str)> {
-    if let Some((inside, behind)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-        let sum = Sum::parse(inside, abi).ok()?;
-        let [(1, Atom::Reg(reg))] = sum.terms[..] else { return None };
-        return Some((Atom::Word(reg, sum.number), behind));
-    }
-    // What says more comes first: `parent-ip` is no difference.
-    if let Some((word, found)) = TOLD.iter().find(|(word, _)| text.starts_with(word)) {
-        return Some((*found, &text[word.len()..])).filter(|(_, behind)| !goes_on(behind));
-    }
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
-    let (name, behind) = text.split_at(end);
-    let reg = if name == "sp" { Some(abi.sp) } else { abi.find(name) };
-    Some((Atom::Reg(reg?), behind))
-}
-
-fn goes_on(behind: &str) -> bool {
-    behind.starts_with(|c: char| c.is_ascii_alphanumeric())
+    Root::words().filter(|(_, root)| is_stated(root)).map(|(word, _)| word).collect::<Vec<_>>().join(", ")
 }
 
 /// What a callee is given.
@@ -237,7 +193,7 @@ impl Default for Stated {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::words::abi::{RegInfo, RegSet};
 
@@ -245,7 +201,7 @@ mod tests {
         RegInfo { name, dwarf: 0, emu: 0 }
     }
 
-    const ABI: Abi = Abi {
+    pub(crate) const ABI: Abi = Abi {
         regs: &[reg("x0"), reg("x16"), reg("stack")],
         args: &[Reg(0)],
         rets: &[Reg(0)],
@@ -268,15 +224,27 @@ mod tests {
         return_columns: &[],
     };
 
+    /// A machine whose words tell where they are.
+    struct Site;
+
+    impl EntryState for Site {
+        fn reg(&self, reg: Reg) -> u64 {
+            1000 * (1 + u64::from(reg.0))
+        }
+        fn word(&self, at: u64) -> Option<u64> {
+            Some(at.wrapping_mul(2))
+        }
+        fn other(&self, root: &Root) -> Option<u64> {
+            Some(match root {
+                Root::Pc => 5,
+                Root::Result => 4,
+                _ => 3,
+            })
+        }
+    }
+
     fn value(text: &str) -> Option<u64> {
-        let of = |atom| match atom {
-            Atom::Reg(reg) => 1000 * (1 + u64::from(reg.0)),
-            Atom::Word(reg, offset) => 7_u64.wrapping_add_signed(offset).wrapping_add(u64::from(reg.0)),
-            Atom::Pc => 5,
-            Atom::Told(_) => 3,
-            Atom::Result => 4,
-        };
-        Some(Sum::parse(text, &ABI).ok()?.value(of))
+        Sum::parse(text, &ABI).ok()?.eval(&Site)
     }
 
     #[test]
@@ -287,8 +255,8 @@ mod tests {
             ("0x10", 16),
             ("-1", u64::MAX),
             ("sp+8", 3008),
-            ("[x16-8]", 0),
-            ("[sp]", 9),
+            ("[x16-8]", 3984),
+            ("[sp]", 6000),
             ("parent-ip", 3),
             ("pc - 5", 0),
             ("3*[sp] - 3*x0 + 2 - -1 + 1", 0),
@@ -296,7 +264,7 @@ mod tests {
             let expected = if text.contains("- -") { None } else { Some(expected) };
             assert_eq!(value(text), expected, "{text}");
         }
-        assert_eq!(value("3*[sp]-2*x0+2000-24"), Some(3));
+        assert_eq!(value("3*[sp]-2*x0+2000-24"), Some(17976));
     }
 
     #[test]
@@ -309,8 +277,8 @@ mod tests {
 
     #[test]
     fn one_thing_alone_is_told_from_a_sum() {
-        let alone = |text: &str| Sum::parse(text, &ABI).unwrap().alone();
-        assert_eq!(alone("frame"), Some(Atom::Told(Value::Fregs)));
+        let alone = |text: &str| Sum::parse(text, &ABI).unwrap().alone().cloned();
+        assert_eq!(alone("frame"), Some(Root::Frame));
         assert_eq!(alone("frame+8"), None);
         assert_eq!(alone("2*x0"), None);
         assert_eq!(alone("7"), None);

@@ -1,4 +1,4 @@
-//! The words of everything else: registers, steps, programs, records, prototypes, errors, and small collections.
+//! The words of everything else: registers, terms, steps, programs, records, prototypes, errors, and small collections.
 
 pub mod abi;
 pub mod error;
@@ -12,3 +12,4 @@ pub mod reloc;
 pub mod repeated;
 pub mod shell;
 pub mod step;
+pub mod term;

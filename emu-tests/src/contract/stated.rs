@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
-use codegen::contract::stated::{Argument, Atom, Held, Next, Stated, Sum, Uncalled, Variable, Word};
+use codegen::contract::stated::{Argument, Held, Next, Stated, Sum, Uncalled, Variable, Word};
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, Reg};
 use codegen::words::error::{Error, Result};
-use codegen::words::step::Value;
+use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
 use crate::contract::file::{
@@ -136,20 +136,20 @@ impl Reader<'_> {
                 return Err(wrong(format!("bits = {bits}; valid: 1 to 64")));
             }
             let value = Sum::parse(text, abi).map_err(|e| self.at(given.span().start, e))?;
-            let frames = value.terms.iter().filter(|(_, atom)| *atom == Atom::Told(Value::Fregs)).count();
+            let frames = value.terms.iter().filter(|(_, root)| *root == Root::Frame).count();
             if frames > 0 && (value.alone().is_none() || t.frame.is_none()) {
                 return Err(wrong("frame stands alone, and is for trampolines with a frame".to_owned()));
             }
-            if value.terms.iter().any(|(_, atom)| *atom == Atom::Result) {
+            if value.terms.iter().any(|(_, root)| *root == Root::Result) {
                 return Err(wrong("result is what the function returns: valid in gives".to_owned()));
             }
-            let of_site = [Atom::Pc, Atom::Told(Value::Ip), Atom::Told(Value::Op)];
-            if returned && value.terms.iter().any(|(_, atom)| of_site.contains(atom)) {
+            let of_site = [Root::Pc, Root::Ip, Root::Op];
+            if returned && value.terms.iter().any(|(_, root)| of_site.contains(root)) {
                 return Err(wrong(format!("'{text}' is of a site, from which kind {} is not reached", row.word)));
             }
             found.push(Argument { value, bits });
         }
-        let has_frame = found.iter().any(|a| a.value.alone() == Some(Atom::Told(Value::Fregs)));
+        let has_frame = found.iter().any(|a| a.value.alone() == Some(&Root::Frame));
         match &t.frame {
             Some(name) if !has_frame => {
                 let message = format!("none of the arguments is frame, the address of {}", name.get_ref());
@@ -196,7 +196,7 @@ impl Reader<'_> {
             let known = || Error::unknown("register", name, abi.regs.iter().map(|r| r.name));
             let reg = abi.find(name).ok_or_else(|| wrong(known()))?;
             let sum = Sum::parse(value.get_ref(), abi).map_err(wrong)?;
-            let told = sum.terms.iter().any(|(_, atom)| matches!(atom, Atom::Told(_)));
+            let told = sum.terms.iter().any(|(_, root)| root.told().is_some());
             if told { Err(wrong(Error::new("a sled has no ip, op or frame"))) } else { Ok((reg, sum)) }
         };
         gives.iter().map(give).collect()
@@ -247,10 +247,12 @@ impl Reader<'_> {
     /// What something holds at the site.
     fn held(&self, held: &str, value: &Spanned<String>, abi: &Abi) -> Result<(Held, Sum)> {
         let wrong = |message: String| self.at(value.span().start, message);
-        let place = match Sum::parse(held, abi).ok().and_then(|sum| sum.alone()) {
-            Some(Atom::Reg(reg)) if reg != abi.sp && Some(reg) != abi.link => Held::Reg(reg),
-            Some(Atom::Word(reg, at)) if reg == abi.sp && at % 8 == 0 && (0..ABOVE as i64).contains(&at) => {
-                Held::Word(at as u64)
+        let place = match Term::parse(held, abi).ok().filter(|term| term.add == 0).map(|term| term.root) {
+            Some(Root::Reg(reg)) if reg != abi.sp && Some(reg) != abi.link => Held::Reg(reg),
+            Some(Root::Content(at))
+                if at.root == Root::Reg(abi.sp) && at.add % 8 == 0 && (0..ABOVE as i64).contains(&at.add) =>
+            {
+                Held::Word(at.add as u64)
             }
             _ => {
                 let most = ABOVE - 8;
@@ -260,8 +262,8 @@ impl Reader<'_> {
         let sum = Sum::parse(value.get_ref(), abi).map_err(|e| self.at(value.span().start, e))?;
         let valid = match sum.terms[..] {
             [] => true,
-            [(1, Atom::Reg(reg))] if reg == abi.sp => (0..ABOVE as i64).contains(&sum.number),
-            [(1, Atom::Reg(_))] => sum.number == 0,
+            [(1, Root::Reg(reg))] if reg == abi.sp => (0..ABOVE as i64).contains(&sum.number),
+            [(1, Root::Reg(_))] => sum.number == 0,
             _ => false,
         };
         let most = ABOVE - 1;

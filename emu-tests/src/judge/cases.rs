@@ -8,9 +8,10 @@ use codegen::ask::frame::{Content, Stores};
 use codegen::ask::live::Live;
 use codegen::ask::spec::{Form, Programs};
 use codegen::contract::Contract;
-use codegen::contract::stated::{Atom, Held, Next};
+use codegen::contract::stated::{Held, Next};
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::recorder::{Clock, Event, Recorder};
+use codegen::words::term::{EntryState, Root};
 
 use crate::engine::cpu::{EXIT, STACK_TOP, Snapshot};
 use crate::engine::rng::Rng;
@@ -158,6 +159,23 @@ fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
     direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
 }
 
+/// The registers of a site before it is arranged: nothing else is known there.
+struct AtSite<'a>(&'a Snapshot);
+
+impl EntryState for AtSite<'_> {
+    fn reg(&self, reg: Reg) -> u64 {
+        self.0[reg]
+    }
+
+    fn word(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn other(&self, _: &Root) -> Option<u64> {
+        None
+    }
+}
+
 fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
     let abi = rig.registers.abi;
     let mut rng = Rng::new(case.seed, 1);
@@ -189,16 +207,13 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
     let before = all.clone();
     let uncalled = contract.stated.uncalled.iter().filter(|_| case.situation == Situation::Null);
     for (held, sum) in contract.stated.holds.iter().chain(uncalled.flat_map(|u| &u.holds)) {
-        let value = sum.value(|atom| match atom {
-            Atom::Reg(reg) => before[reg],
-            _ => sp,
-        });
+        let Some(value) = sum.eval(&AtSite(&before)) else { continue };
         match *held {
             Held::Reg(reg) => all[reg] = value,
             Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
         }
     }
-    let mut thread = contract.stated.thread.as_ref().map(|sum| sum.value(|_| sp));
+    let mut thread = contract.stated.thread.as_ref().and_then(|sum| sum.eval(&AtSite(&before)));
     if contract.kind.recorder().is_some() {
         match contract.convention.thread.and_then(|name| abi.find(name)) {
             Some(reg) => all[reg] = POINTER,

@@ -4,9 +4,10 @@ use codegen::ask::frame::Content;
 use codegen::ask::live::Word;
 use codegen::ask::spec::{Kind, Programs};
 use codegen::contract::Contract;
-use codegen::contract::stated::Atom;
+use codegen::words::abi::Reg;
 use codegen::words::program::{Attach, called};
 use codegen::words::step::Value;
+use codegen::words::term::{EntryState, Root};
 
 use super::state::Activation;
 use super::{Culprit, Here, Trace};
@@ -36,6 +37,43 @@ pub(super) struct Known {
     pub n: usize,
     /// Where its word is, if it is a session.
     pub session: Option<u64>,
+}
+
+/// What the site says that no register tells; `None` for what it does not say.
+struct Told {
+    pc: u64,
+    ip: Option<u64>,
+    op: Option<u64>,
+    parent: Option<u64>,
+    result: Option<u64>,
+}
+
+/// The machine as the trampoline found it, for the terms of its contract.
+struct Entry<'a, 'h, 'u> {
+    here: &'a Here<'h, 'u>,
+    expect: &'a Snapshot,
+    told: Told,
+}
+
+impl EntryState for Entry<'_, '_, '_> {
+    fn reg(&self, reg: Reg) -> u64 {
+        self.expect[reg]
+    }
+
+    fn word(&self, at: u64) -> Option<u64> {
+        Some(self.here.word(at))
+    }
+
+    fn other(&self, root: &Root) -> Option<u64> {
+        match root {
+            Root::Pc => Some(self.told.pc),
+            Root::Ip => self.told.ip,
+            Root::Op => self.told.op,
+            Root::ParentIp => self.told.parent,
+            Root::Result => self.told.result,
+            _ => None,
+        }
+    }
 }
 
 impl Trace {
@@ -154,25 +192,17 @@ impl Trace {
             (None, None) => return,
         };
         let p10 = self.at(Clause::P10, here.pc);
-        let (abi, op) = (here.registers.abi, self.places.op);
-        let of = |atom| match atom {
-            Atom::Reg(reg) => expect[reg],
-            Atom::Word(reg, offset) => here.word(expect[reg].wrapping_add_signed(offset)),
-            Atom::Pc => pc,
-            Atom::Told(Value::Ip) => here.ip(pc),
-            Atom::Told(Value::Op) => op,
-            Atom::Told(_) => parent,
-            Atom::Result => 0,
-        };
+        let abi = here.registers.abi;
+        let told = Told { pc, ip: Some(here.ip(pc)), op: Some(self.places.op), parent: Some(parent), result: None };
+        let entry = Entry { here, expect, told };
         for (n, (argument, &reg)) in contract.stated.arguments.iter().flatten().zip(abi.args).enumerate() {
             // What profiles tell is checked with what they say of it; where the frame lies, by what is in it.
-            let told = match argument.value.alone() {
-                Some(Atom::Told(value)) => value == Value::Fregs || contract.kind.calls_back(),
-                _ => false,
-            };
+            let told = argument.value.alone().and_then(Root::told);
+            let told = told.is_some_and(|value| value == Value::Fregs || contract.kind.calls_back());
             if !told {
+                let want = argument.value.eval(&entry).unwrap_or_default();
                 let mask = u64::MAX >> 64_u32.saturating_sub(argument.bits).min(63);
-                let (want, have) = (argument.value.value(of) & mask, here.arg(n) & mask);
+                let (want, have) = (want & mask, here.arg(n) & mask);
                 self.checks.check_by(p10, Place::Given { name: abi.name(reg) }, arg(here, n), want, have);
             }
         }
@@ -184,14 +214,10 @@ impl Trace {
         let stated = &contract.stated;
         let uncalled = stated.uncalled.as_ref().filter(|_| self.case.situation == Situation::Null);
         let p11 = self.at(Clause::P11, here.pc);
+        let told = Told { pc: a.pc, ip: None, op: None, parent: None, result: Some(a.result) };
+        let entry = Entry { here, expect: &a.expect, told };
         for (reg, sum) in uncalled.map_or(&stated.gives, |u| &u.gives) {
-            let want = sum.value(|atom| match atom {
-                Atom::Reg(reg) => a.expect[reg],
-                Atom::Word(reg, offset) => here.word(a.expect[reg].wrapping_add_signed(offset)),
-                Atom::Pc => a.pc,
-                Atom::Result => a.result,
-                Atom::Told(_) => 0,
-            });
+            let want = sum.eval(&entry).unwrap_or_default();
             let place = Place::Result { name: here.registers.abi.name(*reg) };
             self.checks.check_by(p11, place, Culprit::Register(*reg), want, here.get(*reg));
         }
