@@ -27,3 +27,9 @@ pub use tramptool::internal::suite;
 pub use tramptool::internal::{
     BACKENDS, asked, backend, backend_of, convention, default_target, handler, profile, request, settings,
 };
+
+/// What the README and the book say of the library compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/library.md")]
+pub struct Pages;

@@ -38,9 +38,3 @@ pub use generated::{Contract, Cost, Path, Slot, Trampolines, generate};
 pub use judge::{Failure, Verdict};
 pub use spec::{Clock, Events, Form, Spec};
 pub use target::Target;
-
-/// What the README and the book say of the library compiles and runs.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-#[doc = include_str!("../../docs/library.md")]
-pub struct Pages;
