@@ -162,6 +162,10 @@ impl Document {
                 }
             }
             whole.report.scenarios = whole.report.scenarios.saturating_add(theirs.scenarios);
+            for (arch, scenarios) in part.report.scenarios_by_arch {
+                let sum = whole.report.scenarios_by_arch.entry(arch).or_default();
+                *sum = sum.saturating_add(scenarios);
+            }
             whole.report.alternatives.extend(part.report.alternatives);
             whole.report.alternatives_in_place.extend(part.report.alternatives_in_place);
             whole.report.warnings.extend(part.report.warnings);

@@ -1,6 +1,6 @@
-//! For reading: the verdict, failures, and what else fails or deviates; on request, everything.
+//! For reading: one screen with the verdict, failures, deviations by clause, and what to do next; on request, everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Result, Write};
 
 use emu_tests::{Clause, Report, Row, Verdict};
@@ -29,6 +29,9 @@ impl Palette {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
+
+/// So many trampolines are named one by one.
+const FEW: usize = 3;
 
 /// Where and how the report is written.
 struct Writer<'r, 'o> {
@@ -68,20 +71,24 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
     if !report.stubs.is_empty() {
         to.text(&format!("undefined: a function that returns at once stands in for {}", report.stubs.join(", ")))?;
     }
-    to.deviations()?;
+    to.deviations(verbose)?;
     let s = report.summary;
     let counts = format!(
         "{} pass, {} fail, {} deviate, {} not applicable; {} scenarios, each function run unpatched, enabled and \
          disabled; seed {}, {}",
         s.pass, s.fail, s.deviates, s.skip, report.scenarios, report.seed, report.engine
     );
-    to.out.write_str(&paragraph(&counts, width, "", ""))
+    to.out.write_str(&paragraph(&counts, width, "", ""))?;
+    if verbose || arches.is_empty() { Ok(()) } else { to.next() }
 }
 
 /// How the trampolines of an architecture fare: how many there are, and of these, how many have this for the worst.
 #[derive(Clone, Copy, Default)]
 struct Fares {
     trampolines: usize,
+    /// Sets of options under which they were judged.
+    options: usize,
+    scenarios: u64,
     hold: usize,
     deviate: usize,
     fail: usize,
@@ -89,7 +96,9 @@ struct Fares {
 
 fn fares(report: &Report, arch: &str) -> Fares {
     let rows = || report.results.iter().filter(|r| r.arch == arch);
-    let mut fares = Fares::default();
+    let options = unique(rows().map(|r| r.options.as_str())).len();
+    let scenarios = report.scenarios_by_arch.get(arch).copied().unwrap_or_default();
+    let mut fares = Fares { options, scenarios, ..Fares::default() };
     for trampoline in unique(rows().map(|r| r.trampoline.as_str())) {
         fares.trampolines += 1;
         match worst(rows().filter(|r| r.trampoline == trampoline)) {
@@ -133,12 +142,15 @@ impl Writer<'_, '_> {
         };
         let s = if trampolines == 1 { "" } else { "s" };
         writeln!(self.out, "{}: {trampolines} trampoline{s}{how}", self.palette.paint(code, word))?;
-        let title = format!("{:<10}{:>12}{:>9}{:>9}{:>9}", "", "trampolines", "hold", "deviate", "fail");
-        self.title(&title)?;
-        for (arch, Fares { trampolines, hold, deviate, fail }) in all {
+        let [has, how] = [["trampolines", "options", "scenarios"], ["hold", "deviate", "fail"]];
+        self.title(&format!(
+            "{:10}{:>12}{:>9}{:>11}{:>9}{:>9}{:>9}",
+            "", has[0], has[1], has[2], how[0], how[1], how[2]
+        ))?;
+        for (arch, Fares { trampolines, options, scenarios, hold, deviate, fail }) in all {
             let fail_code = if fail > 0 { BAD } else { QUIET };
             let fail = self.palette.paint(fail_code, &format!("{fail:>9}"));
-            writeln!(self.out, "{arch:<10}{trampolines:>12}{hold:>9}{deviate:>9}{fail}")?;
+            writeln!(self.out, "{arch:<10}{trampolines:>12}{options:>9}{scenarios:>11}{hold:>9}{deviate:>9}{fail}")?;
         }
         writeln!(self.out)
     }
@@ -162,10 +174,10 @@ impl Writer<'_, '_> {
         writeln!(self.out)
     }
 
-    /// The clauses of an architecture's trampolines: if not all, those that fail or deviate anywhere, of those that do.
+    /// The clauses of an architecture's trampolines: if not all, those that fail anywhere, of the trampolines that fail.
     fn clauses(&mut self, arch: &str, all: bool) -> Result {
         let rows: Vec<&Row> = self.report.results.iter().filter(|r| r.arch == arch).collect();
-        let remarkable = |r: &&&Row| all || matches!(r.verdict, Verdict::Fail | Verdict::Deviates);
+        let remarkable = |r: &&&Row| all || r.verdict == Verdict::Fail;
         let shown: Vec<&&Row> = rows.iter().filter(remarkable).collect();
         if shown.is_empty() {
             return Ok(());
@@ -173,7 +185,7 @@ impl Writer<'_, '_> {
         let clauses: Vec<Clause> = Clause::ALL.into_iter().filter(|c| shown.iter().any(|r| r.clause == *c)).collect();
         let sets = unique(rows.iter().map(|r| r.options.as_str())).len();
         let s = if sets == 1 { "" } else { "s" };
-        let which = if all { "clauses" } else { "clauses that fail or deviate" };
+        let which = if all { "clauses" } else { "clauses that fail" };
         self.title(&format!("{arch}: {which}, over {sets} set{s} of options"))?;
         let columns: Vec<Column> = clauses.iter().map(|c| Column { name: heading(*c), short: short(*c) }).collect();
         let cell = |trampoline: &str, clause: Clause| {
@@ -255,26 +267,53 @@ impl Writer<'_, '_> {
         writeln!(self.out)
     }
 
-    fn deviations(&mut self) -> Result {
+    /// Why clauses deviate. If not all is asked for, a clause with many trampolines has one line.
+    fn deviations(&mut self, all: bool) -> Result {
         let report = self.report;
         let deviating: Vec<&Row> = report.results.iter().filter(|r| r.verdict == Verdict::Deviates).collect();
         if deviating.is_empty() {
             return Ok(());
         }
-        self.title("deviations, as the contracts say")?;
+        let trampolines = |rows: &[&Row]| rows.iter().map(|r| (&r.arch, &r.trampoline)).collect::<BTreeSet<_>>().len();
+        let judged = trampolines(&report.results.iter().collect::<Vec<_>>());
+        self.title("deviations that the contracts state")?;
         for clause in Clause::ALL {
-            let rows = || deviating.iter().filter(|r| r.clause == clause);
-            for reason in unique(rows().flat_map(|r| r.reason.lines())) {
+            let rows: Vec<&Row> = deviating.iter().filter(|r| r.clause == clause).copied().collect();
+            let reasons = unique(rows.iter().flat_map(|r| r.reason.lines()));
+            let (first, n) = (format!("  {clause:<4} "), trampolines(&rows));
+            if !all && n > FEW {
+                let others =
+                    if reasons.len() > 1 { format!(" (and {} more)", reasons.len() - 1) } else { String::new() };
+                let text = format!("{first}{n} of {judged}: {}", reasons.first().copied().unwrap_or_default());
+                let text = cut(&text, self.width.saturating_sub(others.len()));
+                writeln!(self.out, "{text}{others}")?;
+                continue;
+            }
+            for reason in reasons {
                 let has = |r: &&&Row| r.reason.lines().any(|l| l == reason);
-                let whose = unique(rows().filter(has).map(|r| r.trampoline.as_str()));
+                let whose = unique(rows.iter().filter(has).map(|r| r.trampoline.as_str()));
                 // What holds of most is a rule, not a peculiarity of those that happen to be in the report.
-                let whose = if whose.len() > 3 { String::new() } else { format!("{}: ", whose.join(", ")) };
-                let first = format!("  {clause:<4} ");
-                let text = paragraph(&format!("{whose}{reason}"), self.width, &first, "       ");
-                self.out.write_str(&text)?;
+                let whose = if whose.len() > FEW { String::new() } else { format!("{}: ", whose.join(", ")) };
+                self.out.write_str(&paragraph(&format!("{whose}{reason}"), self.width, &first, "       "))?;
             }
         }
         writeln!(self.out)
+    }
+
+    /// What a reader may want to see after this.
+    fn next(&mut self) -> Result {
+        let rows = &self.report.results;
+        let first =
+            |verdict| Clause::ALL.into_iter().find(|c| rows.iter().any(|r| (r.clause, r.verdict) == (*c, verdict)));
+        writeln!(self.out)?;
+        self.title("next")?;
+        writeln!(self.out, "  the same with -v: every clause, set of options and register")?;
+        writeln!(self.out, "  the same with --format html -o report.html: a page with listings and frames")?;
+        if let Some(clause) = first(Verdict::Fail).or(first(Verdict::Deviates)) {
+            let name = clause.name();
+            writeln!(self.out, "  tramptool explain {name}: what {name} demands, and how it is decided")?;
+        }
+        Ok(())
     }
 
     /// The code around an instruction may be cut where the line ends, if not all is asked for.

@@ -1,5 +1,7 @@
 //! What `check` writes for reading: the verdict first, nothing wider than the terminal, no word of a loss where nothing failed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::common::{Bench, CHECK_BROKEN, broken};
 
 /// The same text, with commands in one line again.
@@ -14,26 +16,35 @@ fn the_verdict_is_in_the_first_lines() {
     assert!(lines.starts_with("holds: 3 trampolines\n"), "{lines}");
     let arches: Vec<&str> = tool::BACKENDS.iter().map(|b| b.facts().name).collect();
     let mut rows = lines.lines().skip(1);
-    assert_eq!(rows.next().unwrap().split_whitespace().collect::<Vec<_>>(), ["trampolines", "hold", "deviate", "fail"]);
+    let titles = ["trampolines", "options", "scenarios", "hold", "deviate", "fail"];
+    assert_eq!(rows.next().unwrap().split_whitespace().collect::<Vec<_>>(), titles);
+    let report: serde_json::Value = serde_json::from_str(&b.ok(&["check", "ftrace_stub", "--format", "json"])).unwrap();
     for (row, arch) in rows.by_ref().zip(&arches) {
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), [arch, "1", "1", "0", "0"], "{lines}");
+        let of: Vec<&serde_json::Value> =
+            report["results"].as_array().unwrap().iter().filter(|r| r["arch"] == *arch).collect();
+        let options: BTreeSet<&str> = of.iter().map(|r| r["options"].as_str().unwrap()).collect();
+        let scenarios = report["scenarios_by_arch"][arch].to_string();
+        let expected = [arch, "1", &options.len().to_string(), &scenarios, "1", "0", "0"];
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "{lines}");
     }
+    let sum: u64 = report["scenarios_by_arch"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(report["scenarios"], sum);
     // Nothing fails or deviates: there is no matrix.
-    assert!(!lines.contains("clauses") && !lines.contains("P1"), "{lines}");
+    assert!(!lines.contains("clauses that") && !lines.contains("P1"), "{lines}");
     broken(&b);
     let out = b.ends(1, &CHECK_BROKEN);
     assert!(out.starts_with("fails: 1 trampoline, 1 with clauses that fail\n"), "{out}");
     let numbers = out.lines().nth(2).unwrap().split_whitespace().collect::<Vec<_>>();
-    assert_eq!(numbers, ["arm64", "1", "0", "0", "1"]);
+    assert_eq!((&numbers[..3], &numbers[4..]), (&["arm64", "1", "1"][..], &["0", "0", "1"][..]));
     assert!(out.lines().nth(4).unwrap().starts_with("FAIL P1 of arm64 my_handler_tramp"), "{out}");
 }
 
 #[test]
-fn only_what_fails_or_deviates_is_told_without_being_asked() {
+fn only_what_fails_is_reported_without_being_asked() {
     let b = Bench::new();
     broken(&b);
     let out = b.ends(1, &CHECK_BROKEN);
-    let heading = out.lines().skip_while(|l| !l.starts_with("arm64: clauses that fail or deviate")).nth(1).unwrap();
+    let heading = out.lines().skip_while(|l| !l.starts_with("arm64: clauses that fail")).nth(1).unwrap();
     let named: Vec<&str> = heading.split_whitespace().collect();
     assert!(named.contains(&"P1") && !named.contains(&"P9"), "{out}");
     let all = b.ends(1, &[&CHECK_BROKEN[..], &["-v"]].concat());
@@ -42,6 +53,34 @@ fn only_what_fails_or_deviates_is_told_without_being_asked() {
     {
         assert_eq!((out.contains(what), all.contains(what)), (without, true), "{what}\n{all}");
     }
+}
+
+/// `./x demo` ends with `check` of everything and what `x` prints after it.
+#[test]
+fn the_last_screen_of_the_demo_has_25_lines() {
+    const SCREEN: usize = 25;
+    let script = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/x")).unwrap();
+    let demo = script.split("\ndemo() {").nth(1).unwrap().split("\n}").next().unwrap();
+    let (_, after) = demo.split_once("\n    \"$target/debug/tramptool\" check\n").unwrap();
+    // Each of these lines prints one; a loop or a call of another tool would not be counted.
+    let one = |line: &str| line.trim_start().starts_with("say \"") || line.trim_start().starts_with("took ");
+    assert!(after.lines().all(one), "{after}");
+    let b = Bench::new();
+    let out = b.ok(&["check"]);
+    let printed = out.lines().count() + after.lines().count();
+    assert!(printed <= SCREEN, "{printed} lines:\n{out}{after}");
+    // One line a clause, and the clauses that deviate are those of the rows.
+    let deviating: Vec<&str> = out.lines().filter(|l| l.starts_with("  P")).collect();
+    let words: Vec<Vec<&str>> = deviating.iter().map(|l| l.split_whitespace().take(2).collect()).collect();
+    let report: serde_json::Value = serde_json::from_str(&b.ok(&["check", "--format", "json"])).unwrap();
+    let mut trampolines: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    for row in report["results"].as_array().unwrap().iter().filter(|r| r["verdict"] == "deviates") {
+        let [clause, arch, name] = ["clause", "arch", "trampoline"].map(|key| row[key].as_str().unwrap());
+        trampolines.entry(clause).or_default().insert((arch, name));
+    }
+    let expected: Vec<Vec<String>> =
+        trampolines.iter().map(|(clause, of)| vec![(*clause).to_owned(), of.len().to_string()]).collect();
+    assert_eq!(words, expected, "{out}");
 }
 
 /// A pipe has 80 columns.

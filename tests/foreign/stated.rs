@@ -275,7 +275,7 @@ fn what_handlers_may_do_to_vector_registers_is_stated() {
     let (code, out, _) = judge(&SLED_CONTRACT.replace("handlers = \"any\"", "handlers = \"general\""));
     assert!(code == Some(0) && !out.contains("deviations"), "{out}");
     let (code, out, _) = judge(&SLED_CONTRACT.replace("handlers = \"any\"\n", ""));
-    assert!(code == Some(0) && out.contains("others lose vector registers"), "{out}");
+    assert!(code == Some(0) && out.contains("if handlers use general registers only"), "{out}");
     let (code, out, _) = judge(&SLED_CONTRACT.replace("stack-align", "loses = [\"xmm7\"]\nstack-align"));
     assert!(code == Some(0) && !out.contains("deviations"), "{out}");
 }

@@ -35,8 +35,13 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             survive(&mut registers, suite, tally, i);
         }
     }
+    let mut scenarios_by_arch = BTreeMap::new();
+    for (suite, tally) in suites.iter().zip(parts) {
+        *scenarios_by_arch.entry(suite.backend.facts().name.to_owned()).or_default() += tally.scenarios;
+    }
     let mut report = Report {
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
+        scenarios_by_arch,
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
         warnings: {
             let all = suites.iter().zip(parts).flat_map(|(suite, tally)| warnings(suite, tally));
@@ -291,10 +296,8 @@ fn told(deviation: &Deviation) -> String {
     format!("{}{way}{by}", deviation.place)
 }
 
-const VECTORS_LOST: &str =
-    "holds for handlers that use general registers only, as the contract says; others lose vector registers";
-const VECTOR_RESULTS_LOST: &str =
-    "integer results hold; vector results hold for handlers that use general registers only";
+const VECTORS_LOST: &str = "vector registers hold if handlers use general registers only";
+const VECTOR_RESULTS_LOST: &str = "vector results hold if handlers use general registers only";
 
 fn not_there(deviation: &Deviation) -> String {
     format!("{} was expected to deviate and does not: {}", told(deviation), deviation.reason)

@@ -275,6 +275,9 @@ pub struct Report {
     pub engine: String,
     /// Functions run: each one unpatched, enabled and disabled.
     pub scenarios: u64,
+    /// The same, by architecture.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scenarios_by_arch: BTreeMap<String, u64>,
     /// What the judged objects leave undefined: functions that return at once stood in for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stubs: Vec<String>,
@@ -312,6 +315,7 @@ impl Report {
             seed,
             engine: format!("Unicorn {major}.{minor}"),
             scenarios: 0,
+            scenarios_by_arch: BTreeMap::new(),
             results: Vec::new(),
             registers: Vec::new(),
             stubs: Vec::new(),
