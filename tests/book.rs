@@ -173,6 +173,22 @@ fn the_pages_are_true() {
     });
 }
 
+/// Who opens README.md sees what it is, for whom, how to install it, and a check that fails, without scrolling; and nothing about the
+/// machines on which somebody measured.
+#[test]
+fn the_readme_begins_with_one_screen() {
+    const SCREEN: usize = 50;
+    let text = read("README.md");
+    let place = |what: &str| text.lines().position(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}"));
+    let order = ["# tramptool", "It is for people who", "## Install", "./x install", "## Sixty seconds", "FAIL P1 of "];
+    let lines = order.map(place);
+    assert!(lines.is_sorted() && lines[5] + 10 < SCREEN, "{lines:?}");
+    let mut parts = text.split("```").step_by(2).flat_map(|prose| prose.split_whitespace());
+    let machine =
+        |word: &&str| ["AMD", "EPYC", "Intel", "Xeon", "GHz", "cores", "vCPU"].iter().any(|w| word.contains(w));
+    assert_eq!(parts.find(machine), None, "docs/install.md and docs/speed.md say on what was measured");
+}
+
 /// Every block is one of which the other tests know what to do with it: none has commands that nobody runs, and none shows what a
 /// tool prints without the tool being asked.
 #[test]
