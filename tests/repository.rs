@@ -216,6 +216,29 @@ fn the_map_leads_to_files() {
     }
 }
 
+/// The folders in DESIGN.md's picture of the whole.
+fn drawn() -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("DESIGN.md")).unwrap();
+    let picture = text.split("<!-- picture -->\n```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let folders = picture.split([' ', ',', ';', '\n']).filter_map(|word| word.strip_suffix('/'));
+    folders.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_picture_has_every_room_and_no_other() {
+    let drawn = drawn();
+    for folder in &drawn {
+        assert!(root().join(folder).is_dir(), "DESIGN.md draws {folder}/, which is not there");
+    }
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let members = manifest["workspace"]["members"].as_array().unwrap();
+    assert!(members.len() > 10);
+    for member in members.iter().map(|member| member.as_str().unwrap()) {
+        let has = |folder: &String| *folder == member || folder.starts_with(&format!("{member}/"));
+        assert!(drawn.iter().any(has), "DESIGN.md draws no {member}/");
+    }
+}
+
 /// On a system that has this and nothing else, `./x` says what is missing, and how to get it.
 #[test]
 fn a_bare_system_is_told_what_it_lacks() {
