@@ -85,7 +85,7 @@ fn deviate_as_expected(wanted: impl Fn(&str) -> bool) -> Vec<&'static str> {
         let (code, out, err) = text(tool.output().unwrap());
         assert_eq!((code, err.as_str()), (Some(0), ""), "{name}\n{out}");
         let deviates = include_str!("../../docs/findings.md").contains(&format!("--contract {name}`"));
-        assert_eq!(out.contains("deviations, as the contracts say"), deviates, "{name}");
+        assert_eq!(out.contains("deviations that the contracts state"), deviates, "{name}");
         if out.contains("alternatives: not run") {
             let (code, out, err) = text(tool.arg("--alternatives").output().unwrap());
             assert_eq!((code, err.as_str()), (Some(0), ""), "{name} --alternatives\n{out}");
