@@ -5,6 +5,7 @@ mod case;
 mod common;
 mod dumps;
 mod emulated;
+mod endless;
 mod files;
 mod judged;
 mod kernels;

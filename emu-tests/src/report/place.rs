@@ -38,6 +38,7 @@ places! {
 
     // How a run ends.
     Loop => "loop", "loop: instruction budget used up";
+    Endless => "endless", "does not end: the function calls itself again and again";
     Stopped => "stopped", "stopped before the exit";
     UnmappedAccess => "unmapped-access",
         "access to unmapped memory; add the object that defines it. Per-CPU and per-thread data are not supported";

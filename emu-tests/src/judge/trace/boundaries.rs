@@ -12,7 +12,7 @@ use super::cells::{Mark, Region};
 use super::compare::Kept;
 use super::given::shown;
 use super::state::{Activation, Exiting, Pending};
-use super::{Arrival, BUDGET, Here, Trace};
+use super::{Arrival, BUDGET, ENDLESS, Here, Trace};
 use crate::engine::cpu::{EXIT, Snapshot};
 use crate::report::Clause;
 use crate::report::place::Place;
@@ -21,6 +21,11 @@ use crate::run::situation::Situation;
 impl Trace {
     /// T0.
     pub(super) fn at_site(&mut self, here: &mut Here) {
+        if self.state.sites_seen == ENDLESS {
+            self.stopped(here.pc, Place::Endless);
+            let _ = here.uc.emu_stop();
+            return;
+        }
         self.happens(here.uc, Event::Entry);
         let sp = here.sp();
         let resume = here.pc.wrapping_add(here.site.ip_offset as u64);

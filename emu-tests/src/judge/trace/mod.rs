@@ -42,6 +42,13 @@ use crate::run::case::{Case, Handler};
 /// Instructions after which a run is called a loop.
 const BUDGET: u64 = 40_000;
 
+/// Sites that a run reaches without end: no function of `functions.c` leads to half as many.
+const ENDLESS: u32 = 16;
+
+/// Instructions that a diagnosis keeps, and words of the stack for each: the memory of a run that goes astray is bounded.
+const STEPS: usize = 8192;
+const STORED: usize = 256;
+
 /// Trampolines that can be told apart in one image: one bit each of those that were entered.
 pub(crate) const MOST: usize = u64::BITS as usize;
 
@@ -104,7 +111,7 @@ pub(crate) struct Trace {
     pub lets_go: bool,
     pub state: State,
     pub checks: Checks,
-    /// Set for a diagnosis: every instruction in a trampoline, and every one that a trampoline goes to.
+    /// Set for a diagnosis: instructions in a trampoline, and those that a trampoline goes to; the first [`STEPS`].
     pub recording: Option<Vec<Step>>,
 }
 
@@ -312,9 +319,11 @@ impl Trace {
         self.checks.check(at, place, expected, found);
     }
 
-    /// The run ended without reaching the exit.
+    /// The run ended without reaching the exit. The first reason is the cause of what follows.
     pub fn stopped(&mut self, pc: u64, why: Place) {
-        self.fail(self.at(Clause::P9, pc), why, EXIT, pc);
+        if !std::mem::replace(&mut self.state.stopped, true) {
+            self.fail(self.at(Clause::P9, pc), why, EXIT, pc);
+        }
     }
 
     /// The run went where no code is.
@@ -468,10 +477,12 @@ impl Trace {
     fn event(&mut self, here: &mut Here, arrival: &Arrival) {
         let &Arrival { from, to, marks, .. } = arrival;
         let inside = to.trampoline().is_some();
-        if let (true, Some(recording)) = (inside || from.trampoline().is_some(), &mut self.recording) {
+        if let (true, Some(recording)) = (inside || from.trampoline().is_some(), &mut self.recording)
+            && recording.len() < STEPS
+        {
             let written = self.checks.writers.iter().flat_map(|writers| writers.range(here.sp()..));
             let stored = |(&at, &writer): (&u64, &u64)| Stored { at, value: here.word(at), writer };
-            let stack = written.map(stored).collect();
+            let stack = written.take(STORED).map(stored).collect();
             recording.push(Step { pc: here.pc, inside, registers: here.snapshot(), stack });
         }
         if !self.enabled {

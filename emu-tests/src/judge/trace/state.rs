@@ -116,6 +116,8 @@ pub(crate) struct State {
     pub budget: u64,
     /// The run ends by itself when none are left.
     pub one: bool,
+    /// The run ended without reaching the exit.
+    pub stopped: bool,
     /// Trampolines entered, as bits.
     pub entered: u64,
     pub sites_seen: u32,
@@ -155,6 +157,7 @@ impl State {
             came_by,
             budget: left,
             one,
+            stopped,
             entered,
             sites_seen,
             untouched,
@@ -174,7 +177,7 @@ impl State {
         stack.clear();
         returns.begin(None);
         (*moment, *pc, *region, *quiet, *taken) = (Moment::Body, 0, Region::default(), None, None);
-        (*callbacks, *came_by, *left, *one, *entered, *sites_seen) = (0, None, budget, false, 0, 0);
+        (*callbacks, *came_by, *left, *one, *stopped, *entered, *sites_seen) = (0, None, budget, false, false, 0, 0);
         (*untouched, *counted, *kept_to, *refills, *events) = (false, 0, 0, 0, 0);
     }
 

@@ -195,7 +195,11 @@ impl Trace {
             a.sessions[n] = word;
             stored.push((at, word));
         }
-        let outermost = self.state.pending.is_empty() && self.state.activations.len() <= 1;
+        let outermost = match exiting {
+            true => self.state.pending.is_empty() && self.state.activations.len() <= 1,
+            // Where the trampoline does not call the function, it is through when inner functions are called.
+            false => self.state.sites_seen == 1,
+        };
         if outermost && calls == 1 {
             stored.extend(self.rewrite(here, programs, &contract, context));
         }
