@@ -172,6 +172,7 @@ mod tests {
             clause: Clause::P1,
             verdict: Verdict::Fail,
             reason: String::new(),
+            reason_id: None,
             checks: 1,
             failures,
             missed: Vec::new(),

@@ -133,6 +133,7 @@ impl Expectations {
                     let expected = if expected == Expected::Fail { "fail" } else { "deviate" };
                     let place = place(*line);
                     row.verdict = Verdict::Fail;
+                    row.reason_id = None;
                     row.reason = format!("it {found}, but is expected to {expected}: {place} is no longer needed");
                 }
             }

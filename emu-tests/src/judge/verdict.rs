@@ -13,6 +13,7 @@ use crate::judge::suite::{Deviation, Suite};
 use crate::judge::tally::Tally;
 use crate::judge::trace::Fate;
 use crate::report::place::Place;
+use crate::report::reason::Reason;
 use crate::report::{Clause, Promise, RegisterFate, Report, Row, Survival, Verdict};
 use crate::run::case::Distance;
 use crate::run::filter::Filter;
@@ -98,6 +99,36 @@ fn warnings(suite: &Suite, tally: &Tally) -> Vec<String> {
     told.collect()
 }
 
+/// A verdict, and why.
+struct Judged {
+    verdict: Verdict,
+    reason: String,
+    reason_id: Option<Reason>,
+}
+
+impl Judged {
+    fn pass(reason: String) -> Judged {
+        Judged { verdict: Verdict::Pass, reason, reason_id: None }
+    }
+
+    fn fail(reason: String) -> Judged {
+        Judged { verdict: Verdict::Fail, reason, reason_id: None }
+    }
+
+    fn deviates(reason: Reason) -> Judged {
+        Judged { verdict: Verdict::Deviates, reason: reason.about().to_owned(), reason_id: Some(reason) }
+    }
+
+    /// As the contract says, at these places.
+    fn stated(deviations: &[&Deviation]) -> Judged {
+        Judged { reason: reasons(deviations), ..Judged::deviates(Reason::Stated) }
+    }
+
+    fn skip(reason: Reason) -> Judged {
+        Judged { verdict: Verdict::Skip, reason: reason.about().to_owned(), reason_id: Some(reason) }
+    }
+}
+
 /// One clause of one trampoline, and all that its verdict depends on.
 struct Question<'q> {
     suite: &'q Suite,
@@ -116,7 +147,7 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
         _ => tally.checks[trampoline][clause as usize],
     };
     let question = Question { suite, tally, filter, trampoline, clause, checks };
-    let (verdict, reason) = match clause {
+    let Judged { verdict, reason, reason_id } = match clause {
         Clause::Wide => question.wide(),
         Clause::Coverage => question.coverage(),
         _ => question.checked(),
@@ -131,6 +162,7 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
         clause,
         verdict,
         reason,
+        reason_id,
         checks,
         failures: failures.take(filter.kept_failures()).cloned().collect(),
         places: tally.places[trampoline].iter().filter(|(c, _)| *c == clause).map(|(_, at)| at.clone()).collect(),
@@ -142,7 +174,7 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
 
 impl Question<'_> {
     /// Of what runs check: the first line that fits decides.
-    fn checked(&self) -> (Verdict, String) {
+    fn checked(&self) -> Judged {
         let Question { suite, tally, filter, trampoline, clause, checks } = *self;
         let contract = &suite.contracts[trampoline];
         let of_this = |d: &Deviation| (d.trampoline, d.clause) == (trampoline, clause);
@@ -156,46 +188,45 @@ impl Question<'_> {
         let failed = tally.failed[trampoline][clause as usize];
         let vectors_lost = tally.vectors_lost[trampoline] > 0;
         match (lost, &found[..], clause) {
-            _ if failed > 0 => (Verdict::Fail, format!("{failed} failures")),
-            (Some(d), ..) => (Verdict::Fail, not_there(d)),
-            (_, [_, ..], _) => (Verdict::Deviates, reasons(&found)),
-            (.., Clause::P2) if vectors_lost && checks > 0 => (Verdict::Deviates, VECTORS_LOST.to_owned()),
+            _ if failed > 0 => Judged::fail(format!("{failed} failures")),
+            (Some(d), ..) => Judged::fail(not_there(d)),
+            (_, [_, ..], _) => Judged::stated(&found),
+            (.., Clause::P2) if vectors_lost && checks > 0 => Judged::deviates(Reason::VectorsLost),
             (.., Clause::P3) if vectors_lost && contract.kind.returned_to() => {
-                (Verdict::Deviates, VECTOR_RESULTS_LOST.to_owned())
+                Judged::deviates(Reason::VectorResultsLost)
             }
-            _ if checks == 0 => {
-                (Verdict::Skip, not_applicable(contract, clause, tally.unwinding[trampoline]).to_owned())
-            }
+            _ if checks == 0 => Judged::skip(not_applicable(contract, clause, tally.unwinding[trampoline])),
             _ if whole => match undecided(contract, clause, tally.decided[trampoline][clause as usize]) {
-                Some(way) => (Verdict::Skip, format!("not decided on the way {way}")),
-                None => (Verdict::Pass, String::new()),
+                Some(way) => {
+                    Judged { reason: format!("not decided on the way {way}"), ..Judged::skip(Reason::WayNotTaken) }
+                }
+                None => Judged::pass(String::new()),
             },
-            _ => (Verdict::Pass, String::new()),
+            _ => Judged::pass(String::new()),
         }
     }
 
-    fn wide(&self) -> (Verdict, String) {
+    fn wide(&self) -> Judged {
         let lacks = self.suite.backend.machine().wide.0;
         match (&self.tally.wide[self.trampoline], self.checks) {
-            (_, 0) => (Verdict::Skip, "its instructions were not looked at".to_owned()),
-            (Some(at), _) => (Verdict::Skip, format!("engine lacks {lacks}, and {at} may change them")),
-            (None, n) => (Verdict::Pass, format!("engine lacks {lacks}, but none of {n} instructions changes them")),
+            (_, 0) => Judged::skip(Reason::NotLookedAt),
+            (Some(at), _) => {
+                let reason = format!("engine lacks {lacks}, and {at} may change them");
+                Judged { reason, ..Judged::skip(Reason::EngineLacks) }
+            }
+            (None, n) => Judged::pass(format!("engine lacks {lacks}, but none of {n} instructions changes them")),
         }
     }
 
-    fn coverage(&self) -> (Verdict, String) {
+    fn coverage(&self) -> Judged {
         let (total, filter) = (self.tally.instructions[self.trampoline], self.filter);
         match &self.tally.missed[self.trampoline] {
-            _ if self.tally.cut_off => (Verdict::Skip, "runs were left out: too many did not come back".to_owned()),
-            _ if !filter.judges(self.clause) => (Verdict::Skip, "ended with the first failure".to_owned()),
-            None if matches!(filter.distance, Some(Distance::Far { .. })) => {
-                (Verdict::Skip, "counted where the trampolines are in the same image".to_owned())
-            }
-            None if filter.chosen() => (Verdict::Skip, "none of the cases that were run comes here".to_owned()),
-            None => (Verdict::Fail, format!("never executed{}", self.unreached())),
-            Some(missed) if filter.leaves_out() && !missed.is_empty() => {
-                (Verdict::Skip, "not all cases were run".to_owned())
-            }
+            _ if self.tally.cut_off => Judged::skip(Reason::CutOff),
+            _ if !filter.judges(self.clause) => Judged::skip(Reason::FirstFailure),
+            None if matches!(filter.distance, Some(Distance::Far { .. })) => Judged::skip(Reason::OtherImage),
+            None if filter.chosen() => Judged::skip(Reason::NoCase),
+            None => Judged::fail(format!("never executed{}", self.unreached())),
+            Some(missed) if filter.leaves_out() && !missed.is_empty() => Judged::skip(Reason::NotAllCases),
             Some(missed) => self.missed(missed, total),
         }
     }
@@ -220,7 +251,7 @@ impl Question<'_> {
     }
 
     /// Of all cases: instructions at these offsets were never executed.
-    fn missed(&self, missed: &[u64], total: usize) -> (Verdict, String) {
+    fn missed(&self, missed: &[u64], total: usize) -> Judged {
         let Question { suite, trampoline, clause, .. } = *self;
         let name = &suite.contracts[trampoline].name;
         let tails = &self.tally.elsewhere[trampoline];
@@ -234,11 +265,11 @@ impl Question<'_> {
         match (lost.first(), &found[..]) {
             _ if !unknown.is_empty() => {
                 let (n, why) = (total - missed.len(), self.unreached());
-                (Verdict::Fail, format!("{n} of {total} instructions; not executed: {}{why}", unknown.join(" ")))
+                Judged::fail(format!("{n} of {total} instructions; not executed: {}{why}", unknown.join(" ")))
             }
-            (Some(d), _) if !self.filter.leaves_out() && self.filter.fixture.is_none() => (Verdict::Fail, not_there(d)),
-            (_, [_, ..]) => (Verdict::Deviates, reasons(&found)),
-            _ => (Verdict::Pass, format!("{total} of {total} instructions")),
+            (Some(d), _) if !self.filter.leaves_out() && self.filter.fixture.is_none() => Judged::fail(not_there(d)),
+            (_, [_, ..]) => Judged::stated(&found),
+            _ => Judged::pass(format!("{total} of {total} instructions")),
         }
     }
 }
@@ -296,9 +327,6 @@ fn told(deviation: &Deviation) -> String {
     format!("{}{way}{by}", deviation.place)
 }
 
-const VECTORS_LOST: &str = "vector registers hold if handlers use general registers only";
-const VECTOR_RESULTS_LOST: &str = "vector results hold if handlers use general registers only";
-
 fn not_there(deviation: &Deviation) -> String {
     format!("{} was expected to deviate and does not: {}", told(deviation), deviation.reason)
 }
@@ -316,19 +344,17 @@ fn reasons(deviations: &[&Deviation]) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-fn not_applicable(contract: &Contract, clause: Clause, unwinding: Said) -> &'static str {
+fn not_applicable(contract: &Contract, clause: Clause, unwinding: Said) -> Reason {
     let row = contract.kind.traits();
     match (row.entered, row.leaves, row.calls, clause) {
-        (Entered::AsCallback, ..) => "runs as the callback of the entry trampolines, and is judged with them",
-        (Entered::ByReturn, .., Clause::P17 | Clause::P18) => "no site goes to it",
-        (Entered::ByReturn, .., Clause::P1 | Clause::P2) => "runs after the function: no arguments are live",
-        (_, ExitPath::Function, _, Clause::P3) => "runs before the function: no results yet",
-        (.., Calls::Nothing, Clause::P8 | Clause::P10 | Clause::P11) => "calls nothing",
-        (.., Clause::P12) if unwinding == Said::Rows => "nothing of this kind in the cases run",
-        (.., Clause::P12) if unwinding == Said::Untold => {
-            "what its unwind table says cannot be compared, and its contract has no frame records"
-        }
-        (.., Calls::Named, Clause::P11) => "its callee decides nothing",
+        (Entered::AsCallback, ..) => Reason::AsCallback,
+        (Entered::ByReturn, .., Clause::P17 | Clause::P18) => Reason::NoSite,
+        (Entered::ByReturn, .., Clause::P1 | Clause::P2) => Reason::AfterFunction,
+        (_, ExitPath::Function, _, Clause::P3) => Reason::BeforeFunction,
+        (.., Calls::Nothing, Clause::P8 | Clause::P10 | Clause::P11) => Reason::CallsNothing,
+        (.., Clause::P12) if unwinding == Said::Rows => Reason::NotInCases,
+        (.., Clause::P12) if unwinding == Said::Untold => Reason::Incomparable,
+        (.., Calls::Named, Clause::P11) => Reason::DecidesNothing,
         _ => clause.unchecked(),
     }
 }

@@ -1,6 +1,7 @@
 //! Verdicts: arch x trampoline x clause, with what led to them.
 
 pub mod place;
+pub mod reason;
 pub mod view;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::report::reason::Reason;
 use crate::report::view::View;
 
 /// What a clause is about.
@@ -26,7 +28,7 @@ pub enum Of {
 /// One row per clause: its name in reports, what it is about, what it demands; and why nothing was there to check, where
 /// the reason is always the same.
 macro_rules! clauses {
-    ($($clause:ident $name:literal, of: $of:ident, $about:literal $(, unchecked: $unchecked:literal)?;)*) => {
+    ($($clause:ident $name:literal, of: $of:ident, $about:literal $(, unchecked: $unchecked:ident)?;)*) => {
         /// A property of `bug-corpus.md`, section 6, as far as it is checked here.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
         #[allow(missing_docs, reason = "each variant's meaning is in `about`")]
@@ -60,9 +62,9 @@ macro_rules! clauses {
             }
 
             /// Why it was not checked, for trampolines of most kinds.
-            pub(crate) fn unchecked(self) -> &'static str {
+            pub(crate) fn unchecked(self) -> Reason {
                 match self {
-                    $(Clause::$clause => [$($unchecked,)? "nothing of this kind in the cases run"][0],)*
+                    $(Clause::$clause => [$(Reason::$unchecked,)? Reason::NotInCases][0],)*
                 }
             }
         }
@@ -75,7 +77,7 @@ clauses! {
     Wide "P2-wide", of: Trampoline, "vector state that the engine does not have";
     P3 "P3", of: Trampoline, "result registers when the parent goes on";
     P4 "P4", of: Trampoline, "scratch registers, where the contract keeps every register",
-        unchecked: "its contract lets scratch registers go";
+        unchecked: ScratchGoes;
     P5 "P5", of: Trampoline, "callee-saved and platform registers on every way out";
     P6 "P6", of: Trampoline, "flags where promised, control words always";
     P7 "P7", of: Trampoline, "stack pointer, and memory outside the frame";
@@ -84,22 +86,22 @@ clauses! {
     P10 "P10", of: Trampoline, "what the callback is given";
     P11 "P11", of: Trampoline, "what the callback decided takes effect";
     P12 "P12", of: Trampoline, "unwind table at every instruction, frame records in callbacks",
-        unchecked: "neither .eh_frame nor ORC describes it, and its contract has no frame records";
+        unchecked: Undescribed;
     P13 "P13", of: Trampoline, "landing pads and types fit the branches that reach them",
-        unchecked: "its contract asks for no landing pads and no type";
+        unchecked: NoPads;
     P14 "P14", of: Trampoline, "calls and returns are paired";
     P15 "P15", of: Trampoline, "traps where only speculation goes",
-        unchecked: "no unpaired return, so no speculation target to check";
+        unchecked: NoUnpairedReturn;
     P16 "P16", of: Place, "the same with the trampoline far from the site";
     P17 "P17", of: Site, "the bytes that patching changes";
     P18 "P18", of: Site, "CPUs in a site while it is patched";
     P19 "P19", of: Place, "as many bytes as the symbol says, at every address";
     P23 "P23", of: Trampoline, "an exception out of the function lands, is recorded, and goes on",
-        unchecked: "it has no landing pad for exceptions";
+        unchecked: NoExceptions;
     P24 "P24", of: Trampoline, "what is in the thread's buffer, and what lies beside it",
-        unchecked: "it records nothing";
+        unchecked: RecordsNothing;
     P25 "P25", of: Trampoline, "a signal before each instruction, whose handler is traced too",
-        unchecked: "it records nothing";
+        unchecked: RecordsNothing;
     Coverage "coverage", of: Cases, "every instruction was executed";
 }
 
@@ -162,6 +164,9 @@ pub struct Row {
     pub verdict: Verdict,
     /// Why, if it is not a plain pass.
     pub reason: String,
+    /// The same for programs. Failures, and what users expect, have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_id: Option<Reason>,
     /// How many single comparisons led to it.
     pub checks: u64,
     /// The first failures.
