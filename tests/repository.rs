@@ -274,3 +274,77 @@ fn a_bare_system_is_told_what_it_lacks() {
     assert!(failed.contains("x: apt-get failed, for the reason above; x needs these packages: gcc "), "{failed}");
     assert!(told(&[], &["demo", "--nota"]).contains("'--nota' of demo; valid: --note"));
 }
+
+/// `./x test` with programs that only note what they are called with.
+fn fake_test(words: &[&str]) -> (std::process::Output, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("calls");
+    let notes = format!("echo \"offline=${{CARGO_NET_OFFLINE:-}} $*\" >>{}", log.display());
+    let result = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s'";
+    let cargo = format!("{notes}\n[ \"$1\" != test ] || {result}");
+    let empty = "exit 0";
+    for (name, does) in [
+        ("cargo", cargo.as_str()),
+        ("dpkg-query", "echo install ok installed"),
+        ("apt-get", "exit 9"),
+        ("qemu-system-x86_64", empty),
+        ("qemu-system-aarch64", empty),
+    ] {
+        let at = dir.path().join(name);
+        fs::write(&at, format!("#!/bin/sh\n{does}\n")).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut x = Command::new(root().join("x"));
+    let out = x.arg("test").args(words).env("PATH", path).env_remove("CARGO_NET_OFFLINE").output().unwrap();
+    (out, fs::read_to_string(&log).unwrap())
+}
+
+#[test]
+fn tests_need_no_network_unless_kernels_are_asked_for() {
+    let (out, calls) = fake_test(&[]);
+    assert!(out.status.success(), "{out:?}");
+    let mut calls = calls.lines();
+    // The only call that may fetch asks first whether it must.
+    assert_eq!(calls.next(), Some("offline= fetch --locked --offline"));
+    for call in calls {
+        assert!(call.starts_with("offline=true ") && !call.contains("--fetch"), "{call}");
+    }
+    let (_, calls) = fake_test(&["--kernels"]);
+    assert!(calls.contains(" xtask modules --fetch "), "{calls}");
+}
+
+#[test]
+fn the_time_of_tests_has_a_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let budget = |lines: &[(&str, f64)]| {
+        let log = dir.path().join("log");
+        let lines = lines.iter().map(|(name, seconds)| {
+            format!("     Running tests/{name}.rs (target/debug/deps/{name}-00112233aabbccdd)\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {seconds}s\n")
+        });
+        fs::write(&log, lines.collect::<String>()).unwrap();
+        let out = Command::new(root().join("x")).arg("budget").arg(&log).output().unwrap();
+        (out.status.success(), String::from_utf8(out.stdout).unwrap())
+    };
+    let text = fs::read_to_string(root().join("tests/budget.txt")).unwrap();
+    let rows = text.lines().filter_map(|line| line.split_once(' ')).filter(|(name, _)| *name != "#");
+    let limits: std::collections::BTreeMap<&str, f64> = rows.map(|(name, n)| (name, n.parse().unwrap())).collect();
+    let (book, others) = (limits["book"], limits["others"]);
+    let (good, out) = budget(&[("book", book - 1.0), ("api", others - 1.0)]);
+    assert!(good && out.starts_with("x: the test programs took "), "{out}");
+    let (good, out) = budget(&[("book", book * 2.0)]);
+    assert!(good && out.starts_with("x: book took ") && !out.contains("too long"), "{out}");
+    let (good, out) = budget(&[("api", others * 3.0 + 1.0)]);
+    assert!(!good && out.starts_with("x: api took ") && out.contains("too long"), "{out}");
+    // A row for a program that is gone is of no use.
+    let programs: BTreeSet<String> = files(&root(), ".rs")
+        .iter()
+        .filter_map(|file| {
+            let file = file.strip_prefix(root()).unwrap();
+            let name = if file.ends_with("main.rs") { file.parent()?.file_name()? } else { file.file_stem()? };
+            file.iter().any(|part| part == "tests").then(|| name.to_string_lossy().into_owned())
+        })
+        .collect();
+    let gone: Vec<_> = limits.keys().filter(|n| !["all", "others"].contains(n) && !programs.contains(**n)).collect();
+    assert_eq!(gone, [&""; 0]);
+}
