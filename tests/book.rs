@@ -19,11 +19,8 @@ use common::blessed;
 /// Columns of a terminal.
 const WIDTH: usize = 80;
 /// Pages with blocks that are indented and not in a fence, and why nobody here runs them.
-const INDENTED: &[(&str, &str)] = &[
-    ("adding-a-backend.md", "lists of files"),
-    ("findings.md", "lines of the kernel's source"),
-    ("real-kernels.md", "what booted kernels print; `cargo xtask kernel` writes it"),
-];
+const INDENTED: &[(&str, &str)] =
+    &[("adding-a-backend.md", "lists of files"), ("findings.md", "lines of the kernel's source")];
 /// What is not run here: the tests of the kernel's own objects run it, where these are.
 const ELSEWHERE: &str = "# needs the kernel's objects";
 

@@ -1,4 +1,4 @@
-//! What a listing says that its trampoline costs is what is counted while it runs, and docs/cost.md has it.
+//! What a listing says that its trampoline costs is what is counted while it runs, and results/cost.md has it.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
     assert!(compared > 100, "{compared}");
 }
 
-const COST: &str = include_str!("../docs/cost.md");
+const COST: &str = include_str!("../results/cost.md");
 
 fn table(cache: &Path) -> String {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
@@ -80,9 +80,9 @@ fn kernels(line: &str) -> bool {
 fn the_table_has_what_ours_spend_now() {
     let now = table(Path::new("/nonexistent"));
     let ours: Vec<&str> = COST.lines().filter(|line| !kernels(line)).collect();
-    assert_eq!(now.lines().count(), ours.len(), "docs/cost.md is stale: `tramptool cost --table` writes it");
+    assert_eq!(now.lines().count(), ours.len(), "results/cost.md is stale: `tramptool cost --table` writes it");
     for (now, then) in now.lines().zip(ours) {
-        assert_eq!(now, then, "docs/cost.md is stale: `tramptool cost --table` writes it");
+        assert_eq!(now, then, "results/cost.md is stale: `tramptool cost --table` writes it");
     }
 }
 
@@ -110,6 +110,6 @@ fn the_table_says_why_ours_spend_more() {
 fn the_table_has_what_the_kernels_own_spend() {
     assert!(
         table(&kernel_cache::directory().unwrap()) == COST,
-        "docs/cost.md is stale: `tramptool cost --table` writes it"
+        "results/cost.md is stale: `tramptool cost --table` writes it"
     );
 }

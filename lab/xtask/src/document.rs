@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the commands write into pages of `docs`.
+//! What the commands write into files of `results`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +8,13 @@ use std::time::Instant;
 use crate::failure::Failure;
 use crate::tools::{read, root, write};
 
-/// The page about kernels that were booted.
-pub const KERNELS: &str = "docs/real-kernels.md";
+/// The results of kernels that were booted.
+pub const KERNELS: &str = "results/real-kernels.md";
 
-/// The page about the ftrace selftests of their trees.
-pub const SELFTESTS: &str = "docs/ftrace-selftests.md";
+/// The results of the ftrace selftests of their trees.
+pub const SELFTESTS: &str = "results/ftrace-selftests.md";
 
-/// Replace the section of one kernel in a page.
+/// Replace the section of one kernel in a file.
 pub fn record(page: &str, name: &str, report: &str) -> Result<(), Failure> {
     let path = root().join(page);
     let old = read(&path)?;

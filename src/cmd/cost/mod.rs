@@ -48,7 +48,7 @@ pub struct CostArgs {
     direct: DirectArgs,
     #[command(flatten)]
     foreign: ForeignArgs,
-    /// Write the table of docs/cost.md: each of the kernel's trampolines beside ours with the same contract
+    /// Write the table of results/cost.md: each of the kernel's trampolines beside ours with the same contract
     #[arg(long, exclusive = true)]
     table: bool,
     /// The output's format

@@ -1,4 +1,4 @@
-//! `cost --table`: the kernel's own trampolines beside those of ours that promise the same, as docs/cost.md has them.
+//! `cost --table`: the kernel's own trampolines beside those of ours that promise the same, as results/cost.md has them.
 
 use std::path::Path;
 

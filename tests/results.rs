@@ -1,0 +1,69 @@
+//! Pages that sum up what is in `results` have its figures.
+
+use std::path::Path;
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The rows of the first table of a text, in cells; the title is left out.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let table = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    table.skip(2).map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+/// The sections of the results, by their headings.
+fn sections(text: &str) -> Vec<(&str, &str)> {
+    text.split("\n## ").skip(1).filter_map(|section| section.split_once('\n')).collect()
+}
+
+#[test]
+fn the_page_of_booted_kernels_has_them_all() {
+    let (page, results) = (read("docs/real-kernels.md"), read("results/real-kernels.md"));
+    let booted: Vec<(&str, &str)> =
+        sections(&results).into_iter().filter(|(_, text)| text.contains("| the kernel's own |")).collect();
+    let rows = rows(&page);
+    assert_eq!(rows.len(), booted.len());
+    for (row, (heading, section)) in rows.iter().zip(booted) {
+        let table = self::rows(section);
+        let (faults, others): (Vec<_>, Vec<_>) = table.iter().partition(|cells| cells[0].starts_with("fault: "));
+        let failed = faults.iter().filter(|cells| cells[3] == "no, as it must be").count();
+        // Without baseline there is nothing to be like.
+        assert!(others.iter().all(|cells| cells[2] == row[1] && (cells[3] == "yes" || cells[3] == "-")), "{heading}");
+        assert_eq!((row[0].as_str(), row[4].clone()), (heading, format!("{failed} of {}", faults.len())));
+    }
+}
+
+#[test]
+fn the_page_of_selftests_has_their_verdicts() {
+    let (page, results) = (read("docs/ftrace-selftests.md"), read("results/ftrace-selftests.md"));
+    let all = sections(&results);
+    let rows = rows(&page);
+    assert_eq!(rows.len(), 2 * all.len());
+    for row in rows {
+        let section = all.iter().find(|(heading, _)| *heading == row[0]).unwrap_or_else(|| panic!("no {}", row[0])).1;
+        let of = self::rows(section).into_iter().find(|cells| cells[0] == row[1]).unwrap();
+        assert_eq!(of[2..6], row[2..6], "{row:?}");
+    }
+}
+
+#[test]
+fn the_page_of_costs_has_the_counts() {
+    let (page, results) = (read("docs/cost.md"), read("results/cost.md"));
+    let all = sections(&results);
+    let rows = rows(&page);
+    assert!(rows.len() > 10);
+    for row in rows {
+        let of = |heading: &str| format!("`{}`", heading.split(',').next().unwrap_or_default());
+        let section =
+            all.iter().find(|(heading, _)| of(heading) == row[0]).unwrap_or_else(|| panic!("no {}", row[0])).1;
+        let (name, way) = row[1].split_once(", ").unwrap();
+        let table = self::rows(section);
+        let mut pairs = table.iter().zip(&table[1..]);
+        let (theirs, ours) = pairs.find(|(_, ours)| ours[0] == name && ours[1] == way).unwrap();
+        let sum = |cells: &[String]| (cells[3].parse::<u32>().unwrap() + cells[4].parse::<u32>().unwrap()).to_string();
+        let found = [&theirs[2], &ours[2], &sum(theirs), &sum(ours), &theirs[6], &ours[6]];
+        assert_eq!(row[2..].iter().collect::<Vec<_>>(), found, "{row:?}");
+    }
+}
